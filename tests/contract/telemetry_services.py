@@ -79,7 +79,7 @@ class ServiceContract(telemetry_driver.DriverContract):
             body]))
         error = self.assertRaises(telemetry_driver.exceptions.TelemetryError,
                                   driver.instances)
-        self.assertIn('makes no sense', str(error))
+        self.assertIn('an invalid response', str(error))
 
     def test_what_an_answer_writes_to_a_terminal_is_escaped(self):
         driver = self._hostile(lambda: iter([

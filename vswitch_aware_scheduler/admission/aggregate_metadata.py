@@ -104,13 +104,13 @@ class Keys:
                 self._report(f'{where} {key}', f'{error}; it is ignored')
                 continue
             values.setdefault(key, {})[value] = name
-        found = {**self._defaults, **values}
+        all_values = {**self._defaults, **values}
         return Stated(
             values, sorted(values.get(self._profile, ())),
             {self._numbers[key]: list(texts)
              for key, texts in values.items() if key in self._numbers},
-            admission.most_cautious(found[self._policy]),
-            min(map(float, found[self._limit])))
+            admission.most_cautious(all_values[self._policy]),
+            min(map(float, all_values[self._limit])))
 
     def _check_number(self, where, key, text):
         vswitch_profile.override_number(self._numbers[key], text, where)

@@ -94,8 +94,9 @@ def law_of_extra_specs(extra_specs):
         return constant_law(**rates)
     if not on or not off:
         raise exceptions.InvalidOverride(
-            f'flavor extra specs: vswitch:on_seconds is {on} and '
-            f'vswitch:off_seconds: {off}; expected both above 0, or neither')
+            f'flavor extra specs: vswitch:on_seconds = {on}, '
+            f'vswitch:off_seconds = {off}; expected two numbers above 0, or '
+            f'neither of these specs')
     return _on_off_law(**rates, on_seconds=on, off_seconds=off)
 
 

@@ -243,7 +243,7 @@ def limit_of(kind):
         return float(text)
     except ValueError:
         raise exceptions.InvalidInput(
-            f'hosts {kind}: their limit: {text!r}; expected a number'
+            f'kind of hosts {kind}: limit: {text!r}; expected a number'
         ) from None
 
 
@@ -271,8 +271,8 @@ def _factor_of(found):
     if not ((overload >= 0).all() and (overload <= hosts * (
             1 + fourier_sum.TOLERANCE)).all() and (hosts < np.inf).all()):
         raise exceptions.InvalidInput(
-            f'hosts {found.kind}: the outcome of trials: {found.days}; '
-            'expected finite days of overload, between 0 and the number of '
+            f'kind of hosts {found.kind}: outcomes of trials: {found.days}; '
+            'expected days of overload between 0 and the number of '
             'host-days')
     return factor(Outcome(overload, hosts), limit_of(found.kind))
 
@@ -302,13 +302,13 @@ class Corrections:
             return policy
         if policy not in self._known:
             self._known[policy] = kind_of(policy), {1.0: None}
-        kind, made = self._known[policy]
+        kind, policies = self._known[policy]
         times = self.of_outcome(outcomes.get(kind))
-        if times not in made:
-            made[times] = dataclasses.replace(
+        if times not in policies:
+            policies[times] = dataclasses.replace(
                 _relaxed(policy, times),
                 asked_probability=policy.overload_probability)
-        return made[times] or policy
+        return policies[times] or policy
 
     def of_outcome(self, found):
         """Return the factor by which a limit is currently multiplied.
@@ -331,8 +331,8 @@ class Corrections:
 
         :param outcomes: as in :meth:`of`
         """
-        return {kind: self.of_outcome(found)
-                for kind, found in outcomes.items()}
+        return {kind: self.of_outcome(outcome)
+                for kind, outcome in outcomes.items()}
 
 
 class _Samples:
@@ -351,8 +351,8 @@ class _Samples:
         self.slots = len(next(iter(rates.values()))) if rates else 0
         # A law with one state for each slot has a rate in any unit.
         laws = [rate_law.RateLaw.from_arrays(
-            np.full(len(one), 1.0 / max(len(one), 1)), one)
-            for one in rates.values()]
+            np.full(len(slot_rates), 1.0 / max(len(slot_rates), 1)),
+            slot_rates) for slot_rates in rates.values()]
         self._row = {instance: row for row, instance in enumerate(rates)}
         # The last row is for instances without traffic.
         self._values = [np.array(

@@ -55,8 +55,8 @@ def count(unit, residents, peers=None):
     missing = sorted(map(str, networks - set(peers or ())))
     if missing:
         raise exceptions.InvalidInput(
-            f'the hosts on network {missing[0]} are not given; expected them '
-            f'to count remote VTEPs')
+            f'hosts on network {missing[0]}: not given; expected a '
+            f'collection of hosts, to count remote VTEPs')
     return unknown + len(
         set().union(*(peers[network] for network in networks)))
 
@@ -277,10 +277,10 @@ class TunnelTable:
         for i in np.flatnonzero(np.isfinite(
                 self._most[hosts, _VTEPS])).tolist():
             host = int(hosts[i])
-            known = self._known_to(host)
-            counts[i, _VTEPS] = known.bit_count() + self._unknown[host]
+            peers = self._known_to(host)
+            counts[i, _VTEPS] = peers.bit_count() + self._unknown[host]
             more[i, _VTEPS] = unknown + (
-                serving_hosts & ~known & ~(1 << host)).bit_count()
+                serving_hosts & ~peers & ~(1 << host)).bit_count()
         return counts, more
 
     def _known_to(self, host):
@@ -309,10 +309,10 @@ class TunnelTable:
         for other in {host for network in {*attachments.networks}
                       for host in self._serving.get(network, ())
                       if counting[host]} if counting.any() else ():
-            known = self._known_to(other)
-            if known.bit_count() + self._unknown[other] \
+            peers = self._known_to(other)
+            if peers.bit_count() + self._unknown[other] \
                     >= self._most[other, _VTEPS]:
-                welcome &= known | 1 << other
+                welcome &= peers | 1 << other
         if welcome == -1:
             return np.zeros(hosts.size, dtype=bool)
         return np.array([not welcome >> host & 1 for host in hosts.tolist()],

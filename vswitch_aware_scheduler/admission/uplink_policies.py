@@ -90,16 +90,15 @@ class UplinkPolicies:
             name = name_in(stated)
             if stated:
                 self._report(f'aggregate {where} {PREFIX}', None if name else (
-                    f'aggregate {where}: there is '
-                    f'{", ".join(sorted(stated))} and {PREFIX}: '
+                    f'aggregate {where}: {PREFIX}: '
                     f'{stated.get(PREFIX)!r}; expected the name of an uplink; '
-                    f'they are ignored'))
+                    f'the keys {", ".join(sorted(stated))} are ignored'))
             if name:
                 items.setdefault(name, set()).update(
                     (where, key, value) for key, value in stated.items())
         self._known = {
-            name: known if (known := self._known.get(name)) is not None
-            and known[0] == stated else (stated, self._make(name, stated))
+            name: entry if (entry := self._known.get(name)) is not None
+            and entry[0] == stated else (stated, self._make(name, stated))
             for name, stated in items.items()}
         return {name: uplink for name, (_, uplink) in self._known.items()
                 if uplink is not None}
@@ -110,8 +109,8 @@ class UplinkPolicies:
         except Exception as error:
             # An error in one uplink does not affect the others.
             self._report(f'uplink {name}', (
-                f'uplink {name}: {type(error).__name__}: {error}; it limits '
-                f'nothing'))
+                f'uplink {name}: {type(error).__name__}: {error}; the uplink '
+                f'is ignored'))
             return None
 
     def _uplink(self, name, items):
@@ -119,8 +118,8 @@ class UplinkPolicies:
             item for item in items if item[1] != PREFIX))
         profile = self._profile(name, settings)
         self._report(f'uplink {name}', None if profile is not None else (
-            f'uplink {name}: no aggregate says what it carries; expected one '
-            f'of {", ".join(_CAPACITIES)}; it limits nothing'))
+            f'uplink {name}: no capacity in any aggregate; expected one of '
+            f'{", ".join(_CAPACITIES)}; the uplink is ignored'))
         return profile and admission.Uplink(name, admission.HostPolicy(
             profile, settings.policy, settings.limit,
             tunnel_key='the room of the mapping table'))

@@ -144,8 +144,8 @@ class Journal:
                     json.dumps({'setting': setting}) + '\n'])
         except OSError as error:
             raise exceptions.CalibrationError(
-                f'journal {path}: it cannot be written ({error.strerror}); '
-                f'expected a file to keep samples in') from error
+                f'journal {path}: cannot be written ({error.strerror}); '
+                f'expected a writable file for samples') from error
 
     def _read(self, lines, setting):
         whole = []
@@ -168,10 +168,10 @@ class Journal:
                 for name in sorted({*before, *setting}):
                     if before.get(name) != setting.get(name):
                         raise exceptions.CalibrationError(
-                            f'journal {self._path}: {name} was '
-                            f'{before.get(name)!r}, now it is '
-                            f'{setting.get(name)!r}; expected the same, or '
-                            f'another journal')
+                            f'journal {self._path}: {name}: '
+                            f'{setting.get(name)!r}; expected '
+                            f'{before.get(name)!r} as in the journal. Use '
+                            f'the same settings or another journal')
             else:
                 self.samples.extend(samples)
                 self.done.add(key)
@@ -331,7 +331,7 @@ class Calibration:
                 kbps=each))
         if found.received_kbps <= 0:
             raise exceptions.CalibrationError(
-                'nothing arrived; expected some packets')
+                'no packet arrived; expected at least one')
         return {'sent_kbps': found.sent_kbps,
                 'received_kbps': found.received_kbps,
                 'packet_rate_kpps': found.received_kpps, 'loss': found.loss,
@@ -481,9 +481,9 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     cells = cross_cells(entries)
     if not cells:
         raise exceptions.CalibrationError(
-            'no sample between the hosts was kept; expected one or more: see '
-            'the reasons of the rejected samples, and raise --max-busy if '
-            'other processes use the CPUs')
+            'all samples between the hosts were rejected; expected one valid '
+            'sample or more. The output above has the reasons. If other '
+            'processes use the CPUs, raise --max-busy')
     table = {}
     for entry in cells:
         size = entry['packet_bytes']

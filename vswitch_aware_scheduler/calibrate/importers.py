@@ -36,7 +36,7 @@ def parse_iperf3(text, place, encapsulation=None, pairs=None):
     if rates.received_kbps <= 0:
         raise exceptions.CalibrationError(
             f'{place}: {rates.lost} of {rates.packets} packets were lost; '
-            f'expected some that arrived')
+            f'expected at least one packet that arrived')
     size = rates.received_kbps / (8 * rates.received_kpps)
     return [
         cost_model.Measurement(
@@ -66,7 +66,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
     for name in ('packet_size', 'throughput_rx_fps'):
         if name not in header:
             raise exceptions.CalibrationError(
-                f'{place}: the header: {",".join(header)[:120]!r}; expected '
+                f'{place}: header: {",".join(header)[:120]!r}; expected '
                 f'the columns packet_size and throughput_rx_fps of a VSPERF '
                 f'throughput test')
     reader.fieldnames = header
@@ -77,7 +77,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
         rate = _number(row, 'throughput_rx_fps', where)
         if size <= _FRAME_BYTES or rate <= 0:
             raise exceptions.CalibrationError(
-                f'{where}: packet_size is {size:g} and throughput_rx_fps '
+                f'{where}: packet_size = {size:g}, throughput_rx_fps = '
                 f'{rate:g}; expected frames of more than {_FRAME_BYTES} bytes '
                 f'and a rate above 0')
         tunnel = (row.get('tunnel_type') or '').strip().lower()
@@ -91,7 +91,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
             raise exceptions.CalibrationError(f'{where}: {error}') from None
     if not found:
         raise exceptions.CalibrationError(
-            f'{place}: it has 0 rows below the header; expected 1 or more')
+            f'{place}: no row below the header; expected 1 or more')
     return found
 
 
@@ -125,7 +125,7 @@ def load(form, path, encapsulation=None, pairs=None):
             text = file.read()
     except (OSError, ValueError) as error:
         raise exceptions.CalibrationError(
-            f'{place}: it cannot be read ('
+            f'{place}: cannot be read ('
             f'{getattr(error, "strerror", None) or error}); expected results '
             f'of {form}') from error
     return FORMATS[form](text, place, encapsulation, pairs)
@@ -144,8 +144,8 @@ def make_profile(rows, name, switch, tool, files):
     kinds = sorted({row.encapsulation for row in rows})
     if len(kinds) > 1:
         raise exceptions.CalibrationError(
-            f'the files have the encapsulations {", ".join(kinds)}; expected '
-            f'one: a profile is of one')
+            f'encapsulations of the files: {", ".join(kinds)}; expected the '
+            f'same encapsulation in all files')
     table = {}
     for row in rows:
         size = float(row.packet_bytes)

@@ -100,7 +100,7 @@ def parse(text, place='iperf3'):
         error, end = data.get('error'), data.get('end') or {}
     except (ValueError, AttributeError):
         raise exceptions.CalibrationError(
-            f'{place}: it gave {" ".join(text.split())[:120]!r}; expected the '
+            f'{place}: output: {" ".join(text.split())[:120]!r}; expected the '
             f'JSON of iperf3 -J') from None
     if error:
         raise exceptions.CalibrationError(f'{place}: {error}')
@@ -114,8 +114,8 @@ def parse(text, place='iperf3'):
                      retransmits=sent.get('retransmits'))
     except (KeyError, TypeError, ZeroDivisionError, AttributeError) as error:
         raise exceptions.CalibrationError(
-            f'{place}: its JSON lacks {error}; expected the result of a test '
-            f'that ended') from None
+            f'{place}: no key {error} in the JSON; expected the result of a '
+            f'finished test') from None
 
 
 def _udp(end):
@@ -162,8 +162,8 @@ def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
                     timeout=max(deadline - time.monotonic(), .1))
             except subprocess.TimeoutExpired:
                 raise exceptions.CalibrationError(
-                    f'{place}: it has not ended {_GRACE_SECONDS:g} s after '
-                    f'the {seconds} s it was to run') from None
+                    f'{place}: iperf3 has not ended; expected its end within '
+                    f'{seconds} s and {_GRACE_SECONDS:g} s more') from None
             found.append(parse(output or said, place))
     finally:
         for process in processes:

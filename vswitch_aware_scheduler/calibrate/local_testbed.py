@@ -19,8 +19,8 @@ def check():
     """
     if os.geteuid() != 0:
         raise exceptions.CalibrationError(
-            f'user id: {os.geteuid()}; expected 0: only root makes network '
-            f'namespaces')
+            f'user id: {os.geteuid()}; expected 0: only root can create '
+            f'network namespaces')
     for program in ('ip', 'iperf3'):
         machine.need_program(program)
 
@@ -34,8 +34,8 @@ def parse_rtt(text):
     found = re.search(r'= [\d.]+/([\d.]+)/', text)
     if found is None:
         raise exceptions.CalibrationError(
-            f'ping said {" ".join(text.split())[-120:]!r}; expected round '
-            f'trip times')
+            f'output of ping: {" ".join(text.split())[-120:]!r}; expected '
+            f'round trip times')
     return float(found.group(1))
 
 

@@ -71,7 +71,8 @@ def run(argv, timeout_seconds=30.0, check=True):
             errors='replace', timeout=timeout_seconds)
     except subprocess.TimeoutExpired:
         raise exceptions.CalibrationError(
-            f'command "{words}" has not ended after {timeout_seconds:g} s'
+            f'command "{words}": not ended; expected its end within '
+            f'{timeout_seconds:g} s'
         ) from None
     except OSError as error:
         raise exceptions.CalibrationError(
@@ -79,8 +80,8 @@ def run(argv, timeout_seconds=30.0, check=True):
     if check and done.returncode:
         said = ' '.join((done.stderr or done.stdout).split())
         raise exceptions.CalibrationError(
-            f'command "{words}" ended with status {done.returncode}; expected '
-            f'0: {said[-300:] or "it said nothing"}')
+            f'command "{words}": exit status {done.returncode}; expected 0: '
+            f'{said[-300:] or "no output"}')
     return done
 
 

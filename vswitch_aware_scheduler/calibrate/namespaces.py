@@ -76,8 +76,8 @@ class Run:
             self.work.mkdir(mode=0o700)
         except OSError as error:
             raise exceptions.CalibrationError(
-                f'state directory {self.directory}: it cannot be written '
-                f'({error.strerror}); expected one that --state-dir names'
+                f'state directory {self.directory}: cannot be written '
+                f'({error.strerror}); name another one with --state-dir'
             ) from error
         return self
 

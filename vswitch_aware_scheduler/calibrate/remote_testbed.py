@@ -126,8 +126,9 @@ class RemotePlace(calibration.Place):
         found = re.search(r'\bdev (\S+)', route)
         if found is None:
             raise exceptions.CalibrationError(
-                f'host {host.destination}: its route to {target}: '
-                f'{" ".join(route.split())!r}; expected one with a device')
+                f'host {host.destination}: route to {target}: '
+                f'{" ".join(route.split())!r}; expected a route with a '
+                f'device')
         device = found.group(1)
         text = self.ask(host, 'sh', '-c',
                         f'cd /sys/class/net/{shlex.quote(device)} && '
@@ -180,8 +181,8 @@ class RemotePlace(calibration.Place):
             if process.poll() is not None:
                 host = self._receivers[number % len(self._receivers)]
                 raise exceptions.CalibrationError(
-                    f'host {host.destination}: iperf3 ended with status '
-                    f'{process.returncode}; expected it to listen on port '
+                    f'host {host.destination}: iperf3: exit status '
+                    f'{process.returncode}; expected a server on port '
                     f'{_FIRST_PORT + number}')
 
     def clear(self):

@@ -243,8 +243,8 @@ class Topology:
                 return
             time.sleep(.05)
         raise exceptions.CalibrationError(
-            f'ovsdb-server made no socket {path} within 5 s; expected it to '
-            f'start')
+            f'ovsdb-server: no socket {path} after 5 s; expected the server '
+            f'to create this socket')
 
     def _vm(self, host, number):
         run, vm = self.run, self.vm(host, number)
@@ -286,8 +286,9 @@ class Topology:
                 time.sleep(.2)
             else:
                 raise exceptions.CalibrationError(
-                    f'VM {number} of one host does not reach that of the '
-                    f'other in packets of {self.mtu} bytes over '
+                    f'VM {number} of the first host does not reach VM '
+                    f'{number} of the second host with packets of '
+                    f'{self.mtu} bytes over '
                     f'{self.switch}, encapsulation {self.encapsulation}: '
                     f'{" ".join((done.stdout + done.stderr).split())[-200:]}')
 

@@ -148,13 +148,13 @@ class BoundedSession(requests.Session):
         except (urllib3.exceptions.HTTPError, requests.RequestException,
                 OSError) as error:
             raise BrokenAnswer(
-                f'an answer that breaks off after {len(content)} bytes '
+                f'a response that ends early, after {len(content)} bytes '
                 f'({type(error).__name__})') from error
         return bytes(content[:limit])
 
     def _refuse_size(self):
         raise AnswerTooLarge(
-            f'an answer of more than {self._max_answer_bytes} bytes')
+            f'a response of more than {self._max_answer_bytes} bytes')
 
     def watch(self, owner, connected):
         """Shut a socket down if the exchange is not complete in time.

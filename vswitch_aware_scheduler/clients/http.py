@@ -108,12 +108,14 @@ class Access:
             if parts.username or parts.password:
                 raise exceptions.InvalidInput(
                     f'url of a telemetry service: '
-                    f'{_without_secrets(self.url)!r}; expected one without a '
-                    f'user and password: auth_type has a place for them')
+                    f'{_without_secrets(self.url)!r}; expected a URL without '
+                    f'user and password. Set auth_type and its options '
+                    f'instead')
         elif not self.auth:
             raise exceptions.InvalidInput(
-                'url of a telemetry service: not set; expected the URL, or '
-                'auth_type to find the service in the catalog of keystone')
+                'url of a telemetry service: not set; expected a URL. If '
+                'auth_type is set, the URL is read from the catalog of '
+                'keystone')
         if self.auth is not None and not self.auth.get('auth_type'):
             raise exceptions.InvalidInput(
                 'auth_type of a telemetry service: not set; expected the '
@@ -250,7 +252,7 @@ class Client:
         except (ks_exceptions.ClientException, TypeError) as error:
             # Messages of keystoneauth1 contain names of options but no values.
             raise exceptions.TelemetryError(
-                f'telemetry {self._source}: auth_type is {name!r} with the '
+                f'telemetry {self._source}: auth_type: {name!r} with the '
                 f'options {", ".join(sorted(given)) or "none"} '
                 f'({type(error).__name__}: {shown(str(error))}); expected a '
                 f'plugin of keystoneauth1 and its options') from None
@@ -295,7 +297,7 @@ class Client:
             except (LookupError, TypeError, ValueError, AttributeError,
                     RecursionError, OverflowError) as error:
                 raise Passing(
-                    f'an answer that makes no sense '
+                    f'an invalid response '
                     f'({type(error).__name__}: {shown(str(error), 80)}): '
                     f'{shown(body[:400].decode("utf-8", "replace"))}'
                 ) from error
@@ -324,10 +326,10 @@ class Client:
                 raise
             except bounded_session.AnswerTooLarge as error:
                 raise TooLarge(
-                    f'telemetry {self._source}: {what}: seen {error}, '
-                    f'expected at most max_answer_mib; raise '
-                    f'max_answer_mib, {access.max_answer_mib:g}, or ask for '
-                    f'less at a time') from error
+                    f'telemetry {self._source}: {what}: seen {error}; '
+                    f'expected at most max_answer_mib = '
+                    f'{access.max_answer_mib:g}. Raise max_answer_mib, or '
+                    f'request less at a time') from error
             except Exception as error:
                 seen, asked = self._told(error)
                 if seen is None:

@@ -62,7 +62,7 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
         items = answer[kind]
         ids = [item[key] for item in items]
         if len(set(ids)) < len(ids) and not repeats:
-            raise ValueError(f'the same of {kind} twice')
+            raise ValueError(f'two {kind} with the same id')
         return dict(zip(ids, map(read, items))), any(
             link['rel'] == 'next'
             for link in answer.get(f'{kind}_links') or ())
@@ -74,8 +74,8 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
         new = page.keys() - seen
         if more and page and not new and not repeats:
             raise exceptions.TelemetryError(
-                f'telemetry {client.name}: seen the same of {kind} on two '
-                f'pages; expected other ones on each')
+                f'telemetry {client.name}: {kind}: the same ids on two pages; '
+                f'expected different ids')
         yield page
         if not more or not new:
             return

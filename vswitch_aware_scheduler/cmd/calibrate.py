@@ -46,7 +46,7 @@ def _whole_numbers(text):
         return tuple(int(word) for word in text.split(','))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no list of whole numbers; expected as 88,512,1500'
+            f'{text!r}; expected a list of whole numbers such as 88,512,1500'
         ) from None
 
 
@@ -57,7 +57,7 @@ def _percent(text):
         value = -1.0
     if not 0 <= value <= 100:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no share; expected 0 to 100, per cent')
+            f'{text!r}; expected a share of 0 to 100 per cent')
     return value / 100
 
 

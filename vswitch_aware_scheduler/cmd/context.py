@@ -78,7 +78,7 @@ def seconds(text):
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no time; expected seconds since 1970 or a date such '
+            f'{text!r}; expected a time in seconds since 1970, or a date such '
             f'as 2013-08-12T00:00:00 (UTC)') from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.timezone.utc)
@@ -174,7 +174,7 @@ def telemetry_driver(arguments):
                         ('period-seconds', arguments.period_seconds)):
         if value is not None:
             raise exceptions.InvalidInput(
-                f'--{flag}: {value}; expected none: telemetry driver '
-                f'{name} goes by the options in the group [{group}], such as '
-                f'url')
+                f'--{flag}: {value}; expected no --{flag}: telemetry driver '
+                f'{name} uses only the options in the group [{group}], such '
+                f'as url')
     return service.make_driver(arguments.all_options, name)

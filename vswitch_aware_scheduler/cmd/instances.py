@@ -19,8 +19,8 @@ def find_model(store, text):
     if found is None:
         raise exceptions.InvalidInput(
             f'store {store.url} has no traffic model of instance {text}; '
-            f'expected the uuid or the name of one that has a model: '
-            f'"vswitch-manage model list" prints those it has')
+            f'expected the uuid or the name of an instance in the list that '
+            f'"vswitch-manage model list" prints')
     return found
 
 
@@ -40,8 +40,7 @@ def find_uuid(store, text):
     if uuid is None:
         raise exceptions.InvalidInput(
             f'instance: {text!r}; expected a uuid, or the name of an '
-            f'instance that has a model: "vswitch-manage model list" prints '
-            f'them')
+            f'instance in the list that "vswitch-manage model list" prints')
     return uuid
 
 
@@ -54,8 +53,8 @@ def _model(store, text):
     named = store.models(name=text)
     if len(named) > 1:
         raise exceptions.InvalidInput(
-            f'{len(named)} instances have the name {text}; expected the '
-            f'uuid of one: '
+            f'name {text}: {len(named)} instances have this name; expected '
+            f'one of their uuids: '
             + ', '.join(item.instance_uuid for item in named))
     return store.model(named[0].instance_uuid) if named else None
 

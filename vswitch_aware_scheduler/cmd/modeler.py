@@ -136,8 +136,8 @@ def _once(conf):
                if len(some) > _SHOWN else ''))
     if outcome.ahead:
         _say(f'{outcome.ahead} instances have samples later than the clock '
-             f'of this machine: nothing is read of them until it has passed '
-             f'those')
+             f'of this machine; no new samples of these instances are read '
+             f'until the clock has passed them')
     return 0
 
 

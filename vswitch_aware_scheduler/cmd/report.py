@@ -79,8 +79,9 @@ def _serve(conf, started):
         serving = server.Server(conf.address, conf.port, reports)
     except OSError as error:
         raise exceptions.InvalidInput(
-            f'{conf.address} port {conf.port}: {error.strerror}; expected an '
-            f'address and a port that are free: --port') from None
+            f'{conf.address} port {conf.port}: {error.strerror}; set a free '
+            f'port with --port, or an address of this machine with '
+            f'--address') from None
     with serving:
         started(serving)
         serving.serve_forever()

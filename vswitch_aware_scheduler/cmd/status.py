@@ -117,8 +117,8 @@ class Checks(upgradecheck.UpgradeCommands):
         if age < -_CLOCK_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{told}, {-age:.0f} s from now; expected the past: is the '
-                f'clock of this machine or of the modeler wrong?')
+                f'{told}, which is {-age:.0f} s in the future: the clock of '
+                f'this machine or of the modeler is wrong')
         if not self._store().has_models():
             return _result(upgradecheck.Code.WARNING,
                            f'{told}, and no instance has a traffic model '
@@ -128,15 +128,15 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(
                 upgradecheck.Code.WARNING,
                 f'{told}, {math.ceil(age)} s ago; expected at most '
-                f'max_generation_age_seconds, {limit} s: does '
-                f'vswitch-modeler run, and does telemetry have anything new?')
+                f'max_generation_age_seconds = {limit} s: check that '
+                f'vswitch-modeler runs and that telemetry has new samples')
         return _result(upgradecheck.Code.SUCCESS,
                        f'{told}, {max(age, 0):.0f} s ago')
 
     def _why_nothing_is_written(self):
         """Return what to do if the store has no generation."""
-        return ('nothing has been written to the store yet, so that every '
-                'instance counts by its flavor or by default_egress_kbps: '
+        return ('the store is empty, so the traffic of every instance is '
+                'assumed from its flavor or from default_egress_kbps: '
                 + self._why_no_model())
 
     def _why_no_model(self):
@@ -151,10 +151,10 @@ class Checks(upgradecheck.UpgradeCommands):
             return ('see what vswitch-modeler waits for, in the check '
                     '"Modelers"')
         return (
-            f'vswitch-modeler runs, and fits a model to an instance once '
-            f'telemetry has min_samples, {self._conf.min_samples}, samples '
-            f'of it; wait, or check that telemetry measures the interfaces '
-            f'of instances')
+            f'vswitch-modeler runs, and creates a model of an instance when '
+            f'telemetry has {self._conf.min_samples} samples (min_samples) '
+            f'of the instance; wait, or check that telemetry measures the '
+            f'interfaces of instances')
 
     def _check_profiles(self):
         try:
@@ -187,7 +187,7 @@ class Checks(upgradecheck.UpgradeCommands):
             return self._check_described(known)
         return _result(
             upgradecheck.Code.FAILURE,
-            _some(wrong) + '; profiles there are: '
+            _some(wrong) + '; expected one of '
             + ', '.join(sorted(known)))
 
     def _check_aggregates(self):
@@ -199,9 +199,8 @@ class Checks(upgradecheck.UpgradeCommands):
         if problems is None:
             return _result(
                 upgradecheck.Code.SUCCESS,
-                f'not checked: auth_type in the group '
-                f'[{options.INVENTORY_GROUP}] is not set, so that Nova is '
-                f'not asked')
+                f'not checked: Nova cannot be queried, because auth_type in '
+                f'the group [{options.INVENTORY_GROUP}] is not set')
         if problems:
             return _result(upgradecheck.Code.FAILURE, _some(problems))
         return _result(upgradecheck.Code.SUCCESS)
@@ -211,7 +210,8 @@ class Checks(upgradecheck.UpgradeCommands):
             text = importlib.metadata.version('nova')
         except importlib.metadata.PackageNotFoundError:
             return _result(upgradecheck.Code.SUCCESS,
-                           'nova is not installed beside this command')
+                           'nova is not installed in the Python environment '
+                           'of this command')
         seen = f'nova {text} is installed'
         numbers = re.match(r'(\d+)(?:\.(\d+))?(?:\.(\d+))?', text)
         release = numbers and tuple(int(part or 0)
@@ -226,10 +226,10 @@ class Checks(upgradecheck.UpgradeCommands):
             wanted = '.'.join(map(str, minimum))
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{seen}; expected {wanted} or later: earlier ones let a '
-                f'member of a project set the scheduler hint '
-                f'_nova_check_type, which makes filters of Nova pass every '
-                f'host. Upgrade nova, or check that the package has the fix')
+                f'{seen}; expected {wanted} or later: in earlier releases '
+                f'every user can set the scheduler hint _nova_check_type, '
+                f'with which filters of Nova pass every host. Upgrade nova, '
+                f'or check that the package has the fix')
         return _result(upgradecheck.Code.SUCCESS, seen)
 
     def _check_modelers(self):
@@ -269,8 +269,8 @@ class Checks(upgradecheck.UpgradeCommands):
         credentials are configured.
         """
         passes = self._conf.unknown_host_policy == 'pass'
-        words = (f'no host has a switch profile, so that VSwitchFilter '
-                 f'{"checks nothing" if passes else "refuses every host"}')
+        words = (f'no host has a switch profile, so VSwitchFilter '
+                 f'{"passes" if passes else "refuses"} every host')
         try:
             kinds = service.host_kinds(self._all_options)
             if kinds.described(self._store()):
@@ -287,7 +287,7 @@ class Checks(upgradecheck.UpgradeCommands):
             upgradecheck.Code.WARNING,
             f'{words}; set default_switch_profile in nova.conf and here, or '
             f'run "vswitch-manage host set HOST PROFILE", or set the '
-            f'property vswitch:profile of an aggregate; profiles there are: '
+            f'property vswitch:profile of an aggregate. The profiles are: '
             f'{", ".join(sorted(profiles))}')
 
     def _reported(self):
@@ -444,21 +444,22 @@ class Checks(upgradecheck.UpgradeCommands):
         if not budgets:
             return _result(
                 upgradecheck.Code.SUCCESS,
-                'no vswitch-modeler keeps error budgets yet: it needs samples '
-                'of instances, an inventory, and hosts with a switch profile '
-                'and a limit')
+                'there are no error budgets yet: vswitch-modeler needs '
+                'samples of instances, an inventory, and hosts with a switch '
+                'profile and a limit')
         words = (f'error budgets: {len(budgets)}, of which '
                  f'{sum(one.in_debt for one in budgets.values())} overspent')
         age = time.time() - max(one.until for one in budgets.values())
         if age > snapshot.FRESH_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{words}; they are settled up to {age:.0f} s ago; expected '
-                f'less than {snapshot.FRESH_SECONDS:.0f} s: do '
-                f'vswitch-modeler and telemetry work?')
+                f'{words}; last update: {age:.0f} s ago; expected less than '
+                f'{snapshot.FRESH_SECONDS:.0f} s: check vswitch-modeler and '
+                f'telemetry')
         unknown = [
-            f'{one.kind} {one.name}: {one.unknown_seconds:.0f} s are not '
-            f'known, {one.measured_seconds:.0f} s are: {one.unknown_why}'
+            f'{one.kind} {one.name}: {one.unknown_seconds:.0f} s without and '
+            f'{one.measured_seconds:.0f} s with measured traffic: '
+            f'{one.unknown_why}'
             for one in sorted(budgets.values(),
                               key=lambda one: -one.unknown_seconds)
             if one.unknown_seconds >= max(one.measured_seconds,
@@ -466,9 +467,10 @@ class Checks(upgradecheck.UpgradeCommands):
         if unknown:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{words}; {len(unknown)} are not known for most of the '
-                f'time, and earn nothing: {_some(unknown)}; does telemetry '
-                f'have all instances of these hosts?')
+                f'{words}; the traffic of {len(unknown)} was not measured for '
+                f'most of the time, so the budget does not grow: '
+                f'{_some(unknown)}; check that telemetry has all instances '
+                f'of these hosts')
         return _result(upgradecheck.Code.SUCCESS, words)
 
     def _check_limit_factor(self):
@@ -511,8 +513,8 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(upgradecheck.Code.SUCCESS)
         return _result(
             upgradecheck.Code.WARNING,
-            '; '.join(wrong) + ': any local user can read the store, or hold '
-            'a lock that stops all its writers; change the modes with chmod')
+            '; '.join(wrong) + ': every local user can read the store, or '
+            'block all its writers with a lock; change the modes with chmod')
 
     def _check_rows(self):
         try:
@@ -523,9 +525,9 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(upgradecheck.Code.SUCCESS)
         return _result(
             upgradecheck.Code.WARNING,
-            f'{len(damaged)} rows of the store are damaged and left out: '
-            f'{_some(list(damaged.values()))}; vswitch-modeler learns models '
-            f'and priors again, profiles of hosts have to be set again')
+            f'{len(damaged)} rows of the store are damaged and ignored: '
+            f'{_some(list(damaged.values()))}; vswitch-modeler replaces '
+            f'models and priors, but you have to set profiles of hosts again')
 
     def _check_telemetry(self):
         """Return whether instances count that Nova does not have."""
@@ -534,11 +536,11 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(upgradecheck.Code.WARNING, problem)
         if options.inventory_options(self._all_options) is None:
             return _result(upgradecheck.Code.SUCCESS,
-                           'no service is asked for telemetry')
+                           'no telemetry service is configured')
         return _result(
             upgradecheck.Code.SUCCESS,
-            'only instances of the inventory count; "Modelers" shows how '
-            'many others telemetry has')
+            'only instances in the inventory get models; the check '
+            '"Modelers" has the number of the other instances in telemetry')
 
     _upgrade_checks = (('Store Schema', _check_schema),
                        ('Store Access', _check_access),

@@ -39,7 +39,7 @@ def _at_least(least, kind=int):
         value = kind(text)
         if not value >= least:
             raise argparse.ArgumentTypeError(
-                f'{text} is too small; expected {least} or more')
+                f'{text}; expected {least} or more')
         return value
     return number
 
@@ -244,7 +244,7 @@ def compare(arguments, trace, folder, plot_path):
         data['plot'] = os.path.abspath(plot_path)
         lines.append(f'Plot: {data["plot"]}')
     except report.NoMatplotlib as error:
-        _say(f'No plot: {error}; "pip install matplotlib" brings it')
+        _say(f'No plot: {error}; run "pip install matplotlib"')
     try:
         with _step('Writing the report of the cloud with the plugin'):
             path = os.path.join(folder, 'report.html')

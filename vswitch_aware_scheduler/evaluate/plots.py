@@ -30,8 +30,8 @@ def prepare(directory):
         tempfile.TemporaryFile(dir=directory).close()
     except (OSError, ValueError) as error:
         raise exceptions.InvalidInput(
-            f'directory for pictures: {directory!r}; expected one that can '
-            f'be made and written: {error}') from None
+            f'directory for pictures: {directory!r}: {error}; expected a '
+            f'directory that can be created or written to') from None
     for path in _paths(directory):
         if os.path.isdir(path):
             raise exceptions.InvalidInput(

@@ -326,7 +326,7 @@ def _trace_and_begin(case):
     if not 0 < begin < bins:
         length = bins * case.trace.period_seconds / traces.DAY_SECONDS
         raise exceptions.InvalidInput(
-            f'days to learn from: {case.train_days}; expected more than 0 '
+            f'training days: {case.train_days}; expected more than 0 '
             f'and less than the {length:g} days of the trace')
     return case.trace, begin
 

@@ -117,9 +117,9 @@ class Trace:
         """
         if past.period_seconds != self.period_seconds:
             raise exceptions.InvalidInput(
-                f'bins of the trace to learn from last '
+                f'sampling period of the training trace: '
                 f'{past.period_seconds:g} s; expected {self.period_seconds:g} '
-                f's as in the trace to judge on')
+                f's as in the evaluated trace')
         overlap = past.times[-1] + past.period_seconds - self.times[0]
         moved = _WEEK_SECONDS * max(0.0, np.ceil(overlap / _WEEK_SECONDS))
         bins = past.times.size
@@ -180,10 +180,10 @@ def load_needs(path, uuids):
             if not 0 <= value < np.inf:
                 raise exceptions.InvalidInput(
                     f'instance {one.name or uuid} of trace {path}: {key}: '
-                    f'{one.metadata.get(key)!r}; expected a number from 0. '
-                    f'A GWA-T-12 trace has it, or vms_X.csv beside X.npz; '
-                    f'leave out --host-cores and --host-memory-mb for a '
-                    f'trace without')
+                    f'{one.metadata.get(key)!r}; expected a number from 0, '
+                    f'from a GWA-T-12 trace or from vms_X.csv beside X.npz. '
+                    f'For other traces, omit --host-cores and '
+                    f'--host-memory-mb')
             needs[row, column] = value / unit
     return needs
 

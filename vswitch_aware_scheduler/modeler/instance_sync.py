@@ -437,7 +437,7 @@ def _server(item):
     else:
         if _HOST not in item:
             raise ValueError(
-                f'no {_HOST}: who asks is no administrator')
+                f'no {_HOST}: the configured user is no administrator')
         placement = model_store.InstanceRecord(
             item['id'], item[_HOST] or None,
             item['flavor'].get('original_name'), item['tenant_id'],
@@ -466,7 +466,8 @@ def _seconds(text):
 
 def _port(item):
     if _BOUND_TO not in item:
-        raise ValueError(f'no {_BOUND_TO}: who asks is no administrator')
+        raise ValueError(
+            f'no {_BOUND_TO}: the configured user is no administrator')
     return _Port(item['id'], item['device_id'], item['network_id'],
                  item['mac_address'], item['project_id'],
                  item[_BOUND_TO] or None, item.get('binding:vnic_type'))

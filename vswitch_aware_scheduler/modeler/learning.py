@@ -227,9 +227,9 @@ def _check_clock(clock, other, whose, settings):
         raise exceptions.ClockError(
             f'clock of this machine: {abs(ahead):.0f} s '
             f'{"ahead of" if ahead > 0 else "behind"} that of {whose}; '
-            f'expected a difference of at most {settings.clock_seconds:g} s; '
-            'synchronize both clocks: the modeler learns nothing until then '
-            '(option modeler_clock_seconds)')
+            f'expected a difference of at most {settings.clock_seconds:g} s '
+            '(modeler_clock_seconds). Synchronize both clocks; until then '
+            'the modeler changes no model')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -423,10 +423,11 @@ class _Pass:
             if one.counts is not None \
                     and one.counts.last_time != self._last_time(uuid):
                 raise exceptions.StoreChanged(
-                    f'instance {uuid}: its last counted sample is of '
+                    f'instance {uuid}: time of the last counted sample: '
                     f'{one.counts.last_time:.0f}; expected '
-                    f'{self._last_time(uuid) or 0:.0f} as when the pass '
-                    f'began: another writer was faster')
+                    f'{self._last_time(uuid) or 0:.0f} as at the '
+                    f'beginning of the pass: another process has changed '
+                    f'the counts')
         return known
 
     def _stretches(self, series):

@@ -129,7 +129,7 @@ class Group:
             self._worker.join(PATIENCE_SECONDS)
         if not found:
             raise exceptions.CoordinationError(
-                f'modeler_coordination_url: its backend has not answered for '
+                f'backend of modeler_coordination_url: no response within '
                 f'{PATIENCE_SECONDS:g} s; expected the members of a group')
         [(result, error)] = found
         if error is not None:
@@ -152,7 +152,7 @@ class Group:
             # tooz.
             self._leave()
             raise exceptions.CoordinationError(
-                f'modeler_coordination_url: its backend does not answer: '
+                f'backend of modeler_coordination_url: no response: '
                 f'{type(error).__name__}: '
                 f'{str(error).replace(self.url, "...")}; expected the members '
                 f'of a group') from error

@@ -117,5 +117,6 @@ class Rebalancer:
             try:
                 one.__exit__(None, None, None)
             except exceptions.StoreError as error:
-                LOG.warning('vswitch-modeler: rebalancing: the lock is not '
-                            'released before its lease ends: %s', error)
+                LOG.warning('vswitch-modeler: rebalancing: the lock cannot be '
+                            'released; it expires at the end of its lease: '
+                            '%s', error)

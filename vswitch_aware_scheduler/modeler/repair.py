@@ -45,8 +45,8 @@ def learn_again(store, clock, settings, share=None):
     replaced = {one.instance_uuid for one in models}
     removed = [uuid for uuid in uuids if uuid not in replaced]
     store.write(models, remove=removed, now=clock(), based_on=basis)
-    LOG.warning('vswitch-modeler: models that were damaged: %d are fitted '
-                'again to what was counted, %d are removed and learned again '
+    LOG.warning('vswitch-modeler: damaged models: %d were computed again from '
+                'stored counts, %d were removed and will be learned again '
                 'from telemetry: %s', len(models), len(removed),
                 ', '.join(uuids[:5]) + (' and more' if len(uuids) > 5
                                         else ''))

@@ -287,7 +287,7 @@ def make_store(set_up):
     if set_up.store_url is not None \
             and migration.is_new_file(set_up.store_url):
         migration.sync(set_up.store_url)
-        LOG.info('Made a new store: %s', set_up.store.url)
+        LOG.info('Created a new store: %s', set_up.store.url)
 
 
 def _inventory_source(conf):
@@ -367,9 +367,9 @@ def _discovery(conf):
     given = options.inventory_options(conf)
     if given is None or given['access']['auth'] is None:
         raise exceptions.InvalidInput(
-            f'discover_hosts in the group [{options.INVENTORY_GROUP}] is '
-            f'set, and auth_type is not; expected auth_type and the options '
-            f'of its plugin, to ask Neutron with')
+            f'auth_type in the group [{options.INVENTORY_GROUP}]: not set; '
+            f'expected auth_type and the options of its plugin, because '
+            f'discover_hosts is set and the modeler has to query Neutron')
 
     def profiles():
         return switch_profile.profiles(
@@ -439,8 +439,8 @@ def _nova_and_placement(conf, who):
     if given is None or given['access']['auth'] is None:
         raise exceptions.InvalidInput(
             f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
-            f'expected it and the options of its plugin: {who} asks Nova and '
-            f'Placement with them')
+            f'expected auth_type and the options of its plugin, with which '
+            f'{who} queries Nova and Placement')
     access = given['access']
     return http.Access(**access), http.Access(
         **{**access, 'url': conf[options.INVENTORY_GROUP].placement_url})
@@ -785,7 +785,7 @@ class Notifier:
                 sender.connect(self._address)
                 sender.sendall(text.encode())
         except OSError as error:
-            LOG.debug('systemd was not told %s: %s', text, error)
+            LOG.debug('systemd was not notified of %s: %s', text, error)
 
 
 class _End(BaseException):
@@ -991,8 +991,8 @@ class Service:
         else:
             reason = None
         if reason is not None:
-            LOG.error('vswitch-modeler: the new configuration cannot be '
-                      'used, the old one stays: %s', reason)
+            LOG.error('vswitch-modeler: the new configuration is invalid, '
+                      'the old one stays in use: %s', reason)
         else:
             LOG.info('vswitch-modeler has read its configuration: %s every '
                      '%g s into %s', set_up.source,
@@ -1141,7 +1141,7 @@ class Service:
             else:
                 self._succeeded(set_up, outcome)
         elif failure[0] is None:
-            LOG.info('vswitch-modeler: the pass was ended; what it has '
+            LOG.info('vswitch-modeler: the pass was stopped; all that it has '
                      'written is complete')
         else:
             self._failed(*failure)
@@ -1238,8 +1238,8 @@ class Service:
             f'{now - self._news_at:.0f} s'))
         self._state('ahead', outcome.ahead and (
             f'{outcome.ahead} instances have samples later than the clock '
-            f'of this machine: nothing is read of them until it has passed '
-            f'those'))
+            f'of this machine; no new samples of these instances are read '
+            f'until the clock has passed them'))
         self._report_ignored(set_up, outcome.ignored)
         words = words_of(outcome)
         # The first pass is logged at INFO to show that the service works.

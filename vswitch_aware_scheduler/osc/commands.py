@@ -81,13 +81,13 @@ class _Command:
                 '--vswitch-config-file: not given; expected the '
                 'configuration file of vswitch_aware_scheduler. There is no '
                 'API server: "openstack vswitch" reads the store that this '
-                'file names, on a machine of an administrator which can '
-                'reach the store')
+                'file names. Run it on a machine of an administrator with '
+                'access to the store')
         if path is not None and not os.access(path, os.R_OK):
             raise exceptions.InvalidInput(
-                f'--vswitch-config-file: {path}; expected a file that can be '
-                f'read. There is no API server: "openstack vswitch" works on '
-                f'a machine of an administrator')
+                f'--vswitch-config-file: {path}; expected a readable file. '
+                f'There is no API server: run "openstack vswitch" on a '
+                f'machine of an administrator with access to the store')
         return manage.ask(words, [] if path is None else [path])
 
 
@@ -255,5 +255,6 @@ class Explain(_List):
     def take_action(self, arguments):
         if (arguments.server is None) == (arguments.flavor is None):
             raise exceptions.InvalidInput(
-                '--server and --flavor: expected one of them')
+                '--server and --flavor: both or none given; expected one of '
+                'them')
         return super().take_action(arguments)

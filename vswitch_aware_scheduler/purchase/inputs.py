@@ -305,7 +305,7 @@ def _read(path, place):
     except exceptions.InvalidProfile as error:
         raise exceptions.InvalidInput(str(error)) from None
     if not isinstance(data, dict):
-        _refuse(f'{place}: its content', data, 'a mapping of keys to values')
+        _refuse(f'{place}: content', data, 'a mapping of keys to values')
     return data
 
 

@@ -368,7 +368,7 @@ def _server(item):
     if item['status'] == 'UNKNOWN':
         return None
     if 'OS-EXT-SRV-ATTR:host' not in item:
-        raise ValueError('no OS-EXT-SRV-ATTR:host: who asks is no '
+        raise ValueError('no OS-EXT-SRV-ATTR:host: the configured user is no '
                          'administrator')
     flavor = item['flavor']
     if 'extra_specs' not in flavor:

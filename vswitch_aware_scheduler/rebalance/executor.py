@@ -92,9 +92,9 @@ class Executor:
         if other is not None:
             raise exceptions.StoreError(
                 f'lock of rebalancing in the store {self._store.url}: held '
-                f'by {other}; expected it free: one process at a time '
-                f'migrates instances. The lock of a process that was killed '
-                f'is free after {LEASE_SECONDS:g} s')
+                f'by {other}; expected a free lock: only one process at a '
+                f'time migrates instances. The lock of a killed process '
+                f'expires after {LEASE_SECONDS:g} s')
         self._token = token
         return self
 
@@ -110,8 +110,8 @@ class Executor:
         if not self._store.change_rebalancing(
                 records.keep_lock, self._token, LEASE_SECONDS):
             raise exceptions.StoreChanged(
-                'lock of rebalancing: held by another process; expected it '
-                'held by this one: no further migration is begun')
+                'lock of rebalancing: held by another process; this process '
+                'has lost the lock and begins no further migration')
 
     def keeping(self, progress=None):
         """Return a progress callback that renews the lock now and then.

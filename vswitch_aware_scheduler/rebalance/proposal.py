@@ -142,19 +142,19 @@ def measured(store, now):
                if kind == 'host'}
     if not budgets:
         raise exceptions.NothingMeasured(
-            f'error budgets in the store {store.url}: none; expected those '
-            f'that vswitch-modeler writes for hosts which have a switch '
-            f'profile and instances: "vswitch-status check" says what is '
-            f'missing')
+            f'error budgets in the store {store.url}: none; expected budgets '
+            f'of hosts with a switch profile and instances, which '
+            f'vswitch-modeler writes. Run "vswitch-status check" to see what '
+            f'is missing')
     sums = packed.history(store, 'host', now, days=WINDOW_DAYS)
     known = np.array([~np.isnan(one.sums).any(axis=0)
                       for one in sums.values() if len(one.limits)])
     slots = np.flatnonzero(known.any(axis=0)) if known.size else ()
     if not len(slots):
         raise exceptions.NothingMeasured(
-            f'measured traffic of hosts in the store {store.url}: none of '
-            f'the last {WINDOW_DAYS} days; expected some: is vswitch-modeler '
-            f'running, and does telemetry have samples?')
+            f'measured traffic of hosts in the store {store.url}: none in '
+            f'the last {WINDOW_DAYS} days; check that vswitch-modeler runs '
+            f'and that telemetry has samples')
     any_sums = next(iter(sums.values()))
     # From the first slot to the last one that is known of any host.
     part = slice(int(slots[0]), int(slots[-1]) + 1)
@@ -162,9 +162,9 @@ def measured(store, now):
                          any_sums.first + part.start, part.stop - part.start)
     if now - grid.end > MOST_AGE_SECONDS + grid.seconds:
         raise exceptions.NothingMeasured(
-            f'measured traffic of hosts in the store {store.url}: until '
-            f'{plain_text.iso_time(grid.end)}; expected at most '
-            f'{MOST_AGE_SECONDS:g} s before now: is vswitch-modeler running?')
+            f'measured traffic of hosts in the store {store.url}: last update '
+            f'at {plain_text.iso_time(grid.end)}; expected at most '
+            f'{MOST_AGE_SECONDS:g} s ago: check that vswitch-modeler runs')
     placements = store.placements()
     return snapshot.Measured(
         budgets, {host: _cut(one, part) for host, one in sums.items()},
@@ -235,9 +235,9 @@ def propose(store, cloud, driver, settings, now, progress=None,
     if not (taken.loads.rates if goal == snapshot.RELIEVE
             else taken.sampled).any():
         raise exceptions.NothingMeasured(
-            f'telemetry {driver.source}: no traffic of the '
+            f'telemetry {driver.source}: no samples of the '
             f'{len(taken.servers)} instances on {len(hosts)} hosts '
-            f'in the last {WINDOW_DAYS} days; expected samples of them')
+            f'in the last {WINDOW_DAYS} days; expected samples')
     if goal == snapshot.CONSOLIDATE:
         return _consolidated(taken, data, in_debt, settings, now)
     return _planned(taken, data, in_debt, settings, now)

@@ -87,7 +87,7 @@ class Settings:
         hours = memory_mib * cost.KBIT_PER_MIB / link_kbps / 3600
         raise exceptions.InvalidInput(
             f'network of migrations: {link_kbps:g} kbit/s of the virtual '
-            f'switch; expected {LEAST_KBPS:g} kbit/s or more, or a network of '
-            f'their own: {memory_mib / 1024:.3g} GiB take {hours:.1f} hours, '
-            f'in which the hosts carry the migration as well. Set '
-            f'rebalance_network to separate, or rebalance_link_kbps')
+            f'switch; expected {LEAST_KBPS:g} kbit/s or more, or a separate '
+            f'network: the migration of {memory_mib / 1024:.3g} GiB would '
+            f'load both hosts for {hours:.1f} hours. Set rebalance_network '
+            f'to separate, or rebalance_link_kbps')

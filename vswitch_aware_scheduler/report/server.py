@@ -152,7 +152,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(503, str(error))
             return
         except Exception:
-            LOG.exception('vswitch-report: no page could be made')
+            LOG.exception('vswitch-report: cannot create the page')
             self._answer(500, 'No page could be made; see the log')
             return
         if content is None:

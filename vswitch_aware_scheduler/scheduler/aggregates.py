@@ -71,9 +71,9 @@ class Aggregates:
         if hosts is not self._asked:
             self._asked, self._groups = hosts, list(map(self._of.get, hosts))
         if groups != self._groups:
-            for host, found in zip(hosts, groups):
-                if self._of.get(host) != found:
-                    self._belongs_to(host, list(found))
+            for host, aggregates in zip(hosts, groups):
+                if self._of.get(host) != aggregates:
+                    self._belongs_to(host, list(aggregates))
         if self._regrouped:
             self._find_uplinks()
         changed, self._changed = self._changed, set()
@@ -86,13 +86,13 @@ class Aggregates:
         :param stored: the store's HostProfile of the host, or None
         :param bare_metal: as in :meth:`.HostPolicies.find`
         """
-        found, key = self._found.get(host), (stored, bare_metal)
-        if found is None or found[0] != key:
-            found = self._found[host] = key, self._behind_uplinks(
+        entry, key = self._found.get(host), (stored, bare_metal)
+        if entry is None or entry[0] != key:
+            entry = self._found[host] = key, self._behind_uplinks(
                 host, self._policies.find(
                     [(aggregate.name, aggregate.metadata)
                      for aggregate in self._of[host]], *key))
-        return found[1]
+        return entry[1]
 
     def admit(self, host):
         """Store a host as a member of the aggregates that list it.
@@ -116,8 +116,8 @@ class Aggregates:
 
     def _belongs_to(self, host, aggregates):
         self._regrouped |= any(
-            uplinks.is_in(one.metadata)
-            for one in (*aggregates, *self._of.get(host, ())))
+            uplinks.is_in(other.metadata)
+            for other in (*aggregates, *self._of.get(host, ())))
         self._of[host] = aggregates
         self._asked = None
         self._outdate(host)
@@ -126,22 +126,22 @@ class Aggregates:
                                              dict(aggregate.metadata))
         if len(self._metadata) > 2 * self._metadata_kept + 100:
             in_use = self._in_use()
-            self._metadata = {key: known for key, known
+            self._metadata = {key: entry for key, entry
                               in self._metadata.items() if key in in_use}
             self._metadata_kept = len(self._metadata)
 
     def _in_use(self):
-        return {id(one) for of in self._of.values() for one in of}
+        return {id(aggregate) for of in self._of.values() for aggregate in of}
 
     def _changed_in_place(self, aggregate):
         # observe() finds a new object by comparison. An object that was
         # changed in place has to be found here.
         self._regrouped |= any(
-            uplinks.is_in(one) for one in (
+            uplinks.is_in(other) for other in (
                 aggregate.metadata, self._metadata[id(aggregate)][1]))
         self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
         for host, of in self._of.items():
-            if any(one is aggregate for one in of):
+            if any(other is aggregate for other in of):
                 self._outdate(host)
 
     def _find_uplinks(self):
@@ -149,38 +149,41 @@ class Aggregates:
         self._regrouped = False
         in_use = self._in_use()
         # Nova replaces an aggregate that is changed; the last object is valid.
-        latest = {_identity(one): one
-                  for key, (one, _) in self._metadata.items()
-                  if key in in_use}
-        found = self._uplink_policies.find(
-            [(one.name, one.metadata) for one in latest.values()])
+        latest = {
+            _identity(aggregate): aggregate
+            for key, (aggregate, _) in self._metadata.items()
+            if key in in_use}
+        uplinks_now = self._uplink_policies.find(
+            [(aggregate.name, aggregate.metadata)
+             for aggregate in latest.values()])
         if self._strict:
             self._report('strict mode of uplinks', (
-                f'placement counts hosts alone, and not what they share: '
-                f'{", ".join(sorted(found))}; schedulers judge these, of '
-                f'which two can give the last room away at once')
-                if found else None)
+                f'Placement has no inventory of these uplinks: '
+                f'{", ".join(sorted(uplinks_now))}; only schedulers check '
+                f'them, and two schedulers can use the same room at once')
+                if uplinks_now else None)
         behind = collections.defaultdict(set)
         for host, of in self._of.items():
-            for one in of:
-                last = latest[_identity(one)]
+            for aggregate in of:
+                last = latest[_identity(aggregate)]
                 listed = request_demand.read(last, 'hosts')
-                if last is one or listed is None or host in listed:
+                if last is aggregate or listed is None or host in listed:
                     behind[host].add(uplinks.name_in(last.metadata))
         members = {}
-        for one in latest.values():
-            if uplinks.name_in(one.metadata) in found:
-                for host in request_demand.read(one, 'hosts') or ():
-                    members.setdefault(host, []).append(one)
+        for aggregate in latest.values():
+            if uplinks.name_in(aggregate.metadata) in uplinks_now:
+                for host in request_demand.read(aggregate, 'hosts') or ():
+                    members.setdefault(host, []).append(aggregate)
         self.members = members
         before, self.behind = self.behind, {
             host: names for host, of in behind.items()
-            if (names := tuple(sorted(of.intersection(found))))}
-        known, self._uplinks = self._uplinks, found
+            if (names := tuple(sorted(of.intersection(uplinks_now))))}
+        former_uplinks, self._uplinks = self._uplinks, uplinks_now
         for host in before.keys() | self.behind.keys():
             names = self.behind.get(host, ())
             if names != before.get(host, ()) or any(
-                    known.get(name) is not found[name] for name in names):
+                    former_uplinks.get(name) is not uplinks_now[name]
+                    for name in names):
                 self._outdate(host)
 
     def _behind_uplinks(self, host, policy):

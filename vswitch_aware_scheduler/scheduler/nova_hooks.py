@@ -118,9 +118,9 @@ def _wrap(owner, wrapper):
         name = f'_{name}'
     original = getattr(owner, name, None)
     if original is None:
-        LOG.error('vswitch: this Nova has no %s.%s; expected a release that '
-                  'is supported. Placements count once Nova\'s record shows '
-                  'them', owner.__name__, name)
+        LOG.error('vswitch: this Nova has no %s.%s; expected a supported '
+                  'release. A placement counts only when Nova\'s database '
+                  'shows it', owner.__name__, name)
     elif not hasattr(original, 'vswitch_wrapped'):
         @functools.wraps(original)
         def wrapped(*args, **kwargs):

@@ -645,7 +645,7 @@ class Store:
                 raise exceptions.StoreChanged(
                     f'store {self.url}: the error budget of {changed[0]} '
                     f'{changed[1]} has changed; expected an unchanged budget: '
-                    'another writer was faster')
+                    'another process has written it in the meantime')
             for chunk in sql.chunks(list(sums)):
                 sql.upsert(connection, tables.sum_history,
                            [budget_table.sums_row(one) for one in chunk],
@@ -753,7 +753,7 @@ class Store:
                 f'store {self.url}: counts of {len(changed)} instances, such '
                 f'as {changed[0]}, have changed since generation '
                 f'{based_on.generation.number}; expected unchanged counts: '
-                'another writer was faster')
+                'another process has written them in the meantime')
 
     def _follow_trials(self, connection, followed):
         table = tables.trial
@@ -763,8 +763,8 @@ class Store:
                     table.c.until == before).values(until=until)).rowcount:
                 raise exceptions.StoreChanged(
                     f'store {self.url}: trial {trial_id} has changed; '
-                    f'expected it as followed to {before:.0f}: another writer '
-                    f'was faster')
+                    f'expected a trial that is measured until {before:.0f}: '
+                    f'another process has written it in the meantime')
 
     def _engine(self):
         pid = os.getpid()
@@ -793,7 +793,7 @@ class Store:
         shown = '; '.join(itertools.islice(new.values(), _SHOWN))
         if len(new) > _SHOWN:
             shown += ' and more'
-        LOG.warning('store %s: %d rows are damaged or refused: %s', self.url,
+        LOG.warning('store %s: %d rows are damaged or invalid: %s', self.url,
                     len(new), shown)
 
     def _log_well(self, changes):
@@ -853,9 +853,9 @@ class Store:
         finally:
             if before[-1] or state() != before:
                 raise exceptions.StoreError(
-                    f'store {self.url}: it is being '
-                    f'written and this process may not write to '
-                    f'{os.path.dirname(path)}, which sharing it needs')
+                    f'store {self.url}: cannot be read while another process '
+                    f'writes to it; expected write access to the directory '
+                    f'{os.path.dirname(path)}')
 
     def _check_schema(self, connection):
         version = None
@@ -883,7 +883,7 @@ def _require_distinct(kind, keys):
     for key in keys:
         if key in seen:
             raise exceptions.InvalidInput(
-                f'{kind} {key} is given twice in one write; expected once')
+                f'{kind} {key}: given twice in one write; expected once')
         seen.add(key)
 
 

@@ -247,10 +247,10 @@ def _telling_parameters(url, *passing):
         raise
     except Exception as error:
         raise exceptions.StoreError(
-            f'store {hide_password(url)}: cannot open it with the parameters '
-            f'{", ".join(sorted(url.query)) or "of its URL"} '
-            f'({type(error).__name__}: {error}); expected parameters that '
-            f'{url.drivername} has') from error
+            f'store {hide_password(url)}: cannot be opened with the '
+            f'parameters {", ".join(sorted(url.query)) or "of its URL"} '
+            f'({type(error).__name__}: {error}); expected parameters of '
+            f'{url.drivername}') from error
 
 
 def _leave_transactions_to_us(connection, _record):

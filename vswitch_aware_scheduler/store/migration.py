@@ -168,12 +168,12 @@ def _upgrade(connection, shown, wanted, known):
     before = current_revision(connection)
     if before is not None and before not in known:
         raise exceptions.StoreVersionError(
-            f'store {shown}: its schema has version {before}, this release '
-            f'knows {", ".join(known)}: it was written by a newer one')
+            f'store {shown}: its schema has version {before}; expected one '
+            f'of {", ".join(known)}. A newer release has written the store')
     if before is not None and known.index(before) > known.index(wanted):
         raise exceptions.StoreVersionError(
             f'store {shown}: its schema has version {before}; expected '
-            f'{wanted}: going back is not supported')
+            f'{wanted} or earlier: downgrades are not supported')
     if before != wanted:
         try:
             command.upgrade(_config(connection), wanted)
@@ -239,8 +239,8 @@ def _make_directory(directory, shown):
     except OSError as error:
         user = current_user()
         raise exceptions.StoreError(
-            f'store {shown}: its directory {directory} does not exist and '
-            f'user {user} cannot make it ({error.strerror}); run "sudo '
+            f'store {shown}: the directory {directory} does not exist and '
+            f'user {user} cannot create it ({error.strerror}); run "sudo '
             f'install -d -o {user} -m {DIRECTORY_MODE:04o} '
             f'{shlex.quote(directory)}" and then "vswitch-manage db sync" '
             f'again; nova-scheduler and vswitch-modeler have to run as the '

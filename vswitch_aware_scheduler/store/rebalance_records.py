@@ -185,8 +185,8 @@ def begin_move(connection, move, token, lease_seconds, now):
             table.c.state == PLANNED).values(
                 state=BEGUN, begun_at=now)).rowcount:
         raise exceptions.StoreChanged(
-            f'move {move.position} of plan {move.plan_id}: it has begun or '
-            f'ended already; expected it planned')
+            f'move {move.position} of plan {move.plan_id}: has begun or '
+            f'ended already; expected a move that has not begun')
 
 
 def end_move(connection, move, state, now, body):

@@ -38,8 +38,8 @@ def load_driver(name, **options):
     names = available_drivers()
     if name not in names:
         raise exceptions.TelemetryError(
-            f'telemetry driver: {name!r}; expected one of those registered: '
-            f'{", ".join(names) or "there is none"}')
+            f'telemetry driver: {name!r}; expected one of the registered '
+            f'drivers: {", ".join(names) or "there is none"}')
     try:
         factory = stevedore_driver.DriverManager(DRIVER_GROUP, name).driver
     except Exception as error:
@@ -47,8 +47,8 @@ def load_driver(name, **options):
         # usually because the client library of an extra is not installed.
         raise exceptions.TelemetryError(
             f'telemetry driver {name!r} cannot be loaded: '
-            f'{type(error).__name__}: {error}; expected an importable driver, '
-            f'which may need an extra of this package') from error
+            f'{type(error).__name__}: {error}; expected an importable driver. '
+            f'Some drivers need an extra of this package') from error
     signature = inspect.signature(factory)
     try:
         signature.bind(**options)

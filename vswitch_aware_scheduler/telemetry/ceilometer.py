@@ -184,7 +184,7 @@ class _CeilometerClient(http.Client):
         except ImportError as error:
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: ceilometerclient cannot be '
-                f'imported ({error}); expected the extra "ceilometer" of this '
+                f'imported ({error}); install the extra "ceilometer" of this '
                 f'package') from error
         super().__enter__()
         # Do not use its client, which parses each answer completely, however

@@ -250,8 +250,8 @@ class _NpzTrace:
             raise self._wrong('t0', t0, 'unix seconds')
         if self._wanted_period not in (None, dt):
             raise self._wrong(
-                'dt', dt, f'{self._wanted_period:g} as the option '
-                f'period_seconds says, or no such option')
+                'dt', dt, f'{self._wanted_period:g}, the value of the option '
+                f'period_seconds, or no such option')
         times = t0 + dt * np.arange(received.shape[1])
         rows = [(row, uuid_) for row, uuid_
                 in enumerate(map(instance_uuid, numbers))
@@ -539,8 +539,8 @@ class _BadCells:
     def log(self):
         if self._first:
             LOG.warning(
-                'Telemetry file %s: %d cells are not numbers, their samples '
-                'are refused as missing; the first one: line %d: %s is %s; '
+                'Telemetry file %s: %d cells are not numbers, and their '
+                'samples count as missing; the first one: line %d: %s: %s; '
                 'expected a number', self._path, self._count, *self._first)
 
 
@@ -648,7 +648,8 @@ def _telling(path):
         raise
     except FileNotFoundError:
         raise exceptions.TelemetryError(
-            f'telemetry file {path}: not there; expected {_FORMATS}') from None
+            f'telemetry file {path}: does not exist; expected '
+            f'{_FORMATS}') from None
     except OSError as error:
         raise _error(path, 'reading it', error.strerror or error,
                      'a readable file') from error

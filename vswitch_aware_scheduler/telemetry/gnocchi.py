@@ -591,7 +591,7 @@ class _GnocchiClient(http.Client):
         except ImportError as error:
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: gnocchiclient cannot be imported '
-                f'({error}); expected the extra "gnocchi" of this '
+                f'({error}); install the extra "gnocchi" of this '
                 f'package') from error
         super().__enter__()
         options = self.adapter_options()
@@ -653,8 +653,8 @@ class _GnocchiClient(http.Client):
                 return
             if not new:
                 raise exceptions.TelemetryError(
-                    f'telemetry {self._source}: {what}: seen a page again '
-                    f'(marker {marker}); expected the next one')
+                    f'telemetry {self._source}: {what}: seen the same page '
+                    f'twice (marker {marker}); expected the next page')
             marker = items[-1].id
             seen.update(item.id for item in new)
         raise exceptions.TelemetryError(

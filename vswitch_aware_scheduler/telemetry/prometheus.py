@@ -102,13 +102,14 @@ class Names:
                 self._check_label(item.name, value)
         if bool(self.egress_packets_query) != bool(self.ingress_packets_query):
             raise exceptions.InvalidInput(
-                f'egress_packets_query of telemetry driver prometheus is '
-                f'{self.egress_packets_query!r} and ingress_packets_query '
+                f'telemetry driver prometheus: egress_packets_query = '
+                f'{self.egress_packets_query!r}, ingress_packets_query = '
                 f'{self.ingress_packets_query!r}; expected both or none')
         if self.identity_query and not self.identity_labels:
             raise exceptions.InvalidInput(
-                'identity_labels of telemetry driver prometheus is empty; '
-                'expected the labels that identity_query is matched by')
+                'identity_labels of telemetry driver prometheus: empty; '
+                'expected the labels that connect the series of '
+                'identity_query with the counters')
 
     @staticmethod
     def _check_selector(name, value, optional):

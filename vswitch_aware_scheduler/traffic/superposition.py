@@ -255,10 +255,9 @@ class Superposition:
         rate = self.episodes_per_second()
         if rate == 0:
             raise exceptions.InvalidModel(
-                f'overlay of {len(self.models)} models: overloaded with '
-                f'probability {probability:g} but never enters overload; '
-                f'expected sources that leave room for {self.capacity:g} at '
-                f'some time')
+                f'overlay of {len(self.models)} models: overloaded all the '
+                f'time (probability {probability:g}); expected sources that '
+                f'are below the capacity {self.capacity:g} at some time')
         return probability / rate
 
 
@@ -291,5 +290,5 @@ def _probability(value):
     # Rounding may result in slightly more than 1. Anything else is a defect.
     if not -1e-12 <= value <= 1 + 1e-9:
         raise exceptions.InvalidModel(
-            f'overlay gave {value!r} as a probability; expected 0..1')
+            f'probability of an overlay: {value!r}; expected 0..1')
     return float(min(max(value, 0.0), 1.0))

@@ -41,7 +41,8 @@ class Attachments:
             value = getattr(self, name)
             if isinstance(value, str):
                 raise exceptions.InvalidInput(
-                    f'{name}: {value!r}; expected one for each interface')
+                    f'{name}: {value!r}; expected a collection with one '
+                    f'network for each interface')
             value = tuple(value)
             for network in value:
                 if network is not None and not (

@@ -49,7 +49,7 @@ def fit_capacity(
     rows = list(measurements)
     if not rows:
         raise exceptions.InvalidModel(
-            'the table of measurements has 0 rows; expected 1 or more')
+            'table of measurements: no row; expected 1 or more')
     if line_kbps is not None:
         cost_model.check(
             'line_kbps',
@@ -390,7 +390,7 @@ def fit_cpu(measurements, idle_mhz=0.0, senders=False):
     rows = [row for row in measurements if row.cpu_mhz is not None]
     if not rows:
         raise exceptions.InvalidModel(
-            'the table of measurements has 0 rows with cpu_mhz; expected 1 or '
+            'table of measurements: no row with cpu_mhz; expected 1 or '
             'more')
     total = np.array([float(row.cpu_mhz) for row in rows])
     if (total <= idle_mhz).all():

@@ -96,12 +96,12 @@ def parse_mapping(texts, profiles):
         if switch not in SWITCHES or colon and (
                 encapsulation not in switch_profile.ENCAPSULATIONS):
             raise exceptions.InvalidInput(
-                f'mapping {text!r}: its switch: {key!r}; expected one of '
+                f'mapping {text!r}: switch: {key!r}; expected one of '
                 f'{", ".join(SWITCHES)}, and after a colon one of '
                 f'{", ".join(switch_profile.ENCAPSULATIONS)}')
         if name not in profiles:
             raise exceptions.InvalidInput(
-                f'mapping {text!r}: its profile: {name!r}; expected one of '
+                f'mapping {text!r}: profile: {name!r}; expected one of '
                 f'{", ".join(profiles)}')
         mapping[key] = name
     return mapping
@@ -180,7 +180,7 @@ def _deciding(agents, remarks):
                        f'{_NIC} as well')
     if not alive and not devices:
         raise _Untold(f'the {_NIC} is down' if down
-                      else 'no agent of a switch that is known')
+                      else 'no agent of a supported switch')
     return (alive or devices)[0]
 
 
@@ -189,7 +189,7 @@ def _chosen(agent, profiles, mapping):
     switch, encapsulations, seen = _seen(agent)
     if encapsulations is None:
         if switch not in mapping:
-            raise _Untold(f'{seen}; no profile is known for {switch}')
+            raise _Untold(f'{seen}; there is no profile for {switch}')
         name = mapping[switch]
         return name, f'{seen}: {name} is for {switch}'
     found = {}
@@ -197,7 +197,7 @@ def _chosen(agent, profiles, mapping):
         key = f'{switch}:{encapsulation}'
         name = mapping.get(key, mapping.get(switch))
         if name is None:
-            raise _Untold(f'{seen}; no profile is known for {key}')
+            raise _Untold(f'{seen}; there is no profile for {key}')
         found[name] = key
     # Of several profiles, use the one with the lowest capacity.
     name = min(found, key=lambda one: profiles[one].bandwidth_kbps())
@@ -228,12 +228,11 @@ def _seen(agent):
             seen += ' and interfaces of DPDK'
     tunnels = told.get('tunnel_types')
     if not isinstance(tunnels, list):
-        raise _Untold(f'{seen}; its tunnel_types: {tunnels!r}; expected a '
-                      f'list')
+        raise _Untold(f'{seen}; tunnel_types: {tunnels!r}; expected a list')
     for one in tunnels:
         if one not in switch_profile.ENCAPSULATIONS:
-            raise _Untold(f'{seen}; one of its tunnel_types is {one!r}, '
-                          f'which is not known')
+            raise _Untold(f'{seen}; tunnel_types contains {one!r}, which is '
+                          f'not supported')
     return switch, tunnels or ['none'], seen + (
         f', tunnels {", ".join(tunnels)}' if tunnels else ', no tunnels')
 

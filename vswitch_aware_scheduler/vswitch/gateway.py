@@ -236,7 +236,7 @@ def _take(taken, number, network, what):
     other = taken.setdefault(number, network)
     if other is not network:
         raise exceptions.InvalidInput(
-            f'network {network}: its {what}: {number}; expected one that '
+            f'network {network}: {what}: {number}; expected a {what} that '
             f'network {other} does not have')
 
 
@@ -249,7 +249,7 @@ def _next(free, network, what):
         return next(free)
     except StopIteration:
         raise exceptions.InvalidInput(
-            f'network {network}: there is no {what} left; expected '
+            f'network {network}: no free {what}; expected at least '
             f'one') from None
 
 
@@ -266,7 +266,7 @@ def load(path):
             content = file.read()
     except OSError as error:
         raise exceptions.InvalidInput(
-            f'{where}: it cannot be read ({error.strerror}); expected a YAML '
+            f'{where}: cannot be read ({error.strerror}); expected a YAML '
             f'file of gateways, silos and tenants') from error
     data = profile.read_yaml(content, where)
     try:
@@ -364,7 +364,7 @@ def _named(key, data):
 
 def _mapping(where, data, keys):
     if not isinstance(data, dict):
-        _refuse(where, 'its content', data, 'a mapping')
+        _refuse(where, 'content', data, 'a mapping')
     for key in data:
         if keys is not None and key not in keys:
             _refuse(where, 'a key', key, 'one of ' + ', '.join(keys))

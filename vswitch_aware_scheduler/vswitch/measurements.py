@@ -28,7 +28,7 @@ def load_csv(path):
             text = file.read()
     except (OSError, ValueError) as error:
         raise exceptions.InvalidModel(
-            f'table {path}: it cannot be read ('
+            f'table {path}: cannot be read ('
             f'{getattr(error, "strerror", None) or error}); expected a CSV '
             f'file with the columns {", ".join(COLUMNS[:2])}') from error
     return parse_csv(text, f'table {path}')
@@ -72,7 +72,7 @@ def parse_csv(text, place):
                 f'{place}: line {reader.line_num}: {text}') from None
     if not found:
         raise exceptions.InvalidModel(
-            f'{place}: it has 0 rows below the header; expected 1 or more')
+            f'{place}: no row below the header; expected 1 or more')
     return found
 
 

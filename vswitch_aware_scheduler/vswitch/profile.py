@@ -157,7 +157,7 @@ def most_cautious(key, values, where):
     found = [override_number(key, value, where) for value in values]
     if not found:
         raise exceptions.InvalidOverride(
-            f'{where}: {key} has no value; expected one or more')
+            f'{where}: {key}: no value; expected one or more')
     return min(found)
 
 
@@ -741,7 +741,7 @@ def _parse(content, place, known, loader_class=yaml.SafeLoader):
     data = read_yaml(content, place, 'profile', loader_class)
     if not isinstance(data, dict) or not data:
         raise exceptions.InvalidProfile(
-            f'{place}: its content: {_BRIEF.repr(data)}; expected a mapping '
+            f'{place}: content: {_BRIEF.repr(data)}; expected a mapping '
             'of profile names to profiles')
     found = {}
     for name, entry in data.items():
@@ -768,7 +768,7 @@ def load_profiles(path, known=None):
             content = file.read()
     except (OSError, ValueError) as error:
         raise exceptions.InvalidProfile(
-            f'profile file {path}: it cannot be read ('
+            f'profile file {path}: cannot be read ('
             f'{getattr(error, "strerror", None) or error}); expected a YAML '
             'file of profiles') from error
     return _parse(content, f'profile file {path}', known)

@@ -140,7 +140,7 @@ class RebalanceMigration(base.BaseAction):
 
         :returns: True
         """
-        LOG.info('instance %s stays where it is', self.resource_id)
+        LOG.info('instance %s stays on its host', self.resource_id)
         return True
 
     def post_condition(self):

@@ -96,8 +96,8 @@ class ErrorBudgetStrategy(base.BaseStrategy):
         """
         if self.audit_scope:
             raise exception.WatcherException(
-                f'scope of the audit: {self.audit_scope}; expected none: '
-                f'moves are planned for all hosts together')
+                f'scope of the audit: {self.audit_scope}; expected no scope, '
+                f'because the strategy plans for all hosts together')
         try:
             found = services.Services(self.config.config_files)
             plan = proposal.propose(

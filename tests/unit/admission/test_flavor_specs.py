@@ -72,7 +72,7 @@ class TestExtraSpecs(unittest.TestCase):
             if off:
                 specs['vswitch:off_seconds'] = off
             self.assertInvalid(('vswitch:on_seconds', 'vswitch:off_seconds',
-                                'both above 0'), specs)
+                                'two numbers above 0'), specs)
 
 
 class TestManyFlavors(unittest.TestCase):

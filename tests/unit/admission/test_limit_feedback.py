@@ -390,7 +390,7 @@ class CorrectionsTestCase(unittest.TestCase):
             bad = {kind: store.TrialOutcome(kind, NOW, ((100, *wrong),))}
             self.assertIs(policy, self.corrections.of(policy, bad))
             [problem] = self.problems.values()
-            self.assertIn(f'hosts {kind}: the outcome of trials: ((100',
+            self.assertIn(f'hosts {kind}: outcomes of trials: ((100',
                           problem)
         self.assertIs(policy, self.corrections.of(
             policy, {kind: _told(.01 * FACTORS, 9.0)}))
@@ -401,7 +401,7 @@ class CorrectionsTestCase(unittest.TestCase):
         self.assertEqual({bad.kind: 1.0},
                          self.corrections.multiples({bad.kind: bad}))
         [problem] = self.problems.values()
-        self.assertIn("their limit: 'racks'; expected a number", problem)
+        self.assertIn("limit: 'racks'; expected a number", problem)
 
     def test_the_largest_multiple_may_be_none(self):
         calm = {'0.01: 1 1 0 <= 20': _told(0 * FACTORS, 1e9)}

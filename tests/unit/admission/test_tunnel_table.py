@@ -79,12 +79,12 @@ class TestTunnels(unittest.TestCase):
     def test_what_cannot_be_counted_is_told(self):
         for unit, peers, words in (
                 ('vms', PEERS, "unit: 'vms'; expected one of instances"),
-                ('vteps', {'red': {'h2'}}, 'hosts on network blue are not'),
-                ('vteps', None, 'hosts on network blue are not given')):
+                ('vteps', {'red': {'h2'}}, 'hosts on network blue: not'),
+                ('vteps', None, 'hosts on network blue: not given')):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
                 tunnel_table.count(unit, RESIDENTS, peers)
         with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    "networks: 'red'; expected one for"):
+                                    "networks: 'red'; expected a collection"):
             attachments.Attachments('red')
 
 
@@ -112,7 +112,7 @@ class TestAttachments(unittest.TestCase):
                 ({'networks': ('',)}, "a network of networks: ''"),
                 ({'networks': (5,)}, ': 5; expected text of 1 to 36'),
                 ({'others': ('',)}, "a network of others: ''"),
-                ({'others': 'red'}, "others: 'red'; expected one for"),
+                ({'others': 'red'}, "others: 'red'; expected a collection"),
                 ({'networks': ('x' * 37,)}, '1 to 36 characters'),
                 ({'virtual_functions': -1}, 'virtual_functions: -1'),
                 ({'virtual_functions': 'two'}, "virtual_functions: 'two'")):

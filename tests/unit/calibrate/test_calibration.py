@@ -160,7 +160,7 @@ class TestSamples(unittest.TestCase):
         self.assertEqual(2 * len(SMALL.cells()), len(samples))
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                'no sample between the hosts was kept; expected .*--max-busy'):
+                'all samples between the hosts were rejected; .*--max-busy'):
             calibration.make_profile(
                 calibration.figures(samples), SMALL, 'x', 'linuxbridge',
                 'none', {'date': 'd', 'tool': 't'})
@@ -262,7 +262,8 @@ class TestJournal(unittest.TestCase):
         self._journal()
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                "switch was 'linuxbridge', now it is 'ovs-netdev'; expected"):
+                "switch: 'ovs-netdev'; expected 'linuxbridge' as in the "
+                "journal"):
             self._journal(switch='ovs-netdev')
 
     def test_a_file_that_is_no_journal_stays_as_it_is(self):

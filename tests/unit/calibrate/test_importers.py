@@ -49,11 +49,11 @@ class TestImporters(unittest.TestCase):
     def test_mistakes_in_vsperf_are_told_by_line(self):
         for text, words in (
                 ('a,b\n1,2\n', "header: 'a,b'; expected the columns"),
-                (VSPERF.splitlines()[0] + '\n', '0 rows below the header'),
+                (VSPERF.splitlines()[0] + '\n', 'no row below the header'),
                 (VSPERF.replace('1000000', 'n/a'),
                  "line 2: throughput_rx_fps: 'n/a'; expected a number"),
                 (VSPERF.replace('rfc2544,64', 'rfc2544,18'),
-                 'line 2: packet_size is 18 .*expected frames of more than'),
+                 'line 2: packet_size = 18, .*expected frames of more than'),
                 (VSPERF.replace('512,\n', '512,stt\n'),
                  "line 2: encapsulation: 'stt'; expected one of")):
             with self.assertRaisesRegex(exceptions.CalibrationError, words):
@@ -82,7 +82,7 @@ class TestImporters(unittest.TestCase):
         rows = importers.parse_vsperf(
             VSPERF.replace('512,\n', '512,vxlan\n'), 'x')
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'encapsulations none, vxlan; expected'):
+                                    'of the files: none, vxlan; expected'):
             importers.make_profile(rows, 'lab', 'ovs', 'test', ['x'])
 
 

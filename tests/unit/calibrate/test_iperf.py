@@ -49,10 +49,10 @@ class TestParse(unittest.TestCase):
     def test_what_is_no_result_is_told(self):
         for text, words in (
                 ('{"error": "unable to connect"}', 'unable to connect'),
-                ('Segmentation fault', "gave 'Segmentation fault'; expected"),
-                ('[]', "gave '\\[\\]'; expected the JSON"),
-                ('{"start": {}}', 'lacks .*expected the result'),
-                (udp(0, 0, 72), 'lacks .*packets')):
+                ('Segmentation fault', "output: 'Segmentation fault'; exp"),
+                ('[]', "output: '\\[\\]'; expected the JSON"),
+                ('{"start": {}}', 'no key .*expected the result'),
+                (udp(0, 0, 72), 'no key .*packets')):
             with self.assertRaisesRegex(exceptions.CalibrationError, words):
                 iperf.parse(text, 'iperf3 to x')
 
@@ -96,7 +96,7 @@ class TestMeasure(unittest.TestCase):
         hanging = Process('', ends=False)
         processes = iter([Process(udp(1, 0, 72)), hanging])
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'to 192.0.2.1: it has not ended'):
+                                    'to 192.0.2.1: iperf3 has not ended'):
             iperf.measure(self._clients(2), 'udp', 1, 72,
                           popen=lambda *_, **__: next(processes))
         self.assertTrue(hanging.killed)

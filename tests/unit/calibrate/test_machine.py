@@ -100,7 +100,7 @@ class TestRun(unittest.TestCase):
             with mock.patch.object(machine, '_PATH', directory):
                 with self.assertRaisesRegex(
                         exceptions.CalibrationError,
-                        'command "ip link" ended with status 3; expected 0: '
+                        'command "ip link": exit status 3; expected 0: '
                         'no such thing'):
                     machine.run(['ip', 'link'])
                 self.assertEqual(3, machine.run(['ip'],
@@ -108,7 +108,7 @@ class TestRun(unittest.TestCase):
 
     def test_a_command_that_hangs_is_ended(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'has not ended after 0.2 s'):
+                                    'not ended; expected its end within 0.2'):
             machine.run(['sleep', '30'], timeout_seconds=.2)
 
     def test_facts_are_words_and_values_of_a_profile(self):

@@ -43,7 +43,7 @@ class TestRun(base.NamespacesTestCase):
         blocked = self.root / 'file'
         blocked.touch()
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    f'state directory {blocked}/x: it cannot'):
+                                    f'state directory {blocked}/x: cannot'):
             with namespaces.Run(['h1'], blocked / 'x'):
                 self.fail('it has no state file')
 

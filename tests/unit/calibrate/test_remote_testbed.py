@@ -101,7 +101,7 @@ class TestRemote(base.NamespacesTestCase):
 
     def test_a_host_that_does_not_answer_is_named(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'host u@a: .*ended with status 7'):
+                                    'host u@a: .*exit status 7'):
             self._place().ask(remote_testbed.Host('u@a'), 'true')
 
 

@@ -54,8 +54,9 @@ class TestTopology(base.NamespacesTestCase):
         # It pauses between twenty attempts.
         with mock.patch.object(topology, 'time'), self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                'does not reach that of the other in packets of 8000 bytes '
-                'over linuxbridge, encapsulation none: 100% packet loss'):
+                'does not reach VM . of the second host with packets of 8000 '
+                'bytes over linuxbridge, encapsulation none: 100% packet '
+                'loss'):
             self._build()
 
     def test_what_the_kernel_lacks_is_said_before_anything_is_built(self):

@@ -115,7 +115,7 @@ class FaultsTest(ServiceTestCase):
                  'HTTP 503: out of order'),
                 (stand_ins.closed, 'onnect'),
                 (stand_ins.body(b'<html>Please log in</html>'),
-                 'makes no sense .*Please log in')):
+                 'an invalid response .*Please log in')):
             self.sleeps.clear()
             self.server.requests.clear()
             self.server.faults[:] = [fault] * 3
@@ -207,7 +207,7 @@ class FaultsTest(ServiceTestCase):
         self.server.faults[:] = [stand_ins.cut]
         error = self.assertRaises(exceptions.TelemetryError,
                                   driver.instances)
-        self.assertIn('breaks off', str(error))
+        self.assertIn('ends early', str(error))
 
     @ddt.idata(kinds())
     def test_an_answer_that_is_too_large_is_not_read(self, kind):
@@ -386,7 +386,8 @@ class AccessTest(unittest.TestCase):
         for wrong, words in (
                 ({}, 'url'), ({'url': 'metrics:9090'}, "'metrics:9090'"),
                 ({'url': 'ftp://metrics'}, 'ftp'),
-                ({'url': 'http://me:secret@metrics'}, 'expected one without'),
+                ({'url': 'http://me:secret@metrics'},
+                 'expected a URL without user'),
                 ({'auth': {'password': 'secret'}}, 'auth_type'),
                 ({'url': 'http://a', 'timeout_seconds': 0}, 'timeout'),
                 ({'url': 'http://a', 'max_answer_mib': 0}, 'max_answer_mib'),

@@ -84,9 +84,9 @@ class TestCalibrate(base.NamespacesTestCase):
     def test_wrong_arguments_are_told_before_anything_is_done(self):
         self._root()
         for words, status, wanted in (
-                (['--sizes', '88,x'], 2, "'88,x' is no list of whole"),
+                (['--sizes', '88,x'], 2, "'88,x'; expected a list of whole"),
                 (['--sizes', '20'], 1, 'packet size: 20; expected 44'),
-                (['--max-busy', '120'], 2, "'120' is no share; expected 0"),
+                (['--max-busy', '120'], 2, "'120'; expected a share of 0"),
                 (['--retries', '-1'], 1, 'retries: -1; expected 0 to 100'),
                 (['--name', 'a b'], 1, "name: 'a b'; expected text"),
                 (['--output', '/nowhere/p.yaml'], 1,

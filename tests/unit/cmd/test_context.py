@@ -16,5 +16,5 @@ class SecondsTestCase(unittest.TestCase):
     def test_other_words_are_refused(self):
         for text in ('', 'yesterday', 'nan', 'inf'):
             with self.subTest(text), self.assertRaisesRegex(
-                    argparse.ArgumentTypeError, 'is no time'):
+                    argparse.ArgumentTypeError, 'expected a time'):
                 context.seconds(text)

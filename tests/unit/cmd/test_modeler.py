@@ -107,7 +107,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
             self._wait_for(log, 'has read its configuration: .* every 20 s')
             os.rename(self.trace, self.trace + '.away')
             process.send_signal(signal.SIGHUP)
-            self._wait_for(log, 'models stay as they are: .* not there')
+            self._wait_for(log, 'models stay as they are: .* does not exist')
             os.rename(self.trace + '.away', self.trace)
             process.send_signal(signal.SIGHUP)
             self._wait_for(log, 'is well again after ')
@@ -119,7 +119,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
         text = log.read_text()
         self.assertIn('has ended after ', text)
         self.assertNotIn('Traceback', text)
-        self.assertEqual(1, text.count('not there'), text)
+        self.assertEqual(1, text.count('does not exist'), text)
         self.assertEqual(1, store.Store(self.url).generation().number)
 
     def test_an_unconfigured_service_waits_until_it_is_configured(self):

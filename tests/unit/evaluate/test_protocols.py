@@ -125,7 +125,7 @@ class StaticTestCase(unittest.TestCase):
     def test_days_to_learn_from_leave_something_to_judge(self):
         for days in (0, 1, 5):
             with self.assertRaisesRegex(exceptions.InvalidInput,
-                                        f'from: {days}; expected'):
+                                        f'training days: {days}; expected'):
                 self._figures(np.ones((1, DAY)), train_days=days)
 
     def test_another_trace_is_learned_from_as_a_whole(self):

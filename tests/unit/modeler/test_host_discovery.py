@@ -58,7 +58,7 @@ class ReadTestCase(base.StoreTestCase):
                 ([stand_ins.status(503)] * 2, '503'),
                 ([stand_ins.status(403)], '403'),
                 ([stand_ins.closed] * 2, 'agents'),
-                ([stand_ins.body(b'{}')] * 2, 'makes no sense'),
+                ([stand_ins.body(b'{}')] * 2, 'an invalid response'),
                 ([without('host')] * 2, 'host of an agent: None'),
                 ([without('alive', 'yes')] * 2, "alive of an agent: yes"),
                 ([without('configurations', [])] * 2, 'expected dict')):

@@ -191,14 +191,15 @@ class NovaTestCase(InventoryTestCase):
         for faults, wanted in (
                 ([None, stand_ins.status(503), stand_ins.status(503)], '503'),
                 ([stand_ins.closed] * 2, 'servers'),
-                ([None, stand_ins.cut, stand_ins.cut], 'breaks off'),
+                ([None, stand_ins.cut, stand_ins.cut], 'ends early'),
                 ([stand_ins.body(b'{"servers": [{"id": "x"}]}')] * 2,
-                 'makes no sense'),
+                 'an invalid response'),
                 ([stand_ins.status(403)], '403'),
                 ([stand_ins.changed(lambda answer: {
                     **answer, 'servers': [
                         {**one, 'OS-EXT-SRV-ATTR:host': None, 'updated': 'x'}
-                        for one in answer['servers']]})] * 2, 'makes no'),
+                        for one in answer['servers']]})] * 2,
+                 'an invalid response'),
                 ([stand_ins.changed(lambda answer: {
                     **answer, 'servers': [
                         {key: value for key, value in one.items()
@@ -226,7 +227,7 @@ class NovaTestCase(InventoryTestCase):
             self.update()
         self.cloud._page = lambda *_: (200, {
             'servers': [{'id': 'a'}, {'id': 'a'}]})
-        with self.assertRaisesRegex(exceptions.TelemetryError, 'twice'):
+        with self.assertRaisesRegex(exceptions.TelemetryError, 'two servers'):
             self.update()
 
     def test_one_by_one_other_errors_than_unknown_are_errors(self):

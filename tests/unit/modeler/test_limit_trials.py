@@ -204,7 +204,7 @@ class OnceTestCase(TrialsTestCase):
             yield
 
         with self.assertRaisesRegex(exceptions.StoreChanged,
-                                    'another writer was faster'):
+                                    'another process has written it'):
             self.update(writing=meanwhile())
         np.testing.assert_array_equal(self.found.host_days,
                                       self.outcome().host_days)

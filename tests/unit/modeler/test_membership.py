@@ -107,7 +107,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
                                   slow):
             for _ in range(2):
                 with self.assertRaisesRegex(exceptions.CoordinationError,
-                                            'not answered for 0.1 s'):
+                                            'no response within 0.1 s'):
                     group.share('store')
         goes_on.set()
         self._assert_shared(group)

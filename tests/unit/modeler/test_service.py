@@ -362,7 +362,7 @@ class TrialsTestCase(ServiceTestCase):
         with mock.patch.object(self.kinds, 'find', find):
             passes, lines = self.serve()
         self.assertEqual(0, passes)
-        self.assertTrue(any('the pass was ended' in one for one in lines))
+        self.assertTrue(any('the pass was stopped' in one for one in lines))
         self.assertEqual([], self.store.trials())
         self.assertIsNotNone(self.store.model(store_base.instance_uuid(1)))
 
@@ -538,7 +538,7 @@ class LifeTestCase(ServiceTestCase):
         passes, logs = self.serve()
         self.assertEqual((0, 0), (passes, self.store.generation().number))
         self.assertEqual(0.0, self.time)
-        self.assertIn('the pass was ended', logs[1])
+        self.assertIn('the pass was stopped', logs[1])
 
     def test_an_end_while_an_object_is_destroyed_is_not_lost(self):
         class Dying:
@@ -557,7 +557,7 @@ class LifeTestCase(ServiceTestCase):
             passes, logs = self.serve()
         dropped.assert_called_once()
         self.assertEqual((0, 0), (passes, self.store.generation().number))
-        self.assertIn('the pass was ended', logs[1])
+        self.assertIn('the pass was stopped', logs[1])
 
     def test_an_end_while_it_writes_comes_after_the_write(self):
         class Ending(model_store.Store):
@@ -628,7 +628,7 @@ class ReloadTestCase(ServiceTestCase):
         with self.assertLogs(LOGGER, 'ERROR') as logs:
             passes = running.run()
         for (_, wanted), line in zip(errors, logs.output, strict=True):
-            self.assertTrue(line.endswith('the old one stays: ' + wanted),
+            self.assertTrue(line.endswith('one stays in use: ' + wanted),
                             line)
         # At 0, 100 and 150, once for each SIGHUP, and later.
         self.assertGreaterEqual(passes, 3 + len(errors))

@@ -144,9 +144,9 @@ class ListsTestCase(CommandTestCase):
                 (commands.HostShow, ['nowhere'], 'nowhere'),
                 (commands.ModelShow, ['--', '-x'], '-x'),
                 (commands.ProfileShow, ['none'], "profile: 'none'"),
-                (commands.Explain, [], '--server and --flavor: expected'),
+                (commands.Explain, [], '--server and --flavor: both or none'),
                 (commands.Explain, ['--server', 'a', '--flavor', 'b'],
-                 '--server and --flavor: expected one')):
+                 '--server and --flavor: both or none given; expected one')):
             with self.subTest(words=words), \
                     self.assertRaisesRegex(exceptions.VSwitchError, text):
                 self.osc(kind, *words)
@@ -165,7 +165,7 @@ class ConfigurationTestCase(CommandTestCase):
     def test_a_file_that_cannot_be_read_is_named(self):
         self.config = os.path.join(self.directory, 'missing.conf')
         with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    'missing.conf; expected a file'):
+                                    'missing.conf; expected a readable'):
             self.osc(commands.FleetList)
 
 

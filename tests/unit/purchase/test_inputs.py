@@ -67,8 +67,8 @@ class ServerTypesTestCase(FileTestCase):
     def test_errors_name_the_thing_the_value_and_what_is_legal(self):
         good = 'cores: 1, memory_mb: 1, switch_profiles: ovs-flat'
         for text, parts in (
-                ('', ("its content: not given", 'a mapping')),
-                ('[1]', ('its content: [1]',)),
+                ('', ("content: not given", 'a mapping')),
+                ('[1]', ('content: [1]',)),
                 ('a: [', ('line', 'valid YAML')),
                 ('servers: {}', ('servers: {}', 'a mapping of names')),
                 ('server: {}', ("key: 'server'", "did you mean 'servers'")),

@@ -80,11 +80,11 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.balance['host1'] = -5000.0
         self.fleet.totals = lambda host: np.full(fleet.SLOTS, 1100.0)
         with self.assertRaisesRegex(exceptions.NothingMeasured,
-                                    'no traffic of the 2 instances'):
+                                    'no samples of the 2 instances'):
             self.propose()
         self.fleet.totals = lambda host: np.full(fleet.SLOTS, np.nan)
         with self.assertRaisesRegex(exceptions.NothingMeasured,
-                                    'none of the last 7 days'):
+                                    'none in the last 7 days'):
             self.propose()
         self.fleet.balance.clear()
         with self.assertRaisesRegex(exceptions.NothingMeasured, 'none; '):

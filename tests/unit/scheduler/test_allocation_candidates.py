@@ -230,7 +230,8 @@ class UplinkTestCase(CandidatesTestCase):
         for _ in range(2):
             self.request(hosts, summaries(h1=(100, 0), h2=(100, 0)))
         self.assertEqual(1, len(self.warnings), self.warnings)
-        self.assertIn('what they share: tor1, tor2;', self.warnings[0])
+        self.assertIn('no inventory of these uplinks: tor1, tor2;',
+                      self.warnings[0])
         # Without the strict mode there is nothing to tell.
         self.make_filter()
         self.request(hosts, {})

@@ -125,7 +125,7 @@ class CorrectionsTestCase(base.SchedulerTestCase):
             self.expect(bad)
             self.assertEqual(most(LIMIT), self.room())
         self.assertEqual(1, len(self.warnings), self.warnings)
-        self.assertIn(f'hosts {KIND}: the outcome of trials:',
+        self.assertIn(f'hosts {KIND}: outcomes of trials:',
                       self.warnings[0])
 
     def test_a_new_generation_alone_describes_no_host_by_another_policy(

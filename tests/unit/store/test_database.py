@@ -678,7 +678,7 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
             os.utime(self.path, (1, 1))
 
         with self.assertRaisesRegex(exceptions.StoreError,
-                                    'being written'):
+                                    'while another process writes'):
             reader._read_unlocked(write_meanwhile)
         self.assertEqual(1, reader._read_unlocked(
             lambda connection: generation_rows.read(connection)[0]).number)

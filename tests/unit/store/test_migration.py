@@ -66,7 +66,7 @@ class MigrationTestCase(base.StoreTestCase):
         migration.sync(self.url)
         self.execute("UPDATE alembic_version SET version_num = '9999'")
         with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    'newer one'):
+                                    'newer release'):
             migration.sync(self.url)
 
     def test_a_store_of_the_first_release_keeps_what_it_has(self):

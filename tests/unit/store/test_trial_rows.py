@@ -43,7 +43,7 @@ class TrialsTestCase(base.StoreTestCase):
         before = self.store.generation()
         for wrong in (both, [('unknown', DAY, 2 * DAY)]):
             with self.assertRaisesRegex(exceptions.StoreChanged,
-                                        'expected it as followed to 86400'):
+                                        'measured until 86400'):
                 self.store.write(followed=wrong, outcomes=[outcome()])
         self.assertEqual(before, self.store.generation())
         self.assertEqual([2 * DAY, DAY],

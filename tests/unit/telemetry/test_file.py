@@ -153,7 +153,7 @@ class GwaTest(_FileTest):
         self.assertEqual([[16, 32, 0]], series.rates.tolist())
         self.assertEqual(rate_series.Refused(missing=4), series.refused)
         self.assertEqual(1, self.log.output.count('\n'))
-        self.assertIn("line 2: network received throughput [kb/s] is 'abc'",
+        self.assertIn("line 2: network received throughput [kb/s]: 'abc'",
                       self.log.output)
         self.assertIn('3 cells are', self.log.output)
 
@@ -422,7 +422,7 @@ class PlainCsvTest(_FileTest):
         self.assertEqual([300], series.times.tolist())
         self.assertEqual(rate_series.Refused(missing=3), series.refused)
         self.assertEqual(1, self.log.output.count('\n'))
-        self.assertIn("line 4: ingress_kbps is '1 Mbps'", self.log.output)
+        self.assertIn("line 4: ingress_kbps: '1 Mbps'", self.log.output)
 
     def test_a_wrong_line_is_told_by_its_number(self):
         for line, parts in (

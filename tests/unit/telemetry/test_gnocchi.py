@@ -214,7 +214,7 @@ class ReadingTest(GnocchiTestCase):
         self.server._page = lambda parameters, items: items
         error = self.assertRaises(exceptions.TelemetryError,
                                   driver.instances)
-        self.assertIn('a page again', str(error))
+        self.assertIn('the same page', str(error))
 
     def test_resources_that_have_gone_meanwhile_have_no_samples(self):
         driver = self.make()

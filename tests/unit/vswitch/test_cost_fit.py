@@ -123,7 +123,7 @@ class TestFit(unittest.TestCase):
     def test_no_row_and_options_out_of_range_are_refused(self):
         one = [row(100, 1.0)]
         for rows, options, words in (
-                ([], {}, '0 rows; expected 1 or more'),
+                ([], {}, 'no row; expected 1 or more'),
                 (one, {'line_kbps': 0}, 'line_kbps: 0; expected'),
                 (one, {'framing_bytes': -1}, 'framing_bytes: -1; expected'),
                 (one, {'unit_bytes': math.inf}, 'unit_bytes: inf')):
@@ -276,7 +276,7 @@ class TestCpu(unittest.TestCase):
 
     def test_a_table_without_cpu_is_refused(self):
         with self.assertRaisesRegex(exceptions.InvalidModel,
-                                    '0 rows with cpu_mhz; expected 1'):
+                                    'no row with cpu_mhz; expected 1'):
             cost_fit.fit_cpu([row(100, 1.0)])
         with self.assertRaisesRegex(exceptions.InvalidModel,
                                     'at most 5; expected more than the 5 of'):

@@ -102,7 +102,7 @@ class ChoiceTestCase(DiscoveryTestCase):
         for more, reason in (
                 ({'datapath_type': None}, 'datapath_type None'),
                 ({'datapath_type': 'windows'}, 'expected system or netdev'),
-                ({'tunnel_types': ['stt']}, "'stt', which is not known")):
+                ({'tunnel_types': ['stt']}, "'stt', which is not supported")):
             self.assert_none(reason, agents.open_vswitch('h', **more))
         agent = agents.open_vswitch('h')
         del agent['configurations']['tunnel_types']
@@ -121,7 +121,7 @@ class AgentsTestCase(DiscoveryTestCase):
             profile.catalogue())
         self.assertEqual([('a', None), ('b', 'ovs-flat')],
                          [(one.host, one.profile) for one in found])
-        self.assertIn('no agent of a switch', found[0].reason)
+        self.assertIn('no agent of a supported switch', found[0].reason)
         self.assertEqual((), found[1].remarks)
         self.assertEqual([], discovery.propose([], profile.catalogue()))
 
@@ -174,7 +174,7 @@ class AgentsTestCase(DiscoveryTestCase):
         self.assertEqual('ovs-flat', proposal.profile)
         self.assertEqual(('Quantum switch agent is a type of agent that is '
                           'not known',), proposal.remarks)
-        self.assert_none('no agent of a switch',
+        self.assert_none('no agent of a supported switch',
                          agents.agent('Quantum switch agent', 'h'))
 
     def test_sr_iov_beside_a_vswitch_is_told(self):

@@ -106,17 +106,17 @@ class TestPlan(unittest.TestCase):
             vlans['all'] for _, _, vlans in found.networks])
         networks['one-more'] = {'silos': ['s']}
         with self.assertRaisesRegex(
-                exceptions.InvalidInput, 'network t/one-more: there is no '
-                'VLAN of interface group all left'):
+                exceptions.InvalidInput, 'network t/one-more: no free '
+                'VLAN of interface group all'):
             made(data)
 
     def test_a_number_that_two_ask_for_is_refused(self):
         for path, value, words in (
                 (['tenants', 'blue', 'networks', 'web', 'vni'], 2,
-                 'network blue/web: its VNI: 2; expected one that network '
+                 'network blue/web: VNI: 2; expected a VNI that network '
                  'red/db does not have'),
                 (['tenants', 'blue', 'networks', 'web', 'vlans'], {'w': 1},
-                 'blue/web: its VLAN of interface group w: 1; expected one')):
+                 'blue/web: VLAN of interface group w: 1; expected a VLAN')):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
                 made(changed(path, value))
 
@@ -132,9 +132,9 @@ class TestSite(unittest.TestCase):
         g1, red = ['gateways', 'g1'], ['tenants', 'red', 'networks']
         e1 = ['silos', 'east', 'interface_groups', 'e1']
         for path, value, words in (
-                ([], [], 'the file: its content: .*; expected a mapping'),
+                ([], [], 'the file: content: .*; expected a mapping'),
                 (['racks'], {}, "a key: 'racks'; expected one of gateways"),
-                (['gateways'], [5], 'gateways: its content: .5.; expected a'),
+                (['gateways'], [5], 'gateways: content: .5.; expected a'),
                 (['gateways', 5], {}, 'gateways: a name: 5; expected text'),
                 (g1, {'interfaces': 4},
                  'gateway g1: mapping_entries: None; expected a whole'),
@@ -169,10 +169,10 @@ class TestSite(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'site.yaml')
             for text, words in (
-                    (None, 'site.yaml: it cannot be read .No such file'),
+                    (None, 'site.yaml: cannot be read .No such file'),
                     ('a: [', 'site.yaml, line 1: .*expected valid YAML'),
                     ('silos: {}\nsilos: {}\n', "key 'silos' comes a second"),
-                    ('silos: 5\n', 'site.yaml: silos: its content: 5')):
+                    ('silos: 5\n', 'site.yaml: silos: content: 5')):
                 if text is not None:
                     with open(path, 'w') as file:
                         file.write(text)

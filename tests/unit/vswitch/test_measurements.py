@@ -27,7 +27,7 @@ class TestCsv(unittest.TestCase):
         for text, words in (
                 ('', "header: ''; expected the columns packet_bytes"),
                 ('size,rate\n1,2\n', "header: 'size,rate'; expected"),
-                (head, '0 rows below the header; expected 1'),
+                (head, 'no row below the header; expected 1'),
                 (head + '128,abc,1\n',
                  "line 2: rate_kbps: 'abc'; expected a number"),
                 (head + '# x\n128,1,1.5\n',
@@ -49,7 +49,7 @@ class TestCsv(unittest.TestCase):
                              measurements.load_csv(path))
             for bad in (path + '.not', directory):
                 with self.assertRaisesRegex(exceptions.InvalidModel,
-                                            f'table {bad}: it cannot be'):
+                                            f'table {bad}: cannot be'):
                     measurements.load_csv(bad)
 
 

@@ -90,8 +90,8 @@ def find(store, text):
     if not found:
         raise exceptions.InvalidInput(
             f'decision: {text!r}; expected the uuid of an instance or the id '
-            f'of a request that a scheduler has judged hosts for lately: '
-            f'"vswitch-manage decision list" prints them')
+            f'of a request in the list that "vswitch-manage decision list" '
+            f'prints')
     return found
 
 

@@ -156,7 +156,7 @@ def _profile_of(arguments, conf):
             f'one of them')
     if arguments.profile is not None and arguments.profile not in profiles:
         raise exceptions.InvalidInput(
-            f'{where}: its profile: {arguments.profile!r}; expected one of '
+            f'{where}: profile: {arguments.profile!r}; expected one of '
             f'{", ".join(profiles)}')
     return store.HostProfile(arguments.host, arguments.profile, overrides,
                              OPERATOR)
@@ -199,7 +199,8 @@ def _remove(arguments, conf):
     if arguments.host not in [one.host for one in target.host_profiles()]:
         raise exceptions.InvalidInput(
             f'store {target.url} has no profile of host {arguments.host}; '
-            f'"vswitch-manage host list" prints those it has')
+            f'expected a host in the list that "vswitch-manage host list" '
+            f'prints')
     return _written(arguments, arguments.host,
                     target.write(remove_hosts=[arguments.host]))
 

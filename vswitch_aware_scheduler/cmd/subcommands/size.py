@@ -103,8 +103,8 @@ def run(arguments, conf, opened, progress=None):
     if arguments.server_types is not None:
         if arguments.mix is not None and ways not in ([], ['--fleet']):
             raise exceptions.InvalidInput(
-                f'--mix: {arguments.mix}; expected no traffic beside it, and '
-                f'not {ways[0]}: flavors state theirs')
+                f'{ways[0]}: given together with --mix; expected only --mix, '
+                f'because the flavors of {arguments.mix} state their traffic')
         return size_servers.run(
             arguments, conf, opened, limit,
             lambda: _law(arguments, conf, opened, *ways), progress)
@@ -116,7 +116,7 @@ def run(arguments, conf, opened, progress=None):
         if arguments.count is not None:
             raise exceptions.InvalidInput(
                 f'count: {arguments.count}; expected no --count with --fleet, '
-                'which stands for all instances that have a model')
+                'which places all instances that have a model')
         laws = [law for _, law in sorted(opened().read_changes().laws())]
         if not laws:
             raise exceptions.InvalidInput(
@@ -185,15 +185,15 @@ def _law(arguments, conf, opened, way=None):
         for kind, value, seen in instances.unseen_groups(
                 store, arguments.flavor, arguments.project):
             raise exceptions.InvalidInput(
-                f'{kind}: {value!r}; expected one that an instance has: '
-                f'{", ".join(seen) or "none is known without an inventory"}; '
-                f'--fleet-prior sizes for a new one')
+                f'{kind}: {value!r}; expected a {kind} of an instance in the '
+                f'inventory: {", ".join(seen) or "there is none"}. For a new '
+                f'{kind} use --fleet-prior')
     found = snapshot.Snapshot().updated(store.read_changes()).prior(
         None, arguments.flavor, arguments.project)
     if found is None:
         raise exceptions.InvalidInput(
-            f'store {store.url} has no prior; expected priors, which it has '
-            f'with models of {traffic_prior.MIN_PEERS} instances')
+            f'store {store.url} has no prior; expected priors, which need '
+            f'models of {traffic_prior.MIN_PEERS} instances')
     return f'prior of {found[1]}', found[0], True, None
 
 
@@ -209,8 +209,8 @@ def _stated(arguments):
     if on_seconds == 0 or on_seconds is None and given.get('off_seconds'):
         raise exceptions.InvalidInput(
             f'on_seconds: {"not given" if on_seconds is None else 0}; '
-            f'expected a number above 0, how long the instance is on at a '
-            f'time: --on-seconds')
+            f'expected a number above 0, the mean time for which the '
+            f'instance stays on: --on-seconds')
     if not given.get('off_seconds'):
         return model.TrafficModel.constant(**rates)
     return model.TrafficModel.on_off(

@@ -137,7 +137,7 @@ def _mix(arguments, conf, opened, law_of):
                         ('--vm-memory-mb', arguments.vm_memory_mb)):
         if value is not None:
             raise exceptions.InvalidInput(
-                f'{flag}: {value:g}; expected nothing beside --mix')
+                f'{flag}: {value:g}; expected no {flag} together with --mix')
     flavors = inputs.load_flavors(arguments.mix)
     if arguments.fleet:
         return _fleet(arguments, conf, opened(), flavors)
@@ -151,7 +151,7 @@ def _stated_mix(arguments, flavors, opened):
         if flavor.count is None:
             raise exceptions.InvalidInput(
                 f'{place}: count: not given; expected a whole number from 1, '
-                f'how many VMs of it there are')
+                f'the number of VMs of this flavor')
         law, is_prior = flavor.model and flavor.model.law, False
         if flavor.model is None:
             if found is None:
@@ -162,8 +162,8 @@ def _stated_mix(arguments, flavors, opened):
                 None, flavor.name, None)
             if not learned:
                 raise exceptions.InvalidInput(
-                    f'{place}: its traffic is not stated, and the store has '
-                    f'no prior of a flavor of that name; expected one of '
+                    f'{place}: traffic: not given, and the store has no prior '
+                    f'of a flavor of this name; expected one of '
                     f'{", ".join(inputs.TRAFFIC_KEYS[:3])}, or a flavor of '
                     f'which {traffic_prior.MIN_PEERS} instances have a model')
             law, is_prior = learned[0].without_classes(), True
@@ -181,23 +181,24 @@ def _fleet(arguments, conf, store, flavors):
     placements = store.placements()
     if not placements:
         raise exceptions.InvalidInput(
-            f'store {store.url} has no inventory of instances; expected one, '
-            f'which vswitch-modeler writes, or a mix with counts')
+            f'store {store.url} has no inventory of instances; expected an '
+            f'inventory, which vswitch-modeler writes, or counts in the mix')
     left_out = sum(one.flavor is None for one in placements.values())
     placements = {uuid: one for uuid, one in placements.items()
                   if one.flavor is not None}
     if not placements:
         raise exceptions.InvalidInput(
-            f'store {store.url} has the flavor of none of {left_out} '
-            f'instances; expected an inventory of Nova, which has them')
+            f'store {store.url}: flavors of {left_out} instances: all '
+            f'missing; expected an inventory from Nova, which has the '
+            f'flavors')
     unknown = collections.Counter(
         one.flavor for one in placements.values()
         if one.flavor not in flavors)
     for flavor, number in unknown.most_common(1):
         raise exceptions.InvalidInput(
-            f'mix {arguments.mix}: flavors: has no {flavor!r}, which '
+            f'mix {arguments.mix}: flavors: {flavor!r} is missing, which '
             f'{number} instances have; expected cores and memory_mb of every '
-            f'flavor of the fleet')
+            f'flavor that instances have')
     uuids = sorted(placements)
     np.random.default_rng(arguments.seed).shuffle(uuids)
     total, uuids = len(uuids), uuids[:MOST_OF_FLEET]

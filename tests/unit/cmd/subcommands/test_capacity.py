@@ -40,7 +40,7 @@ class TestCapacity(command_case.ManageTestCase):
 
     def test_fit_tells_what_is_wrong_with_file_or_arguments(self):
         for words, wanted in (
-                (['/nowhere.csv'], 'table /nowhere.csv: it cannot be read'),
+                (['/nowhere.csv'], 'table /nowhere.csv: cannot be read'),
                 ([self._csv('1,x,1')], "rate_kbps: 'x'; expected a number"),
                 ([self._known(), '--confidence', '1'],
                  'confidence: 1; expected a number between'),

@@ -211,8 +211,8 @@ class EvaluateTestCase(command_case.ManageTestCase):
         os.mkdir(os.path.join(self.directory, 'taken', 'frontier.png'))
         for where, wanted in (
                 (self.trace, 'directory for pictures: .*; expected'),
-                (os.path.join(self.trace, 'sub'), 'expected one that can be'),
-                ('a\0b', 'expected one that can be'),
+                (os.path.join(self.trace, 'sub'), 'expected a directory that'),
+                ('a\0b', 'expected a directory that'),
                 (os.path.join(self.directory, 'taken'), 'frontier.png')):
             with mock.patch.object(protocols, 'evaluate',
                                    autospec=True) as work:
@@ -237,12 +237,12 @@ class EvaluateTestCase(command_case.ManageTestCase):
                 (('--protocol', 'rolling', '--methods', 'none'),
                  "'none'; expected one of"),
                 (('--train-days', 'inf'), 'train-days: inf; expected'),
-                (('--train-trace', ''), 'telemetry file : not there'),
+                (('--train-trace', ''), 'telemetry file : does not exist'),
                 (('--groups', ''), 'groups'),
                 (('--overload-probability', '2'), 'between 0 and 1')):
             with self.subTest(words):
                 self.assert_fails(text, *base, *words)
-        self.assert_fails('not there', 'evaluate', '--trace', 'nowhere',
+        self.assert_fails('does not exist', 'evaluate', '--trace', 'nowhere',
                           '--saturation-kbps', '9')
 
     def test_the_same_question_has_the_same_answer(self):

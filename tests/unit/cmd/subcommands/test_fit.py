@@ -86,8 +86,8 @@ class FitTestCase(command_case.ManageTestCase):
 
     def test_a_path_is_for_files_and_a_url_for_services(self):
         self.assert_fails('no file|path', 'fit', '--telemetry', 'file')
-        self.assert_fails('expected none', 'fit', '--telemetry', 'gnocchi',
-                          '--path', self.trace)
+        self.assert_fails('expected no --path', 'fit',
+                          '--telemetry', 'gnocchi', '--path', self.trace)
         self.assert_fails('url .*vswitch_prometheus', 'fit',
                           '--telemetry', 'prometheus')
         self._configure('[vswitch_gnocchi]', 'retries = many')

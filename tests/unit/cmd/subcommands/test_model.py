@@ -120,7 +120,7 @@ class ModelCommandTestCase(command_case.ManageTestCase):
             'model', 'show', base.instance_uuid(7).upper())['name'])
 
     def test_show_refuses_a_name_that_several_have(self):
-        self.assert_fails('2 instances have the name twin', 'model', 'show',
+        self.assert_fails('name twin: 2 instances', 'model', 'show',
                           'twin')
 
     def test_show_of_an_unknown_instance_points_to_the_list(self):

@@ -133,4 +133,4 @@ class ReportCommandTestCase(command_case.ManageTestCase):
         self.addCleanup(taken.server_close)
         status, _, errors = self._serve('--port', str(taken.server_port))
         self.assertEqual(1, status)
-        self.assertIn('expected an address and a port that are free', errors)
+        self.assertIn('set a free port with --port', errors)
