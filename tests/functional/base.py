@@ -180,8 +180,8 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(store_url=self.store_url, snapshot_refresh_seconds=3600,
                    group='vswitch_scheduler', **UNHURRIED)
         self.flags(service_down_time=3600)
-        # A service that is stopped never answers; whoever has called it then
-        # waits for so long, and the end of the test waits for the caller.
+        # A stopped service never answers. A caller waits for this time, and
+        # the end of the test waits for the caller.
         self.flags(long_rpc_timeout=int(TIMEOUT_SECONDS))
         self.flags(group='vswitch_scheduler', **self.OPTIONS)
         self.flags(allow_resize_to_same_host=True)

@@ -132,9 +132,9 @@ class RebalanceTestCase(base.VSwitchTestCase):
         """Stop live migrations in the driver of their source.
 
         Yields two events: a migration has been stopped; migrations go on. At
-        the end, all of them do, and are waited for: while the services of a
-        test stop, they do not answer, and whoever calls them waits for longer
-        than a test may take.
+        the end, all migrations go on, and this waits until they have ended.
+        A migration that ran while the services stop would call a service that
+        does not answer any more.
         """
         stopped, go_on = threading.Event(), threading.Event()
         running = []

@@ -6,7 +6,6 @@ check``. cli/vswitch-status.rst explains each check.
 """
 
 import contextlib
-import datetime
 import importlib.metadata
 import io
 import itertools
@@ -110,28 +109,26 @@ class Checks(upgradecheck.UpgradeCommands):
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
         age = self._clock() - generation.published_at
-        told = (f'generation {generation.number} was published at '
-                + datetime.datetime.fromtimestamp(
-                    generation.published_at, datetime.timezone.utc).strftime(
-                        '%Y-%m-%dT%H:%M:%SZ'))
+        published = (f'generation {generation.number} was published at '
+                     f'{plain_text.iso_time(generation.published_at)}')
         if age < -_CLOCK_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{told}, which is {-age:.0f} s in the future: the clock of '
-                f'this machine or of the modeler is wrong')
+                f'{published}, which is {-age:.0f} s in the future: the clock '
+                f'of this machine or of the modeler is wrong')
         if not self._store().has_models():
             return _result(upgradecheck.Code.WARNING,
-                           f'{told}, and no instance has a traffic model '
+                           f'{published}, and no instance has a traffic model '
                            f'yet: {self._why_no_model()}')
         limit = self._conf.max_generation_age_seconds
         if limit and age > limit:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{told}, {math.ceil(age)} s ago; expected at most '
+                f'{published}, {math.ceil(age)} s ago; expected at most '
                 f'max_generation_age_seconds = {limit} s: check that '
                 f'vswitch-modeler runs and that telemetry has new samples')
         return _result(upgradecheck.Code.SUCCESS,
-                       f'{told}, {max(age, 0):.0f} s ago')
+                       f'{published}, {max(age, 0):.0f} s ago')
 
     def _why_nothing_is_written(self):
         """Return what to do if the store has no generation."""

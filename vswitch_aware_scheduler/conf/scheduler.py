@@ -71,12 +71,12 @@ Related options: ``default_switch_profile``, ``enforcement``.
         help="""
 Whether VSwitchFilter refuses hosts, or only records what it would refuse.
 
-With "observe" VSwitchFilter refuses no host, whatever the reason: the limits
-of a switch or an uplink, ``unknown_host_policy``, or the inventory in
-Placement. (In the strict mode, instances on observed hosts have no allocation
-of CUSTOM_VSWITCH_KBPS.) The filter still records its decisions as with
-"enforce"; "vswitch-manage decision list" prints them. VSwitchWeigher still
-ranks hosts; set ``vswitch_weight_multiplier`` to 0 to switch the weigher off.
+With "observe" VSwitchFilter passes every host. It ignores the limits of the
+switch and its uplinks, ``unknown_host_policy`` and the inventory in Placement.
+(In the strict mode, instances on observed hosts have no allocation of
+CUSTOM_VSWITCH_KBPS.) The filter still records its decisions as with "enforce";
+"vswitch-manage decision list" prints them. VSwitchWeigher still ranks hosts;
+set ``vswitch_weight_multiplier`` to 0 to switch the weigher off.
 
 The aggregate metadata ``vswitch:enforcement`` overrides this option for the
 hosts of an aggregate. If the aggregates of a host have different values,

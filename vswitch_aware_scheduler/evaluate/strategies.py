@@ -114,8 +114,9 @@ class ErrorBudget(closed_loop.Strategy):
             store.RECOVERY_SECONDS)), self._counted)
         used, overload = (np.count_nonzero(of[:fleet.hosts, bins], axis=1)
                           for of in (fleet.used, fleet.overload))
-        return (self._balance[:fleet.hosts] >= 0) | (
-            overload <= self._terms.rate * used)
+        return (self._balance[:fleet.hosts] >= 0) | (budget.burn_rate(
+            overload, used, self._terms.overload_probability)
+            <= self._terms.earned_share)
 
     def _count(self, fleet):
         """Update the balances up to the last known bin."""

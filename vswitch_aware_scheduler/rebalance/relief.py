@@ -319,9 +319,10 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
         return []
     known = np.count_nonzero(loads.known, axis=1) * (1 + _TOLERANCE)
     limit = _of_each(terms, 'overload_probability') * known
+    earned = _of_each(terms, 'rate') * known
     day = _of_each(terms, 'day')
-    enough = np.where(np.asarray(balance) < -rule.repay_days * day,
-                      _of_each(terms, 'rate') * known, limit)
+    enough = np.where(np.asarray(balance) < -rule.repay_days * day, earned,
+                      limit)
     day = np.broadcast_to(day, enough.shape)
     hosts = [host for host, slots in zip(hosts, loads.overload(hosts))
              if (costs is not None or slots[-recent:].any())
@@ -335,7 +336,7 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     accepting = ~in_debt if accepting is None else accepting
     takers = [host for host in open_hosts
               if accepting[host] and host not in hosts]
-    most = np.where(in_debt, _of_each(terms, 'rate') * known, limit)
+    most = np.where(in_debt, earned, limit)
     for source in sorted(hosts, key=lambda host: (balance[host], host)):
         opened = None
         for _ in range(rule.moves):

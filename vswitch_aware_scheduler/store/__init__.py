@@ -25,9 +25,9 @@ __all__ = ['ASSUMED', 'Basis', 'BudgetState', 'CONFIRMED', 'Changes',
            'HostProfile', 'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
            'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'MoveRecord',
            'NOT_PLACED', 'NO_HOST', 'PLACED', 'PlanRecord', 'Prior',
-           'ResumePoint', 'Share', 'Stay', 'Store', 'StoredClaim',
-           'StoredModel', 'StoredSums', 'StoredTrial', 'TrialOutcome',
-           'UPLINK', 'Unmodelled', 'Worker', 'may_replace']
+           'RECOVERY_SECONDS', 'ResumePoint', 'Share', 'Stay', 'Store',
+           'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
+           'TrialOutcome', 'UPLINK', 'Unmodelled', 'Worker', 'may_replace']
 
 ASSUMED = claim_records.ASSUMED
 Basis = generations.Basis
@@ -47,7 +47,6 @@ HOST = budgets.HOST
 HostProfile = profile_records.HostProfile
 InventoryState = instance_records.InventoryState
 KEPT_DAYS = budgets.KEPT_DAYS
-RECOVERY_SECONDS = budgets.RECOVERY_SECONDS
 Learned = model_records.Learned
 MOVED = claim_records.MOVED
 ModelSummary = model_records.ModelSummary
@@ -59,6 +58,7 @@ PLACED = decisions.PLACED
 InstanceRecord = instance_records.InstanceRecord
 PlanRecord = rebalance_records.PlanRecord
 Prior = prior_records.Prior
+RECOVERY_SECONDS = budgets.RECOVERY_SECONDS
 ResumePoint = model_records.ResumePoint
 Share = budgets.Share
 Stay = budgets.Stay

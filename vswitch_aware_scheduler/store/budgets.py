@@ -7,6 +7,7 @@ does not create a generation.
 """
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -18,8 +19,9 @@ import sqlalchemy as sa
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['BudgetState', 'ErrorBudget', 'HOST', 'KEPT_DAYS', 'Share', 'Stay',
-           'StoredSums', 'UPLINK', 'accepting']
+__all__ = ['BudgetState', 'ErrorBudget', 'HOST', 'KEPT_DAYS',
+           'RECOVERY_SECONDS', 'Share', 'Stay', 'StoredSums', 'UPLINK',
+           'accepting']
 
 #: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
@@ -302,10 +304,10 @@ def read_days(connection, now):
                       ).where(table.until >= now - _DAY_SECONDS)):
         if not share * limit > 0 or not math.isfinite(balance):
             continue
-        try:
-            accepts = accepting(balance, _burn_of(burn), share)
-        except (AttributeError, TypeError, ValueError):
-            accepts = balance >= 0
+        accepts = balance >= 0
+        if not accepts:
+            with contextlib.suppress(AttributeError, TypeError, ValueError):
+                accepts = accepting(balance, _burn_of(burn), share)
         found[kind, name] = (balance / (_DAY_SECONDS * share * limit), until,
                              accepts)
     return found

@@ -163,6 +163,7 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         options['executemany_mode'] = 'values_plus_batch'
     with translate_errors(url, 'open'), _telling_parameters(given):
         engine = sa.create_engine(url, **options)
+    engine.pool.logger.addFilter(_is_error)
     if engine.driver == 'psycopg2':
         # The server's own limits are reached first, with clearer messages.
         sa.event.listen(engine, 'do_connect', functools.partial(
@@ -177,6 +178,17 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         sa.event.listen(engine, 'connect', _leave_transactions_to_us)
         sa.event.listen(engine, 'begin', _begin)
     return engine
+
+
+def _is_error(record):
+    """Return whether a pool logs an error, not the end of the process.
+
+    A signal that ends the process can arrive while the pool resets or closes a
+    connection. The pool logs its exception, which is no Exception, as an error
+    and raises it again.
+    """
+    kind = record.exc_info and record.exc_info[0]
+    return not kind or issubclass(kind, Exception)
 
 
 def _postgresql_limits(seconds, statement_seconds):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
+import logging
 import os
 import sqlite3
 import sys
@@ -16,6 +18,21 @@ from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import postgresql
 
 SECRET = 'open-sesame'
+
+
+class PoolTestCase(base.StoreTestCase):
+
+    def test_a_signal_while_a_connection_closes_is_no_error_in_the_log(self):
+        self.make_store()
+        for kind, logged in ((KeyboardInterrupt, 0), (ValueError, 1)):
+            engine = engines.create(engines.parse(self.url), 1.0)
+            with mock.patch.object(engine.dialect, 'do_close',
+                                   side_effect=kind), \
+                    self.assertLogs(level='ERROR') as logs:
+                logging.error('the only line, if there is no other')
+                with contextlib.suppress(KeyboardInterrupt):
+                    engine.connect().close()
+            self.assertEqual(logged, len(logs.output) - 1, kind)
 
 
 class UrlTestCase(unittest.TestCase):
