@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import re
 import signal
@@ -79,22 +80,44 @@ class ServiceTestCase(base.ModelerTestCase):
             if time <= self.time:
                 self.at.pop(time)()
 
+    def clock(self):
+        return base.END
+
+    def make_service(self):
+        return service.Service(
+            self.load, self.heard, clock=self.clock,
+            monotonic=lambda: self.time, sleep=self.sleep)
+
     def serve(self):
         """Return (passes, log lines from info on) of a service run."""
-        one = service.Service(
-            self.load, self.heard, clock=lambda: base.END,
-            monotonic=lambda: self.time, sleep=self.sleep)
         with self.assertLogs(LOGGER, 'INFO') as logs:
-            passes = one.run()
+            passes = self.make_service().run()
         return passes, [f'{record.levelname} {record.getMessage()}'
                         for record in logs.records]
 
     def end_at(self, time):
         self.at[time] = lambda: _tell_myself(signal.SIGTERM)
 
+    def reload_at(self, time, **changes):
+        """Let other options hold from a time on: fields of the SetUp."""
+        def reload():
+            self.set_up = dataclasses.replace(self.set_up, **changes)
+            _tell_myself(signal.SIGHUP)
+
+        self.at[time] = reload
+
+    def fail_at(self, time, after=0):
+        """Let telemetry fail from a time on, or recover (after=None)."""
+        self.at[time] = lambda: setattr(self.driver, 'fail_after', after)
+
+    def read_by(self, reading):
+        """Let the series of the driver pass through a generator."""
+        series = self.driver._series
+        self.driver._series = lambda *arguments: reading(series(*arguments))
+
 
 class Source:
-    """A source of the inventory that may fail."""
+    """A source of the inventory that a test lets fail."""
 
     name = 'memory'
 
@@ -145,38 +168,6 @@ class InventoryTestCase(WithInventory):
             passes, _ = self.serve()
         self.assertEqual((4, 1), (passes, made.call_count))
 
-    def test_an_inventory_that_fails_is_told_once_and_models_are_learned(
-            self):
-        for problem, wanted in (
-                (exceptions.TelemetryError('nova: seen x; expected y'),
-                 'WARNING vswitch-modeler: the inventory stays as it is: '
-                 'nova: seen x; expected y'),
-                (ZeroDivisionError('oh'), 'WARNING vswitch-modeler: the '
-                 'inventory stays as it is: unexpected ZeroDivisionError: '
-                 'oh')):
-            with self.subTest(wanted):
-                self.time = 0.0
-                self.source.problem = problem
-                self.at = {250: lambda: setattr(self.source, 'problem',
-                                                None)}
-                self.end_at(450)
-                passes, lines = self.serve()
-                self.assertEqual(5, passes)
-                self.assertEqual(1, lines.count(wanted))
-                self.assertEqual(1, sum('over: the inventory' in one
-                                        for one in lines))
-                self.assertIsNotNone(self.store.model(
-                    store_base.instance_uuid(0)))
-
-    def test_a_store_that_fails_meanwhile_fails_the_pass(self):
-        self.source.problem = exceptions.StoreError('store x: gone')
-        self.at[1] = lambda: setattr(self.source, 'problem', None)
-        self.end_at(50)
-        _, lines = self.serve()
-        self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
-                      'they are: store x: gone', lines)
-        self.assertEqual(40, len(self.store.placements()))
-
 
 class BudgetsTestCase(WithInventory):
     """40 instances on a host whose switch carries 2000 kbit/s."""
@@ -196,15 +187,8 @@ class BudgetsTestCase(WithInventory):
                 'switch', saturation_kbps=2000.0)))}, 'uplink': {}},
             self.now)
 
-    def serve(self):
-        one = service.Service(
-            self.load, self.heard,
-            clock=lambda: base.BEGIN + 300.0 * 10 + self.time,
-            monotonic=lambda: self.time, sleep=self.sleep)
-        with self.assertLogs(LOGGER, 'INFO') as logs:
-            one.run()
-        return [f'{record.levelname} {record.getMessage()}'
-                for record in logs.records]
+    def clock(self):
+        return base.BEGIN + 300.0 * 10 + self.time
 
     def test_passes_keep_the_budget_of_the_closed_form(self):
         self.end_at(300.0 * 20 + 1)
@@ -272,7 +256,7 @@ class BudgetsTestCase(WithInventory):
         self.store.write_budget_shares = mock.Mock(
             side_effect=ZeroDivisionError('oh'))
         self.end_at(300.0 * 3)
-        lines = self.serve()
+        _, lines = self.serve()
         self.assertEqual(1, lines.count(
             'WARNING vswitch-modeler: error budgets stay as they are: '
             'unexpected ZeroDivisionError: oh'))
@@ -283,15 +267,12 @@ class Keeper:
     """Keeps inventories in no placement at all."""
 
     def __init__(self):
-        self.problem = None
         self.updates = 0
         self.left_out, self.short = {}, {}
 
     def update(self, store, progress):
         self.updates += 1
         progress(0, 1)
-        if self.problem is not None:
-            raise self.problem
         return placement_inventory.Outcome(3, 0, self.short, self.left_out)
 
 
@@ -321,38 +302,6 @@ class TrialsTestCase(ServiceTestCase):
         self.end_at(50)
         self.serve()
         self.assertEqual([], self.store.trials())
-
-    def test_what_fails_is_told_once_and_models_are_learned(self):
-        for problem, wanted in (
-                (exceptions.TelemetryError('nova: seen x; expected y'),
-                 'nova: seen x; expected y'),
-                (exceptions.StoreChanged('another writer'),
-                 'another writer'),
-                (ZeroDivisionError('oh'),
-                 'unexpected ZeroDivisionError: oh')):
-            wanted = ('WARNING vswitch-modeler: trials stay as they are: '
-                      + wanted)
-            with self.subTest(wanted), mock.patch.object(
-                    self.kinds, 'find', side_effect=[
-                        problem, problem, {}]) as find:
-                self.time = 0.0
-                self.end_at(450)
-                passes, lines = self.serve()
-                self.assertEqual((5, 3), (passes, find.call_count))
-                self.assertEqual(1, lines.count(wanted), lines)
-                self.assertEqual(1, sum('over: trials' in one
-                                        for one in lines))
-                self.assertIsNotNone(self.store.model(
-                    store_base.instance_uuid(1)))
-
-    def test_a_store_that_fails_meanwhile_fails_the_pass(self):
-        self.end_at(4)
-        with mock.patch.object(self.kinds, 'find', side_effect=(
-                exceptions.StoreError('store x: gone'))):
-            passes, lines = self.serve()
-        self.assertEqual(0, passes)
-        self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
-                      'they are: store x: gone', lines)
 
     def test_a_signal_ends_them_while_nothing_is_written(self):
         def find(store):
@@ -399,28 +348,6 @@ class PlacementTestCase(ServiceTestCase):
         self.serve()
         self.assertEqual(1, self.keeper.updates)
 
-    def test_what_fails_is_told_once_and_models_are_learned(self):
-        for problem, wanted in (
-                (exceptions.TelemetryError('placement: seen x; expected y'),
-                 'WARNING vswitch-modeler: inventories in placement stay as '
-                 'they are: placement: seen x; expected y'),
-                (ZeroDivisionError('oh'), 'WARNING vswitch-modeler: '
-                 'inventories in placement stay as they are: unexpected '
-                 'ZeroDivisionError: oh')):
-            with self.subTest(wanted):
-                self.time = 0.0
-                self.keeper.problem = problem
-                self.at = {250: lambda: setattr(self.keeper, 'problem',
-                                                None)}
-                self.end_at(450)
-                passes, lines = self.serve()
-                self.assertEqual(5, passes)
-                self.assertEqual(1, lines.count(wanted), lines)
-                self.assertEqual(1, sum('over: inventories' in one
-                                        for one in lines))
-                self.assertIsNotNone(self.store.model(
-                    store_base.instance_uuid(1)))
-
     def test_hosts_that_are_not_as_they_should_be_are_told(self):
         self.keeper.short = {'h0': (700, 500)}
         self.keeper.left_out = {'h9': 'it has two compute nodes'}
@@ -439,13 +366,65 @@ class PlacementTestCase(ServiceTestCase):
         self.assertNotIn('h5', told)
         self.assertTrue(told.endswith('; and 95 more'), told)
 
-    def test_a_store_that_fails_meanwhile_fails_the_pass(self):
-        self.keeper.problem = exceptions.StoreError('store x: gone')
-        self.at[1] = lambda: setattr(self.keeper, 'problem', None)
-        self.end_at(50)
-        _, lines = self.serve()
-        self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
-                      'they are: store x: gone', lines)
+
+class PartsTestCase(WithInventory):
+    """What a pass does beside learning from telemetry."""
+
+    def setUp(self):
+        super().setUp()
+        self.set_up = dataclasses.replace(
+            self.set_up, keeper=Keeper(),
+            kinds=mock.Mock(find=mock.Mock(return_value={})))
+        self.parts = (
+            ('the inventory stays as it is', self.source, 'read'),
+            ('trials stay as they are', self.set_up.kinds, 'find'),
+            ('inventories in placement stay as they are',
+             self.set_up.keeper, 'update'))
+
+    def serve_failing(self, owner, method, problem, until, end):
+        """Return (passes, log lines) of a run in which a part fails."""
+        def fail(*arguments):
+            if self.time < until:
+                raise problem
+            return mock.DEFAULT
+
+        self.time = 0.0
+        self.end_at(end)
+        with mock.patch.object(owner, method, side_effect=fail,
+                               wraps=getattr(owner, method)):
+            return self.serve()
+
+    def test_a_part_that_fails_is_told_once_and_models_are_learned(self):
+        problems = (
+            (exceptions.TelemetryError('nova: seen x; expected y'),
+             'nova: seen x; expected y'),
+            (ZeroDivisionError('oh'), 'unexpected ZeroDivisionError: oh'))
+        # Of trials another modeler that has written is no failed pass.
+        for (effect, *part), (problem, why) in (
+                *itertools.product(self.parts, problems),
+                (self.parts[1], (exceptions.StoreChanged('another writer'),
+                                 'another writer'))):
+            with self.subTest(effect, problem=problem):
+                passes, lines = self.serve_failing(
+                    *part, problem, until=250, end=450)
+                self.assertEqual(5, passes)
+                self.assertEqual(1, lines.count(
+                    f'WARNING vswitch-modeler: {effect}: {why}'), lines)
+                self.assertEqual(1, sum(
+                    f'over: {effect.partition(" stay")[0]}' in line
+                    for line in lines), lines)
+                self.assertIsNotNone(self.store.model(
+                    store_base.instance_uuid(1)))
+
+    def test_a_store_that_fails_in_a_part_fails_the_pass(self):
+        for effect, *part in self.parts:
+            with self.subTest(effect):
+                passes, lines = self.serve_failing(
+                    *part, exceptions.StoreError('store x: gone'),
+                    until=1, end=50)
+                self.assertEqual(1, passes)
+                self.assertIn('WARNING vswitch-modeler: pass failed, models '
+                              'stay as they are: store x: gone', lines)
 
 
 class LifeTestCase(ServiceTestCase):
@@ -474,19 +453,16 @@ class LifeTestCase(ServiceTestCase):
                             for words in self.heard.named('STATUS')))
 
     def test_the_watchdog_is_silent_while_telemetry_makes_no_progress(self):
-        test, told = self, []
+        told = []
 
-        class Stuck(base.MemoryDriver):
-            def _series(self, *arguments):
-                for one in super()._series(*arguments):
-                    before = len(test.heard.named('WATCHDOG'))
-                    test.time += 0 if told else 7200
-                    told.append(len(test.heard.named('WATCHDOG')) - before)
-                    yield one
+        def stuck(series):
+            for one in series:
+                before = len(self.heard.named('WATCHDOG'))
+                self.time += 0 if told else 7200
+                told.append(len(self.heard.named('WATCHDOG')) - before)
+                yield one
 
-        stuck = Stuck()
-        stuck.samples, stuck.names = self.driver.samples, self.driver.names
-        self.set_up = dataclasses.replace(self.set_up, driver=stuck)
+        self.read_by(stuck)
         self.end_at(7250)
         self.serve()
         self.assertEqual(0, told[0])
@@ -494,19 +470,18 @@ class LifeTestCase(ServiceTestCase):
         self.assertLess(2, len(self.heard.named('WATCHDOG')))
 
     def test_the_watchdog_hears_of_each_part_of_a_long_pass(self):
-        test, told = self, []
+        told = []
 
-        class Slow(base.MemoryDriver):
-            def _series(self, *arguments):
-                for one in super()._series(*arguments):
-                    told.append(len(test.heard.named('WATCHDOG')))
-                    test.time += 0 if len(told) > 20 else 60
-                    yield one
+        def slow(series):
+            for one in series:
+                told.append(len(self.heard.named('WATCHDOG')))
+                self.time += 0 if len(told) > 20 else 60
+                yield one
 
-        slow = Slow()
         for number in range(20):
-            slow.put(number, base.BEGIN + 300.0 * np.arange(50), np.ones(50))
-        self.set_up = dataclasses.replace(self.set_up, driver=slow)
+            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
+                            np.ones(50))
+        self.read_by(slow)
         self.end_at(20 * 60 + 50)
         self.serve()
         self.assertEqual(sorted(set(told[:20])), told[:20])
@@ -526,15 +501,12 @@ class LifeTestCase(ServiceTestCase):
         self.assertGreater(60 * int(minutes), 4 * longest)
 
     def test_an_end_while_it_reads_writes_nothing(self):
-        class Ending(base.MemoryDriver):
-            def _series(self, *arguments):
-                for one in super()._series(*arguments):
-                    yield one
-                    _tell_myself(signal.SIGTERM)
+        def ending(series):
+            for one in series:
+                yield one
+                _tell_myself(signal.SIGTERM)
 
-        ending = Ending()
-        ending.samples, ending.names = self.driver.samples, self.driver.names
-        self.set_up = dataclasses.replace(self.set_up, driver=ending)
+        self.read_by(ending)
         passes, logs = self.serve()
         self.assertEqual((0, 0), (passes, self.store.generation().number))
         self.assertEqual(0.0, self.time)
@@ -545,14 +517,11 @@ class LifeTestCase(ServiceTestCase):
             def __del__(self):
                 _tell_myself(signal.SIGTERM)
 
-        class Ending(base.MemoryDriver):
-            def _series(self, *arguments):
-                Dying()
-                yield from super()._series(*arguments)
+        def ending(series):
+            Dying()
+            yield from series
 
-        ending = Ending()
-        ending.samples, ending.names = self.driver.samples, self.driver.names
-        self.set_up = dataclasses.replace(self.set_up, driver=ending)
+        self.read_by(ending)
         with mock.patch('sys.unraisablehook') as dropped:
             passes, logs = self.serve()
         dropped.assert_called_once()
@@ -584,15 +553,9 @@ class LifeTestCase(ServiceTestCase):
 class ReloadTestCase(ServiceTestCase):
 
     def test_the_new_configuration_holds_from_the_next_pass_on(self):
-        other = base.MemoryDriver()
+        self.reload_at(150, driver=base.MemoryDriver(),
+                       interval_seconds=200.0)
         self.end_at(500)
-
-        def reload():
-            self.set_up = dataclasses.replace(
-                self.set_up, driver=other, interval_seconds=200.0)
-            _tell_myself(signal.SIGHUP)
-
-        self.at[150] = reload
         passes, logs = self.serve()
         self.assertEqual((2, 2), (self.loads, len(self.driver.asked)))
         # At 150 at once, at 350.
@@ -622,11 +585,9 @@ class ReloadTestCase(ServiceTestCase):
         for number in range(len(errors)):
             self.at[150 + number] = lambda: _tell_myself(signal.SIGHUP)
         self.end_at(350)
-        running = service.Service(
-            load, self.heard, clock=lambda: base.END,
-            monotonic=lambda: self.time, sleep=self.sleep)
+        self.load = load
         with self.assertLogs(LOGGER, 'ERROR') as logs:
-            passes = running.run()
+            passes = self.make_service().run()
         for (_, wanted), line in zip(errors, logs.output, strict=True):
             self.assertTrue(line.endswith('one stays in use: ' + wanted),
                             line)
@@ -672,7 +633,7 @@ class FailureTestCase(ServiceTestCase):
     def test_recovery_is_told_and_the_interval_holds_again(self):
         self.driver.fail_after = 0
         times = self._times_of_passes()
-        self.at[10] = lambda: setattr(self.driver, 'fail_after', None)
+        self.fail_at(10, None)
         self.end_at(220)
         passes, logs = self.serve()
         self.assertEqual([0, 5, 15, 115, 215], times)
@@ -698,13 +659,8 @@ class FailureTestCase(ServiceTestCase):
 
     def test_each_kind_of_failure_is_told_once(self):
         self.driver.fail_after = 0
-        broken = model_store.Store(f'sqlite:///{self.directory}/none.sqlite')
-
-        def no_store():
-            self.set_up = dataclasses.replace(self.set_up, store=broken)
-            _tell_myself(signal.SIGHUP)
-
-        self.at[20] = no_store
+        self.reload_at(20, store=model_store.Store(
+            f'sqlite:///{self.directory}/none.sqlite'))
         self.end_at(400)
         _, logs = self.serve()
         warnings = [line for line in logs if line.startswith('WARNING')]
@@ -780,16 +736,8 @@ class WaitingTestCase(ServiceTestCase):
 
     def setUp(self):
         super().setUp()
-        self.learning = self.set_up
         self.set_up = dataclasses.replace(
             self.set_up, driver=None, missing='url is not set')
-
-    def configure_at(self, time, set_up):
-        def reload():
-            self.set_up = set_up
-            _tell_myself(signal.SIGHUP)
-
-        self.at[time] = reload
 
     def test_it_is_ready_and_says_once_what_for(self):
         self.end_at(1000)
@@ -805,7 +753,7 @@ class WaitingTestCase(ServiceTestCase):
                           if not line.startswith('INFO')])
 
     def test_a_reload_takes_it_out_of_waiting(self):
-        self.configure_at(20, self.learning)
+        self.reload_at(20, driver=self.driver)
         self.end_at(250)
         passes, logs = self.serve()
         # At 20, 120 and 220.
@@ -817,11 +765,9 @@ class WaitingTestCase(ServiceTestCase):
         self.assertIsNone(modeler.waiting_for)
 
     def test_a_reload_can_make_it_wait_and_for_something_else(self):
-        waiting = self.set_up
-        self.set_up = self.learning
-        self.configure_at(50, waiting)
-        self.configure_at(60, dataclasses.replace(
-            waiting, missing='telemetry_path is not set'))
+        self.set_up = dataclasses.replace(self.set_up, driver=self.driver)
+        self.reload_at(50, driver=None)
+        self.reload_at(60, missing='telemetry_path is not set')
         self.end_at(70)
         passes, logs = self.serve()
         self.assertEqual(1, passes)
@@ -842,15 +788,14 @@ class WaitingTestCase(ServiceTestCase):
 
     def test_metrics_say_what_for(self):
         port = fake_prometheus.free_ports()
-        self.learning, self.set_up = (dataclasses.replace(
-            one, metrics_at=('127.0.0.1', port))
-            for one in (self.learning, self.set_up))
+        self.set_up = dataclasses.replace(
+            self.set_up, metrics_at=('127.0.0.1', port))
         found = []
         for time in (5, 15, 25):
             self.at[time] = lambda: found.append(fake_prometheus.scraped(port))
-        self.configure_at(10, self.learning)
-        self.at[19] = lambda: setattr(self.driver, 'fail_after', 0)
-        self.configure_at(20, self.learning)
+        self.reload_at(10, driver=self.driver)
+        self.fail_at(19)
+        self.reload_at(20)
         self.end_at(30)
         self.serve()
         self.assertEqual(
@@ -886,7 +831,7 @@ class HeartbeatTestCase(ServiceTestCase):
     def test_it_says_at_once_what_a_failing_pass_waits_for(self):
         self.driver.fail_after = 0
         self.look_at(2, 40)
-        self.at[50] = lambda: setattr(self.driver, 'fail_after', None)
+        self.fail_at(50, None)
         self.look_at(80)
         self.end_at(90)
         self.serve()
@@ -930,9 +875,7 @@ class HeartbeatTestCase(ServiceTestCase):
 
         self.set_up = dataclasses.replace(self.set_up,
                                           store=Asking(self.url))
-        running = service.Service(
-            self.load, self.heard, clock=lambda: base.END,
-            monotonic=lambda: self.time, sleep=self.sleep)
+        running = self.make_service()
         instances = self.driver.instances
 
         def quietly():
@@ -1048,19 +991,12 @@ class SharingTestCase(ServiceTestCase):
         self.assertIn('INFO vswitch-modeler: over', told[1])
 
     def test_a_reload_leaves_the_group_only_for_another_one(self):
-        groups = [Members(), Members(), Members(url='file:///b'), None]
-
-        def reload():
-            self.set_up = dataclasses.replace(self.set_up,
-                                              group=groups.pop(0))
-            _tell_myself(signal.SIGHUP)
-
-        left = []
-        for time in (50, 150, 250, 350):
-            self.at[time] = reload
+        other, left = Members(url='file:///b'), []
+        for time, group in ((50, Members()), (150, Members()), (250, other),
+                            (350, None)):
+            self.reload_at(time, group=group)
             self.at[time + 40] = lambda: left.append(self.group.left)
         self.end_at(450)
-        other = groups[2]
         self.serve()
         self.assertEqual(([0, 0, 1, 1], 1), (left, other.left))
 
@@ -1079,7 +1015,7 @@ class MetricsTestCase(ServiceTestCase):
 
     def test_they_tell_of_passes_and_failures(self):
         self.at[50] = self._scrape
-        self.at[60] = lambda: setattr(self.driver, 'fail_after', 0)
+        self.fail_at(60)
         self.at[140] = self._scrape
         self.end_at(145)
         self.serve()
@@ -1109,16 +1045,13 @@ class MetricsTestCase(ServiceTestCase):
                          [line.split()[0] for line in told], logs)
 
     def test_a_reload_ends_them(self):
-        def reload():
-            self.set_up = dataclasses.replace(self.set_up, metrics_at=None)
-            _tell_myself(signal.SIGHUP)
-
         def refused():
             with self.assertRaises(OSError):
                 self._scrape()
             self.found.append(None)
 
-        self.at[50], self.at[150] = reload, refused
+        self.reload_at(50, metrics_at=None)
+        self.at[150] = refused
         self.end_at(160)
         self.serve()
         self.assertEqual([None], self.found)
