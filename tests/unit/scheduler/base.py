@@ -14,6 +14,8 @@ from tests.fakes import logs as fake_logs
 from tests.fakes import nova as fake_nova
 from tests.fakes import store as fake_store
 from vswitch_aware_scheduler.conf import opts
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
@@ -216,3 +218,30 @@ class StateTestCase(SchedulerTestCase):
 
     def place(self, spec, host):
         self.state.host_consumed(self.hosts[host], spec)
+
+
+class FilterTestCase(SchedulerTestCase):
+    """The filter, and three hosts: full, free, and without a profile."""
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [changes(1, {1: 10.0, 2: 80.0, 4: 80.0})]
+        self.make_filter()
+        in_use = aggregate(**HUNDRED)
+        self.full = host_state('full', [2], [in_use])
+        self.free = host_state('free', [], [in_use])
+        self.unknown = host_state('unknown', [3])
+        self.hosts = [self.full, self.free, self.unknown]
+
+    def make_filter(self, **options):
+        self.state = self.make_state(**options)
+        with mock.patch.object(nova_hooks, 'join', autospec=True,
+                               return_value=self.state) as join:
+            self.filter = filters.VSwitchFilter()
+        join.assert_called_once_with('filter')
+
+    @property
+    def refusals(self):
+        """Return what the debug log says of hosts that do not fit."""
+        return [text for text in self.log.texts(logging.DEBUG)
+                if 'fails the virtual switch check' in text]

@@ -9,7 +9,6 @@ from nova.scheduler import manager
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.admission import effective_limit
-from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
@@ -40,17 +39,10 @@ def summaries(**free):
     return found
 
 
-class CandidatesTestCase(base.SchedulerTestCase):
+class CandidatesTestCase(base.FilterTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.make_filter(strict=True, strict_headroom=.25)
-
-    def make_filter(self, **options):
-        self.state = self.make_state(**options)
-        with mock.patch.object(nova_hooks, 'join', autospec=True,
-                               return_value=self.state):
-            self.filter = filters.VSwitchFilter()
+    OPTIONS = {**base.FilterTestCase.OPTIONS, 'strict': True,
+               'strict_headroom': .25}
 
     def host(self, number, candidates=1, **metadata):
         metadata = metadata or {'saturation_kbps': '100',
@@ -102,7 +94,7 @@ class CandidatesTestCase(base.SchedulerTestCase):
 
     def test_an_observed_host_passes_without_room_and_nothing_is_claimed(
             self):
-        self.make_filter(strict=True, enforcement='observe')
+        self.make_filter(enforcement='observe')
         hosts = [self.host(1), self.host(2)]
         self.assertEqual(['h1', 'h2'], self.request(hosts, summaries(
             h1=(100, 71), h2=(100, 0))))
@@ -201,7 +193,7 @@ class CandidatesTestCase(base.SchedulerTestCase):
             hosts, base.request(7, egress_kbps=30)))
 
     def test_it_is_off_unless_asked_for(self):
-        self.make_filter()
+        self.make_filter(strict=False)
         host = self.host(1)
         self.assertEqual(['h1'], self.request([host], summaries(h1=(100, 99))))
         self.assertEqual([None], self.amounts(host))
@@ -233,7 +225,7 @@ class UplinkTestCase(CandidatesTestCase):
         self.assertIn('no inventory of these uplinks: tor1, tor2;',
                       self.warnings[0])
         # Without the strict mode there is nothing to tell.
-        self.make_filter()
+        self.make_filter(strict=False)
         self.request(hosts, {})
         self.assertEqual(1, len(self.warnings), self.warnings)
 

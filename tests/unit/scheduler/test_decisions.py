@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
-import logging
 import os
 import sqlite3
 import tempfile
@@ -14,44 +13,27 @@ from nova import context as nova_context
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
-from vswitch_aware_scheduler.scheduler import filters
-from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import migration
 
 
-class DecisionsTestCase(base.SchedulerTestCase):
-    """Three hosts: one full, one free, one without profile."""
+class DecisionsTestCase(base.FilterTestCase):
 
-    OPTIONS = {**base.SchedulerTestCase.OPTIONS, 'decisions_kept': 100,
+    OPTIONS = {**base.FilterTestCase.OPTIONS, 'decisions_kept': 100,
                'decisions_age_seconds': 3600}
 
     def setUp(self):
         super().setUp()
         self.start = self.let_no_thread_start()
-        self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0, 4: 80.0})]
         self.written, self.purged, self.errors = [], [], []
         self.store.write_decisions = self._write
         self.store.purge_decisions = lambda *kept: self.purged.append(kept)
-        self.make_filter()
-        aggregate = base.aggregate(saturation_kbps='100',
-                                   overload_probability='0')
-        self.full = base.host_state('full', [2], [aggregate])
-        self.free = base.host_state('free', [], [aggregate])
-        self.unknown = base.host_state('unknown', [3])
-        self.hosts = [self.full, self.free, self.unknown]
 
     def _write(self, many):
         if self.errors:
             raise self.errors.pop(0)
         self.written.extend(many)
-
-    def make_filter(self, **options):
-        self.state = self.make_state(**options)
-        with mock.patch.object(nova_hooks, 'join', autospec=True,
-                               return_value=self.state):
-            self.filter = filters.VSwitchFilter()
 
     def request(self, number=7, hosts=None, takes='first', spec=None):
         """Judge hosts as Nova does and take one of them; return its name."""
@@ -94,8 +76,7 @@ class TestDecisions(DecisionsTestCase):
         self.assertEqual(('full', 'overload probability', 1.0, 0.0, True),
                          tuple(nearest[name] for name in (
                              'host', 'check', 'value', 'limit', 'enforced')))
-        line, = [text for text in self.log.texts(logging.DEBUG)
-                 if 'fails the virtual switch check' in text]
+        line, = self.refusals
         self.assertTrue(line.endswith(nearest['text']), line)
         # 30 of 100 kbit/s.
         self.assertEqual({'check': None, 'limit': 0.0,
@@ -145,8 +126,7 @@ class TestDecisions(DecisionsTestCase):
         self.request(takes='full')
         self.state.assess(self.hosts, base.request(8, egress_kbps=30))
         self.state.decisions.step()
-        line, = [text for text in self.log.texts(logging.DEBUG)
-                 if 'fails the virtual switch check' in text]
+        line, = self.refusals
         self.assertIn('1 instances', line)
         self.assertIn(self.written[0].nearest[0]['text'], line)
 

@@ -7,36 +7,21 @@ from unittest import mock
 import urllib.error
 import urllib.request
 
-
 from tests.fakes import prometheus as fake_prometheus
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import metrics
-from vswitch_aware_scheduler.scheduler import nova_hooks
 
 free_ports = fake_prometheus.free_ports
 parsed = fake_prometheus.parsed
 scraped = fake_prometheus.scraped
 
 
-class MetricsTestCase(base.SchedulerTestCase):
+class MetricsTestCase(base.FilterTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0})]
         self.port = free_ports(3)
-
-    def make_filter(self, **options):
-        self.state = self.make_state(**options)
-        with mock.patch.object(nova_hooks, 'join', autospec=True,
-                               return_value=self.state):
-            self.filter = filters.VSwitchFilter()
-        aggregate = base.aggregate(saturation_kbps='100',
-                                   overload_probability='0')
-        self.hosts = [base.host_state('full', [2], [aggregate]),
-                      base.host_state('free', [], [aggregate]),
-                      base.host_state('unknown', [3])]
 
     def judge(self, hosts=None):
         return self.filter.filter_all(self.hosts if hosts is None else hosts,
