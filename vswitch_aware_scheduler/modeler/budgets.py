@@ -123,28 +123,28 @@ def targets(store):
     """
     hosts, uplinks, _ = policy_in_force.unpack(
         store.fleet('host').facts, store.fleet('uplink').facts)
-    found, of_host, known = {}, {}, {}
-    named = itertools.chain(
-        (((model_store.HOST, name), one) for name, one in hosts.items()),
-        (((model_store.UPLINK, name), one.policy)
-         for name, one in uplinks.items()))
-    for key, policy in named:
-        if policy not in known:
-            known[policy] = _target(policy)
-        if known[policy] is not None:
-            found[key] = known[policy]
+    targets_by_key, of_host, by_policy = {}, {}, {}
+    policies = itertools.chain(
+        (((model_store.HOST, name), policy) for name, policy in hosts.items()),
+        (((model_store.UPLINK, name), uplink.policy)
+         for name, uplink in uplinks.items()))
+    for key, policy in policies:
+        if policy not in by_policy:
+            by_policy[policy] = _target(policy)
+        if by_policy[policy] is not None:
+            targets_by_key[key] = by_policy[policy]
     for host, policy in hosts.items():
-        keys = [(model_store.HOST, host),
-                *((model_store.UPLINK, one.name) for one in policy.uplinks)]
-        of_host[host] = [key for key in keys if key in found]
-    return found, of_host
+        keys = [(model_store.HOST, host), *((model_store.UPLINK, uplink.name)
+                                            for uplink in policy.uplinks)]
+        of_host[host] = [key for key in keys if key in targets_by_key]
+    return targets_by_key, of_host
 
 
 def _target(policy):
-    asked = policy.asked_probability
-    if asked is None:
-        asked = policy.overload_probability
-    if policy.profile is None or not 0 < asked < 1 \
+    probability = policy.asked_probability
+    if probability is None:
+        probability = policy.overload_probability
+    if policy.profile is None or not 0 < probability < 1 \
             or policy.policy != admission.PROBABILITY:
         return None
     limits = tuple(
@@ -152,7 +152,7 @@ def _target(policy):
          float(policy.profile.typical_packet_bytes), float(capacity))
         for weights, capacity, _ in policy.limits
         if 0 < capacity < math.inf)
-    return Target(asked, limits, json.dumps(
+    return Target(probability, limits, json.dumps(
         [policy.profile.name, limits])) if limits else None
 
 
@@ -211,21 +211,21 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
             return Update()
     period = state.period_seconds
     end = math.floor(min(now, state.stays_until) / period)
-    wanted, of_host = targets(store)
+    targets_by_key, of_host = targets(store)
     stored = store.error_budgets()
     budgets = stored if not common else _begun(
-        stored, wanted, earned_share, period, now)
+        stored, targets_by_key, earned_share, period, now)
     pending = {
-        key: (max(round(one.until / period),
+        key: (max(round(budget.until / period),
                   end - int(_OLDEST_SECONDS // period)), end)
-        for key, one in budgets.items()
-        if key in wanted and one.limits == wanted[key].text}
+        for key, budget in budgets.items()
+        if key in targets_by_key and budget.limits == targets_by_key[key].text}
     pending = {key: (first, last) for key, (first, last) in pending.items()
                if first < last}
     begin = min((first for first, _ in pending.values()), default=end)
     stays = store.stays(begin * period)
     shares = _measure(
-        driver, stays, of_host, wanted, pending, period, name,
+        driver, stays, of_host, targets_by_key, pending, period, name,
         share or (lambda instance_uuid: True), most_kbps or {}, newest,
         progress)
     if pending:
@@ -234,7 +234,7 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
     if not common:
         return Update(len(shares))
     settlement = _Settlement(
-        state, wanted, _Residents(stays, of_host, period, begin, end),
+        state, targets_by_key, _Residents(stays, of_host, period, begin, end),
         store.budget_shares() if pending else [],
         min(known_until, now) - LATE_SECONDS)
     settled, sums = {}, []
@@ -244,17 +244,19 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
             budgets[key], first, last, history.get(key, {}))
         sums += days
     budgets = {**budgets, **settled}
-    gone = [key for key, one in budgets.items() if key not in wanted
-            and one.until < now - model_store.KEPT_DAYS * _DAY_SECONDS]
-    for key in gone:
+    expired = [
+        key for key, budget in budgets.items()
+        if key not in targets_by_key
+        and budget.until < now - model_store.KEPT_DAYS * _DAY_SECONDS]
+    for key in expired:
         del budgets[key]
     day = int(now // _DAY_SECONDS)
     with writing():
         store.settle_budgets(
-            state, [(stored[key].until if key in stored else None, one)
-                    for key, one in budgets.items()
-                    if one != stored.get(key)],
-            sums, gone, day - model_store.KEPT_DAYS
+            state, [(stored[key].until if key in stored else None, budget)
+                    for key, budget in budgets.items()
+                    if budget != stored.get(key)],
+            sums, expired, day - model_store.KEPT_DAYS
             if known_until // _DAY_SECONDS != day else None)
         if _in_force(stored) != _in_force(budgets):
             # Schedulers read budgets with a generation.
@@ -266,7 +268,8 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
 
 def _in_force(budgets):
     """Return what schedulers decide by."""
-    return {(key, one.in_debt, one.accepts) for key, one in budgets.items()}
+    return {(key, budget.in_debt, budget.accepts)
+            for key, budget in budgets.items()}
 
 
 def _state(store, state, stays_until, clock, now):
@@ -281,58 +284,60 @@ def _state(store, state, stays_until, clock, now):
         for seconds, count in counts.most_common(1):
             if period is None or 2 * count > counts.total():
                 period = float(seconds)
-    known = -math.inf if state is None else min(state.stays_until, clock)
+    read_until = -math.inf if state is None else min(state.stays_until, clock)
     if stays_until is None:
-        stays_until = known
+        stays_until = read_until
     if period is None or stays_until == -math.inf:
         return None
     return model_store.BudgetState(period, stays_until)
 
 
-def _begun(stored, wanted, earned_share, period, now):
+def _begun(stored, targets_by_key, earned_share, period, now):
     """Return the budgets, with new ones for new hosts and changed limits."""
-    found = dict(stored)
+    budgets = dict(stored)
     boundary = math.floor(now / period) * period
-    for key, target in wanted.items():
+    for key, target in targets_by_key.items():
         terms = budget_rules.Terms(target.overload_probability, earned_share)
-        before, why = stored.get(key), None
-        if before is not None:
-            _, why = budget_rules.Account(
+        previous, reason = stored.get(key), None
+        if previous is not None:
+            _, reason = budget_rules.Account(
                 budget_rules.Terms(
-                    before.overload_probability, before.earned_share,
-                    before.first_days, before.most_days),
-                limits_in_words(before.limits), before.since,
-                before.balance).under(
+                    previous.overload_probability, previous.earned_share,
+                    previous.first_days, previous.most_days),
+                limits_in_words(previous.limits), previous.since,
+                previous.balance).under(
                     terms, limits_in_words(target.text), boundary)
-            if why is None and before.limits != target.text:
-                why = 'limits have changed: a new budget begins'
-            if why is None:
+            if reason is None and previous.limits != target.text:
+                reason = 'limits have changed: a new budget begins'
+            if reason is None:
                 # Where the length of periods has changed.
-                until = math.ceil(before.until / period - 1e-9) * period
-                found[key] = dataclasses.replace(before, until=until)
+                until = math.ceil(previous.until / period - 1e-9) * period
+                budgets[key] = dataclasses.replace(previous, until=until)
                 continue
-        found[key] = model_store.ErrorBudget(
+        budgets[key] = model_store.ErrorBudget(
             *key, terms.overload_probability, terms.earned_share,
-            terms.first_days, terms.most_days, target.text, boundary, why,
+            terms.first_days, terms.most_days, target.text, boundary, reason,
             boundary, terms.first)
-    return found
+    return budgets
 
 
 def _report(stored, budgets):
     """Log which budgets are new, and which went into debt or left it."""
     changes = collections.defaultdict(list)
-    for key, one in budgets.items():
-        before = stored.get(key)
-        if one.why and (before is None or before.since != one.since):
-            changes[one.why].append(one)
-        elif one.in_debt != (before is not None and before.in_debt):
-            changes['it is in debt' if one.in_debt
-                    else 'it is no longer in debt'].append(one)
-    for words, some in changes.items():
-        LOG.info('vswitch-modeler: error budget of %s%s: %s', ', '.join(
-            f'{one.kind} {one.name}' for one in some[:_SHOWN]),
-            f' and {len(some) - _SHOWN} more' if len(some) > _SHOWN else '',
-            words)
+    for key, budget in budgets.items():
+        previous = stored.get(key)
+        if budget.why and (previous is None or previous.since != budget.since):
+            changes[budget.why].append(budget)
+        elif budget.in_debt != (previous is not None and previous.in_debt):
+            changes['it is in debt' if budget.in_debt
+                    else 'it is no longer in debt'].append(budget)
+    for words, reported in changes.items():
+        LOG.info(
+            'vswitch-modeler: error budget of %s%s: %s',
+            ', '.join(f'{budget.kind} {budget.name}'
+                      for budget in reported[:_SHOWN]),
+            f' and {len(reported) - _SHOWN} more'
+            if len(reported) > _SHOWN else '', words)
 
 
 def _history(store, pending, period):
@@ -340,37 +345,41 @@ def _history(store, pending, period):
     if not pending:
         return {}
     first = min(first for first, _ in pending.values()) * period
-    found = collections.defaultdict(dict)
+    history = collections.defaultdict(dict)
     for kind in {kind for kind, _ in pending}:
-        for one in store.sum_history(
-                kind, {name for of, name in pending if of == kind},
+        for day_sums in store.sum_history(
+                kind, {name for its_kind, name in pending if its_kind == kind},
                 int((first - max(WINDOWS)) // _DAY_SECONDS)):
-            found[kind, one.name][one.day] = one
-    return found
+            history[kind, day_sums.name][day_sums.day] = day_sums
+    return history
 
 
 # Measuring: the traffic of the instances of this modeler
 
-def _measure(driver, stays, of_host, wanted, pending, period, name, share,
-             most_kbps, newest, progress):
+
+def _measure(driver, stays, of_host, targets_by_key, pending, period, name,
+             share, most_kbps, newest, progress):
     """Return a list of Shares of the unsettled periods."""
     places = {}      # uuid -> {host: Stays there}
-    for uuid, some in stays.items():
+    for uuid, its_stays in stays.items():
         if not share(uuid):
             continue
-        if any(key in pending for stay in some
+        if any(key in pending for stay in its_stays
                for key in of_host.get(stay.host, ())):
-            places[uuid] = some
+            places[uuid] = its_stays
     totals = {}
     for first, uuids in _groups(places, of_host, pending):
         _add_up(driver, {uuid: places[uuid] for uuid in uuids}, of_host,
-                wanted, pending, period, first, most_kbps, newest, progress,
-                totals)
-    return [model_store.Share(
-        name, *key, wanted[key].text, period, pending[key][0],
-        *(array[..., pending[key][0] - one.first:] for array in (
-            one.members, one.counted, one.sums, one.peaks, one.lost)))
-        for key, one in totals.items()]
+                targets_by_key, pending, period, first, most_kbps, newest,
+                progress, totals)
+    return [
+        model_store.Share(
+            name, *key, targets_by_key[key].text, period, pending[key][0],
+            *(array[..., pending[key][0] - total.first:]
+              for array in (total.members, total.counted, total.sums,
+                            total.peaks, total.lost)))
+        for key, total in totals.items()
+    ]
 
 
 def _groups(places, of_host, pending):
@@ -379,16 +388,16 @@ def _groups(places, of_host, pending):
     Instances with many unsettled periods are in a group of their own, so that
     the others are not read for the same long time.
     """
-    found = collections.defaultdict(list)
+    uuids_by_group = collections.defaultdict(list)
     firsts = {}
-    for uuid, some in places.items():
-        first, end = min(pending[key] for stay in some
+    for uuid, its_stays in places.items():
+        first, end = min(pending[key] for stay in its_stays
                          for key in of_host.get(stay.host, ())
                          if key in pending)
         group = (end - first).bit_length()
-        found[group].append(uuid)
+        uuids_by_group[group].append(uuid)
         firsts[group] = min(first, firsts.get(group, first))
-    for group, uuids in sorted(found.items()):
+    for group, uuids in sorted(uuids_by_group.items()):
         yield firsts[group], uuids
 
 
@@ -419,19 +428,20 @@ class _Total:
         :param values: (l, t) load of the instance on each limit
         """
         start = max(first, self.first)
-        mine = slice(start - self.first, None)
-        theirs = slice(start - first, None)
-        accounted = accounted[theirs]
-        self.members[mine] += np.where(accounted, marks[theirs],
-                                       np.uint64(0))
-        self.counted[mine] += accounted
-        self.lost[mine] += lost[theirs]
-        values = np.where(accounted, values[:, theirs], 0.0)
-        self.sums[:, mine] += values
-        np.maximum(self.peaks[:, mine], values, out=self.peaks[:, mine])
+        own_slots = slice(start - self.first, None)
+        added_slots = slice(start - first, None)
+        accounted = accounted[added_slots]
+        self.members[own_slots] += np.where(accounted, marks[added_slots],
+                                            np.uint64(0))
+        self.counted[own_slots] += accounted
+        self.lost[own_slots] += lost[added_slots]
+        values = np.where(accounted, values[:, added_slots], 0.0)
+        self.sums[:, own_slots] += values
+        np.maximum(self.peaks[:, own_slots], values,
+                   out=self.peaks[:, own_slots])
 
 
-def _add_up(driver, places, of_host, wanted, pending, period, first,
+def _add_up(driver, places, of_host, targets_by_key, pending, period, first,
             most_kbps, newest, progress, totals):
     """Read the samples of some instances, and add them to the totals.
 
@@ -442,12 +452,14 @@ def _add_up(driver, places, of_host, wanted, pending, period, first,
     # reading of a counter has no rate.
     since = (first - 2) * period
     driver.hosts = {
-        **driver.hosts, **{uuid: some[-1].host for uuid, some
-                           in places.items() if some[-1].host is not None}}
+        **driver.hosts,
+        **{uuid: its_stays[-1].host for uuid, its_stays in places.items()
+           if its_stays[-1].host is not None},
+    }
 
     def add(uuid, series):
-        _add(totals, uuid, series, places[uuid], of_host, wanted, pending,
-             period, first, end, most_kbps.get(uuid), newest)
+        _add(totals, uuid, series, places[uuid], of_host, targets_by_key,
+             pending, period, first, end, most_kbps.get(uuid), newest)
 
     # One reading of all: a driver looks for instances in each reading.
     silent = set(places)
@@ -459,8 +471,8 @@ def _add_up(driver, places, of_host, wanted, pending, period, first,
         add(uuid, None)
 
 
-def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
-         end, most_kbps, newest):
+def _add(totals, uuid, series, stays, of_host, targets_by_key, pending, period,
+         first, end, most_kbps, newest):
     """Add one instance to the totals of all its hosts."""
     rates = _Rates(series, most_kbps)
     edges = period * np.arange(first, end + 1)
@@ -479,8 +491,8 @@ def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
     lost = ~accounted & ((edges[1:] <= rates.last) | (
         (edges[1:] >= ended) & (edges[1:] <= newest - 2 * period)))
     mean = rates.means(first, end, period, edges)
-    for key, (there, active) in times.items():
-        target = wanted[key]
+    for key, (present, active) in times.items():
+        target = targets_by_key[key]
         if key not in totals:
             begin, last = pending[key]
             totals[key] = _Total(begin, last - begin, len(target.limits))
@@ -489,8 +501,8 @@ def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
                                rates.packets_known)
             for weights, packet_bytes, _ in target.limits])
         totals[key].add(
-            first, _marks(uuid, there, active), (there > 0) & accounted,
-            (there > 0) & lost, values * active / period)
+            first, _marks(uuid, present, active), (present > 0) & accounted,
+            (present > 0) & lost, values * active / period)
 
 
 def _within(stays, edges):
@@ -517,15 +529,15 @@ def _seconds_at(stays, edges, of_host):
     of_key = {}
     for stay, inside in _within(stays, edges):
         for key in of_host.get(stay.host, ()):
-            there, active = of_key.setdefault(
+            present, active = of_key.setdefault(
                 key, np.zeros((2, len(edges) - 1)))
-            there += np.diff(inside)
+            present += np.diff(inside)
             if stay.running is not False:
                 active += np.diff(inside)
     return of_key
 
 
-def _marks(instance_uuid, there, active):
+def _marks(instance_uuid, present, active):
     """Return (t,) uint64, the marks of an instance in some slots.
 
     A mark contains the time that the instance spent on the host. A modeler
@@ -533,14 +545,14 @@ def _marks(instance_uuid, there, active):
     modeler that has.
 
     :param instance_uuid: uuid of the instance
-    :param there: (t,) seconds on the host
+    :param present: (t,) seconds on the host
     :param active: (t,) seconds of these in which the instance may have run
     """
     mark = np.uint64(int.from_bytes(hashlib.blake2b(
         instance_uuid.encode(), digest_size=8).digest(), 'little') | 1)
-    there, active = (np.rint(1000 * seconds).astype(np.uint64)
-                     for seconds in (there, active))
-    return mark * ((there << np.uint64(32)) + active)
+    present, active = (np.rint(1000 * seconds).astype(np.uint64)
+                       for seconds in (present, active))
+    return mark * ((present << np.uint64(32)) + active)
 
 
 class _Rates:
@@ -601,24 +613,24 @@ class _Rates:
         :param period: length of a slot in seconds
         :param edges: (t + 1,) bounds of the slots, seconds UTC
         """
-        found = np.zeros((end - first, 3))
+        means = np.zeros((end - first, 3))
         if not self._points.size:
-            return found
+            return means
         slots = np.floor(self._times / period).astype(np.int64) - first
         inside = (slots >= 0) & (slots < end - first)
         counts = np.bincount(slots[inside], minlength=end - first)
-        np.add.at(found, slots[inside], self._rates[inside])
-        found /= np.maximum(counts, 1)[:, None]
+        np.add.at(means, slots[inside], self._rates[inside])
+        means /= np.maximum(counts, 1)[:, None]
         if not counts.all():
             seconds = np.maximum(self.covered(edges), 1e-9)
             for column, rates in enumerate(self._rates.T):
                 lasting = np.diff(np.interp(
                     edges, self._points,
                     self._running_sum(self._lasting * rates)))
-                found[:, column] = np.where(
-                    counts > 0, found[:, column],
+                means[:, column] = np.where(
+                    counts > 0, means[:, column],
                     np.maximum(lasting, 0.0) / seconds)
-        return found
+        return means
 
 
 # Settling: the traffic of the instances of all modelers
@@ -642,28 +654,29 @@ class _Residents:
         self._of_key = collections.defaultdict(list)
         self._of_host = of_host
         edges = period * np.arange(first, first + self._size + 1)
-        for uuid, some in stays.items() if self._size else ():
+        for uuid, its_stays in stays.items() if self._size else ():
             for key, times in _seconds_at(
-                    some, edges, of_host).items():
+                    its_stays, edges, of_host).items():
                 self._of_key[key].append(uuid)
-                members, counted, used = self._of(key)
+                members, number, active = self._of(key)
                 members += _marks(uuid, *times)
-                counted += times[0] > 0
-                used |= times[1] > 0
+                number += times[0] > 0
+                active |= times[1] > 0
 
-    def missing(self, key, slot, rest):
+    def missing(self, key, slot, missing_marks):
         """Return the uuid of the only instance that is not accounted for.
 
         :param key: (kind, name)
         :param slot: number of the slot
-        :param rest: marks of all instances minus marks of those accounted for
+        :param missing_marks: marks of all instances minus marks of those
+            accounted for
         :returns: uuid, or None if several instances are missing
         """
         edges = self._period * np.array([slot, slot + 1])
         for uuid in self._of_key[key]:
             times = _seconds_at(self._stays[uuid], edges,
                                 self._of_host).get(key)
-            if times is not None and _marks(uuid, *times)[0] == rest:
+            if times is not None and _marks(uuid, *times)[0] == missing_marks:
                 return uuid
         return None
 
@@ -690,7 +703,7 @@ class _Settlement:
     """Settles the periods of budgets.
 
     :param state: BudgetState
-    :param wanted: {(kind, name): Target}
+    :param targets_by_key: {(kind, name): Target}
     :param residents: _Residents
     :param shares: list of Share
     :param late_before: periods that ended before this time no longer wait for
@@ -699,15 +712,16 @@ class _Settlement:
     :ivar unknown: number of periods that were settled as unknown
     """
 
-    def __init__(self, state, wanted, residents, shares, late_before):
+    def __init__(self, state, targets_by_key, residents, shares, late_before):
         self._period = state.period_seconds
-        self._wanted = wanted
+        self._targets = targets_by_key
         self._residents = residents
         self._late_before = late_before
         self._shares = collections.defaultdict(list)
-        for one in shares:
-            if one.period_seconds == self._period:
-                self._shares[one.kind, one.name, one.limits].append(one)
+        for share in shares:
+            if share.period_seconds == self._period:
+                self._shares[share.kind, share.name,
+                             share.limits].append(share)
         self.measured = self.unknown = 0
 
     def settle(self, budget, first, end, stored):
@@ -720,10 +734,10 @@ class _Settlement:
         :returns: (ErrorBudget, list of StoredSums to write)
         """
         key, period = budget.key, self._period
-        target = self._wanted[key]
-        marks, number, used = self._residents.within(key, first, end)
-        complete, sums, peaks, counted, rest, lost = self._total(
-            budget, marks, first, end)
+        target = self._targets[key]
+        marks, number, active = self._residents.within(key, first, end)
+        complete, sums, peaks, measured_number, missing_marks, lost = \
+            self._total(budget, marks, first, end)
         ended = period * np.arange(first + 1, end + 1)
         waits = ~complete & ~lost & ~(ended <= self._late_before)
         if waits.any():
@@ -732,31 +746,33 @@ class _Settlement:
         skipped = first - round(budget.until / period)
         if size <= 0 and skipped <= 0:
             return budget, []
-        complete, used = complete[:size], used[:size]
+        complete, active = complete[:size], active[:size]
         sums, peaks = sums[:, :size], peaks[:, :size]
-        over = budget_rules.avoidable(
+        overload = budget_rules.avoidable(
             sums[:, None], peaks[:, None], target.capacities[:, None])[0]
         terms = budget_rules.Terms(
             budget.overload_probability, budget.earned_share,
             budget.first_days, budget.most_days)
         balance = budget.balance
-        for measured, overloaded in zip((complete & used).tolist(),
-                                        (over & used).tolist()):
+        for measured, overloaded in zip((complete & active).tolist(),
+                                        (overload & active).tolist()):
             if measured:
                 balance = float(terms.after(balance, period,
                                             period * overloaded))
-        lacking = np.flatnonzero(~complete & used)
-        why = budget.unknown_why
+        lacking = np.flatnonzero(~complete & active)
+        reason = budget.unknown_why
         if lacking.size:
             place = int(lacking[-1])
-            why = (f'{counted[place]} of {number[place]} instances were '
-                   f'measured in the {period:g} s from '
-                   f'{period * (first + place):.0f} on')
-            missing = self._residents.missing(key, first + place, rest[place])
+            reason = (
+                f'{measured_number[place]} of {number[place]} instances were '
+                f'measured in the {period:g} s from '
+                f'{period * (first + place):.0f} on')
+            missing = self._residents.missing(key, first + place,
+                                              missing_marks[place])
             if missing is not None:
-                why += f'; {missing} was not'
+                reason += f'; {missing} was not'
         unknown = int(lacking.size) + max(skipped, 0)
-        self.measured += int((complete & used).sum())
+        self.measured += int((complete & active).sum())
         self.unknown += unknown
         days, burn = self._remembered(
             budget, first, np.where(complete, sums, np.nan),
@@ -764,11 +780,11 @@ class _Settlement:
         return dataclasses.replace(
             budget, until=end * period, balance=balance,
             measured_seconds=budget.measured_seconds
-            + period * int((complete & used).sum()),
+            + period * int((complete & active).sum()),
             overload_seconds=budget.overload_seconds
-            + period * int((over & complete & used).sum()),
+            + period * int((overload & complete & active).sum()),
             unknown_seconds=budget.unknown_seconds + period * unknown,
-            unknown_why=why, burn=burn), days
+            unknown_why=reason, burn=burn), days
 
     def _total(self, budget, marks, first, end):
         """Add the shares of a budget.
@@ -778,51 +794,54 @@ class _Settlement:
             for; (t,) marks of all instances minus marks of all shares; (t,)
             bool, whether the slot can never become complete
         """
-        size, limits = end - first, len(self._wanted[budget.key].limits)
-        shares = [_Part(one, first, end) for one in self._shares[
+        size, limits = end - first, len(self._targets[budget.key].limits)
+        shares = [_Part(share, first, end) for share in self._shares[
             (*budget.key, budget.limits)][:_MOST_SHARES]]
-        shares = [one for one in shares if one.there]
+        shares = [part for part in shares if part.there]
         complete = marks == 0
         sums, peaks = np.zeros((2, limits, size))
         counted = np.zeros(size, dtype=np.int64)
-        for one in shares:
-            np.maximum(counted, one.counted, out=counted)
-        for some in _subsets(shares):
+        for part in shares:
+            np.maximum(counted, part.counted, out=counted)
+        for subset in _subsets(shares):
             if complete.all():
                 break
-            found = sum((one.members for one in some),
-                        np.zeros(size, dtype=np.uint64))
-            new = ~complete & (found == marks)
-            if new.any():
-                sums[:, new] = sum(one.sums for one in some)[:, new]
-                peaks[:, new] = np.max([one.peaks for one in some],
-                                       axis=0)[:, new]
-                complete |= new
+            marks_of_subset = sum((part.members for part in subset),
+                                  np.zeros(size, dtype=np.uint64))
+            newly_complete = ~complete & (marks_of_subset == marks)
+            if newly_complete.any():
+                sums[:, newly_complete] = sum(
+                    part.sums for part in subset)[:, newly_complete]
+                peaks[:, newly_complete] = np.max(
+                    [part.peaks for part in subset],
+                    axis=0)[:, newly_complete]
+                complete |= newly_complete
             counted[~complete] = np.maximum(counted, sum(
-                one.counted for one in some))[~complete]
-        rest = marks - sum((one.members for one in shares),
-                           np.zeros(size, dtype=np.uint64))
-        lost = np.any([one.lost > 0 for one in shares], axis=0) \
+                part.counted for part in subset))[~complete]
+        missing_marks = marks - sum((part.members for part in shares),
+                                    np.zeros(size, dtype=np.uint64))
+        lost = np.any([part.lost > 0 for part in shares], axis=0) \
             if shares else np.zeros(size, dtype=bool)
-        return complete, sums, peaks, counted, rest, lost
+        return complete, sums, peaks, counted, missing_marks, lost
 
-    def _remembered(self, budget, first, sums, alone, stored):
+    def _remembered(self, budget, first, sums, exceeded, stored):
         """Return (changed StoredSums, burn rates) after a settlement."""
-        period, target = self._period, self._wanted[budget.key]
+        period, target = self._period, self._targets[budget.key]
         limits, end = target.limits, first + sums.shape[1]
         stored = dict(stored)
         changed = []
         day = int(first * period // _DAY_SECONDS)
         while sums.shape[1] and packed.slots_of_day(day, period)[0] < end:
             begin, stop = packed.slots_of_day(day, period)
-            both = _unpacked(stored.get(day), limits, stop - begin, period)
+            day_arrays = _unpacked(stored.get(day), limits, stop - begin,
+                                   period)
             low, high = max(begin, first), min(stop, end)
-            for target_array, source in zip(both, (sums, alone)):
+            for target_array, source in zip(day_arrays, (sums, exceeded)):
                 target_array[:, low - begin:high - begin] = source[
                     :, low - first:high - first]
             stored[day] = model_store.StoredSums(
                 *budget.key, day, period, limits, packed.pack_day(
-                    *both, target.capacities))
+                    *day_arrays, target.capacities))
             changed.append(stored[day])
             day += 1
         return changed, self._burn(budget, stored, limits, end)
@@ -835,30 +854,33 @@ class _Settlement:
         period = self._period
         begin = max(end - int(max(WINDOWS) // period),
                     round(budget.since / period))
-        overload, used, known = np.zeros((3, max(end - begin, 0)), dtype=bool)
+        overload, active, known = np.zeros((3, max(end - begin, 0)),
+                                           dtype=bool)
         capacities = np.array([capacity for *_, capacity in limits])
-        for day, one in stored.items():
+        for day, day_sums in stored.items():
             start, stop = packed.slots_of_day(day, period)
             low, high = max(start, begin), min(stop, end)
             if low >= high:
                 continue
-            sums, alone = (array[:, low - start:high - start] for array
-                           in _unpacked(one, limits, stop - start, period))
-            there = ~np.isnan(sums).any(axis=0)
-            known[low - begin:high - begin] = there
-            there &= (sums > 0).any(axis=0)
-            used[low - begin:high - begin] = there
+            sums, exceeded = (array[:, low - start:high - start]
+                              for array in _unpacked(
+                                  day_sums, limits, stop - start, period))
+            settled = ~np.isnan(sums).any(axis=0)
+            known[low - begin:high - begin] = settled
+            settled &= (sums > 0).any(axis=0)
+            active[low - begin:high - begin] = settled
             overload[low - begin:high - begin] = \
-                there & budget_rules.overloaded(sums, alone, capacities)
-        found = {}
+                settled & budget_rules.overloaded(sums, exceeded, capacities)
+        rates = {}
         for window in WINDOWS:
-            part = slice(-int(window // period), None)
-            if 2 * np.count_nonzero(known[part]) >= known[part].size > 0:
-                found[str(window)] = float(budget_rules.burn_rate(
-                    np.count_nonzero(overload[part]),
-                    np.count_nonzero(used[part]),
+            window_slots = slice(-int(window // period), None)
+            if 2 * np.count_nonzero(
+                    known[window_slots]) >= known[window_slots].size > 0:
+                rates[str(window)] = float(budget_rules.burn_rate(
+                    np.count_nonzero(overload[window_slots]),
+                    np.count_nonzero(active[window_slots]),
                     budget.overload_probability))
-        return found
+        return rates
 
 
 class _Part:
@@ -875,11 +897,11 @@ class _Part:
         self.there = low < high
 
         def part(array):
-            found = np.zeros((*array.shape[:-1], end - first), array.dtype)
+            filled = np.zeros((*array.shape[:-1], end - first), array.dtype)
             if self.there:
-                found[..., low - first:high - first] = array[
+                filled[..., low - first:high - first] = array[
                     ..., low - share.first_slot:high - share.first_slot]
-            return found
+            return filled
 
         self.members, self.counted = part(share.members), part(share.counted)
         self.lost = part(np.zeros(share.counted.shape, dtype=int)
@@ -896,15 +918,16 @@ def _subsets(shares):
 def _unpacked(stored, limits, slots, period):
     """Return (sums, alone) of a day for some limits, NaN where unknown."""
     sums = np.full((len(limits), slots), np.nan)
-    alone = np.zeros(sums.shape, dtype=bool)
+    exceeded = np.zeros(sums.shape, dtype=bool)
     if stored is None or stored.period_seconds != period:
-        return sums, alone
+        return sums, exceeded
     try:
-        found = packed.unpack_day(stored)
+        arrays = packed.unpack_day(stored)
     except exceptions.InvalidInput:
-        return sums, alone
+        return sums, exceeded
     place = {limit[:2]: i for i, limit in enumerate(stored.limits)}
     for i, limit in enumerate(limits):
         if limit[:2] in place:
-            sums[i], alone[i] = (array[place[limit[:2]]] for array in found)
-    return sums, alone
+            sums[i], exceeded[i] = (array[place[limit[:2]]]
+                                    for array in arrays)
+    return sums, exceeded

@@ -44,22 +44,22 @@ class Fleet:
         :raises TelemetryError: if Nova does not answer; nothing is written
         :raises StoreError: if the store cannot be read or written
         """
-        read = {} if self._access is None else placement_inventory.read_cloud(
+        cloud = {} if self._access is None else placement_inventory.read_cloud(
             self._access, **self._sleep)
-        found = stored_policies(
+        policies = stored_policies(
             store, *self._make_policies(), self._corrections,
-            aggregates=read.get('aggregate'), nodes=read.get('node'))
-        facts = {kind: read[kind] for kind in ('aggregate', 'flavor')
-                 if kind in read}
+            aggregates=cloud.get('aggregate'), nodes=cloud.get('node'))
+        facts = {kind: cloud[kind] for kind in ('aggregate', 'flavor')
+                 if kind in cloud}
         store.write_fleet({
             **facts, 'options': {'modeler': self.options}, 'host': {
                 host: {**policy_in_force.pack(policy),
-                       'origins': found.origins[host]}
-                for host, policy in found.hosts.items()},
+                       'origins': policies.origins[host]}
+                for host, policy in policies.hosts.items()},
             'uplink': {name: policy_in_force.pack(uplink.policy)
-                       for name, uplink in found.uplinks.items()}},
+                       for name, uplink in policies.uplinks.items()}},
             float(clock()))
-        return found
+        return policies
 
 
 def stored_policies(store, host_policies, uplink_policies, corrections,
@@ -81,11 +81,16 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     """
     if aggregates is None:
         aggregates = store.fleet('aggregate').facts
-    profiles = {one.host: one for one in store.host_profiles()}
+    profiles = {profile.host: profile for profile in store.host_profiles()}
     nodes = dict(nodes.values()) if nodes is not None else {}
-    hosts = {host for one in aggregates.values() for host in one['hosts']}
+    hosts = {
+        host
+        for aggregate in aggregates.values()
+        for host in aggregate['hosts']
+    }
     if placed_on is None:
-        placed_on = {one.host for one in store.placements().values()} - {None}
+        placed_on = {record.host
+                     for record in store.placements().values()} - {None}
     hosts.update(profiles, nodes, placed_on)
     return policy_in_force.find(
         sorted(hosts), aggregates.values(), profiles, host_policies,

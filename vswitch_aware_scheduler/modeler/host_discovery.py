@@ -45,7 +45,7 @@ def read_agents(access, **sleep):
     :raises TelemetryError: if the agents cannot be read completely
     """
     name = f'neutron {access.where()}'
-    found = {}
+    agents = {}
     with openstack.SdkClient(access, name, 'network', **sleep) as client:
         for page in openstack.pages(
             client,
@@ -55,8 +55,8 @@ def read_agents(access, **sleep):
             repeats=True,
             connect_retries=0,
         ):
-            found.update(page)
-    return list(found.values())
+            agents.update(page)
+    return list(agents.values())
 
 
 def _agent(agent):
@@ -78,20 +78,23 @@ def plan(records, proposals, force=False):
     :param force: whether to replace records from other sources
     :returns: list of :class:`Step`, one for each proposal
     """
-    known = {one.host: one for one in records}
-    return [Step(one.host, _action(known.get(one.host), one, force),
-                 known.get(one.host)) for one in proposals]
+    record_of = {record.host: record for record in records}
+    return [
+        Step(proposal.host,
+             _action(record_of.get(proposal.host), proposal, force),
+             record_of.get(proposal.host)) for proposal in proposals
+    ]
 
 
-def _action(before, proposal, force):
+def _action(record, proposal, force):
     if proposal.profile is None:
         return 'none'
-    if before is None:
+    if record is None:
         return 'new'
-    if (before.profile, before.overrides) == (proposal.profile,
+    if (record.profile, record.overrides) == (proposal.profile,
                                               proposal.overrides):
         return 'same'
-    if before.source != SOURCE and not force:
+    if record.source != SOURCE and not force:
         return 'kept'
     return 'changed'
 
@@ -107,10 +110,11 @@ def apply(store, proposals, force=False):
     """
     steps = plan(store.host_profiles(), proposals, force)
     records = [
-        model_store.HostProfile(found.host, found.profile, found.overrides,
-                                SOURCE)
-        for found, step in zip(proposals, steps)
-        if step.action in ('new', 'changed')]
+        model_store.HostProfile(proposal.host, proposal.profile,
+                                proposal.overrides, SOURCE)
+        for proposal, step in zip(proposals, steps)
+        if step.action in ('new', 'changed')
+    ]
     if records:
         store.write(host_profiles=records)
     return steps

@@ -112,44 +112,44 @@ def update(store, source, clock, complete_seconds):
     :raises StoreError: if the store cannot be read or written
     """
     now = float(clock())
-    before = store.inventory()
-    since = _since(before, source, now, complete_seconds)
+    last_update = store.inventory()
+    since = _since(last_update, source, now, complete_seconds)
     reading = source.read(since)
-    told = reading.placements.keys() | reading.deleted
-    known = store.placements(None if since is None else told)
-    changed = [one for uuid, one in reading.placements.items()
-               if known.get(uuid) != one]
-    gone = known.keys() & reading.deleted
-    complete_at = now if since is None else before.complete_at
+    reported = reading.placements.keys() | reading.deleted
+    stored = store.placements(None if since is None else reported)
+    changed = [placement for uuid, placement in reading.placements.items()
+               if stored.get(uuid) != placement]
+    removed = stored.keys() & reading.deleted
+    complete_at = now if since is None else last_update.complete_at
     if since is None:
-        missing = known.keys() - told
-        gone |= source.unknown(sorted(missing - reading.unanswered))
-        if missing - gone:
+        missing = stored.keys() - reported
+        removed |= source.unknown(sorted(missing - reading.unanswered))
+        if missing - removed:
             # Nova does not report changes in a cell that is down.
             complete_at -= max(complete_seconds - _RETRY_SECONDS, 0)
     until = reading.changed_until
-    if before is not None and before.source == source.name:
-        if not (changed or gone or since is None and until is not None
-                or abs(now - before.seen_at) >= _MARK_SECONDS):
+    if last_update is not None and last_update.source == source.name:
+        if not (changed or removed or since is None and until is not None
+                or abs(now - last_update.seen_at) >= _MARK_SECONDS):
             # A new generation without changes would cause work for all
             # readers.
-            return Outcome(since is None, len(told), 0, 0)
-        until = max(filter(None, (until, before.changed_until)),
+            return Outcome(since is None, len(reported), 0, 0)
+        until = max(filter(None, (until, last_update.changed_until)),
                     default=None)
     store.write(
-        placements=changed, remove_placements=gone, now=now,
+        placements=changed, remove_placements=removed, now=now,
         inventory=model_store.InventoryState(
             source.name, now, complete_at, until))
-    return Outcome(since is None, len(told), len(changed), len(gone))
+    return Outcome(since is None, len(reported), len(changed), len(removed))
 
 
-def _since(before, source, now, complete_seconds):
+def _since(last_update, source, now, complete_seconds):
     """Return the time from which to read changes; None: read everything."""
-    if before is None or before.source != source.name \
-            or before.changed_until is None \
-            or not 0 <= now - before.complete_at < complete_seconds:
+    if last_update is None or last_update.source != source.name \
+            or last_update.changed_until is None \
+            or not 0 <= now - last_update.complete_at < complete_seconds:
         return None
-    return before.changed_until - OVERLAP_SECONDS
+    return last_update.changed_until - OVERLAP_SECONDS
 
 
 def make_source(path=None, access=None, network_url=None,
@@ -188,14 +188,14 @@ class FileSource:
         :param since: ignored; the whole file is read
         :raises TelemetryError: if the file cannot be read
         """
-        found = {}
+        placements = {}
         try:
             with open(self._path, newline='', encoding='utf-8') as lines:
                 rows = csv.DictReader(lines)
                 for row in rows:
                     uuid = row['instance_uuid'].strip()
                     networks = row.get('networks')
-                    found[uuid] = model_store.InstanceRecord(
+                    placements[uuid] = model_store.InstanceRecord(
                         uuid,
                         *(
                             (row.get(name) or '').strip() or None
@@ -209,7 +209,7 @@ class FileSource:
                             )
                         ),
                     )
-            if not found:
+            if not placements:
                 raise ValueError('no instance')
         except (OSError, LookupError, ValueError, TypeError, csv.Error,
                 AttributeError) as error:
@@ -217,7 +217,7 @@ class FileSource:
                 f'inventory {self.name}: seen '
                 f'{type(error).__name__}: {http.shown(str(error))}; '
                 f'expected CSV with the column instance_uuid') from error
-        return Reading(found)
+        return Reading(placements)
 
     def unknown(self, instance_uuids):
         """Return the given instances: the file is always complete.
@@ -254,7 +254,7 @@ class NovaSource:
         query = {'all_tenants': 'True'}
         if since is not None:
             query['changes-since'] = service.iso_time(since) + 'Z'
-        found, deleted, unanswered = {}, set(), set()
+        placements, deleted, unanswered = {}, set(), set()
         addresses = {}
         until = None
         with openstack.SdkClient(
@@ -269,16 +269,17 @@ class NovaSource:
                     elif status == 'UNKNOWN':
                         unanswered.add(uuid)
                     else:
-                        found[uuid] = placement
+                        placements[uuid] = placement
                         addresses[uuid] = macs
                     if changed is not None:
                         until = max(changed, until or changed)
         if self._network is not None:
-            attachments = self._attachments(found, addresses, since is None)
-            found = {uuid: dataclasses.replace(
-                one, attachments=attachments[uuid])
-                for uuid, one in found.items()}
-        return Reading(found, frozenset(deleted), frozenset(unanswered),
+            attachments = self._attachments(placements, addresses,
+                                            since is None)
+            placements = {uuid: dataclasses.replace(
+                record, attachments=attachments[uuid])
+                for uuid, record in placements.items()}
+        return Reading(placements, frozenset(deleted), frozenset(unanswered),
                        until)
 
     def unknown(self, instance_uuids):
@@ -291,9 +292,9 @@ class NovaSource:
         :returns: set of uuids
         :raises TelemetryError: if Nova does not answer
         """
-        gone = set()
+        missing = set()
         if not instance_uuids:
-            return gone
+            return missing
         with openstack.SdkClient(
             self._access, self.name, 'compute', **self._sleep
         ) as client:
@@ -306,10 +307,10 @@ class NovaSource:
                 except http.Refusal as refusal:
                     if refusal.status != 404:
                         raise
-                    gone.add(uuid)
-        return gone
+                    missing.add(uuid)
+        return missing
 
-    def _attachments(self, found, addresses, complete):
+    def _attachments(self, placements, addresses, complete):
         """Return {instance uuid: Attachments} of the instances.
 
         A tenant can write any uuid to ``device_id`` of its ports, also the
@@ -319,13 +320,13 @@ class NovaSource:
         address that Nova lists for the instance. An address that Nova lists
         also counts if it has no port.
 
-        :param found: {instance uuid: InstanceRecord}
+        :param placements: {instance uuid: InstanceRecord}
         :param addresses: {instance uuid: MAC addresses that Nova lists}
         :param complete: whether these are all instances
         """
         ports, types = {}, {}
         queries = [{}] if complete else [
-            *_some('device_id', found), *_some('mac_address', {
+            *_some('device_id', placements), *_some('mac_address', {
                 mac for macs in addresses.values() for mac in macs if mac})]
         with openstack.SdkClient(
             self._network, self.name, 'network', **self._sleep
@@ -336,16 +337,16 @@ class NovaSource:
                     'project_id', 'binding:host_id', 'binding:vnic_type']
                 for page in _pages(client, 'ports', '/ports', _port, query):
                     ports.update((port.id, port) for port in page)
-            attached = _ports_of(found, addresses, ports.values())
+            attached = _ports_of(placements, addresses, ports.values())
             for query in [{}] if complete else _some('id', {
-                    port.network for some in attached.values()
-                    for port in some if port is not None}):
+                    port.network for its_ports in attached.values()
+                    for port in its_ports if port is not None}):
                 query['fields'] = ['id', 'provider:network_type']
                 for page in _pages(client, 'networks', '/networks', _network,
                                    query):
                     types.update(page)
-        return {uuid: _attached(some, types)
-                for uuid, some in attached.items()}
+        return {uuid: _attached(its_ports, types)
+                for uuid, its_ports in attached.items()}
 
 
 class _Port(typing.NamedTuple):
@@ -360,12 +361,12 @@ class _Port(typing.NamedTuple):
     vnic_type: str | None
 
 
-def _ports_of(found, addresses, ports):
+def _ports_of(placements, addresses, ports):
     """Return {instance uuid: list of its _Ports}.
 
     None in a list represents an address without a port.
 
-    :param found: {instance uuid: InstanceRecord}
+    :param placements: {instance uuid: InstanceRecord}
     :param addresses: {instance uuid: list of MAC addresses that Nova lists,
         one for each interface; None for an interface without address}
     :param ports: iterable of _Port
@@ -376,22 +377,23 @@ def _ports_of(found, addresses, ports):
             by_device.setdefault(port.device, []).append(port)
             by_address.setdefault((port.mac, port.host), []).append(port)
     result = {}
-    for uuid, placement in found.items():
-        own = {port.id: port for port in by_device.get(uuid, ())
-               if port.host == placement.host
-               and port.project == placement.project}
+    for uuid, placement in placements.items():
+        its_ports = {port.id: port for port in by_device.get(uuid, ())
+                     if port.host == placement.host
+                     and port.project == placement.project}
         listed = collections.Counter(addresses[uuid])
-        unlisted = sum(port.mac not in listed for port in own.values())
+        unlisted = sum(port.mac not in listed for port in its_ports.values())
         unknown = max(listed.pop(None, 0) - unlisted, 0)
         for mac, count in listed.items():
             # A port of another tenant may have the same address.
             candidates = sorted(
                 by_address.get((mac, placement.host), ()), key=lambda port: (
-                    port.id not in own, port.project != placement.project,
+                    port.id not in its_ports,
+                    port.project != placement.project,
                     port.device != uuid, port.id))[:count]
-            own.update((port.id, port) for port in candidates)
+            its_ports.update((port.id, port) for port in candidates)
             unknown += count - len(candidates)
-        result[uuid] = [*own.values(), *[None] * unknown]
+        result[uuid] = [*its_ports.values(), *[None] * unknown]
     return result
 
 
@@ -401,17 +403,18 @@ def _attached(ports, types):
     :param ports: list of _Port, None for an unknown port
     :param types: {network: its type, None if Neutron does not report it}
     """
-    networks, others, functions = [], [], 0
+    networks, without_tunnel, functions = [], [], 0
     for port in ports:
         if port is None:
             networks.extend(vswitch_attachments.UNKNOWN.networks)
             functions += vswitch_attachments.UNKNOWN.virtual_functions
             continue
-        (others if types.get(port.network) in vswitch_attachments.TYPES_WITHOUT
-         else networks).append(port.network)
+        needs_tunnel = types.get(port.network) \
+            not in vswitch_attachments.TYPES_WITHOUT
+        (networks if needs_tunnel else without_tunnel).append(port.network)
         functions += port.vnic_type in vswitch_attachments.VNIC_TYPES
     return vswitch_attachments.Attachments(
-        sorted(networks, key=str), sorted(others), functions)
+        sorted(networks, key=str), sorted(without_tunnel), functions)
 
 
 def _pages(client, kind, path, read, query, **arguments):
@@ -447,9 +450,11 @@ def _server(item):
             changed_at=_seconds(item.get('updated')))
         # For an interface without an address, Nova lists a network without
         # addresses.
-        listed = {(network, one and one[_MAC])
-                  for network, some in (item.get('addresses') or {}).items()
-                  for one in some or [None]}
+        listed = {
+            (network, address and address[_MAC])
+            for network, addresses in (item.get('addresses') or {}).items()
+            for address in addresses or [None]
+        }
         macs = [mac for _, mac in sorted(listed, key=str)]
     return status, _seconds(item.get('updated')), placement, macs
 

@@ -97,10 +97,10 @@ class Settings:
                     and 0 < value < math.inf):
                 self._fail(name, 'a finite number above 0, or None')
 
-    def _fail(self, name, wanted):
+    def _fail(self, name, expected):
         raise exceptions.InvalidInput(
             f'{name} of the modeler: {getattr(self, name)!r}; expected '
-            f'{wanted}')
+            f'{expected}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,19 +155,19 @@ class Outcome:
     @property
     def ignored_kinds(self):
         """{kind: number} of ``ignored``, without the names of creators."""
-        found = {}
-        for why, count in self.ignored.items():
-            kind = why.partition(':')[0]
-            found[kind] = found.get(kind, 0) + count
-        return found
+        counts = {}
+        for reason, count in self.ignored.items():
+            kind = reason.partition(':')[0]
+            counts[kind] = counts.get(kind, 0) + count
+        return counts
 
     @property
     def reasons(self):
         """{reason: number of refused instances}, the most frequent first."""
-        found = {}
-        for one in self.refused:
-            found[one.reason] = found.get(one.reason, 0) + 1
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        counts = {}
+        for refusal in self.refused:
+            counts[refusal.reason] = counts.get(refusal.reason, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def run(store, driver, clock, settings, progress=None, writing=None,
@@ -219,14 +219,14 @@ def check_store_clock(store, clock, settings):
                      settings)
 
 
-def _check_clock(clock, other, whose, settings):
-    if other is None or settings.clock_seconds is None:
+def _check_clock(clock, other_time, clock_name, settings):
+    if other_time is None or settings.clock_seconds is None:
         return
-    ahead = float(clock()) - other
+    ahead = float(clock()) - other_time
     if abs(ahead) > settings.clock_seconds:
         raise exceptions.ClockError(
             f'clock of this machine: {abs(ahead):.0f} s '
-            f'{"ahead of" if ahead > 0 else "behind"} that of {whose}; '
+            f'{"ahead of" if ahead > 0 else "behind"} that of {clock_name}; '
             f'expected a difference of at most {settings.clock_seconds:g} s '
             '(modeler_clock_seconds). Synchronize both clocks; until then '
             'the modeler changes no model')
@@ -263,10 +263,12 @@ class _Pass:
                         if share(uuid)}
         instances = list(driver.instances())
         self._ignored = dict(driver.ignored)
-        self._names = {one.uuid: one.name for one in self._known(instances)
-                       if share(one.uuid)}
+        self._names = {
+            instance.uuid: instance.name
+            for instance in self._known(instances) if share(instance.uuid)
+        }
         self._asked = self._asked_for(
-            one for one in instances if one.uuid in self._names)
+            instance for instance in instances if instance.uuid in self._names)
         self._reads_all = len(self._asked) == len(instances)
         self._pieces = []
         self._samples = 0
@@ -285,13 +287,17 @@ class _Pass:
                 or self._store.inventory() is None:
             return instances
         placements = self._store.placements(
-            [one.uuid for one in instances])
-        self._driver.hosts = {uuid: one.host
-                              for uuid, one in placements.items() if one.host}
-        known = [one for one in instances if one.uuid in placements]
-        if len(known) < len(instances):
-            self._ignored[NOT_IN_INVENTORY] = len(instances) - len(known)
-        return known
+            [instance.uuid for instance in instances])
+        self._driver.hosts = {
+            uuid: placement.host
+            for uuid, placement in placements.items() if placement.host
+        }
+        learnable = [
+            instance for instance in instances if instance.uuid in placements
+        ]
+        if len(learnable) < len(instances):
+            self._ignored[NOT_IN_INVENTORY] = len(instances) - len(learnable)
+        return learnable
 
     # Reading
 
@@ -305,39 +311,39 @@ class _Pass:
         newest = max((point.last_time for point in self._points.values()
                       if point.last_time is not None), default=None)
         if newest is None:
-            return {one.uuid: one.name for one in instances}
+            return {instance.uuid: instance.name for instance in instances}
         since = newest - LATE_SECONDS
         recent = self._driver.recent(since)
-        return {one.uuid: one.name for one in instances
-                if not one.metadata.get('ended_at', math.inf) < since
-                and (recent is None or one.uuid in recent)}
+        return {instance.uuid: instance.name for instance in instances
+                if not instance.metadata.get('ended_at', math.inf) < since
+                and (recent is None or instance.uuid in recent)}
 
     def read(self):
         """Read and count new samples."""
         groups = _groups(self._asked, self._points, self._reads_all)
-        for number, (start, wanted) in enumerate(groups):
+        for number, (start, uuids) in enumerate(groups):
             if start is not None and start > self._now:
                 continue
 
             def progress(done, total, number=number):
-                part = done / total if total else 1.0
+                fraction = done / total if total else 1.0
                 # Fitting is the last tenth of the progress.
-                self._tell(0.9 * (number + part) / len(groups))
+                self._tell(0.9 * (number + fraction) / len(groups))
 
-            together = []
+            new_parts = []
             # Samples from the future are errors. If one in the year 2100 were
             # counted, no later sample would be read.
             for series in self._driver.series(
-                    start, math.nextafter(self._now, math.inf), wanted,
+                    start, math.nextafter(self._now, math.inf), uuids,
                     progress):
-                together.append(self._new_part(series, start))
-                if len(together) == _TOGETHER:
-                    self._count(together)
-                    together = []
-            self._count(together)
+                new_parts.append(self._new_part(series, start))
+                if len(new_parts) == _TOGETHER:
+                    self._count(new_parts)
+                    new_parts = []
+            self._count(new_parts)
 
-    def _tell(self, part):
-        step = min(int(part * _STEPS), _STEPS)
+    def _tell(self, fraction):
+        step = min(int(fraction * _STEPS), _STEPS)
         if step > self._told:
             self._told = step
             self._progress(step, _STEPS)
@@ -361,56 +367,56 @@ class _Pass:
         point = self._points.get(instance_uuid)
         return None if point is None else point.last_time
 
-    def _count(self, together):
+    def _count(self, new_parts):
         """Count the new parts of some series."""
-        together = self._without_low_bounds(together)
-        pieces = [one for one in together if len(one)]
-        for one in together:
-            self._refused_samples += one.refused
-            if not len(one) and one.instance_uuid not in self._points:
-                self._refuse(one.instance_uuid, 'no usable sample',
-                             f'no usable sample ({one.refused.total} '
+        new_parts = self._without_low_bounds(new_parts)
+        pieces = [series for series in new_parts if len(series)]
+        for series in new_parts:
+            self._refused_samples += series.refused
+            if not len(series) and series.instance_uuid not in self._points:
+                self._refuse(series.instance_uuid, 'no usable sample',
+                             f'no usable sample ({series.refused.total} '
                              f'refused); expected at least one')
-        known = self._learned(pieces)
-        stretches = [self._stretches(one) for one in pieces]
-        counted = iter(estimate.count_all(
+        learned_of = self._learned(pieces)
+        stretches = [self._stretches(series) for series in pieces]
+        next_counts = iter(estimate.count_all(
             [part for parts in stretches for part in parts]))
-        for one, parts in zip(pieces, stretches):
-            counts = [next(counted) for _ in parts]
-            learned = known.get(one.instance_uuid)
+        for series, parts in zip(pieces, stretches):
+            counts = [next(next_counts) for _ in parts]
+            learned = learned_of.get(series.instance_uuid)
             merged = self._merged(learned, counts)
             lack = estimate.lack_of_history(merged,
                                             self._settings.min_samples)
             if lack is not None:
-                self._refuse(one.instance_uuid, self._reason(
+                self._refuse(series.instance_uuid, self._reason(
                     merged, learned), str(lack))
                 if learned is not None and learned.modelled:
                     # The stored model is better than a new one. The model and
                     # the time from which to read are unchanged.
                     continue
-            self._samples += len(one)
-            self._pieces.append(_Piece(one.instance_uuid, counts,
-                                       one.refused, lack is None))
+            self._samples += len(series)
+            self._pieces.append(_Piece(series.instance_uuid, counts,
+                                       series.refused, lack is None))
 
-    def _without_low_bounds(self, together):
+    def _without_low_bounds(self, new_parts):
         """Return series without lower bounds that are too low.
 
         A lower bound is too low if it is less than what the instance counts
         with otherwise: its model or its prior, whichever is larger, or the
         default demand.
         """
-        bounded = [one.instance_uuid for one in together
-                   if one.partial is not None]
+        bounded = [series.instance_uuid for series in new_parts
+                   if series.partial is not None]
         if not bounded:
-            return together
+            return new_parts
         if self._priors is None:
             self._priors = self._store.priors()
         learned = self._store.learned(bounded)
         placements = self._store.placements(bounded)
-        return [one.at_least(_floor_kbps(
-            learned.get(one.instance_uuid), self._priors,
-            placements.get(one.instance_uuid),
-            self._settings.default_kbps)) for one in together]
+        return [series.at_least(_floor_kbps(
+            learned.get(series.instance_uuid), self._priors,
+            placements.get(series.instance_uuid),
+            self._settings.default_kbps)) for series in new_parts]
 
     def _learned(self, pieces):
         """Return {uuid: Learned}, the stored counts of instances.
@@ -418,17 +424,18 @@ class _Pass:
         :raises StoreChanged: if another writer has added to one of them, so
             that the write would be rejected
         """
-        known = self._store.learned(one.instance_uuid for one in pieces)
-        for uuid, one in known.items():
-            if one.counts is not None \
-                    and one.counts.last_time != self._last_time(uuid):
+        learned_of = self._store.learned(piece.instance_uuid
+                                         for piece in pieces)
+        for uuid, learned in learned_of.items():
+            if learned.counts is not None \
+                    and learned.counts.last_time != self._last_time(uuid):
                 raise exceptions.StoreChanged(
                     f'instance {uuid}: time of the last counted sample: '
-                    f'{one.counts.last_time:.0f}; expected '
+                    f'{learned.counts.last_time:.0f}; expected '
                     f'{self._last_time(uuid) or 0:.0f} as at the '
                     f'beginning of the pass: another process has changed '
                     f'the counts')
-        return known
+        return learned_of
 
     def _stretches(self, series):
         """Divide a series into parts of one half-life each.
@@ -452,21 +459,21 @@ class _Pass:
         :param later: list of TransitionCounts, in order
         """
         half_life = self._settings.half_life_seconds
-        first, *rest = later
+        first, *remaining = later
         if not _continues(learned, first):
             merged = first
         else:
-            rest, merged = later, learned.counts
-        for one in rest:
+            remaining, merged = later, learned.counts
+        for counts in remaining:
             if half_life is None:
-                merged = merged.merged(one)
+                merged = merged.merged(counts)
                 continue
-            factor = 0.5 ** ((one.last_time - merged.last_time) / half_life)
+            factor = 0.5 ** ((counts.last_time - merged.last_time) / half_life)
             # The peaks of a history without weight would remain forever.
             if factor * merged.total_samples < 0.5:
-                merged = one
+                merged = counts
             else:
-                merged = merged.aged(factor).merged(one)
+                merged = merged.aged(factor).merged(counts)
         return merged
 
     def _reason(self, merged, learned):
@@ -490,35 +497,36 @@ class _Pass:
         for first in range(0, len(self._pieces), _TOGETHER):
             self._tell(0.9 + 0.1 * first / len(self._pieces))
             pieces = self._pieces[first:first + _TOGETHER]
-            known = self._learned(pieces)
-            found = []
-            for one in pieces:
-                learned = known.get(one.instance_uuid)
-                counts = self._merged(learned, one.counts)
+            learned_of = self._learned(pieces)
+            merged = []
+            for piece in pieces:
+                learned = learned_of.get(piece.instance_uuid)
+                counts = self._merged(learned, piece.counts)
                 before = learned.refused if _continues(
-                    learned, one.counts[0]) else rate_series.Refused()
-                found.append((one, counts, {
-                    'refused': before + one.refused,
+                    learned, piece.counts[0]) else rate_series.Refused()
+                merged.append((piece, counts, {
+                    'refused': before + piece.refused,
                     'source': self._settings.source,
-                    'name': (self._names.get(one.instance_uuid)
+                    'name': (self._names.get(piece.instance_uuid)
                              or '')[:255] or None}))
-            self._take([item for item in found if item[0].fits])
+            self._take([item for item in merged if item[0].fits])
             self._unmodelled.extend(
-                model_store.Unmodelled(one.instance_uuid, counts, **more)
-                for one, counts, more in found if not one.fits)
+                model_store.Unmodelled(piece.instance_uuid, counts, **columns)
+                for piece, counts, columns in merged if not piece.fits)
         self._tell(1.0)
 
-    def _take(self, found):
+    def _take(self, merged):
         models = estimate.fit_models(
-            [counts for _, counts, _ in found],
+            [counts for _, counts, _ in merged],
             min_samples=self._settings.min_samples,
-            keys=[one.instance_uuid for one, *_ in found]) if found else []
-        for (one, counts, more), model in zip(found, models):
+            keys=[piece.instance_uuid
+                  for piece, *_ in merged]) if merged else []
+        for (piece, counts, columns), model in zip(merged, models):
             if isinstance(model, exceptions.NotEnoughSamples):
                 # lack_of_history has reported that the history is sufficient.
                 raise model
             self._models.append(model_store.StoredModel.from_counts(
-                one.instance_uuid, model, counts, **more))
+                piece.instance_uuid, model, counts, **columns))
 
     # Writing
 
@@ -533,8 +541,8 @@ class _Pass:
                 if point.last_time is not None}
         ahead = sum(last.get(uuid, -math.inf) > self._now
                     for uuid in self._points)
-        last.update((one.instance_uuid, one.counts[-1].last_time)
-                    for one in self._pieces)
+        last.update((piece.instance_uuid, piece.counts[-1].last_time)
+                    for piece in self._pieces)
         newest = max(last.values(), default=None)
         removed = self._forgotten(last, newest)
         changed = bool(self._pieces or removed)
@@ -547,8 +555,8 @@ class _Pass:
                     based_on=self._basis)
         waiting = {uuid for uuid, point in self._points.items()
                    if not point.modelled}
-        waiting -= {one.instance_uuid for one in self._models}
-        waiting |= {one.instance_uuid for one in self._unmodelled}
+        waiting -= {model.instance_uuid for model in self._models}
+        waiting |= {record.instance_uuid for record in self._unmodelled}
         waiting -= set(removed)
         return Outcome(
             generation, changed, len(self._names), self._samples,
@@ -612,16 +620,18 @@ def _groups(names, points, are_all):
            if uuid not in points or points[uuid].last_time is None]
     if len(new) == len(names):
         return [(None, None if are_all else new)] if new or are_all else []
-    known = sorted(((points[uuid].last_time, points[uuid].period_seconds,
-                     uuid) for uuid in names.keys() - set(new)), reverse=True)
+    last_times = sorted(
+        ((points[uuid].last_time, points[uuid].period_seconds, uuid)
+         for uuid in names.keys() - set(new)), reverse=True)
     groups = [(None, new)] if new else []
-    width = max(period for _, period, _ in known)
+    width = max(period for _, period, _ in last_times)
     first = 0
-    for at in range(1, len(known) + 1):
-        if at < len(known) and known[first][0] - known[at][0] <= width:
+    for place in range(1, len(last_times) + 1):
+        if place < len(last_times) \
+                and last_times[first][0] - last_times[place][0] <= width:
             continue
-        groups.append((math.nextafter(known[at - 1][0], math.inf),
-                       [uuid for _, _, uuid in known[first:at]]))
-        first = at
+        groups.append((math.nextafter(last_times[place - 1][0], math.inf),
+                       [uuid for _, _, uuid in last_times[first:place]]))
+        first = place
         width *= 2
     return groups

@@ -118,14 +118,14 @@ class HostKinds:
         :raises StoreError: if the store cannot be read
         :raises VSwitchError: if ``make_policies`` raises it
         """
-        found, counts = {}, collections.Counter()
+        policy_of, counts = {}, collections.Counter()
         for policy in self._policies(store, self._aggregates()):
             kind = limit_feedback.kind_of(policy)
             if kind is not None:
-                found.setdefault(kind, policy)
+                policy_of.setdefault(kind, policy)
                 counts[kind] += 1
-        most = sorted(counts, key=lambda kind: (-counts[kind], kind))
-        return {kind: found[kind] for kind in most[:MOST_KINDS]}
+        most_frequent = sorted(counts, key=lambda kind: (-counts[kind], kind))
+        return {kind: policy_of[kind] for kind in most_frequent[:MOST_KINDS]}
 
     def most_kbps(self, store):
         """Return the largest possible rate of each instance on its host.
@@ -140,15 +140,19 @@ class HostKinds:
             return {}
         policies = self._make_policies()
         aggregates = self._aggregates()
-        profiles = {one.host: one for one in store.host_profiles()}
+        profiles = {profile.host: profile for profile in store.host_profiles()}
         by_host = {}
-        for host in {one.host for one in placements.values()} - {None}:
+        for host in {placement.host
+                     for placement in placements.values()} - {None}:
             profile = policies.find(aggregates.get(host, []),
                                     profiles.get(host)).profile
             if profile is not None and profile.most_kbps is not None:
                 by_host[host] = profile.most_kbps
-        return {uuid: by_host[one.host] for uuid, one in placements.items()
-                if one.host in by_host}
+        return {
+            uuid: by_host[placement.host]
+            for uuid, placement in placements.items()
+            if placement.host in by_host
+        }
 
     @property
     def asks_nova(self):
@@ -174,7 +178,7 @@ class HostKinds:
     def _policies(self, store, aggregates):
         """Yield the HostPolicy of hosts, first that of unspecified hosts."""
         policies = self._make_policies()
-        profiles = {one.host: one for one in store.host_profiles()}
+        profiles = {profile.host: profile for profile in store.host_profiles()}
         for host in [None, *sorted(aggregates.keys() | profiles.keys())]:
             yield policies.find(aggregates.get(host, []), profiles.get(host))
 
@@ -217,32 +221,35 @@ def update(store, driver, clock, kinds, share=None, progress=None,
     now = float(clock())
     share = share or (lambda instance_uuid: True)
     until = _settled(_by_samples(now, _newest(store)))
-    own, over = _sorted(store.trials(), share, until)
+    current, ending = _sorted(store.trials(), share, until)
     policies = kinds.find(store)
-    over += [trial for trial in own if trial.kind not in policies]
-    last = {trial.kind: trial.since for trial in own}
+    ending += [trial for trial in current if trial.kind not in policies]
+    started_at = {trial.kind: trial.since for trial in current}
     due = {kind: policy for kind, policy in policies.items()
-           if kind not in last
-           or last[kind] // _DAY_SECONDS < until // _DAY_SECONDS}
-    if not due and not over:
+           if kind not in started_at
+           or started_at[kind] // _DAY_SECONDS < until // _DAY_SECONDS}
+    if not due and not ending:
         return Update()
-    followed, ended = _steps(own, due, until)
-    over += ended
-    known = {one.uuid for one in driver.instances() if share(one.uuid)}
-    outcomes = _outcomes(_Traffic(driver, followed, known, progress), due,
+    followed, ended = _steps(current, due, until)
+    ending += ended
+    measured = {
+        instance.uuid
+        for instance in driver.instances() if share(instance.uuid)
+    }
+    outcomes = _outcomes(_Traffic(driver, followed, measured, progress), due,
                          followed, until)
-    made = _made(store, due, known, needs_inventory, until,
-                 progress or (lambda done, total: None))
-    if made or followed or over:
+    new_trials = _made(store, due, measured, needs_inventory, until,
+                       progress or (lambda done, total: None))
+    if new_trials or followed or ending:
         with writing or contextlib.nullcontext():
             store.write(
-                trials=made, followed=[
+                trials=new_trials, followed=[
                     (trial.trial_id, trial.until, end)
                     for trial, end in followed],
-                end_trials=[trial.trial_id for trial in over],
+                end_trials=[trial.trial_id for trial in ending],
                 outcomes=outcomes, now=now, forget_outcomes_before=int(
                     until // _DAY_SECONDS) - limit_feedback.TRIAL_DAYS + 1)
-    return Update(len(made), len(followed), len(over))
+    return Update(len(new_trials), len(followed), len(ending))
 
 
 def _newest(store):
@@ -257,54 +264,54 @@ def _sorted(trials, share, until):
     Both are lists of StoredTrial, the oldest first. A trial also ends if its
     last evaluation is too old or in the future.
     """
-    own, over = [], []
+    current, ending = [], []
     oldest = until - limit_feedback.TRIAL_DAYS * _DAY_SECONDS
     for trial in trials:
-        mine = [share(uuid) for uuid in trial.instances]
-        if not any(mine):
+        in_share = [share(uuid) for uuid in trial.instances]
+        if not any(in_share):
             continue
         usable = oldest <= trial.until <= until + _DAY_SECONDS
-        (own if all(mine) and usable else over).append(trial)
-    return own, over
+        (current if all(in_share) and usable else ending).append(trial)
+    return current, ending
 
 
-def _steps(own, due, until):
+def _steps(current, due, until):
     """Return ([(trial, time up to which to evaluate)], [ending trial])."""
-    followed, over = [], []
-    for trial in own:
+    followed, ending = [], []
+    for trial in current:
         if trial.kind not in due:
             continue
         end = trial.since + limit_feedback.TRIAL_DAYS * _DAY_SECONDS
         if trial.until < min(until, end):
             followed.append((trial, min(until, end)))
         if end <= until:
-            over.append(trial)
-    return followed, over
+            ending.append(trial)
+    return followed, ending
 
 
 def _outcomes(traffic, due, followed, until):
     """Return a list of TrialOutcome of the kinds that have an outcome."""
     outcomes = []
     for kind, policy in due.items():
-        found = functools.reduce(limit_feedback.Outcome.__add__, (
+        outcome = functools.reduce(limit_feedback.Outcome.__add__, (
             traffic.outcome(trial, policy, end) for trial, end in followed
             if trial.kind == kind), limit_feedback.NOTHING)
-        if found.host_days.any():
+        if outcome.host_days.any():
             outcomes.append(model_store.TrialOutcome(kind, until, tuple(zip(
-                limit_feedback.PERCENT, found.overload_days.tolist(),
-                found.host_days.tolist()))))
+                limit_feedback.PERCENT, outcome.overload_days.tolist(),
+                outcome.host_days.tolist()))))
     return outcomes
 
 
-def _made(store, due, known, needs_inventory, until, progress):
+def _made(store, due, measured, needs_inventory, until, progress):
     """Return the new trials of some kinds of hosts."""
-    laws = _drawn(store, known, needs_inventory) if due else {}
+    laws = _drawn(store, measured, needs_inventory) if due else {}
     # In a different order every day.
     order = sorted(laws, key=functools.partial(
         _number, store.secret(), str(until)))
-    made = []
-    for done, (kind, policy) in enumerate(due.items()):
-        progress(done, len(due))
+    trials = []
+    for number, (kind, policy) in enumerate(due.items()):
+        progress(number, len(due))
         fit = {uuid: laws[uuid] for uuid in order if all(
             law_values.max() <= most * (1 + fourier_sum.TOLERANCE)
             for law_values, most in (
@@ -312,13 +319,13 @@ def _made(store, due, known, needs_inventory, until, progress):
                 for weights, packet_bytes, most in policy.limits_on_one))}
         if len(fit) >= limit_feedback.MIN_INSTANCES:
             trial = limit_feedback.Trial.of(fit, policy)
-            made.append(model_store.StoredTrial(
+            trials.append(model_store.StoredTrial(
                 str(uuids.uuid4()), kind, until, until, trial.instances,
                 tuple(map(tuple, trial.hosts.tolist()))))
-    return made
+    return trials
 
 
-def _drawn(store, known, needs_inventory):
+def _drawn(store, measured, needs_inventory):
     """Return {uuid: RateLaw} of selected instances, the same each day.
 
     If there is an inventory, only instances of Nova are selected. No project
@@ -326,20 +333,20 @@ def _drawn(store, known, needs_inventory):
     """
     placements = store.placements()
     if needs_inventory or store.inventory() is not None:
-        known = known & placements.keys()
+        measured = measured & placements.keys()
     projects = {uuid: placements[uuid].project if uuid in placements else None
-                for uuid in known}
-    left = _quotas(collections.Counter(projects.values()))
-    order = sorted(known, key=functools.partial(
+                for uuid in measured}
+    quotas = _quotas(collections.Counter(projects.values()))
+    order = sorted(measured, key=functools.partial(
         _number, store.secret(), ''))
     laws = {}
     for first in range(0, len(order), _TOGETHER):
-        some = order[first:first + _TOGETHER]
-        found = store.laws(some)
-        for uuid in some:
-            if uuid in found and left[projects[uuid]] > 0:
-                left[projects[uuid]] -= 1
-                laws[uuid] = found[uuid]
+        uuids_read = order[first:first + _TOGETHER]
+        laws_read = store.laws(uuids_read)
+        for uuid in uuids_read:
+            if uuid in laws_read and quotas[projects[uuid]] > 0:
+                quotas[projects[uuid]] -= 1
+                laws[uuid] = laws_read[uuid]
                 if len(laws) == MOST_INSTANCES:
                     return laws
     return laws
@@ -351,8 +358,8 @@ def _quotas(counts):
     :param counts: {project: number of its instances}
     """
     amounts = shares.limited(list(counts.values()))
-    part = min(1.0, MOST_INSTANCES / max(amounts.sum(), 1.0))
-    return {project: math.ceil(amount * part)
+    fraction = min(1.0, MOST_INSTANCES / max(amounts.sum(), 1.0))
+    return {project: math.ceil(amount * fraction)
             for project, amount in zip(counts, amounts.tolist())}
 
 
@@ -369,24 +376,26 @@ class _Traffic:
 
     :param driver: telemetry Driver
     :param followed: list of (StoredTrial, time up to which to evaluate it)
-    :param known: set of the uuids of instances in telemetry
+    :param measured: set of the uuids of instances in telemetry
     :param progress: None, or callable(done, total)
     """
 
-    def __init__(self, driver, followed, known, progress):
-        self._known = known
-        wanted = {uuid for trial, _ in followed for uuid in trial.instances}
+    def __init__(self, driver, followed, measured, progress):
+        self._known = measured
+        in_trials = {uuid for trial, _ in followed for uuid in trial.instances}
         self._series = {}
         if followed:
-            found = (one.at_least() for one in driver.series(
+            series_read = (series.at_least() for series in driver.series(
                 min(trial.until for trial, _ in followed),
-                max(end for _, end in followed), wanted, progress))
-            self._series = {one.instance_uuid: one for one in found
-                            if len(one)}
+                max(end for _, end in followed), in_trials, progress))
+            self._series = {
+                series.instance_uuid: series
+                for series in series_read if len(series)
+            }
         # One slot length for all instances, so long that each has a sample in
         # a slot.
-        self._seconds = max((one.period_seconds
-                             for one in self._series.values()), default=1.0)
+        self._seconds = max((series.period_seconds
+                             for series in self._series.values()), default=1.0)
 
     def outcome(self, trial, policy, end):
         """Return the Outcome of a StoredTrial since its last evaluation.
@@ -399,22 +408,25 @@ class _Traffic:
                        for time in (trial.until, end))
         rates, times = {}, np.zeros((len(trial.instances), last - first), bool)
         for row, uuid in enumerate(trial.instances):
-            one = self._series.get(uuid)
-            if one is None:
+            series = self._series.get(uuid)
+            if series is None:
                 continue
-            slots = np.floor(one.times / self._seconds).astype(int) - first
+            slots = np.floor(series.times / self._seconds).astype(int) - first
             inside = (slots >= 0) & (slots < last - first)
             slots = slots[inside]
             counts = np.bincount(slots, minlength=last - first)
             times[row] = counts > 0
             rates[uuid] = np.array([
                 np.bincount(slots, column, last - first)
-                for column in one.rates[inside].T]).T / np.maximum(
+                for column in series.rates[inside].T]).T / np.maximum(
                     counts, 1)[:, None]
-        known = np.array([uuid in self._known for uuid in trial.instances])
+        is_measured = np.array(
+            [uuid in self._known for uuid in trial.instances])
         enough = times.sum(axis=0) >= max(
-            _MEASURED * times.any(axis=1).sum(), _KNOWN * known.sum(), 1)
+            _MEASURED * times.any(axis=1).sum(), _KNOWN * is_measured.sum(), 1)
         return limit_feedback.Trial(
             trial.instances, np.array(trial.hosts, dtype=np.int64)).followed(
-                policy, {uuid: one[enough] for uuid, one in rates.items()},
-                self._seconds / _DAY_SECONDS)
+                policy, {
+                    uuid: values[enough]
+                    for uuid, values in rates.items()
+                }, self._seconds / _DAY_SECONDS)

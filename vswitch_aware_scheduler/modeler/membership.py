@@ -47,8 +47,8 @@ class Share:
     def __init__(self, name, members):
         hashring = importlib.import_module('tooz.hashring')
         ring = hashring.HashRing(members, partitions=_POINTS)
-        self._mine = [name in ring.get_nodes(b'%d' % part)
-                      for part in range(_PARTS)]
+        self._mine = [name in ring.get_nodes(b'%d' % number)
+                      for number in range(_PARTS)]
         self.members = len(members)
 
     def __call__(self, instance_uuid):
@@ -109,29 +109,29 @@ class Group:
 
     def _within(self, function):
         """Call a function, but wait for it only for a limited time."""
-        found = []
+        results = []
 
         def work():
             with self._at_work:
                 try:
-                    found.append((function(), None))
+                    results.append((function(), None))
                 except exceptions.CoordinationError as error:
-                    found.append((None, error))
+                    results.append((None, error))
 
         # One thread at a time: a signal may have interrupted the previous
         # call.
-        before = self._worker
-        if before is not None and before.ident is not None:
-            before.join(PATIENCE_SECONDS)
-        if before is None or not before.is_alive():
+        previous = self._worker
+        if previous is not None and previous.ident is not None:
+            previous.join(PATIENCE_SECONDS)
+        if previous is None or not previous.is_alive():
             self._worker = threading.Thread(target=work, daemon=True)
             self._worker.start()
             self._worker.join(PATIENCE_SECONDS)
-        if not found:
+        if not results:
             raise exceptions.CoordinationError(
                 f'backend of modeler_coordination_url: no response within '
                 f'{PATIENCE_SECONDS:g} s; expected the members of a group')
-        [(result, error)] = found
+        [(result, error)] = results
         if error is not None:
             raise error
         return result
@@ -206,8 +206,8 @@ class Group:
         except self._tooz.GroupNotCreated:
             return set()
         if self._forgets_nobody:
-            members = {one for one in members
-                       if one == self.name or not self._bury(one)}
+            members = {member for member in members
+                       if member == self.name or not self._bury(member)}
         return members
 
     def _bury(self, member):
@@ -216,13 +216,13 @@ class Group:
         if not lock.acquire(blocking=False):
             return False
         try:
-            gone = self._tooz.get_coordinator(self.url, member)
-            gone.start()
+            coordinator = self._tooz.get_coordinator(self.url, member)
+            coordinator.start()
             try:
                 with contextlib.suppress(self._tooz.MemberNotJoined):
-                    gone.leave_group(self._group).get()
+                    coordinator.leave_group(self._group).get()
             finally:
-                gone.stop()
+                coordinator.stop()
         finally:
             lock.release()
         return True

@@ -181,27 +181,30 @@ class Metrics:
         :param budgets: iterable of :class:`.ErrorBudget`
         """
         of_kind = {}
-        for one in budgets:
-            of_kind.setdefault(one.kind, []).append(one)
+        for budget in budgets:
+            of_kind.setdefault(budget.kind, []).append(budget)
         for metric in (self._budgets, self._in_debt, self._left,
                        self._burn_rate, self._unmeasured):
             metric.clear()
-        for kind, some in of_kind.items():
-            self._budgets.labels(kind).set(len(some))
-            self._in_debt.labels(kind).set(sum(one.in_debt for one in some))
-            left = [one.balance for one in some]
-            self._left.labels(kind, 'least').set(min(left))
-            self._left.labels(kind, 'mean').set(sum(left) / len(left))
+        for kind, its_budgets in of_kind.items():
+            self._budgets.labels(kind).set(len(its_budgets))
+            self._in_debt.labels(kind).set(
+                sum(budget.in_debt for budget in its_budgets))
+            balances = [budget.balance for budget in its_budgets]
+            self._left.labels(kind, 'least').set(min(balances))
+            self._left.labels(kind, 'mean').set(sum(balances) / len(balances))
             for window in error_budgets.WINDOWS:
-                rates = [one.burn.get(str(window), 0.0) for one in some]
-                named = self._burn_rate.labels
+                rates = [
+                    budget.burn.get(str(window), 0.0) for budget in its_budgets
+                ]
+                labels = self._burn_rate.labels
                 words = f'{window // 3600}h'
-                named(kind, 'most', words).set(max(rates))
-                named(kind, 'mean', words).set(sum(rates) / len(rates))
-            unknown = sum(one.unknown_seconds for one in some)
-            known = sum(one.measured_seconds for one in some)
+                labels(kind, 'most', words).set(max(rates))
+                labels(kind, 'mean', words).set(sum(rates) / len(rates))
+            unknown = sum(budget.unknown_seconds for budget in its_budgets)
+            measured = sum(budget.measured_seconds for budget in its_budgets)
             self._unmeasured.labels(kind).set(
-                unknown / max(unknown + known, 1.0))
+                unknown / max(unknown + measured, 1.0))
 
     def failed(self, kind):
         """Count a pass that failed.

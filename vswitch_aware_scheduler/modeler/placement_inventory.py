@@ -95,7 +95,7 @@ def read_cloud(access, **sleep):
         specs contain only keys of this package.
     :raises TelemetryError: if Nova does not answer
     """
-    found = {}
+    cloud = {}
     with _nova(access, sleep) as client:
         for kind, read in (
                 ('aggregate', lambda: client.json(
@@ -103,7 +103,7 @@ def read_cloud(access, **sleep):
                     'a list of aggregates', _aggregates_by_id,
                     **_COMPUTE)[0]),
                 ('node', lambda: {
-                    uuid: (one.host, one.bare_metal) for uuid, one in _all(
+                    uuid: (node.host, node.bare_metal) for uuid, node in _all(
                         client, 'hypervisors', '/os-hypervisors/detail',
                         _node).items()}),
                 ('flavor', lambda: {
@@ -111,13 +111,13 @@ def read_cloud(access, **sleep):
                         client, 'flavors', '/flavors/detail', _flavor,
                         is_public='None').values()})):
             try:
-                found[kind] = read()
+                cloud[kind] = read()
             except http.Refusal as refusal:
                 # A user who may read instances may lack permission to read
                 # these.
                 if refusal.status != 403:
                     raise
-    return found
+    return cloud
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,9 +223,9 @@ class PlacementInventories:
                         f'/resource_classes/{_CLASS}', 'to have the class',
                         **_PLACEMENT)
             generations = _generations(client)
-            for done, node in enumerate(self._nodes.values()):
+            for number, node in enumerate(self._nodes.values()):
                 if progress is not None:
-                    progress(done, len(self._nodes))
+                    progress(number, len(self._nodes))
                 if node.uuid not in generations:
                     left_out[node.host] = (
                         'placement has no provider of its compute node')
@@ -242,10 +242,10 @@ class PlacementInventories:
                     left_out[node.host] = ' '.join(str(refusal).split())
                     continue
                 hosts += limit is not None
-                used = sum(node.known.values())
-                there = node.inventory[0] - node.inventory[1]
-                if used > there:
-                    short[node.host] = used, there
+                allocated = sum(node.known.values())
+                available = node.inventory[0] - node.inventory[1]
+                if allocated > available:
+                    short[node.host] = allocated, available
         return Outcome(hosts, written, short, left_out)
 
     def review(self, store):
@@ -259,30 +259,30 @@ class PlacementInventories:
         :raises StoreError: if the store cannot be read
         """
         aggregates, left_out = self._look(store)
-        wrong = dict(left_out)
-        hosts = len(wrong)
+        problems = dict(left_out)
+        hosts = len(problems)
         with self._client() as client:
-            there = _generations(client)
+            generations = _generations(client)
             for node in self._nodes.values():
                 limit = self._limit(node, aggregates)
                 if limit is None:
                     continue
                 hosts += 1
-                ours = provider_uuid(node.uuid)
-                inventory = ours in there and _inventory_of(
-                    client, ours, f'host {node.host}')[0]
+                provider = provider_uuid(node.uuid)
+                inventory = provider in generations and _inventory_of(
+                    client, provider, f'host {node.host}')[0]
                 total = max(limit.total, 1)
                 if not inventory:
-                    wrong[node.host] = 'it has none'
+                    problems[node.host] = 'it has none'
                 elif inventory[0] != total:
-                    wrong[node.host] = (f'it is of {inventory[0]} kbit/s; '
-                                        f'expected {total}')
+                    problems[node.host] = (f'it is of {inventory[0]} kbit/s; '
+                                           f'expected {total}')
         shared = {
             uplink_policies.name_in(metadata)
-            for found in aggregates.values()
-            for _, metadata in found
+            for of_host in aggregates.values()
+            for _, metadata in of_host
         }
-        return Review(hosts, wrong, sorted(filter(None, shared)))
+        return Review(hosts, problems, sorted(filter(None, shared)))
 
     # Hosts and their limits
 
@@ -296,11 +296,11 @@ class PlacementInventories:
             store.read_changes(self._snapshot.generation))
         nodes, aggregates = self._hosts()
         several = _several(nodes)
-        left_out = {one.host: several[one.host] for one in nodes
-                    if one.host in several
-                    and self._limit(one, aggregates) is not None}
-        self._nodes = {one.uuid: self._nodes.get(one.uuid, one)
-                       for one in nodes if one.host not in several}
+        left_out = {node.host: several[node.host] for node in nodes
+                    if node.host in several
+                    and self._limit(node, aggregates) is not None}
+        self._nodes = {node.uuid: self._nodes.get(node.uuid, node)
+                       for node in nodes if node.host not in several}
         return aggregates, left_out
 
     def _hosts(self):
@@ -337,62 +337,62 @@ class PlacementInventories:
         :returns: whether it was written
         :raises Refusal: if Placement rejects it
         """
-        ours = provider_uuid(node.uuid)
-        told = generations[node.uuid], generations.get(ours)
+        provider = provider_uuid(node.uuid)
+        generations_seen = generations[node.uuid], generations.get(provider)
         for attempt in range(_ATTEMPTS):
             # The end of an allocation does not change a generation.
-            if node.known is None or told != node.generations \
+            if node.known is None or generations_seen != node.generations \
                     or node.inventory[1]:
-                self._read(client, node, told[1] is None)
-            wanted = self._wanted(node, limit)
-            if node.inventory == wanted:
+                self._read(client, node, generations_seen[1] is None)
+            expected = self._wanted(node, limit)
+            if node.inventory == expected:
                 return False
             try:
                 (_, generation), _ = client.json(
                     f'inventory of host {node.host}', 'PUT',
-                    f'/resource_providers/{ours}/inventories',
+                    f'/resource_providers/{provider}/inventories',
                     'to keep the inventory', _inventory, json={
                         'resource_provider_generation': node.generations[1],
-                        'inventories': {_CLASS: _record(*wanted)}},
+                        'inventories': {_CLASS: _record(*expected)}},
                     **_PLACEMENT)
             except http.Refusal as refusal:
                 if refusal.status != 409 or attempt == _ATTEMPTS - 1:
                     raise
                 # Another client was faster.
                 node.known = None
-                told = node.generations
+                generations_seen = node.generations
                 continue
-            node.inventory = wanted
+            node.inventory = expected
             node.generations = node.generations[0], generation
             return True
 
     def _read(self, client, node, new):
         """Read the state of a host in Placement. Create a missing provider."""
-        ours = provider_uuid(node.uuid)
+        provider = provider_uuid(node.uuid)
         if new:
-            self._make(client, node, ours)
-        inventory, generation = _inventory_of(client, ours,
+            self._make(client, node, provider)
+        inventory, generation = _inventory_of(client, provider,
                                               f'host {node.host}')
         allocated, of_node = _allocations(client, node.uuid, node.host)
-        amounts, of_ours = _allocations(client, ours, node.host)
+        amounts, of_ours = _allocations(client, provider, node.host)
         if of_ours != generation:
             inventory = None
         node.inventory = inventory
         node.generations = of_node, of_ours
         node.known = {consumer: 0 for consumer in allocated} | amounts
 
-    def _make(self, client, node, ours):
+    def _make(self, client, node, provider):
         try:
             client.json(
                 f'provider of host {node.host}', 'POST',
                 '/resource_providers', 'to have the provider',
-                json={'name': f'{node.name}:vswitch', 'uuid': ours,
+                json={'name': f'{node.name}:vswitch', 'uuid': provider,
                       'parent_provider_uuid': node.uuid}, **_PLACEMENT)
         except http.Refusal as refusal:
             if refusal.status != 409:
                 raise
             # It exists: another modeler has created it, or it was detached.
-            _place(client, ours, f'{node.name}:vswitch', node.uuid)
+            _place(client, provider, f'{node.name}:vswitch', node.uuid)
 
     def _wanted(self, node, limit):
         """Return the expected (total, reserved) of a host."""
@@ -415,12 +415,12 @@ class PlacementInventories:
         law = self._snapshot.law(consumer)
         if law is not None or amount:
             return law
-        found = self._snapshot.placement(consumer)
-        if found is None:
+        placement = self._snapshot.placement(consumer)
+        if placement is None:
             # Not an instance but, for example, a migration whose source it is.
             return None
         return resident_demand.unmodelled_law(
-            self._snapshot, consumer, self._flavors.get(found[1], {}),
+            self._snapshot, consumer, self._flavors.get(placement[1], {}),
             self._unknown, limit.fitting)[0]
 
     # Looking and clearing up
@@ -432,14 +432,15 @@ class PlacementInventories:
             name
         :raises TelemetryError: if Placement does not answer
         """
-        found = []
+        inventories = []
         with self._client() as client:
             for uuid, name in _ours(client):
                 inventory, _ = _inventory_of(client, uuid, name)
                 amounts, _ = _allocations(client, uuid, name)
                 if inventory is not None:
-                    found.append((name, *inventory, sum(amounts.values())))
-        return found
+                    inventories.append(
+                        (name, *inventory, sum(amounts.values())))
+        return inventories
 
     def remove(self, providers=False):
         """Remove all inventories and their allocations from Placement.
@@ -458,8 +459,8 @@ class PlacementInventories:
         """
         inventories = allocations = removed = detached = 0
         with self._client() as client:
-            ours = _ours(client)
-            for uuid, name in ours:
+            providers_of_ours = _ours(client)
+            for uuid, name in providers_of_ours:
                 for consumer in _allocations(client, uuid, name)[0]:
                     allocations += _release(client, consumer, uuid)
                 path = f'/resource_providers/{uuid}'
@@ -469,10 +470,10 @@ class PlacementInventories:
                     _place(client, uuid,
                            f'{name} detached at {time.time():.0f}', None)
             for uuid, name, *_ in _providers(client) if providers else ():
-                found = _DETACHED.search(name)
-                if found is None:
+                detached_at = _DETACHED.search(name)
+                if detached_at is None:
                     continue
-                if time.time() - int(found[1]) >= DETACHED_SECONDS:
+                if time.time() - int(detached_at[1]) >= DETACHED_SECONDS:
                     removed += _delete(client, f'provider {name}',
                                        f'/resource_providers/{uuid}')
                 else:
@@ -492,14 +493,14 @@ def _place(client, uuid, name, parent):
                 **_MOVING)
 
 
-def _delete(client, what, path, *allowed):
+def _delete(client, name, path, *allowed):
     """Delete something in Placement.
 
     :param allowed: statuses of answers for which it remains
     :returns: whether it existed and was deleted
     """
     try:
-        client.json(what, 'DELETE', path, 'it to go', **_PLACEMENT)
+        client.json(name, 'DELETE', path, 'it to go', **_PLACEMENT)
     except http.Refusal as refusal:
         if refusal.status not in (404, *allowed):
             raise
@@ -514,15 +515,14 @@ def _release(client, consumer, provider):
     """
     path = f'/allocations/{consumer}'
     for attempt in range(_ATTEMPTS):
-        found, _ = client.json(
+        (allocations, record), _ = client.json(
             f'allocations of {consumer}', 'GET', path, 'allocations',
             lambda answer: (answer['allocations'], answer), **_PLACEMENT)
-        allocations, record = found
         if provider not in allocations:
             return False
         record['allocations'] = {
-            uuid: {'resources': one['resources']}
-            for uuid, one in allocations.items() if uuid != provider}
+            uuid: {'resources': allocation['resources']}
+            for uuid, allocation in allocations.items() if uuid != provider}
         try:
             client.json(f'allocations of {consumer}', 'PUT', path,
                         'to keep the allocations', json=record,
@@ -560,11 +560,11 @@ def _nova(access, sleep):
 
 def _by_host(client):
     """Return {host: [(name of an aggregate, its metadata)]}."""
-    found, _ = client.json(
+    answer, _ = client.json(
         'aggregates', 'GET', '/os-aggregates', 'a list of aggregates',
         _aggregates, **_COMPUTE)
     aggregates = {}
-    for aggregate, metadata, hosts in found:
+    for aggregate, metadata, hosts in answer:
         for host in hosts:
             aggregates.setdefault(host, []).append((aggregate, metadata))
     return aggregates
@@ -590,7 +590,7 @@ def _ours_of(mapping):
 
 def _all(client, kind, path, read, **query):
     """Return {id: result of ``read``} of all items of a list of Nova."""
-    found = {}
+    items = {}
     for page in openstack.pages(
         client,
         kind,
@@ -600,8 +600,8 @@ def _all(client, kind, path, read, **query):
         repeats=True,
         **_COMPUTE,
     ):
-        found.update(page)
-    return found
+        items.update(page)
+    return items
 
 
 def _flavor(item):
@@ -625,21 +625,23 @@ def _inventory_of(client, provider, name):
 
 def _inventory(answer):
     """Return ((total, reserved) or None, generation of the provider)."""
-    one = answer['inventories'].get(_CLASS)
-    found = one and (int(one['total']), int(one['reserved']))
-    if found and one['allocation_ratio'] != 1:
+    record = answer['inventories'].get(_CLASS)
+    inventory = record and (int(record['total']), int(record['reserved']))
+    if inventory and record['allocation_ratio'] != 1:
         # Not as this module writes it.
-        found = None
-    return found, answer['resource_provider_generation']
+        inventory = None
+    return inventory, answer['resource_provider_generation']
 
 
 def _providers(client):
     """Return [(uuid, name, uuid of the parent or None, generation)]."""
     return client.json(
         'resource providers', 'GET', '/resource_providers',
-        'a list of providers', lambda answer: [
-            (one['uuid'], one['name'], one['parent_provider_uuid'],
-             one['generation']) for one in answer['resource_providers']],
+        'a list of providers',
+        lambda answer: [
+            (provider['uuid'], provider['name'],
+             provider['parent_provider_uuid'], provider['generation'])
+            for provider in answer['resource_providers']],
         **_PLACEMENT)[0]
 
 
@@ -654,7 +656,7 @@ def _ours(client):
     return sorted(((uuid, name) for uuid, name, parent, _
                    in _providers(client)
                    if parent and provider_uuid(parent) == uuid),
-                  key=lambda one: one[1])
+                  key=lambda provider: provider[1])
 
 
 def _allocations(client, provider, host):
@@ -662,7 +664,7 @@ def _allocations(client, provider, host):
     return client.json(
         f'allocations on {host}', 'GET',
         f'/resource_providers/{provider}/allocations', 'allocations',
-        lambda answer: ({consumer: one['resources'].get(_CLASS, 0)
-                         for consumer, one in answer['allocations'].items()},
-                        answer['resource_provider_generation']),
-        **_PLACEMENT)[0]
+        lambda answer: ({
+            consumer: allocation['resources'].get(_CLASS, 0)
+            for consumer, allocation in answer['allocations'].items()
+        }, answer['resource_provider_generation']), **_PLACEMENT)[0]

@@ -59,11 +59,11 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES,
     :raises StoreError: if the store cannot be read or written
     """
     now = float(clock())
-    found, changed, gone = plan(store, now, min_samples, member_seconds,
-                                needs_inventory)
-    if changed or gone:
-        store.write(priors=changed, remove_priors=gone, now=now)
-    return found
+    outcome, changed, removed = plan(store, now, min_samples, member_seconds,
+                                     needs_inventory)
+    if changed or removed:
+        store.write(priors=changed, remove_priors=removed, now=now)
+    return outcome
 
 
 def plan(store, now, min_samples=estimate.MIN_SAMPLES,
@@ -87,15 +87,19 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
     counts = {uuid: learned.counts for uuid, learned in store.learned(
         [uuid for uuid, point in store.resume_points().items()
          if not point.modelled]).items() if learned.counts is not None}
-    counts.update((one.instance_uuid, one.counts) for one in unmodelled)
-    for one in models:
-        laws[one.instance_uuid] = one.model.law
-        seconds[one.instance_uuid] = one.window_end - one.window_start
-        counts.pop(one.instance_uuid, None)
-    for uuid, one in counts.items():
-        if one.total_samples >= min_samples and not one.peaks[:, 0].any():
+    counts.update(
+        (record.instance_uuid, record.counts) for record in unmodelled)
+    for stored_model in models:
+        laws[stored_model.instance_uuid] = stored_model.model.law
+        seconds[stored_model.instance_uuid] = (
+            stored_model.window_end - stored_model.window_start)
+        counts.pop(stored_model.instance_uuid, None)
+    for uuid, its_counts in counts.items():
+        if its_counts.total_samples >= min_samples \
+                and not its_counts.peaks[:, 0].any():
             laws[uuid] = rate_law.SILENT
-        seconds[uuid] = one.last_time + one.period_seconds - one.first_time
+        seconds[uuid] = (its_counts.last_time + its_counts.period_seconds
+                         - its_counts.first_time)
     groups, weights = _instances(store, {*laws, *counts}, now,
                                  needs_inventory)
     # Tolerance for rounding: a packed time is not an exact multiple of a
@@ -104,32 +108,33 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
                and (seconds.get(uuid) is None
                     or seconds[uuid] >= member_seconds - 1)]
     pools = prior.group_pools(
-        *([groups[uuid][at] for uuid in members] for at in (0, 1)),
+        *([groups[uuid][part] for uuid in members] for part in (0, 1)),
         [laws[uuid] for uuid in members],
         [weights[uuid] for uuid in members])
-    wanted = {}
+    expected_priors = {}
     for key, pool in pools.items():
         expected = pool.expected
-        wanted[key] = model_store.Prior(
+        expected_priors[key] = model_store.Prior(
             *key, expected.law, float(pool.members),
             high_shares=expected.high_shares)
-    for uuid, one in counts.items() if pools else ():
+    for uuid, its_counts in counts.items() if pools else ():
         if uuid not in weights:
             continue
         wider = next(pools[key] for key in prior.levels_of(*groups[uuid])
                      if key in pools)
-        samples = one.total_samples
-        pool = prior.Pool.of_counts([one]).mixed(
+        samples = its_counts.total_samples
+        pool = prior.Pool.of_counts([its_counts]).mixed(
             wider, samples / (samples + min_samples))
-        wanted[uuid] = model_store.Prior(
-            None, None, _with_bits(pool, one, uuid), samples, uuid)
-    known = store.priors()
-    changed = [one for key, one in wanted.items()
-               if _content(known.get(key)) != _content(one)]
-    gone = [one for key, one in known.items() if key not in wanted]
-    return Outcome(len(pools), len(wanted) - len(pools), len(changed),
-                   len(gone), len({*laws, *counts}) - len(weights)
-                   ), changed, gone
+        expected_priors[uuid] = model_store.Prior(
+            None, None, _with_bits(pool, its_counts, uuid), samples, uuid)
+    stored = store.priors()
+    changed = [its_prior for key, its_prior in expected_priors.items()
+               if _content(stored.get(key)) != _content(its_prior)]
+    removed = [its_prior for key, its_prior in stored.items()
+               if key not in expected_priors]
+    return Outcome(len(pools), len(expected_priors) - len(pools), len(changed),
+                   len(removed), len({*laws, *counts}) - len(weights)
+                   ), changed, removed
 
 
 def _instances(store, uuids, now, needs_inventory):
@@ -144,15 +149,15 @@ def _instances(store, uuids, now, needs_inventory):
               for uuid in uuids if uuid in placements}
     weights = dict.fromkeys(groups, 1.0)
     if store.inventory() is None and not needs_inventory:
-        others = uuids - groups.keys()
-        groups.update(dict.fromkeys(others, (None, None)))
-        weights.update(dict.fromkeys(others, 1.0))
+        unlisted = uuids - groups.keys()
+        groups.update(dict.fromkeys(unlisted, (None, None)))
+        weights.update(dict.fromkeys(unlisted, 1.0))
         return groups, weights
-    for uuid, one in store.former_instances().items():
+    for uuid, former in store.former_instances().items():
         if uuid in uuids and uuid not in groups:
-            groups[uuid] = one.flavor, one.project
+            groups[uuid] = former.flavor, former.project
             # In whole days, so that priors do not all change in every pass.
-            days = max(now // _DAY_SECONDS - one.removed_at // _DAY_SECONDS,
+            days = max(now // _DAY_SECONDS - former.removed_at // _DAY_SECONDS,
                        0.0)
             weights[uuid] = 0.5 ** (days * _DAY_SECONDS / FADING_SECONDS)
     return groups, weights
@@ -168,5 +173,5 @@ def _with_bits(pool, counts, uuid):
         counts, low_bins, pool.high, uuid))
 
 
-def _content(one):
-    return one and (one.law, one.members, one.high_shares)
+def _content(stored):
+    return stored and (stored.law, stored.members, stored.high_shares)

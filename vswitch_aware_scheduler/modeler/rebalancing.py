@@ -63,29 +63,29 @@ class Rebalancer:
         self._planned_at = monotonic()
 
     def _begin(self, store, driver, clock, monotonic, progress):
-        one = executor.Executor(
+        new_executor = executor.Executor(
             store, self.cloud, self.settings,
             executor.holder_name('vswitch-modeler'), clock, monotonic,
             lambda text: LOG.info('vswitch-modeler: rebalancing: %s', text))
         with contextlib.ExitStack() as stack:
-            stack.enter_context(one)
-            if not one.resume():
+            stack.enter_context(new_executor)
+            if not new_executor.resume():
                 plan = proposal.propose(
                     store, self.cloud, driver, self.settings, clock(),
-                    one.keeping(progress))
+                    new_executor.keeping(progress))
                 self._log(plan)
                 if not plan.moves:
                     return
-                one.begin(plan)
-            self._executor = one
+                new_executor.begin(plan)
+            self._executor = new_executor
             # The lock is kept until the plan ends.
             stack.pop_all()
 
     def _log(self, plan):
         """Log a proposal, unless it is as the last one."""
-        moves = '; '.join(f'{one.name} ({one.instance_uuid}) from '
-                          f'{one.source} to {one.destination}'
-                          for one in plan.moves)
+        moves = '; '.join(f'{move.name} ({move.instance_uuid}) from '
+                          f'{move.source} to {move.destination}'
+                          for move in plan.moves)
         words = f'{plan.reason}{": " if moves else ""}{moves}'
         if words != self._reason:
             self._reason = words
@@ -112,10 +112,10 @@ class Rebalancer:
 
     def end(self):
         """Release the lock. Running migrations continue without it."""
-        one, self._executor = self._executor, None
-        if one is not None:
+        running, self._executor = self._executor, None
+        if running is not None:
             try:
-                one.__exit__(None, None, None)
+                running.__exit__(None, None, None)
             except exceptions.StoreError as error:
                 LOG.warning('vswitch-modeler: rebalancing: the lock cannot be '
                             'released; it expires at the end of its lease: '

@@ -30,19 +30,22 @@ def learn_again(store, clock, settings, share=None):
     if not uuids:
         return 0
     basis = store.basis()
-    counted = {uuid: one for uuid, one in store.learned(uuids).items()
-               if one.counts is not None}
-    fitted = estimate.fit_models(
-        [one.counts for one in counted.values()],
+    with_counts = {
+        uuid: learned
+        for uuid, learned in store.learned(uuids).items()
+        if learned.counts is not None
+    }
+    fits = estimate.fit_models(
+        [learned.counts for learned in with_counts.values()],
         min_samples=settings.min_samples,
-        keys=list(counted)) if counted else []
+        keys=list(with_counts)) if with_counts else []
     models = [
         model_store.StoredModel.from_counts(
-            uuid, model, one.counts, refused=one.refused,
-            source=settings.source, name=one.name)
-        for (uuid, one), model in zip(counted.items(), fitted)
+            uuid, model, learned.counts, refused=learned.refused,
+            source=settings.source, name=learned.name)
+        for (uuid, learned), model in zip(with_counts.items(), fits)
         if not isinstance(model, Exception)]
-    replaced = {one.instance_uuid for one in models}
+    replaced = {model.instance_uuid for model in models}
     removed = [uuid for uuid in uuids if uuid not in replaced]
     store.write(models, remove=removed, now=clock(), based_on=basis)
     LOG.warning('vswitch-modeler: damaged models: %d were computed again from '

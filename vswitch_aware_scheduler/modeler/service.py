@@ -247,18 +247,18 @@ def configured_driver(conf):
     """
     group = conf[options.GROUP]
     name = group.telemetry_driver
-    given = {}
+    arguments = {}
     if name in options.TELEMETRY_GROUPS:
         return make_driver(conf, name)
     if group.telemetry_path is not None:
-        given = {'path': group.telemetry_path}
+        arguments = {'path': group.telemetry_path}
         if name == 'file' and group.telemetry_period_seconds is not None:
-            given['period_seconds'] = group.telemetry_period_seconds
+            arguments['period_seconds'] = group.telemetry_period_seconds
     elif name == 'file':
         raise exceptions.TelemetryNotConfigured(
             'telemetry_driver is file, and telemetry_path is not set; set '
             'the path of a file or a folder')
-    return telemetry.load_driver(name, **given)
+    return telemetry.load_driver(name, **arguments)
 
 
 def make_driver(conf, name):
@@ -268,14 +268,15 @@ def make_driver(conf, name):
     :param name: name of a driver with its own group of options
     :raises TelemetryNotConfigured: if no option names the service
     """
-    given = options.telemetry_options(conf, name)
-    if given['access']['url'] is None and given['access']['auth'] is None:
+    arguments = options.telemetry_options(conf, name)
+    if arguments['access']['url'] is None \
+            and arguments['access']['auth'] is None:
         raise exceptions.TelemetryNotConfigured(
             f'telemetry_driver is {name}, and neither url nor auth_type '
             f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
             f'set the URL of the service, or auth_type to look the '
             f'service up in the catalog of keystone')
-    return telemetry.load_driver(name, **given)
+    return telemetry.load_driver(name, **arguments)
 
 
 def make_store(set_up):
@@ -292,8 +293,8 @@ def make_store(set_up):
 
 def _inventory_source(conf):
     """Return the source of the inventory that options select, or None."""
-    given = options.inventory_options(conf)
-    return given and instance_sync.make_source(**given)
+    arguments = options.inventory_options(conf)
+    return arguments and instance_sync.make_source(**arguments)
 
 
 def make_corrections(group):
@@ -334,12 +335,14 @@ def make_policies(group, report=_ignore):
 
 def _fleet(conf):
     """Return the :class:`.fleet.Fleet` that options select."""
-    given = options.inventory_options(conf)
-    asks = given is not None and given['access']['auth'] is not None
+    arguments = options.inventory_options(conf)
+    has_access = arguments is not None and arguments['access'][
+        'auth'] is not None
     group = conf[options.GROUP]
-    return fleet.Fleet(http.Access(**given['access']) if asks else None,
-                       lambda: make_policies(group), make_corrections(group),
-                       options.alike(group))
+    return fleet.Fleet(
+        http.Access(**arguments['access']) if has_access else None,
+        lambda: make_policies(group), make_corrections(group),
+        options.alike(group))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -364,8 +367,8 @@ def _discovery(conf):
     group = conf[options.INVENTORY_GROUP]
     if not group.discover_hosts:
         return None
-    given = options.inventory_options(conf)
-    if given is None or given['access']['auth'] is None:
+    arguments = options.inventory_options(conf)
+    if arguments is None or arguments['access']['auth'] is None:
         raise exceptions.InvalidInput(
             f'auth_type in the group [{options.INVENTORY_GROUP}]: not set; '
             f'expected auth_type and the options of its plugin, because '
@@ -378,8 +381,9 @@ def _discovery(conf):
     mapping = group.discover_profiles or []
     discovery.parse_mapping(mapping, profiles())
     return Discovery(
-        http.Access(**{**given['access'], 'url': given['network_url']}),
-        profiles, mapping)
+        http.Access(**{
+            **arguments['access'], 'url': arguments['network_url']
+        }), profiles, mapping)
 
 
 def review_aggregates(conf):
@@ -391,20 +395,20 @@ def review_aggregates(conf):
     :raises TelemetryError: if Nova does not answer
     :raises VSwitchError: if a profile or another option is invalid
     """
-    given = options.inventory_options(conf)
-    if given is None or given['access']['auth'] is None:
+    arguments = options.inventory_options(conf)
+    if arguments is None or arguments['access']['auth'] is None:
         return None
     group = conf[options.GROUP]
     problems = {}
     host_policies, uplink_policies = make_policies(group,
                                                    problems.__setitem__)
     aggregates = placement_inventory.read_aggregates(
-        http.Access(**given['access'])
+        http.Access(**arguments['access'])
     )
     metadata = {}
-    for _, found in sorted(aggregates.items()):
-        host_policies.find(found, None)
-        metadata.update(found)
+    for _, of_host in sorted(aggregates.items()):
+        host_policies.find(of_host, None)
+        metadata.update(of_host)
     uplink_policies.find(sorted(metadata.items()))
     return sorted({problem for problem in problems.values() if problem})
 
@@ -422,26 +426,27 @@ def host_kinds(conf):
 
     :param conf: an oslo.config ConfigOpts with the options of this package
     """
-    given = options.inventory_options(conf)
-    asks = given is not None and given['access']['auth'] is not None
+    arguments = options.inventory_options(conf)
+    has_access = arguments is not None and arguments['access'][
+        'auth'] is not None
     return limit_trials.HostKinds(
         lambda: _host_policies(conf[options.GROUP]),
-        http.Access(**given['access']) if asks else None)
+        http.Access(**arguments['access']) if has_access else None)
 
 
-def _nova_and_placement(conf, who):
+def _nova_and_placement(conf, process):
     """Return the Access to Nova and the Access to Placement.
 
-    :param who: part of the service that needs them, for the error
+    :param process: part of the service that needs them, for the error
     :raises InvalidInput: if no credentials are configured
     """
-    given = options.inventory_options(conf)
-    if given is None or given['access']['auth'] is None:
+    arguments = options.inventory_options(conf)
+    if arguments is None or arguments['access']['auth'] is None:
         raise exceptions.InvalidInput(
             f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
             f'expected auth_type and the options of its plugin, with which '
-            f'{who} queries Nova and Placement')
-    access = given['access']
+            f'{process} queries Nova and Placement')
+    access = arguments['access']
     return http.Access(**access), http.Access(
         **{**access, 'url': conf[options.INVENTORY_GROUP].placement_url})
 
@@ -491,7 +496,7 @@ def update_inventory(set_up, clock):
     if set_up.inventory is None:
         return None
     try:
-        found = instance_sync.update(
+        outcome = instance_sync.update(
             set_up.store, set_up.inventory, clock, set_up.complete_seconds
         )
     except exceptions.StoreError:
@@ -499,7 +504,7 @@ def update_inventory(set_up, clock):
     except Exception as error:
         # Traffic is still learned.
         return f'the inventory stays as it is: {_in_words(error)}'
-    LOG.debug('vswitch-modeler: inventory: %s', found)
+    LOG.debug('vswitch-modeler: inventory: %s', outcome)
     return None
 
 
@@ -540,17 +545,19 @@ def update_placement(set_up, progress=None):
     if set_up.keeper is None:
         return None
     try:
-        found = set_up.keeper.update(set_up.store, progress)
+        outcome = set_up.keeper.update(set_up.store, progress)
     except exceptions.StoreError:
         raise
     except Exception as error:
         return f'inventories in placement stay as they are: {_in_words(error)}'
-    LOG.debug('vswitch-modeler: placement: %s', found)
-    problems = [f'the inventory of {host} in placement is not kept: {why}'
-                for host, why in found.left_out.items()]
-    problems += [f'{host} has {used} kbit/s allocated in placement, above '
-                 f'the {there} it can carry beside what else is there'
-                 for host, (used, there) in found.short.items()]
+    LOG.debug('vswitch-modeler: placement: %s', outcome)
+    problems = [f'the inventory of {host} in placement is not kept: {reason}'
+                for host, reason in outcome.left_out.items()]
+    problems += [
+        f'{host} has {allocated} kbit/s allocated in placement, above '
+        f'the {available} it can carry beside what else is there'
+        for host, (allocated, available) in outcome.short.items()
+    ]
     if len(problems) > _SHOWN:
         problems[_SHOWN:] = [f'and {len(problems) - _SHOWN} more']
     return '; '.join(problems) or None
@@ -567,17 +574,17 @@ def update_fleet(set_up, clock):
     if set_up.fleet is None:
         return None
     try:
-        found = set_up.fleet.update(set_up.store, clock)
+        policies = set_up.fleet.update(set_up.store, clock)
     except exceptions.StoreError:
         raise
     except Exception as error:
         # Traffic is still learned.
         return f'the policies of hosts in the store stay as they are: ' \
                f'{_in_words(error)}'
-    if found.problems:
-        host, why = sorted(found.problems.items())[0]
-        return (f'{len(found.problems)} hosts have no policy, {host} among '
-                f'them: {why}')
+    if policies.problems:
+        host, problem = sorted(policies.problems.items())[0]
+        return (f'{len(policies.problems)} hosts have no policy, {host} among '
+                f'them: {problem}')
     return None
 
 
@@ -590,14 +597,14 @@ def update_hosts(set_up):
     :returns: None, or the problem in words; the profiles are unchanged then
     :raises StoreError: if the store cannot be read or written
     """
-    given = set_up.discovery
-    if given is None:
+    from_agents = set_up.discovery
+    if from_agents is None:
         return None
     try:
-        profiles = given.profiles()
+        profiles = from_agents.profiles()
         steps = host_discovery.apply(set_up.store, discovery.propose(
-            host_discovery.read_agents(given.neutron), profiles,
-            discovery.parse_mapping(given.mapping, profiles)))
+            host_discovery.read_agents(from_agents.neutron), profiles,
+            discovery.parse_mapping(from_agents.mapping, profiles)))
     except exceptions.StoreError:
         raise
     except Exception as error:
@@ -637,10 +644,10 @@ def update_priors(set_up, clock):
     :param clock: callable, returns seconds UTC
     :raises StoreError: if the store cannot be read or written
     """
-    found = priors.update(
+    outcome = priors.update(
         set_up.store, clock, set_up.settings.min_samples,
         set_up.member_seconds, set_up.inventory is not None)
-    LOG.debug('vswitch-modeler: priors: %s', found)
+    LOG.debug('vswitch-modeler: priors: %s', outcome)
 
 
 def most_kbps(set_up):
@@ -676,7 +683,7 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
     if set_up.kinds is None:
         return None
     try:
-        found = limit_trials.update(
+        outcome = limit_trials.update(
             set_up.store,
             set_up.driver,
             clock,
@@ -692,7 +699,7 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
             raise
         # Traffic is still learned.
         return f'trials stay as they are: {_in_words(error)}'
-    LOG.debug('vswitch-modeler: trials: %s', found)
+    LOG.debug('vswitch-modeler: trials: %s', outcome)
     return None
 
 
@@ -725,7 +732,7 @@ def update_budgets(set_up, clock, newest, **values):
     if set_up.group is not None:
         values['name'] = set_up.group.name.decode()
     try:
-        found = budgets.update(
+        update = budgets.update(
             set_up.store, set_up.driver, clock, newest,
             earned_share=set_up.earned_share, **values)
     except Exception as error:
@@ -735,9 +742,9 @@ def update_budgets(set_up, clock, newest, **values):
         # Traffic is still learned.
         return None, f'error budgets stay as they are: {_in_words(error)}'
     LOG.debug('vswitch-modeler: error budgets: %d shares, %d periods '
-              'measured, %d unknown', found.shares, found.measured,
-              found.unknown)
-    return found, None
+              'measured, %d unknown', update.shares, update.measured,
+              update.unknown)
+    return update, None
 
 
 def words_of(outcome):
@@ -918,13 +925,13 @@ class Service:
     def _wait(self, seconds, rebalancer=None):
         until = self._monotonic() + seconds
         while not (self._stopping or self._reloading):
-            left = until - self._monotonic()
-            if left <= 0:
+            remaining = until - self._monotonic()
+            if remaining <= 0:
                 return
             self._alive()
             if rebalancer is not None:
                 self._rebalance(rebalancer)
-            self._sleep(min(left, _TICK_SECONDS))
+            self._sleep(min(remaining, _TICK_SECONDS))
 
     def _rebalance(self, rebalancer):
         """Look at the migrations that run."""
@@ -1150,13 +1157,13 @@ class Service:
     def _keep_budgets(self, set_up, newest, **values):
         """Bring the error budgets up to date."""
         self._interruptible = not self._stopping
-        found, problem = update_budgets(
+        update, problem = update_budgets(
             set_up, self._clock, newest, progress=self._alive,
             writing=self._writing, **values)
         self._state('budgets', problem)
-        if self._metrics is not None and found is not None \
-                and found.budgets is not None:
-            self._metrics.budgeted(found.budgets.values())
+        if self._metrics is not None and update is not None \
+                and update.budgets is not None:
+            self._metrics.budgeted(update.budgets.values())
 
     def _try(self, set_up, share, outcome):
         """Update the trials, once a day."""
@@ -1252,12 +1259,12 @@ class Service:
     def _report_ignored(self, set_up, ignored):
         """Log which resources of telemetry are ignored, by creator."""
         self._state('unprotected', set_up.unprotected)
-        for why, count in ignored.items():
-            if why in self._ignored or len(self._ignored) >= _MOST_MAKERS:
+        for reason, count in ignored.items():
+            if reason in self._ignored or len(self._ignored) >= _MOST_MAKERS:
                 continue
-            self._ignored.add(why)
+            self._ignored.add(reason)
             LOG.warning('vswitch-modeler: %d resources of telemetry are '
-                        'ignored (%s)', count, why)
+                        'ignored (%s)', count, reason)
 
     def _state(self, kind, words):
         """Log when a problem of a kind appears, and when it disappears."""
