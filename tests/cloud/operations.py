@@ -102,6 +102,7 @@ class Operations:
         self.refused = self.judged = 0
         self.too_many = 0        # most instances beyond what fits
         self.samples = self.samples_above = 0
+        self._never_ended = set()
 
     FAULTS = ('nothing', 'compute_killed', 'cell_paused', 'scheduler_killed',
               'clock_ahead', 'clock_behind')
@@ -436,12 +437,16 @@ class Operations:
                 -(-one // _KBPS['large']) for one in above))
 
     def _await_end(self):
-        """Wait until Nova does nothing; return what it has not ended."""
+        """Wait until Nova does nothing; return what it has not ended.
+
+        What it has not ended in an earlier part is not waited for again.
+        """
         limit = time.monotonic() + END_SECONDS
         while True:
-            busy = self._judge.unsettled()
+            busy = set(self._judge.unsettled()) - self._never_ended
             if not busy or time.monotonic() > limit:
-                return busy
+                self._never_ended |= busy
+                return sorted(busy)
             time.sleep(2)
 
     def _differences(self):
