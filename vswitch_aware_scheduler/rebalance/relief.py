@@ -186,9 +186,13 @@ class Rule:
     :ivar window_seconds: length of the considered past
     :ivar recent_seconds: only a host with overload within this time is
         relieved
-    :ivar open_days: an empty host is put into use if no other move helps and
-        the host owes more than this many days earn, or if it was overloaded
+    :ivar open_days: if no other move helps, an empty host is put into use for
+        a host that owes more than this many days earn, or that was overloaded
         during all of the recent time
+    :ivar open_soon_days: as ``open_days``, for a host whose present instances
+        exceed the limit by far: ``open_soon_excess``
+    :ivar open_soon_excess: overload over the considered past, in multiples of
+        the limit
     :ivar repay_days: a host that owes more than this many days earn is
         relieved until it would earn; another host is relieved until it meets
         its limit
@@ -200,7 +204,9 @@ class Rule:
     moves: int = 3
     window_seconds: float = 7 * budget.DAY_SECONDS
     recent_seconds: float = 3600.0
-    open_days: float = 1.0
+    open_days: float = 5.0
+    open_soon_days: float = 1.0
+    open_soon_excess: float = 1.5
     repay_days: float = 20.0
     lowers_excess: bool = False
 
@@ -340,7 +346,8 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     for source in sorted(hosts, key=lambda host: (balance[host], host)):
         opened = None
         for _ in range(rule.moves):
-            if np.count_nonzero(loads.overload([source])) <= enough[source]:
+            overload = np.count_nonzero(loads.overload([source]))
+            if overload <= enough[source]:
                 break
             own = np.flatnonzero(loads.hosts == source)
             own = own[constraints.movable[own]]
@@ -356,7 +363,10 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
                     loads, source, opened, limit[opened], own,
                     constraints) if costs is None else None
             elif len(empty) and (
-                    balance[source] < -rule.open_days * day[source]
+                    balance[source] < -day[source] * (
+                        rule.open_soon_days
+                        if overload > rule.open_soon_excess * limit[source]
+                        else rule.open_days)
                     or last.overload([source]).all()):
                 move = _opening(loads, source, empty, own, constraints, costs)
                 if move is not None:

@@ -98,7 +98,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
         self.assertEqual(33, made[0][0])
 
     def test_a_host_in_debt_takes_no_arrivals(self):
-        strategy = self._strategy(open_days=1e9)
+        strategy = self._strategy(open_days=1e9, open_soon_days=1e9)
         moves(self._rates()[:2], [0, 0], strategy)
         # A tenth of the time is above .6 x .05.
         self.assertEqual([True, False], strategy.closed(2).tolist())

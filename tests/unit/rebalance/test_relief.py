@@ -263,16 +263,27 @@ class PlanTestCase(unittest.TestCase):
                 [-1e9] + 5 * [100.0], empty=(1, 2, 3, 4, 5), loads=loads)))
 
     def test_an_empty_host_is_the_last_resort(self):
-        # Host 1 is full: no move helps.
+        # Host 1 is full: no move helps. Host 0 has 1.1 x E.
         self.rates[0, 3] = 9.0
         day = self.terms.day
-        self.assertEqual([], self._plan([-.9 * day, 0.0, 100.0]))
-        moves = self._plan([-1.1 * day, 0.0, 100.0])
+        self.assertEqual([], self._plan([-4.9 * day, 0.0, 100.0]))
+        moves = self._plan([-5.1 * day, 0.0, 100.0])
         self.assertEqual([2], [one.destination for one in moves])
-        self.assertEqual([], self._plan([-1.1 * day, 0.0, 100.0], empty=()))
+        self.assertEqual([], self._plan([-5.1 * day, 0.0, 100.0], empty=()))
         # Overloaded all of the recent time: at once.
         self.assertEqual([2], [one.destination for one in self._plan(
             [-1.0, 0.0, 100.0], recent=1)])
+
+    def test_a_host_far_above_its_limit_gets_an_empty_host_sooner(self):
+        # Host 1 is full. 15 of 100 slots are 1.5 x E, 16 are more.
+        self.rates[0, 3] = 9.0
+        self.rates[0, 0, 1:8:2] = 6.0
+        day = self.terms.day
+        self.assertEqual([], self._plan([-1.1 * day, 0.0, 100.0]))
+        self.rates[0, 0, 9] = 6.0
+        self.assertEqual([], self._plan([-.9 * day, 0.0, 100.0]))
+        self.assertEqual([2], [move.destination for move in self._plan(
+            [-1.1 * day, 0.0, 100.0])])
 
     def test_who_goes_to_an_empty_host_leaves_least_behind(self):
         generator = np.random.default_rng(6)
