@@ -364,7 +364,3 @@ class ViolationsTest(unittest.TestCase):
         self.assertEqual(
             ['helpers has no place in the order: helpers'],
             self._violations(helpers=''))
-
-
-if __name__ == '__main__':
-    unittest.main()

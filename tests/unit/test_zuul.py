@@ -206,7 +206,3 @@ class PostPlaybookTest(unittest.TestCase):
 
     def test_a_filter_that_failed_is_found(self):
         self.assertEqual([1], self._failures(self.ASKED + self.FAILED))
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -277,7 +277,3 @@ class TestProfile(unittest.TestCase):
                 "tunnel_unit: 'network'; expected one of instances, .*did "
                 "you mean 'networks'"):
             profile.SwitchProfile('x', max_tunnels=5, tunnel_unit='network')
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -144,7 +144,3 @@ class TestUplinkPolicies(unittest.TestCase):
                           self.problems['aggregate agg0 vswitch:uplink'])
         self.find(keys('tor', line_rate_kbps='5'))
         self.assertEqual({}, self.problems)
-
-
-if __name__ == '__main__':
-    unittest.main()

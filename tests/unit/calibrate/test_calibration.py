@@ -356,7 +356,3 @@ class TestProfile(unittest.TestCase):
         samples = run(Switch(), SMALL)
         self.assertEqual(samples[0], calibration.Sample(**json.loads(
             json.dumps(calibration.dataclasses.asdict(samples[0])))))
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -84,7 +84,3 @@ class TestImporters(unittest.TestCase):
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     'of the files: none, vxlan; expected'):
             importers.make_profile(rows, 'lab', 'ovs', 'test', ['x'])
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -108,7 +108,3 @@ class TestMeasure(unittest.TestCase):
         self.assertAlmostEqual(.025, both.loss)
         self.assertIsNone(iperf.together(
             [iperf.parse(tcp(1, 1)), iperf.parse(tcp(1, 1))]).packets)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -116,7 +116,3 @@ class TestRun(unittest.TestCase):
         self.assertEqual(os.uname().release, found['kernel'])
         for value in found.values():
             self.assertIsInstance(value, (str, int, float))
-
-
-if __name__ == '__main__':
-    unittest.main()

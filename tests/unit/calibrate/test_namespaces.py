@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import unittest
 
 from tests.unit.calibrate import base
 from vswitch_aware_scheduler.calibrate import namespaces
@@ -127,7 +126,3 @@ class TestLeftovers(base.NamespacesTestCase):
                                         'other.json: cannot be parsed'):
                 namespaces.remove_leftovers(self.state)
             self.assertTrue(path.exists())
-
-
-if __name__ == '__main__':
-    unittest.main()

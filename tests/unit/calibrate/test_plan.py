@@ -59,7 +59,3 @@ class TestPlan(unittest.TestCase):
                 ({'receivers': -1}, 'receivers: -1; expected 0 to 64')):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
                 plan.Plan(**changes)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -140,7 +140,3 @@ class TestParseCpu(unittest.TestCase):
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     ": 'Windows'; expected the CPU times"):
             machine.parse_cpu('Windows', ())
-
-
-if __name__ == '__main__':
-    unittest.main()

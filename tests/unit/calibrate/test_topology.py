@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import unittest
 from unittest import mock
 
 from tests.unit.calibrate import base
@@ -85,7 +84,3 @@ class TestTopology(base.NamespacesTestCase):
                                            1500).offload)
         self.assertTrue(topology.Topology(run, 'linuxbridge', 'none', 2,
                                           1500).offload)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -413,7 +413,3 @@ class AccessTest(unittest.TestCase):
                         factory(access, **wrong)
             with self.assertRaisesRegex(exceptions.InvalidInput, 'proxy'):
                 factory({'url': 'http://a', 'proxy': 'b'})
-
-
-if __name__ == '__main__':
-    unittest.main()

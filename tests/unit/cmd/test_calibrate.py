@@ -5,7 +5,6 @@ import io
 import json
 import os
 import pathlib
-import unittest
 from unittest import mock
 
 from tests.unit.calibrate import base
@@ -133,7 +132,3 @@ class TestCalibrate(base.NamespacesTestCase):
         self.assertEqual(0, status)
         self.assertIn('Packet rate 1000.0 kpps, saturation 6000000 kbit/s in '
                       'packets of 1500 bytes', output)
-
-
-if __name__ == '__main__':
-    unittest.main()

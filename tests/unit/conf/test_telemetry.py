@@ -110,7 +110,3 @@ token = abc
     def test_a_bad_value_is_told(self):
         with self.assertRaises(cfg.ConfigFileValueError):
             self._read('prometheus', '[vswitch_prometheus]\nretries = -1\n')
-
-
-if __name__ == '__main__':
-    unittest.main()

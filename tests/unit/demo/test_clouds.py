@@ -128,7 +128,3 @@ class PlaceAllTest(unittest.TestCase):
         with mock.patch.object(clouds, 'SILENCE_SECONDS', 0.5):
             with self.assertRaisesRegex(clouds.CloudFailed, 'status -9'):
                 self._place('time.sleep(600)', [clouds.DEFAULT])
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -173,7 +173,3 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(1024 * 1024, fleet.host_memory_mb(vms, 4))
         # One VM decides where many hosts share the list.
         self.assertEqual(768 * 1024, fleet.host_memory_mb(vms, 40))
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -165,7 +165,3 @@ def _few_vms(path, rng, carrying):
 
 
 _generate = fleet.generate_trace
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -92,7 +92,3 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual(1, len(self.nova.asked))
         self.assertIn('Nova: error: NoValidHost', found['problems'][0])
         self.assertEqual(900.0, found['budgets']['host1'][0])
-
-
-if __name__ == '__main__':
-    unittest.main()

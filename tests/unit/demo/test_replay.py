@@ -100,7 +100,3 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual([('slow', 100), ('fast', 1000)],
                          list(found.profiles.items()))
         self.assertEqual(0, found.summary()['lost_share'])
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -104,7 +104,3 @@ class PlotTest(unittest.TestCase):
         with mock.patch.dict(sys.modules, {'matplotlib': None}):
             self.assertRaises(report.NoMatplotlib, report.plot,
                               _replays({}), 300, 'A title', self.path)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -781,7 +781,3 @@ class NovaDefaultsTest(unittest.TestCase):
         self.assertIs(cfg.ListOpt, kinds['enabled_filters'])
         self.assertIs(cfg.ListOpt, kinds['weight_classes'])
         self.assertIsInstance(nova_conf.CONF, cfg.ConfigOpts)
-
-
-if __name__ == '__main__':
-    unittest.main()

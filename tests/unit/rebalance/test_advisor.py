@@ -110,7 +110,3 @@ class AdvisorTestCase(unittest.TestCase):
                               advisor.Churn(most_moves=1000))
         self.assertGreater(len(advice.moves), 10)
         self.assertLess(time.process_time() - began, 30)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -137,7 +137,3 @@ class AvoidableTestCase(unittest.TestCase):
         peaks = np.array([[[5.0, 5.0]], [[1.0, 3.0]], [[1e9, 1e9]]])
         self.assertEqual([[False, True]], budget.avoidable(
             sums, peaks, np.array([[10.0], [4.0], [np.inf]])).tolist())
-
-
-if __name__ == '__main__':
-    unittest.main()

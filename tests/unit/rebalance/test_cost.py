@@ -62,7 +62,3 @@ class AddedOverloadTestCase(unittest.TestCase):
     def test_without_samples_nothing_is_known_to_be_added(self):
         self.assertEqual([0.0], cost.added_overload(
             np.zeros(0), np.zeros(0, bool), 1.0, 1.0, [9.0]).tolist())
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -71,7 +71,3 @@ class TautStringTest(unittest.TestCase):
                             * (random.random(300) < .5))
         _, string = self.string(times, volumes, 15.0)
         self.assertGreaterEqual(np.diff(string).min(), -1e-9)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -43,7 +43,3 @@ class TestLine(unittest.TestCase):
             self.assertAlmostEqual(
                 1e6 * 1450 / (1450 + header + 38),
                 cost_model.line_rate_kbps(1e6, 1450, name))
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -240,7 +240,3 @@ class StatedNumbersTestCase(DiscoveryTestCase):
                        {'h': {'egress': 5, 'ingress': None}}):
             self.assertEqual({}, self.overrides(agents.open_vswitch(
                 'h', **{PACKETS + 'without_direction': stated})))
-
-
-if __name__ == '__main__':
-    unittest.main()

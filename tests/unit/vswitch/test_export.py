@@ -232,7 +232,3 @@ class NeutronTestCase(unittest.TestCase):
             with self.subTest(wanted), self.assertRaisesRegex(
                     exceptions.InvalidInput, wanted):
                 self.options('neutron-ovs', **arguments, **stated)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -182,7 +182,3 @@ class TestSite(unittest.TestCase):
                 file.write('{}\n')
             self.assertEqual({'networks': [], 'gateways': {}},
                              gateway.plan(gateway.load(path)).to_dict())
-
-
-if __name__ == '__main__':
-    unittest.main()

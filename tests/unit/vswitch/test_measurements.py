@@ -51,7 +51,3 @@ class TestCsv(unittest.TestCase):
                 with self.assertRaisesRegex(exceptions.InvalidModel,
                                             f'table {bad}: cannot be'):
                     measurements.load_csv(bad)
-
-
-if __name__ == '__main__':
-    unittest.main()

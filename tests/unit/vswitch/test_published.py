@@ -98,7 +98,3 @@ class TestPublished(unittest.TestCase):
 
     def test_the_answer_is_plain_data_without_nan(self):
         json.dumps(self.answers, allow_nan=False)
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
-import unittest
 
 from tests.unit.cmd import command_case
 
@@ -67,7 +66,3 @@ class TestCapacity(command_case.ManageTestCase):
         status, _, errors = self.run_command('capacity', 'reproduce', 'x')
         self.assertEqual(1, status)
         self.assertIn("table: 'x'; expected one of draft-server-1", errors)
-
-
-if __name__ == '__main__':
-    unittest.main()

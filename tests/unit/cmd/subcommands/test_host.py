@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import pathlib
-import unittest
 
 import yaml
 
@@ -229,7 +228,3 @@ class ExportTestCase(HostTestCase):
                       ['ovs-flat', '--format', 'x'],
                       ['ovs-flat', '--host', 'h', '--format', 'provider']):
             self.assert_fails('usage', 'profile', 'export', *words, status=2)
-
-
-if __name__ == '__main__':
-    unittest.main()
