@@ -38,6 +38,18 @@ class GnocchiTestCase(testtools.TestCase):
     def paths(self):
         return [path for _, path, _, _ in self.server.requests]
 
+    def resource(self, number=telemetry_driver.BUSY, device=0):
+        """Return the id of an interface."""
+        return next(resource for resource, one
+                    in self.server.interfaces.items()
+                    if (one.number, one.device) == (number, device))
+
+
+def rates(driver, **wanted):
+    """Return {uuid: rates} of what a driver delivers."""
+    return {one.instance_uuid: one.rates.tolist()
+            for one in driver.series(**wanted)}
+
 
 class ReadingTest(GnocchiTestCase):
 
@@ -89,19 +101,36 @@ class ReadingTest(GnocchiTestCase):
             self.assertFalse(series.rates[:, 2].any())
             self.assertTrue(series.rates[:, 1].any())
 
-    def test_an_interface_without_one_direction_gives_a_lower_bound(self):
+    def test_an_interface_without_an_answer_gives_a_lower_bound(self):
         driver = self.make(methods=('last',))
-        resource = next(resource for resource, one
-                        in self.server.interfaces.items()
-                        if (one.number, one.device) == (
-                            telemetry_driver.BUSY, 1))
-        del self.server.metrics[resource]['network.incoming.bytes']
-        series, = driver.series(instances=[BUSY])
-        self.assertEqual((576, True), (len(series), series.partial.all()))
-        times, rates = TRAFFIC.expected(telemetry_driver.BUSY, True)
-        np.testing.assert_allclose(series.rates, rates * [1, .5, .5])
-        self.assertEqual(rate_series.Refused(missing=576),
-                         series.at_least().refused)
+        resource = self.resource(device=1)
+
+        def without(answer):
+            for group in answer:
+                group['measures']['measures'].pop(resource, None)
+            return answer
+
+        def unanswered():
+            list(driver.series(instances=[BUSY]))
+            last = len(self.server.requests) - 1
+            self.server.faults[:] = [None] * last + [
+                stand_ins.changed(without)]
+
+        def without_one_direction():
+            del self.server.metrics[resource]['network.incoming.bytes']
+
+        _, all_rates = TRAFFIC.expected(telemetry_driver.BUSY, True)
+        # Of two interfaces one is known, or its egress alone.
+        for change, share in ((unanswered, [.5, .5, .5]),
+                              (without_one_direction, [1, .5, .5])):
+            with self.subTest(change.__name__):
+                change()
+                series, = driver.series(instances=[BUSY])
+                self.assertEqual((576, True),
+                                 (len(series), series.partial.all()))
+                np.testing.assert_allclose(series.rates, all_rates * share)
+                self.assertEqual(rate_series.Refused(missing=576),
+                                 series.at_least().refused)
 
     def test_an_interface_that_was_never_measured_changes_nothing(self):
         driver = self.make(methods=('last',))
@@ -115,64 +144,37 @@ class ReadingTest(GnocchiTestCase):
 
     def test_interfaces_of_other_policies_are_read_their_own_way(self):
         driver = self.make(methods=('last',))
-        good = {one.instance_uuid: one.rates for one in driver.series()}
+        good = rates(driver)
         for number, resource in enumerate(sorted(self.server.methods)):
             self.server.methods[resource] = [
                 ['mean'], ['max', 'count'], ['last']][number % 3]
-        for one in driver.series():
-            np.testing.assert_array_equal(good[one.instance_uuid], one.rates)
+        self.assertEqual(good, rates(driver))
 
-    def test_a_granularity_that_no_policy_has_is_told(self):
-        driver = self.make(period_seconds=60)
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  lambda: list(driver.series()))
-        self.assertIn('at granularity 60 s', str(error))
-        self.assertIn('policy has 300', str(error))
-
-    def test_an_aggregation_that_no_policy_has_is_told(self):
-        driver = self.make(aggregation='max')
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  lambda: list(driver.series()))
-        self.assertIn('no max aggregation', str(error))
-        self.assertIn('mean, rate:mean', str(error))
+    def test_what_no_policy_has_is_told(self):
+        for options, parts in (
+                ({'period_seconds': 60},
+                 ('at granularity 60 s', 'policy has 300')),
+                ({'aggregation': 'max'},
+                 ('no max aggregation', 'mean, rate:mean'))):
+            driver = self.make(**options)
+            error = self.assertRaises(exceptions.TelemetryError,
+                                      lambda: list(driver.series()))
+            for part in parts:
+                self.assertIn(part, str(error))
 
     def test_one_interface_of_another_policy_is_a_warning(self):
         log = self.useFixture(fixtures.FakeLogger())
         driver = self.make()
         resource = sorted(self.server.methods)[0]
         self.server.methods[resource] = ['count']
-        found = {one.instance_uuid: one for one in driver.series()}
-        self.assertEqual(5, len(found))
+        self.assertEqual(5, len(rates(driver)))
         self.assertIn('1 of 6 interfaces', log.output)
-
-    def test_without_an_answer_for_an_interface_there_is_a_lower_bound(self):
-        driver = self.make(methods=('last',))
-        resource = next(resource for resource, one
-                        in self.server.interfaces.items()
-                        if (one.number, one.device) == (
-                            telemetry_driver.BUSY, 1))
-
-        def without(answer):
-            for group in answer:
-                group['measures']['measures'].pop(resource, None)
-            return answer
-
-        list(driver.series(instances=[BUSY]))
-        last = len(self.server.requests) - 1
-        self.server.faults[:] = [None] * last + [stand_ins.changed(without)]
-        series, = driver.series(instances=[BUSY])
-        self.assertEqual((576, True), (len(series), series.partial.all()))
-        self.assertEqual(rate_series.Refused(missing=576),
-                         series.at_least().refused)
 
     def test_points_that_make_no_sense_cost_themselves(self):
         driver = self.make()
-        good = {one.instance_uuid: one.rates.tolist()
-                for one in driver.series()}
+        good = rates(driver)
         last = len(self.server.requests) - 1
-        resource, = (resource for resource, one
-                     in self.server.interfaces.items()
-                     if one.number == telemetry_driver.SILENT)
+        resource = self.resource(telemetry_driver.SILENT)
 
         def spoilt(change):
             def spoil(answer):
@@ -201,8 +203,7 @@ class ReadingTest(GnocchiTestCase):
                 (spoilt(lambda points: points.append(None)), 0)):
             # Of two requests for measures one has the interface.
             self.server.faults[:] = [None] * (last - 1) + [fault] * 2
-            found = {one.instance_uuid: one.rates.tolist()
-                     for one in driver.series()}
+            found = rates(driver)
             self.assertEqual([], self.server.faults)
             self.assertEqual(
                 len(silent) - lost,
@@ -250,13 +251,6 @@ class ReadingTest(GnocchiTestCase):
         for series in driver.series():
             self.assertEqual((0, 0), (len(series), series.refused.total))
 
-    def test_negative_values_of_a_rate_are_resets(self):
-        driver = self.make()
-        series, = driver.series(instances=[telemetry_counters.instance_uuid(
-            telemetry_driver.WITH_NONSENSE)])
-        self.assertEqual(2, series.refused.reset)
-        self.assertTrue((series.rates >= 0).all())
-
 
 class CreatorsTest(GnocchiTestCase):
     """Every user of a cloud may create resources by Gnocchi's defaults."""
@@ -282,12 +276,9 @@ class CreatorsTest(GnocchiTestCase):
         found = {one.uuid for one in driver.instances()}
         self.assertEqual({one.instance_uuid for one in INTERFACES}, found)
         self.assertEqual({'creator: mallory:tenant': 26}, driver.ignored)
-        good = {one.instance_uuid: one.rates.tolist()
-                for one in self.make(methods=('last',)).series()}
+        good = rates(self.make(methods=('last',)))
         for wanted in (None, found | {telemetry_counters.instance_uuid(110)}):
-            self.assertEqual(good, {
-                one.instance_uuid: one.rates.tolist()
-                for one in driver.series(instances=wanted)})
+            self.assertEqual(good, rates(driver, instances=wanted))
 
     def test_resources_of_others_are_ignored_and_counted(self):
         for trusted in ('service', 'ceilometer', 'ceilometer:service'):
@@ -325,15 +316,14 @@ class CreatorsTest(GnocchiTestCase):
         self.assertEqual({}, self.driver.ignored)
 
     def test_many_metrics_of_a_resource_cost_no_other_one(self):
-        good = [one.rates.tolist() for one in self.driver.series()]
+        good = rates(self.driver)
         for metrics in list(self.server.metrics.values())[:4]:
             metrics.update({f'metric {number}': '0' * 36
                             for number in range(3000)})
         driver = self.trusting()
         driver._access = dataclasses.replace(self.access,
                                              max_answer_mib=.3)
-        self.assertEqual(good, [one.rates.tolist()
-                                for one in driver.series()])
+        self.assertEqual(good, rates(driver))
 
 
 class PollsTest(GnocchiTestCase):
@@ -370,32 +360,23 @@ class PollsTest(GnocchiTestCase):
         self.assertAlmostEqual(1.0, rates.mean() / 1e6, delta=0.01)
         self.assertAlmostEqual(1.0, rates.max() / 1e6, delta=peak)
 
-    def test_polls_that_fall_into_one_period_in_twos(self):
-        for method in gnocchi.AGGREGATIONS:
-            with self.subTest(method):
-                self.check(method, self.polls(jitter=2))
-
-    def test_polls_that_are_seldom_late(self):
-        for method in gnocchi.AGGREGATIONS:
-            with self.subTest(method):
-                self.check(method, self.polls(jitter=2, phase=1.8))
-
-    def test_polls_that_drift(self):
-        for method in ('rate:mean', 'last', 'mean', 'min'):
-            for every in (299.25, 300.75):
-                with self.subTest(method, every=every):
-                    self.check(method, self.polls(every, phase=150))
-
-    def test_polls_that_are_left_out(self):
-        for method in gnocchi.AGGREGATIONS:
-            with self.subTest(method):
-                self.check(method, self.polls(phase=90, left_out=[40, 170]))
-
-    def test_several_polls_in_a_period(self):
-        for method in gnocchi.AGGREGATIONS:
-            with self.subTest(method):
-                self.check(method, self.polls(60, jitter=2),
-                           interval_seconds=60)
+    def test_a_steady_rate_is_that_rate_whenever_it_is_polled(self):
+        for polls, methods, options in (
+                # In one period in twos.
+                ({'jitter': 2}, gnocchi.AGGREGATIONS, {}),
+                # Late now and then.
+                ({'jitter': 2, 'phase': 1.8}, gnocchi.AGGREGATIONS, {}),
+                ({'phase': 90, 'left_out': [40, 170]},
+                 gnocchi.AGGREGATIONS, {}),
+                ({'every': 60, 'jitter': 2}, gnocchi.AGGREGATIONS,
+                 {'interval_seconds': 60}),
+                # They drift.
+                *(({'every': every, 'phase': 150},
+                   ('rate:mean', 'last', 'mean', 'min'), {})
+                  for every in (299.25, 300.75))):
+            for method in methods:
+                with self.subTest(method, **polls):
+                    self.check(method, self.polls(**polls), **options)
 
     def test_the_volume_of_bursts_is_kept(self):
         # On for 15 minutes of each three hours.
