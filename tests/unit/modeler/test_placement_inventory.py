@@ -19,6 +19,7 @@ CLASS = placement_api.CLASS
 Provider = placement_api.Provider
 Cloud = placement_api.PlacementApi
 access = placement_api.access
+Outcome = placement_inventory.Outcome
 
 
 def constant(kbps):
@@ -47,6 +48,34 @@ class PlacementTestCase(base.StoreTestCase):
     def keep(self):
         return self.keeper.update(self.store)
 
+    def keep_host(self, **metadata):
+        """Add host h1, and keep its inventory; return the node's uuid."""
+        node = self.cloud.host('h1', **{'saturation_kbps': '1000',
+                                        **metadata})
+        self.keep()
+        return node
+
+    def provide(self, node):
+        """Add the provider of our resources of host h1."""
+        self.cloud.providers.setdefault(
+            placement_inventory.provider_uuid(node),
+            Provider('node-h1:vswitch', node))
+
+    def made(self, node):
+        """Return the provider of our resources beside that of a node."""
+        return self.cloud.providers[placement_inventory.provider_uuid(node)]
+
+    def refuse(self, status, is_refused):
+        """Patch the cloud: some requests are answered by a status alone."""
+        answer = self.cloud.answer
+
+        def answer_or_refuse(method, path, parameters, body):
+            if is_refused(method, path):
+                return status, {}
+            return answer(method, path, parameters, body)
+
+        return mock.patch.object(self.cloud, 'answer', answer_or_refuse)
+
     def learn(self, kbps):
         """Store constant rates: {number of an instance: kbit/s}."""
         self.store.write(models=[
@@ -65,12 +94,12 @@ class KeeperTestCase(PlacementTestCase):
         stored = self.cloud.host('h4')
         with mock.patch.object(placement_inventory, 'PAGE', 2):
             outcome = self.keep()
-        self.assertEqual(placement_inventory.Outcome(3, 3, {}, {}), outcome)
+        self.assertEqual(Outcome(3, 3, {}, {}), outcome)
         self.assertEqual((1000, 0), self.cloud.inventory(first))
         self.assertEqual((1500, 0), self.cloud.inventory(second))
         self.assertEqual((500, 0), self.cloud.inventory(stored))
         self.assertIsNone(self.cloud.inventory(without))
-        made = self.cloud.providers[placement_inventory.provider_uuid(first)]
+        made = self.made(first)
         self.assertEqual(('node-h1:vswitch', first), (made.name, made.parent))
         self.assertEqual(
             {'total': 1000, 'reserved': 0, 'min_unit': 1, 'step_size': 1,
@@ -84,39 +113,30 @@ class KeeperTestCase(PlacementTestCase):
             self.cloud.host(f'h{number}', saturation_kbps='1000')
         self.keep()
         self.cloud.requests.clear()
-        self.assertEqual(
-            placement_inventory.Outcome(5, 0, {}, {}), self.keep()
-        )
+        self.assertEqual(Outcome(5, 0, {}, {}), self.keep())
         self.assertEqual([], self.cloud.writes())
         self.assertGreaterEqual(
             2, sum('/placement/resource_providers' in path
                    for _, path, *_ in self.cloud.requests))
         # A modeler that starts reads it all and writes nothing.
         self.keeper = self.make_keeper()
-        self.assertEqual(
-            placement_inventory.Outcome(5, 0, {}, {}), self.keep()
-        )
+        self.assertEqual(Outcome(5, 0, {}, {}), self.keep())
         self.assertEqual([], self.cloud.writes())
 
     def test_it_follows_aggregates(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.cloud.aggregates[0][1]['vswitch:saturation_kbps'] = '700'
         self.keep()
         self.assertEqual((700, 0), self.cloud.inventory(node))
 
     def test_who_lost_its_limit_refuses_nobody_any_more(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         del self.cloud.aggregates[0][1]['vswitch:saturation_kbps']
-        self.assertEqual(
-            placement_inventory.Outcome(0, 1, {}, {}), self.keep()
-        )
+        self.assertEqual(Outcome(0, 1, {}, {}), self.keep())
         self.assertEqual((2147483647, 0), self.cloud.inventory(node))
 
     def test_what_instances_need_beyond_their_allocation_is_reserved(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.learn({1: 300, 2: 50, 3: 80})
         self.cloud.allocate(base.instance_uuid(1), node, 100)
         # It needs less: what it does not need stays with it.
@@ -125,34 +145,28 @@ class KeeperTestCase(PlacementTestCase):
         self.cloud.allocate(base.instance_uuid(3), node)
         self.keep()
         self.assertEqual((1000, 200 + 80), self.cloud.inventory(node))
+        # Models that grow are followed.
+        self.learn({2: 95})
+        self.keep()
+        self.assertEqual((1000, 205 + 80), self.cloud.inventory(node))
         # It learns of who has left as well, which no generation tells.
         self.cloud.leave(base.instance_uuid(1))
         self.keep()
-        self.assertEqual((1000, 80), self.cloud.inventory(node))
-
-    def test_models_that_grow_are_followed(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
-        self.learn({1: 100})
-        self.cloud.allocate(base.instance_uuid(1), node, 100)
-        self.keep()
-        self.assertEqual((1000, 0), self.cloud.inventory(node))
-        self.learn({1: 120})
-        self.keep()
-        self.assertEqual((1000, 20), self.cloud.inventory(node))
+        self.assertEqual((1000, 5 + 80), self.cloud.inventory(node))
 
     def test_more_than_there_is_is_told_and_reserves_all(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.learn({1: 1500})
         self.cloud.allocate(base.instance_uuid(1), node, 400)
         self.assertEqual({'h1': (400, 0)}, self.keep().short)
         self.assertEqual((1000, 1000), self.cloud.inventory(node))
 
     def test_a_host_that_can_carry_nothing_has_nothing_free(self):
-        node = self.cloud.host('h1', saturation_kbps='0.5')
-        self.keep()
-        self.assertEqual((1, 1), self.cloud.inventory(node))
+        # Placement wants a total of at least 1, which is reserved.
+        for kbps in ('0', '0.5'):
+            node = self.cloud.host(f'h{kbps}', saturation_kbps=kbps)
+            self.assertEqual({}, self.keep().left_out)
+            self.assertEqual((1, 1), self.cloud.inventory(node))
 
     def test_instances_without_a_model_count_as_in_the_scheduler(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
@@ -166,8 +180,7 @@ class KeeperTestCase(PlacementTestCase):
             priors=[store.Prior('f', None, constant(5000).law, 3.0)],
         )
         for number in numbers.values():
-            self.cloud.providers.setdefault(placement_inventory.provider_uuid(
-                node), Provider('node-h1:vswitch', node))
+            self.provide(node)
             self.cloud.allocate(base.instance_uuid(number), node,
                                 10 if number == 3 else None)
         self.keeper = self.make_keeper(unknown=constant(30).law)
@@ -181,9 +194,7 @@ class KeeperTestCase(PlacementTestCase):
 
     def test_what_a_flavor_states_counts_as_in_the_scheduler(self):
         node = self.cloud.host('h1', saturation_kbps='10000')
-        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
-            Provider('node-h1:vswitch', node)
-        )
+        self.provide(node)
         self.cloud.flavors.update(
             stated={'vswitch:egress_kbps': '40', 'hw:x': 'y'},
             named={'vswitch:model': base.instance_uuid(9)},
@@ -213,8 +224,7 @@ class KeeperTestCase(PlacementTestCase):
                          self.cloud.inventory(node))
 
     def test_a_write_meanwhile_is_no_obstacle(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.learn({1: 300})
         self.cloud.allocate(base.instance_uuid(1), node, 100)
 
@@ -227,8 +237,7 @@ class KeeperTestCase(PlacementTestCase):
         self.assertEqual((1000, 50), self.cloud.inventory(node))
 
     def test_a_claim_while_it_reads_is_not_missed(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.learn({1: 300})
         self.cloud.allocate(base.instance_uuid(1), node, 100)
         answer = self.cloud.answer
@@ -262,9 +271,7 @@ class KeeperTestCase(PlacementTestCase):
 
     def test_writes_without_end_are_given_up(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
-        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
-            Provider('node-h1:vswitch', node)
-        )
+        self.provide(node)
         self.cloud.before_write = lambda: self.cloud.allocate('x', node, 1)
         self.assertRegex(self.keep().left_out['h1'], 'HTTP 409')
         self.assertEqual(5, len(self.cloud.writes()))
@@ -274,9 +281,7 @@ class KeeperTestCase(PlacementTestCase):
 
         def make():
             self.cloud.before_write = lambda: None
-            self.cloud.providers[placement_inventory.provider_uuid(node)] = (
-                Provider('node-h1:vswitch', node)
-            )
+            self.provide(node)
 
         self.cloud.before_write = make
         self.assertEqual(1, self.keep().written)
@@ -307,16 +312,9 @@ class KeeperTestCase(PlacementTestCase):
         self.assertEqual(1, self.keep().hosts)
         self.assertEqual((1000, 0), self.cloud.inventory(node))
 
-    def test_a_closed_host_has_room_for_nothing(self):
-        node = self.cloud.host('h1', saturation_kbps='0')
-        self.assertEqual(1, self.keep().hosts)
-        # Placement wants a total of at least 1, which is reserved.
-        self.assertEqual((1, 1), self.cloud.inventory(node))
-
     def test_an_inventory_that_somebody_changed_is_put_right(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
-        made = self.cloud.providers[placement_inventory.provider_uuid(node)]
+        node = self.keep_host()
+        made = self.made(node)
         made.inventories[CLASS]['allocation_ratio'] = 16.0
         made.generation += 1
         self.assertEqual(1, self.keep().written)
@@ -354,27 +352,14 @@ class KeeperTestCase(PlacementTestCase):
     def test_a_name_that_somebody_has_is_told(self):
         # A compute node that was made anew has another uuid.
         node = self.cloud.host('h1', saturation_kbps='1000')
-        answer = self.cloud.answer
-
-        def taken(method, path, *more):
-            if method == 'POST':
-                return 409, {}
-            if placement_inventory.provider_uuid(node) in path:
-                return 404, {}
-            return answer(method, path, *more)
-
-        with mock.patch.object(self.cloud, 'answer', taken):
+        ours = placement_inventory.provider_uuid(node)
+        with self.refuse(404, lambda _, path: ours in path), \
+                self.refuse(409, lambda method, _: method == 'POST'):
             self.assertIn('HTTP 404', self.keep().left_out['h1'])
 
     def test_a_placement_that_is_not_there_is_told(self):
         self.cloud.host('h1', saturation_kbps='1000')
-        answer = self.cloud.answer
-
-        def gone(method, path, *more):
-            return (503, {}) if 'placement' in path else answer(
-                method, path, *more)
-
-        with mock.patch.object(self.cloud, 'answer', gone), \
+        with self.refuse(503, lambda _, path: 'placement' in path), \
                 self.assertRaisesRegex(exceptions.TelemetryError,
                                        'HTTP 503'):
             self.keep()
@@ -388,9 +373,7 @@ class ReviewTestCase(PlacementTestCase):
         self.cloud.host('h3')
         self.keep()
         # What is reserved belongs to a moment.
-        self.cloud.providers[
-            placement_inventory.provider_uuid(node)
-        ].inventories[CLASS]['reserved'] = 70
+        self.made(node).inventories[CLASS]['reserved'] = 70
         self.cloud.requests.clear()
         self.assertEqual(placement_inventory.Review(2, {}, []),
                          self.make_keeper().review(self.store))
@@ -415,9 +398,7 @@ class ReviewTestCase(PlacementTestCase):
 
     def test_a_provider_without_an_inventory_is_none(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
-        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
-            Provider('node-h1:vswitch', node)
-        )
+        self.provide(node)
         self.assertEqual({'h1': 'it has none'},
                          self.keeper.review(self.store).wrong)
 
@@ -447,20 +428,11 @@ class RemovalTestCase(PlacementTestCase):
         # In two steps: nova-compute has seen them, and asks for them.
         self.assertEqual((2, 2, 0, 2), self.keeper.remove(providers=True))
         self.assertEqual((0, 0, 0, 2), self.keeper.remove(providers=True))
-        self.assertEqual(
-            {None},
-            {
-                self.cloud.providers[
-                    placement_inventory.provider_uuid(node)
-                ].parent
-                for node in nodes
-            },
-        )
+        self.assertEqual({None}, {self.made(node).parent for node in nodes})
         self.assertEqual((0, 0, 0, 0), self.keeper.remove())
         later = time.time() + placement_inventory.DETACHED_SECONDS + 1
-        with mock.patch.object(
-            placement_inventory.time, 'time', lambda: later
-        ):
+        with mock.patch.object(placement_inventory.time, 'time',
+                               lambda: later):
             self.assertEqual((0, 0, 2, 0),
                              self.keeper.remove(providers=True))
         self.assertEqual({*nodes, child}, set(self.cloud.providers))
@@ -476,28 +448,23 @@ class RemovalTestCase(PlacementTestCase):
         self.keeper.remove(providers=True)
         self.assertEqual(2, self.keep().written)
         for node in nodes:
-            made = self.cloud.providers[
-                placement_inventory.provider_uuid(node)
-            ]
+            made = self.made(node)
             self.assertEqual(node, made.parent)
             self.assertEqual(f'{self.cloud.hosts[node][0]}:vswitch',
                              made.name)
 
     def test_providers_stay_empty_for_those_who_know_them(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.cloud.allocate('a', node, 100)
         self.assertEqual((1, 1, 0, 0), self.keeper.remove())
-        ours = self.cloud.providers[placement_inventory.provider_uuid(node)]
-        self.assertEqual({}, ours.inventories)
+        self.assertEqual({}, self.made(node).inventories)
         self.assertEqual(set(), self.cloud.classes)
         self.assertEqual([], self.keeper.inventories())
         self.assertEqual(1, self.keep().written)
         self.assertEqual((1000, 0), self.cloud.inventory(node))
 
     def test_an_instance_that_moves_meanwhile_is_asked_again(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.cloud.allocate('a', node, 100)
 
         def change():
@@ -508,8 +475,7 @@ class RemovalTestCase(PlacementTestCase):
         self.assertEqual((1, 1, 0, 0), self.keeper.remove())
 
     def test_one_that_left_meanwhile_is_left_alone(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.cloud.allocate('a', node, 100)
         answer = self.cloud.answer
 
@@ -522,8 +488,7 @@ class RemovalTestCase(PlacementTestCase):
             self.assertEqual((1, 0, 0, 0), self.keeper.remove())
 
     def test_changes_without_end_are_given_up(self):
-        node = self.cloud.host('h1', saturation_kbps='1000')
-        self.keep()
+        node = self.keep_host()
         self.cloud.allocate('a', node, 100)
 
         def change():
@@ -539,22 +504,14 @@ class RemovalTestCase(PlacementTestCase):
         self.cloud.classes.add(CLASS)
         self.assertEqual((0, 0, 0, 0), self.keeper.remove())
         self.assertEqual({CLASS}, self.cloud.classes)
-        answer = self.cloud.answer
-
-        def refuse(method, path, *more):
-            return (403, {}) if method == 'DELETE' else answer(
-                method, path, *more)
-
-        with mock.patch.object(self.cloud, 'answer', refuse), \
+        with self.refuse(403, lambda method, _: method == 'DELETE'), \
                 self.assertRaisesRegex(exceptions.TelemetryError,
                                        'HTTP 403'):
             self.keeper.remove()
 
     def test_a_provider_without_an_inventory_is_not_shown(self):
         node = self.cloud.host('h1')
-        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
-            Provider('node-h1:vswitch', node)
-        )
+        self.provide(node)
         self.assertEqual([], self.keeper.inventories())
         self.assertEqual((0, 0, 0, 0), self.keeper.remove())
         self.assertEqual((0, 0, 0, 1), self.keeper.remove(providers=True))
