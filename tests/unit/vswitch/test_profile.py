@@ -83,45 +83,69 @@ class TestValidation(ProfileTestCase):
                         "'own'", key, repr(value)[:15], 'a whole number >= 0'):
                     _profile(**{key: value})
 
-    def test_a_text_that_python_reads_as_a_number_explains_yaml(self):
-        with self.invalid('saturation_kbps', "'1e6'", '1.0e+6'):
-            _profile(saturation_kbps='1e6')
+    def test_what_cannot_be_is_refused_with_what_was_expected(self):
+        none = {'saturation_kbps': None}
+        for parts, cases in (
+                # YAML reads only 1.0e+6 as a number.
+                (('saturation_kbps', "'1e6'", '1.0e+6'),
+                 [{'saturation_kbps': '1e6'}]),
+                (("'own'", 'switch', "''"), [{'switch': ''}]),
+                (("'own'", 'description', '5', 'text'), [{'description': 5}]),
+                (("'own'", 'encapsulation', "'vxlna'", 'geneve',
+                  "did you mean 'vxlan'?"), [{'encapsulation': 'vxlna'}]),
+                (('encapsulation',), [{'encapsulation': value} for value in (
+                    None, False, ['vxlan'], {})]),
+                # Saturation is of bandwidth, never of packets.
+                (("'own'", 'saturation_dimension', "'packets'",
+                  'bandwidth, egress, ingress'),
+                 [{'saturation_dimension': 'packets'}]),
+                (("'own'", 'list of its limits', '[]', 'at least one of',
+                  'max_tunnels', 'saturation_by_packet_bytes'),
+                 [none, {**none, 'cpu_mhz_per_kpps': 1}]),
+                (("'own'", 'saturation_kbps', '1000000.0',
+                  'saturation_by_packet_bytes'),
+                 [{'saturation_by_packet_bytes': {64: 5}}]),
+                (("'own'", 'saturation_by_packet_bytes: 128', "'x'",
+                  'a number > 0', 'kbit/s'),
+                 [{**none, 'saturation_by_packet_bytes': {64: 5, 128: 'x'}}]),
+                (('packet size', "'64'", 'each size once'),
+                 [{**none, 'saturation_by_packet_bytes': {64: 5, '64': 6}}]),
+                (("'own'", 'sources', "'packet_rate_kpps'",
+                  'saturation_kbps'),
+                 [{'sources': {'packet_rate_kpps': 'a table'}}]),
+                (("'own'", 'sources', "'x'", 'a mapping'),
+                 [{'sources': 'x'}]),
+                (('same_host_share: ', 'a number 0 <= share < 1'),
+                 [{'same_host_share': share} for share in (
+                     1, -.1, 'half', True, float('nan'))]),
+                (('same_host_saturation_kbps: 0', 'a number > 0', 'kbit/s'),
+                 [{'same_host_saturation_kbps': 0}]),
+                (('cpu_mhz_per_kpps: -1; expected 0 or a number',),
+                 [{'cpu_mhz_per_kpps': -1}]),
+                (("provenance: 'x'; expected a mapping",),
+                 [{'provenance': 'x'}]),
+                (("key of provenance: 'a b'; expected text",),
+                 [{'provenance': {'a b': 1}}]),
+                (('provenance: nic: [1]; expected text or',),
+                 [{'provenance': {'nic': [1]}}]),
+                (('provenance: spread: nan',),
+                 [{'provenance': {'spread': float('nan')}}]),
+                (('packet_cost_us: 0.0; expected a number > 0, or byte_cost',
+                  ), [{'packet_cost_us': 0, 'byte_cost_ns': 0}]),
+                (('packet_cost_us: -1; expected 0 or',),
+                 [{'packet_cost_us': -1, 'byte_cost_ns': .5}]),
+                (('byte_cost_ns: 1e-12; expected',),
+                 [{'packet_cost_us': 2.0, 'byte_cost_ns': 1e-12}])):
+            for stated in cases:
+                with self.subTest(**stated), self.invalid(*parts):
+                    _profile(**stated)
 
-    def test_a_name_is_a_word(self):
-        for name in ('', ' ', 'two words', '-x', 5, None, True, 'x\n'):
-            with self.subTest(name=name), self.invalid('name', repr(name)):
-                _profile(name=name)
-
-    def test_a_switch_family_is_a_word(self):
+    def test_a_switch_family_is_any_word(self):
         self.assertEqual('vpp', _profile(switch='vpp').switch)
-        with self.invalid("'own'", 'switch', "''"):
-            _profile(switch='')
-
-    def test_a_description_is_text(self):
-        with self.invalid("'own'", 'description', '5', 'text'):
-            _profile(description=5)
-
-    def test_an_encapsulation_that_is_unknown_names_the_likely_one(self):
-        with self.invalid("'own'", 'encapsulation', "'vxlna'", 'geneve',
-                          "did you mean 'vxlan'?"):
-            _profile(encapsulation='vxlna')
-
-    def test_an_encapsulation_that_yaml_made_no_text_is_refused(self):
-        for value in (None, False, ['vxlan'], {}):
-            with self.subTest(value=value), self.invalid('encapsulation'):
-                _profile(encapsulation=value)
 
     def test_saturation_is_counted_in_bandwidth_never_in_packets(self):
         self.assertEqual(('bandwidth', 'egress', 'ingress'),
                          profile.SATURATION_DIMENSIONS)
-        with self.invalid("'own'", 'saturation_dimension', "'packets'",
-                          'bandwidth, egress, ingress'):
-            _profile(saturation_dimension='packets')
-
-    def test_a_profile_states_a_limit_at_least(self):
-        with self.invalid("'own'", 'limits', '[]', 'at least one of',
-                          'max_tunnels', 'saturation_by_packet_bytes'):
-            profile.SwitchProfile(name='own')
 
     def test_any_one_limit_is_enough_even_a_count_of_zero(self):
         for key in (*RATES[:-1], *COUNTS):
@@ -130,47 +154,28 @@ class TestValidation(ProfileTestCase):
                     name='own', **{key: 0 if key in COUNTS else 1})
                 self.assertIsNotNone(getattr(own, key))
 
-    def test_the_two_forms_of_saturation_exclude_each_other(self):
-        with self.invalid("'own'", 'saturation_kbps', '1000000.0',
-                          'saturation_by_packet_bytes'):
-            _profile(saturation_by_packet_bytes={64: 5})
-
     def test_a_table_that_is_no_mapping_with_sizes_is_refused(self):
         for table in ({}, [], [[64, 5]], 5, 'x'):
             with self.subTest(table=table), self.invalid(
                     "'own'", 'saturation_by_packet_bytes', repr(table)):
                 _by_packet(table)
 
-    def test_a_table_names_the_size_and_the_value_that_is_wrong(self):
-        with self.invalid("'own'", 'saturation_by_packet_bytes: 128', "'x'",
-                          'a number > 0', 'kbit/s'):
-            _by_packet({64: 5, 128: 'x'})
+    def test_a_table_names_the_size_that_is_wrong(self):
         for size in (0, -64, True, float('nan'), 'big'):
             with self.subTest(size=size), self.invalid(
                     "'own'", 'packet size', repr(size), 'bytes'):
                 _by_packet({size: 5})
-
-    def test_a_packet_size_written_in_two_ways_is_refused(self):
-        with self.invalid('packet size', "'64'", 'each size once'):
-            _by_packet({64: 5, '64': 6})
 
     def test_a_table_is_kept_in_order_of_size(self):
         own = _by_packet({512: 30, 64: 10, 128: 20})
         self.assertEqual([(64, 10), (128, 20), (512, 30)],
                          list(own.saturation_by_packet_bytes.items()))
 
-    def test_a_source_of_a_number_that_is_not_stated_is_refused(self):
-        with self.invalid("'own'", 'sources', "'packet_rate_kpps'",
-                          'saturation_kbps'):
-            _profile(sources={'packet_rate_kpps': 'a table'})
-
     def test_a_source_is_text(self):
         for text in (5, '', ' ', None):
             with self.subTest(text=text), self.invalid(
                     "'own'", 'sources: saturation_kbps', repr(text), 'text'):
                 _profile(sources={'saturation_kbps': text})
-        with self.invalid("'own'", 'sources', "'x'", 'a mapping'):
-            _profile(sources='x')
 
     def test_a_profile_cannot_be_changed_and_compares_by_value(self):
         own = _profile()
@@ -581,17 +586,6 @@ class TestSameHost(unittest.TestCase):
             self.assertAlmostEqual(1.0, (1 - share) * rate / 100
                                    + share * rate / (local or 100), 12)
 
-    def test_a_share_is_below_one(self):
-        for share in (1, -.1, 'half', True, float('nan')):
-            with self.assertRaisesRegex(
-                    exceptions.InvalidProfile,
-                    'same_host_share: .*expected a number 0 <= share < 1'):
-                _profile(same_host_share=share)
-        with self.assertRaisesRegex(exceptions.InvalidProfile,
-                                    'same_host_saturation_kbps: 0; expected '
-                                    'a number > 0 .*kbit/s'):
-            _profile(same_host_saturation_kbps=0)
-
     def test_it_is_written_and_read_with_its_source(self):
         own = _profile(same_host_share=.25, same_host_saturation_kbps=9e6,
                        sources={'same_host_share': 'sFlow of March'})
@@ -828,17 +822,6 @@ class TestCpu(unittest.TestCase):
         self.assertIsNone(profile.SwitchProfile(
             'x', saturation_kbps=1e6, cpu_idle_mhz=5).cpu_mhz(1e6))
 
-    def test_cpu_alone_is_no_limit(self):
-        with self.assertRaisesRegex(exceptions.InvalidProfile,
-                                    'list of its limits'):
-            profile.SwitchProfile('x', cpu_mhz_per_kpps=1)
-
-    def test_a_bad_number_is_told(self):
-        with self.assertRaisesRegex(
-                exceptions.InvalidProfile,
-                'cpu_mhz_per_kpps: -1; expected 0 or a number'):
-            profile.SwitchProfile('x', saturation_kbps=1, cpu_mhz_per_kpps=-1)
-
 
 class TestProvenance(unittest.TestCase):
 
@@ -847,16 +830,6 @@ class TestProvenance(unittest.TestCase):
         one = profile.SwitchProfile('x', saturation_kbps=1, provenance=where)
         self.assertEqual(where, one.to_dict()['provenance'])
         self.assertEqual(one, profile.SwitchProfile.from_dict(one.to_dict()))
-
-    def test_what_is_no_word_or_no_value_is_told(self):
-        for given, words in (
-                ('x', "provenance: 'x'; expected a mapping"),
-                ({'a b': 1}, "key of provenance: 'a b'; expected text"),
-                ({'nic': [1]}, r'provenance: nic: \[1\]; expected text or'),
-                ({'spread': float('nan')}, 'provenance: spread: nan')):
-            with self.assertRaisesRegex(exceptions.InvalidProfile, words):
-                profile.SwitchProfile('x', saturation_kbps=1,
-                                      provenance=given)
 
 
 class TestCosts(unittest.TestCase):
@@ -896,15 +869,6 @@ class TestCosts(unittest.TestCase):
         one = self._profile().overridden({'saturation_kbps': 9e9}, 'here')
         self.assertIsNone(one.packet_cost_us)
         self.assertEqual(9e9, one.saturation_kbps_at(88))
-
-    def test_costs_that_limit_nothing_are_refused(self):
-        for changes, words in (
-                ({'packet_cost_us': 0, 'byte_cost_ns': 0},
-                 'packet_cost_us: 0.0; expected a number > 0, or byte_cost'),
-                ({'packet_cost_us': -1}, 'packet_cost_us: -1; expected 0 or'),
-                ({'byte_cost_ns': 1e-12}, 'byte_cost_ns: 1e-12; expected')):
-            with self.assertRaisesRegex(exceptions.InvalidProfile, words):
-                self._profile(**changes)
 
     def test_small_packets_and_large_ones_are_counted_for_their_cost(self):
         # 90 kpps each of 88 bytes and of 1500 bytes: 2 us for each packet
