@@ -140,6 +140,11 @@ class TestValidation(ProfileTestCase):
                 with self.subTest(**stated), self.invalid(*parts):
                     _profile(**stated)
 
+    def test_a_name_is_a_word(self):
+        for name in ('', ' ', 'two words', '-x', 5, None, True, 'x\n'):
+            with self.subTest(name=name), self.invalid('name', repr(name)):
+                _profile(name=name)
+
     def test_a_switch_family_is_any_word(self):
         self.assertEqual('vpp', _profile(switch='vpp').switch)
 
