@@ -196,7 +196,9 @@ class LimitSums:
                 self._follow()
             stale = self._stale.take(slots)
             if stale.any():
-                self.refresh(np.unique(slots[stale]).tolist())
+                # np.unique loads numpy.ma at its first call, which would make
+                # the first request of a worker slow.
+                self.refresh(sorted(set(slots[stale].tolist())))
 
     def with_source(self, slots, law):
         """Return the :class:`Load` of some hosts with one more instance.
@@ -543,7 +545,7 @@ class LimitSums:
         kinds = 2 * fine + classed
         if (kinds != kinds[0]).any():
             found = np.empty((2, kinds.size))
-            for kind in np.unique(kinds).tolist():
+            for kind in np.flatnonzero(np.bincount(kinds)).tolist():
                 some = np.flatnonzero(kinds == kind)
                 found[:, some] = self._look_up(
                     numbers[:, some], places[:, some], levels)

@@ -311,7 +311,7 @@ class LoadTable:
                               self._attached.tunnels)
         if self._uplinks:
             of = self._uplinks_of[slots]
-            used = np.unique(of[of != _NO_SLOT])
+            used = np.flatnonzero(np.bincount(of[of != _NO_SLOT]))
             places = np.full(len(self._entries) + 1, used.size)
             places[used] = np.arange(used.size)
             # The last position stands for _NO_SLOT.
