@@ -8,10 +8,10 @@ the process as an interrupted one, without a traceback.
 import sys
 
 
-def _hide_interrupts(shown):
+def _hide_interrupts(show_error):
     def show(kind, error, trace):
         if not issubclass(kind, KeyboardInterrupt):
-            shown(kind, error, trace)
+            show_error(kind, error, trace)
     return show
 
 

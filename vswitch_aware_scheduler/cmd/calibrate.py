@@ -80,45 +80,45 @@ def _parser():
     top.add_argument('--print-completion', action=terminal.PrintCompletion,
                      help='print the script that completes this command in '
                           'a shell')
-    one = top.add_command(
+    local = top.add_command(
         'local', 'measure a switch in network namespaces of this machine',
         _local)
-    one.add_argument('--switch', choices=topologies.SWITCHES,
-                     default='linuxbridge',
-                     help='kind of switch (default: linuxbridge)')
-    one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
-                     default='none',
-                     help='encapsulation of the tunnel between the hosts '
-                          '(default: none)')
-    one.add_argument('--no-offload', action='store_true',
-                     help='disable segmentation and checksum offload in the '
-                          'simulated VMs')
-    _add_plan(one)
-    _add_output(one)
+    local.add_argument('--switch', choices=topologies.SWITCHES,
+                       default='linuxbridge',
+                       help='kind of switch (default: linuxbridge)')
+    local.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                       default='none',
+                       help='encapsulation of the tunnel between the hosts '
+                            '(default: none)')
+    local.add_argument('--no-offload', action='store_true',
+                       help='disable segmentation and checksum offload in the '
+                            'simulated VMs')
+    _add_plan(local)
+    _add_output(local)
 
-    one = top.add_command(
+    remote = top.add_command(
         'remote', 'measure the switches between machines that SSH reaches',
         _remote)
-    one.add_argument('--sender', action='append', required=True,
-                     metavar='USER@HOST',
-                     help='machine that sends; may be given several times')
-    one.add_argument('--receiver', action='append', required=True,
-                     metavar='USER@HOST[=ADDRESS]',
-                     help='machine that receives, with its address in the '
-                          'measured network if SSH uses a different one; may '
-                          'be given several times')
-    one.add_argument('--ssh-option', action='append', default=[],
-                     metavar='OPTION',
-                     help='option for ssh -o, for example Port=2222; may be '
-                          'given several times')
-    one.add_argument('--switch', default='unspecified', metavar='WORD',
-                     help='kind of switch to write into the profile')
-    one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
-                     default='none',
-                     help='encapsulation to write into the profile (default: '
-                          'none)')
-    _add_plan(one)
-    _add_output(one)
+    remote.add_argument('--sender', action='append', required=True,
+                        metavar='USER@HOST',
+                        help='machine that sends; may be given several times')
+    remote.add_argument('--receiver', action='append', required=True,
+                        metavar='USER@HOST[=ADDRESS]',
+                        help='machine that receives, with its address in the '
+                             'measured network if SSH uses a different one; '
+                             'may be given several times')
+    remote.add_argument('--ssh-option', action='append', default=[],
+                        metavar='OPTION',
+                        help='option for ssh -o, for example Port=2222; may '
+                             'be given several times')
+    remote.add_argument('--switch', default='unspecified', metavar='WORD',
+                        help='kind of switch to write into the profile')
+    remote.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                        default='none',
+                        help='encapsulation to write into the profile '
+                             '(default: none)')
+    _add_plan(remote)
+    _add_output(remote)
 
     top.add_command(
         'check', 'print which switches and tunnels this machine can create',
@@ -127,20 +127,21 @@ def _parser():
         'clean', 'remove network namespaces that interrupted runs left',
         _clean)
 
-    other = top.add_command(
+    importing = top.add_command(
         'import', 'create a profile from results measured elsewhere', _import)
-    other.add_argument('--format', choices=sorted(importers.FORMATS),
-                       required=True, help='format of the files')
-    other.add_argument('--switch', default='unspecified', metavar='WORD',
-                       help='kind of switch to write into the profile')
-    other.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
-                       help='encapsulation, if the files do not state it')
-    other.add_argument('--pairs', type=int, metavar='N',
-                       help='number of senders, if the files do not state it '
-                            '(default: '
-                            '1)')
-    other.add_argument('file', nargs='+', metavar='FILE')
-    _add_output(other)
+    importing.add_argument('--format', choices=sorted(importers.FORMATS),
+                           required=True, help='format of the files')
+    importing.add_argument('--switch', default='unspecified', metavar='WORD',
+                           help='kind of switch to write into the profile')
+    importing.add_argument('--encapsulation',
+                           choices=topologies.ENCAPSULATIONS,
+                           help='encapsulation, if the files do not state it')
+    importing.add_argument('--pairs', type=int, metavar='N',
+                           help='number of senders, if the files do not state '
+                                'it (default: '
+                                '1)')
+    importing.add_argument('file', nargs='+', metavar='FILE')
+    _add_output(importing)
     return top
 
 
@@ -210,36 +211,36 @@ def _say(text):
 def _progress():
     """Give a callback (text, share done, seconds left)."""
     if not sys.stderr.isatty():
-        def tell(text, share, left):
-            _say(f'{share:4.0%}, {_duration(left)} left: {text}')
+        def tell(text, share, seconds):
+            _say(f'{share:4.0%}, {_duration(seconds)} left: {text}')
         yield tell
         return
     with tqdm.tqdm(total=100, file=sys.stderr, leave=False,
                    bar_format='{percentage:3.0f}%|{bar:20}| {desc}') as bar:
-        def show(text, share, left):
-            bar.set_description_str(f'{_duration(left)} left, {text}')
+        def show(text, share, seconds):
+            bar.set_description_str(f'{_duration(seconds)} left, {text}')
             bar.update(100 * share - bar.n)
         yield show
 
 
 def _duration(seconds):
-    minutes, rest = divmod(round(max(seconds, 0)), 60)
-    return f'{minutes} min {rest} s' if minutes else f'{rest} s'
+    minutes, remainder = divmod(round(max(seconds, 0)), 60)
+    return f'{minutes} min {remainder} s' if minutes else f'{remainder} s'
 
 
-def _write_profile(path, found):
+def _write_profile(path, profile):
     """Write a profile; other profiles that are in the file are not lost."""
     path = pathlib.Path(path)
     if path.exists():
-        others = set(switch_profile.load_profiles(path)) - {found.name}
-        if others:
+        other_names = set(switch_profile.load_profiles(path)) - {profile.name}
+        if other_names:
             raise exceptions.InvalidInput(
-                f'file {path} has other profiles ({", ".join(others)}); '
-                f'expected a new file, or one with {found.name} alone')
-    entry = found.to_dict()
+                f'file {path} has other profiles ({", ".join(other_names)}); '
+                f'expected a new file, or one with {profile.name} alone')
+    entry = profile.to_dict()
     del entry['name']
     text = (f'# Written by {PROG}; see provenance.\n'
-            + yaml.safe_dump({found.name: entry}, sort_keys=False,
+            + yaml.safe_dump({profile.name: entry}, sort_keys=False,
                              allow_unicode=True))
     with tempfile.NamedTemporaryFile(
             'w', dir=path.parent, prefix=path.name, delete=False,
@@ -415,7 +416,7 @@ def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
               description, line_kbps=None):
     answer = _answer(arguments, plan, samples, where, missing)
     try:
-        found = calibration.make_profile(
+        profile = calibration.make_profile(
             calibration.figures(samples), plan, name, switch,
             arguments.encapsulation, where, mhz, description, line_kbps)
     except exceptions.CalibrationError:
@@ -423,7 +424,7 @@ def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
         if arguments.json:
             terminal.print_json(answer)
         raise
-    return _finish(arguments, answer, found)
+    return _finish(arguments, answer, profile)
 
 
 def _answer(arguments, plan, samples, where, missing):
@@ -463,14 +464,14 @@ def _cell_of(entry):
                         for field in dataclasses.fields(plans.Cell)))
 
 
-def _finish(arguments, answer, found):
+def _finish(arguments, answer, profile):
     """Add the profile to the answer, write it and print."""
-    answer['profile'] = found.to_dict()
-    answer['packet_rate_kpps'] = found.packet_rate_kpps
-    answer['saturation_kbps'] = found.saturation_kbps_at()
+    answer['profile'] = profile.to_dict()
+    answer['packet_rate_kpps'] = profile.packet_rate_kpps
+    answer['saturation_kbps'] = profile.saturation_kbps_at()
     if arguments.output:
-        _write_profile(arguments.output, found)
-        _say(f'wrote profile {found.name} to {arguments.output}')
+        _write_profile(arguments.output, profile)
+        _say(f'wrote profile {profile.name} to {arguments.output}')
     if arguments.json:
         terminal.print_json(answer)
         return 0
@@ -491,9 +492,9 @@ def _finish(arguments, answer, found):
                  else f'{entry["saturation_kbps"]:.0f} kbit/s')
         terminal.print_line(f'{_cell_of(entry)}: {value}')
     terminal.print_below(
-        f'Packet rate {found.packet_rate_kpps:.1f} kpps, saturation '
-        f'{found.saturation_kbps_at():.0f} kbit/s in packets of '
-        f'{found.typical_packet_bytes:g} bytes')
+        f'Packet rate {profile.packet_rate_kpps:.1f} kpps, saturation '
+        f'{profile.saturation_kbps_at():.0f} kbit/s in packets of '
+        f'{profile.typical_packet_bytes:g} bytes')
     if 'rejected' in answer:
         terminal.print_line(
             f'Samples: {answer["kept"]} kept, {answer["rejected"]} '
@@ -509,7 +510,7 @@ def _import(arguments):
     for path in arguments.file:
         rows += importers.load(arguments.format, path,
                                arguments.encapsulation, arguments.pairs)
-    found = importers.make_profile(
+    profile = importers.make_profile(
         rows, arguments.name or f'imported-{arguments.format}',
         arguments.switch, f'{PROG} import, {arguments.format}',
         [os.path.basename(path) for path in arguments.file])
@@ -520,7 +521,7 @@ def _import(arguments):
             'saturation_kbps': row.rate_kbps} for row in rows],
         'capacity': cost_fit.fit_capacity(rows).to_dict(),
         'contradictions': cost_fit.contradictions(rows, .10)}
-    return _finish(arguments, answer, found)
+    return _finish(arguments, answer, profile)
 
 
 def _interrupt(number, _frame):

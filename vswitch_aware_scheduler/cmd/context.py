@@ -165,10 +165,10 @@ def telemetry_driver(arguments):
             raise exceptions.InvalidInput(
                 'path: not given; expected a file or a folder for the '
                 'telemetry driver file: --path PATH')
-        given = {'path': arguments.path,
-                 'period_seconds': arguments.period_seconds}
+        values = {'path': arguments.path,
+                  'period_seconds': arguments.period_seconds}
         return telemetry.load_driver(name, **{
-            key: value for key, value in given.items() if value is not None})
+            key: value for key, value in values.items() if value is not None})
     group = options.TELEMETRY_GROUPS[name][0]
     for flag, value in (('path', arguments.path),
                         ('period-seconds', arguments.period_seconds)):

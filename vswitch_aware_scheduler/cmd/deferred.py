@@ -41,14 +41,14 @@ class Parser(argparse.ArgumentParser):
     :param arguments: arguments of argparse.ArgumentParser
     :param common: parser of the options of this parser and all sub-commands
         below it, or None
-    :param others: keyword arguments of argparse.ArgumentParser
+    :param keywords: keyword arguments of argparse.ArgumentParser
     """
 
     _add = _subparsers_action = None
 
-    def __init__(self, *arguments, common=None, **others):
+    def __init__(self, *arguments, common=None, **keywords):
         super().__init__(
-            *arguments, parents=[] if common is None else [common], **others)
+            *arguments, parents=[] if common is None else [common], **keywords)
         self._common = common
 
     def add_command(self, name, summary, function=None):

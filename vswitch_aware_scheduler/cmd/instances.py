@@ -15,13 +15,13 @@ def find_model(store, text):
     :raises InvalidInput: if the store has no model of it, or several instances
         have this name
     """
-    found = _model(store, text)
-    if found is None:
+    model = _model(store, text)
+    if model is None:
         raise exceptions.InvalidInput(
             f'store {store.url} has no traffic model of instance {text}; '
             f'expected the uuid or the name of an instance in the list that '
             f'"vswitch-manage model list" prints')
-    return found
+    return model
 
 
 def find_uuid(store, text):
@@ -33,9 +33,9 @@ def find_uuid(store, text):
     :param text: uuid or name of the instance
     :raises InvalidInput: if the text is neither a uuid nor a name in the store
     """
-    found = _model(store, text)
-    if found is not None:
-        return found.instance_uuid
+    model = _model(store, text)
+    if model is not None:
+        return model.instance_uuid
     uuid = base.normalised_uuid(text)
     if uuid is None:
         raise exceptions.InvalidInput(
@@ -50,13 +50,13 @@ def _model(store, text):
         record = uuid and store.model(uuid)
         if record:
             return record
-    named = store.models(name=text)
-    if len(named) > 1:
+    models = store.models(name=text)
+    if len(models) > 1:
         raise exceptions.InvalidInput(
-            f'name {text}: {len(named)} instances have this name; expected '
+            f'name {text}: {len(models)} instances have this name; expected '
             f'one of their uuids: '
-            + ', '.join(item.instance_uuid for item in named))
-    return store.model(named[0].instance_uuid) if named else None
+            + ', '.join(item.instance_uuid for item in models))
+    return store.model(models[0].instance_uuid) if models else None
 
 
 def unseen_groups(store, flavor, project):
@@ -70,6 +70,6 @@ def unseen_groups(store, flavor, project):
         return
     groups = [*store.placements().values(), *store.priors().values()]
     for kind, value in (('flavor', flavor), ('project', project)):
-        seen = {getattr(group, kind) for group in groups} - {None}
-        if value is not None and value not in seen:
-            yield kind, value, sorted(seen)
+        existing = {getattr(group, kind) for group in groups} - {None}
+        if value is not None and value not in existing:
+            yield kind, value, sorted(existing)

@@ -98,9 +98,9 @@ def _once(conf):
             'waiting': outcome.waiting, 'removed': list(outcome.removed),
             'reasons': outcome.reasons,
             'refused_instances': [{
-                'instance_uuid': one.instance_uuid, 'name': one.name,
-                'reason': one.reason, 'detail': one.detail}
-                for one in outcome.refused],
+                'instance_uuid': refusal.instance_uuid, 'name': refusal.name,
+                'reason': refusal.reason, 'detail': refusal.detail}
+                for refusal in outcome.refused],
             'refused_samples': outcome.refused_samples.to_dict(),
             'ignored': outcome.ignored,
             'last_time': outcome.last_time, 'ahead': outcome.ahead,
@@ -124,16 +124,18 @@ def _once(conf):
             ('Samples refused',
              f'{outcome.refused_samples.total}' + terminal.counted(refused))):
         terminal.print_line(f'{name + ":":18}{value}')
-    for why, count in outcome.ignored.items():
-        _say(f'{count} resources of telemetry are ignored ({why})')
+    for cause, count in outcome.ignored.items():
+        _say(f'{count} resources of telemetry are ignored ({cause})')
     if set_up.unprotected:
         _say(set_up.unprotected)
     for reason in outcome.reasons:
-        some = [one for one in outcome.refused if one.reason == reason]
+        refusals = [refusal for refusal in outcome.refused
+                    if refusal.reason == reason]
         _say(f'{reason}: ' + ', '.join(
-            one.name or one.instance_uuid for one in some[:_SHOWN])
-            + (f' and {len(some) - _SHOWN} more'
-               if len(some) > _SHOWN else ''))
+            refusal.name or refusal.instance_uuid
+            for refusal in refusals[:_SHOWN])
+            + (f' and {len(refusals) - _SHOWN} more'
+               if len(refusals) > _SHOWN else ''))
     if outcome.ahead:
         _say(f'{outcome.ahead} instances have samples later than the clock '
              f'of this machine; no new samples of these instances are read '

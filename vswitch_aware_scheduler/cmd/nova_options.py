@@ -31,14 +31,14 @@ def enabled_plugins(conf):
     :param conf: ConfigOpts that has read its files
     :returns: set of 'filter' and 'weigher', or None if nova.conf was not read
     """
-    found = _read([*([PATH] if os.access(PATH, os.R_OK) else []),
-                   *conf.config_file])
-    if found is None or found.enabled_filters is None \
-            and found.weight_classes is None:
+    values = _read([*([PATH] if os.access(PATH, os.R_OK) else []),
+                    *conf.config_file])
+    if values is None or values.enabled_filters is None \
+            and values.weight_classes is None:
         return None
-    return ({'filter'} if 'VSwitchFilter' in (found.enabled_filters or ())
+    return ({'filter'} if 'VSwitchFilter' in (values.enabled_filters or ())
             else set()) | (
-        {'weigher'} if _WEIGHER in (found.weight_classes or ())
+        {'weigher'} if _WEIGHER in (values.weight_classes or ())
         else set())
 
 

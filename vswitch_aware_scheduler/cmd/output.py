@@ -186,12 +186,12 @@ def select(arguments, rows, columns, belongs=None):
     :returns: (list of rows, number)
     """
     rows = [_with_texts(row) for row in rows]
-    for one in arguments.list_filters:
-        wanted = getattr(arguments, one)
-        if wanted is not None:
+    for name in arguments.list_filters:
+        expected = getattr(arguments, name)
+        if expected is not None:
             is_wanted = (belongs or {}).get(
-                one, lambda row, value, key=one: row.get(key) == value)
-            rows = [row for row in rows if is_wanted(row, wanted)]
+                name, lambda row, value, key=name: row.get(key) == value)
+            rows = [row for row in rows if is_wanted(row, expected)]
     for text in reversed(arguments.sort_columns):
         column = _column(text, columns, rows)
         values = [(column.value(row), row) for row in rows]
@@ -229,26 +229,26 @@ def print_selected(arguments, rows, total, columns, name, below=None,
         captured.columns, captured.rows = columns, rows
         captured.others = _with_texts(others or {})
         return
-    wanted = [_column(text, columns, rows) for text in arguments.columns]
-    chosen = arguments.output_format or 'table'
-    if chosen in ('json', 'yaml'):
-        if wanted:
-            rows = [_reduced(row, wanted) for row in rows]
-        _print_data(chosen, rows if name is None
+    printed = [_column(text, columns, rows) for text in arguments.columns]
+    output_format = arguments.output_format or 'table'
+    if output_format in ('json', 'yaml'):
+        if printed:
+            rows = [_reduced(row, printed) for row in rows]
+        _print_data(output_format, rows if name is None
                     else {**_with_texts(others or {}), name: rows})
         return
-    wanted = wanted or columns
+    printed = printed or columns
     text = io.StringIO()
-    if chosen == 'csv':
+    if output_format == 'csv':
         commaseparated.CSVLister().emit_list(
-            [column.key for column in wanted],
-            [[_csv_cell(column.value(row)) for column in wanted]
+            [column.key for column in printed],
+            [[_csv_cell(column.value(row)) for column in printed]
              for row in rows], text,
             argparse.Namespace(quote_mode='minimal'))
     else:
-        _emit_table(rows, wanted, text)
+        _emit_table(rows, printed, text)
     terminal.print_text(text.getvalue())
-    if below is not None and chosen == 'table':
+    if below is not None and output_format == 'table':
         terminal.print_below(
             (f'{total} ' if len(rows) == total
              else f'{len(rows)} of {total} ')
@@ -290,8 +290,8 @@ class _Table(cliff_table.TableFormatter):
                 for row in data) else 'l'
 
 
-def _print_data(chosen, data):
-    if chosen == 'json':
+def _print_data(output_format, data):
+    if output_format == 'json':
         terminal.print_json(data)
         return
     # In JSON, keys are strings and tuples are lists.
@@ -309,13 +309,13 @@ def _print_data(chosen, data):
 
 def _column(text, columns, rows):
     """Return the Column that a word on the command line names."""
-    wanted = _normal(text)
+    name = _normal(text)
     for column in columns:
-        if wanted in (_normal(column.header), _normal(column.key)):
+        if name in (_normal(column.header), _normal(column.key)):
             return column
     keys = dict.fromkeys(key for row in rows for key in row)
     for key in keys:
-        if wanted == _normal(key):
+        if name == _normal(key):
             return Column(key.upper(), key)
     names = dict.fromkeys(
         [*(column.header for column in columns), *keys])

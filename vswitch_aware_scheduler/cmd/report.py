@@ -73,7 +73,7 @@ def _serve(conf, started):
     limits = report.limits(conf.details, conf.stale_hours)
     reports = server.Reports(
         lambda: report.read_fleet(group, target),
-        lambda found, host: report.make_report(found, target, limits, host),
+        lambda fleet, host: report.make_report(fleet, target, limits, host),
         conf.refresh_seconds)
     try:
         serving = server.Server(conf.address, conf.port, reports)

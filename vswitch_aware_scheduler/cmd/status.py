@@ -91,13 +91,13 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(upgradecheck.Code.FAILURE, str(error))
         if version == newest:
             return _result(upgradecheck.Code.SUCCESS)
-        seen = f'version {version}' if version else 'no schema'
+        found_version = f'version {version}' if version else 'no schema'
         # Both consist of digits, and newer versions are greater.
         advice = ('upgrade this package' if version and version > newest
                   else 'run "vswitch-manage db sync"')
         return _result(
             upgradecheck.Code.FAILURE,
-            f'store {self._store().url} has {seen}; expected version '
+            f'store {self._store().url} has {found_version}; expected version '
             f'{newest}: {advice}')
 
     def _check_generation(self):
@@ -139,12 +139,12 @@ class Checks(upgradecheck.UpgradeCommands):
     def _why_no_model(self):
         """Return what to do if the store has no model."""
         modelers = self._store().modelers()
-        running = [one for one in modelers if not one.ended
-                   and not heartbeat.is_silent(one, self._clock())]
+        running = [modeler for modeler in modelers if not modeler.ended
+                   and not heartbeat.is_silent(modeler, self._clock())]
         if not running:
             return ('start vswitch-modeler, or run "vswitch-manage fit" on '
                     'recorded traffic')
-        if all(one.waiting_for for one in running):
+        if all(modeler.waiting_for for modeler in running):
             return ('see what vswitch-modeler waits for, in the check '
                     '"Modelers"')
         return (
@@ -155,13 +155,13 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_profiles(self):
         try:
-            known = switch_profile.profiles(self._conf.switch_profiles_file)
+            profiles = switch_profile.profiles(self._conf.switch_profiles_file)
         except (exceptions.InvalidProfile, OSError) as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
-        wrong = []
+        problems = []
         default = self._conf.default_switch_profile or None
-        if default is not None and default not in known:
-            wrong.append(f'default_switch_profile is {default!r}')
+        if default is not None and default not in profiles:
+            problems.append(f'default_switch_profile is {default!r}')
         try:
             hosts = self._store().host_profiles()
         except exceptions.StoreError as error:
@@ -169,23 +169,23 @@ class Checks(upgradecheck.UpgradeCommands):
                 upgradecheck.Code.WARNING,
                 f'profiles of hosts cannot be checked: {error}')
         for host in hosts:
-            if host.profile is not None and host.profile not in known:
-                wrong.append(f'the stored profile of host {host.host} is '
-                             f'{host.profile!r}')
+            if host.profile is not None and host.profile not in profiles:
+                problems.append(f'the stored profile of host {host.host} is '
+                                f'{host.profile!r}')
                 continue
             name = host.profile or default
-            if name in known:
+            if name in profiles:
                 try:
-                    known[name].overridden(host.overrides,
-                                           f'host {host.host}')
+                    profiles[name].overridden(host.overrides,
+                                              f'host {host.host}')
                 except exceptions.InvalidInput as error:
-                    wrong.append(str(error))
-        if not wrong:
-            return self._check_described(known)
+                    problems.append(str(error))
+        if not problems:
+            return self._check_described(profiles)
         return _result(
             upgradecheck.Code.FAILURE,
-            _some(wrong) + '; expected one of '
-            + ', '.join(sorted(known)))
+            _some(problems) + '; expected one of '
+            + ', '.join(sorted(profiles)))
 
     def _check_aggregates(self):
         try:
@@ -209,25 +209,26 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(upgradecheck.Code.SUCCESS,
                            'nova is not installed in the Python environment '
                            'of this command')
-        seen = f'nova {text} is installed'
+        installed = f'nova {text} is installed'
         numbers = re.match(r'(\d+)(?:\.(\d+))?(?:\.(\d+))?', text)
-        release = numbers and tuple(int(part or 0)
-                                    for part in numbers.groups())
+        release = numbers and tuple(int(number or 0)
+                                    for number in numbers.groups())
         first, last = _NOVA_SERIES
         if not release or not first <= release[0] <= last:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{seen}; the plugin is tested with nova {first} to {last}')
+                f'{installed}; the plugin is tested with nova {first} to '
+                f'{last}')
         minimum = _NOVA_MINIMUMS.get(release[0], release)
         if release < minimum:
-            wanted = '.'.join(map(str, minimum))
+            minimum_text = '.'.join(map(str, minimum))
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{seen}; expected {wanted} or later: in earlier releases '
-                f'every user can set the scheduler hint _nova_check_type, '
-                f'with which filters of Nova pass every host. Upgrade nova, '
-                f'or check that the package has the fix')
-        return _result(upgradecheck.Code.SUCCESS, seen)
+                f'{installed}; expected {minimum_text} or later: in earlier '
+                f'releases every user can set the scheduler hint '
+                f'_nova_check_type, with which filters of Nova pass every '
+                f'host. Upgrade nova, or check that the package has the fix')
+        return _result(upgradecheck.Code.SUCCESS, installed)
 
     def _check_modelers(self):
         try:
@@ -292,29 +293,32 @@ class Checks(upgradecheck.UpgradeCommands):
         now = self._clock()
         target = self._store()
         modelers = target.modelers()
-        silent = [one for one in modelers if heartbeat.is_silent(one, now)
-                  and not heartbeat.is_replaced(one, modelers)]
-        ended = [one for one in modelers if one.ended]
-        running = [one for one in modelers if not one.ended
-                   and not heartbeat.is_silent(one, now)]
-        waiting = [one for one in running if one.waiting_for]
-        overdue = [one for one in running if self_check.is_overdue(one, now)]
-        working = [one for one in running if not one.waiting_for]
+        silent = [modeler for modeler in modelers
+                  if heartbeat.is_silent(modeler, now)
+                  and not heartbeat.is_replaced(modeler, modelers)]
+        ended = [modeler for modeler in modelers if modeler.ended]
+        running = [modeler for modeler in modelers if not modeler.ended
+                   and not heartbeat.is_silent(modeler, now)]
+        waiting = [modeler for modeler in running if modeler.waiting_for]
+        overdue = [modeler for modeler in running
+                   if self_check.is_overdue(modeler, now)]
+        working = [modeler for modeler in running if not modeler.waiting_for]
         # Problems come first.
-        told = [heartbeat.describe(one, now)
-                for one in silent + waiting + working + ended]
-        told[:0] = [f'vswitch-modeler on {one.host} has completed no pass '
-                    f'for longer than its cycle' for one in overdue]
+        lines = [heartbeat.describe(modeler, now)
+                 for modeler in silent + waiting + working + ended]
+        lines[:0] = [
+            f'vswitch-modeler on {modeler.host} has completed no pass '
+            f'for longer than its cycle' for modeler in overdue]
         if not modelers:
             # Models from "vswitch-manage fit" are sufficient.
             return (['no vswitch-modeler has reported in the last day'],
                     not target.generation().number)
-        stopped = not running and any(one.interval_seconds is not None
-                                      for one in ended)
+        stopped = not running and any(modeler.interval_seconds is not None
+                                      for modeler in ended)
         if stopped or silent:
-            told.append('start vswitch-modeler' if not running else
-                        'see its log on that host')
-        return told, bool(silent or waiting or stopped or overdue)
+            lines.append('start vswitch-modeler' if not running else
+                         'see its log on that host')
+        return lines, bool(silent or waiting or stopped or overdue)
 
     def _check_schedulers(self):
         """Return what the workers of nova-scheduler have reported."""
@@ -324,29 +328,31 @@ class Checks(upgradecheck.UpgradeCommands):
             modelers = self._store().modelers()
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
-        wrong = self._plugins_of_nova()
+        problems = self._plugins_of_nova()
         reporting = self_check.reporting_workers(workers, now)
         names = {}  # problem -> names of the workers that have it
-        for one in reporting:
-            for problem in self._problems_of(one, now):
-                names.setdefault(problem, []).append(one.name)
-        wrong += [
-            (f'worker {of[0]}' if len(of) == 1 else
-             f'{len(of)} workers, {of[0]} among them,')
+        for worker in reporting:
+            for problem in self._problems_of(worker, now):
+                names.setdefault(problem, []).append(worker.name)
+        problems += [
+            (f'worker {workers_with_it[0]}' if len(workers_with_it) == 1 else
+             f'{len(workers_with_it)} workers, {workers_with_it[0]} among '
+             f'them,')
             + f' of nova-scheduler: {problem}'
-            for problem, of in names.items()]
-        hosts = {one.host for one in reporting}
-        for host in sorted({one.host for one in workers} - hosts):
-            last = max(one.seen_at for one in workers if one.host == host)
-            wrong.append(
+            for problem, workers_with_it in names.items()]
+        hosts = {worker.host for worker in reporting}
+        for host in sorted({worker.host for worker in workers} - hosts):
+            last = max(worker.seen_at for worker in workers
+                       if worker.host == host)
+            problems.append(
                 f'no worker of nova-scheduler on {host} has reported for '
                 f'{now - last:.0f} s: it has ended, or cannot write to the '
                 f'store')
-        if not wrong:
+        if not problems:
             problem = self_check.workers_problem(workers, modelers, now)
-            wrong = [problem] if problem else []
-        if wrong:
-            return _result(upgradecheck.Code.WARNING, _some(wrong))
+            problems = [problem] if problem else []
+        if problems:
+            return _result(upgradecheck.Code.WARNING, _some(problems))
         if not workers:
             return _result(upgradecheck.Code.SUCCESS,
                            'no worker of nova-scheduler has reported yet')
@@ -374,60 +380,61 @@ class Checks(upgradecheck.UpgradeCommands):
 
         nova.conf is read if it is one of the configuration files.
         """
-        found = nova_options.enabled_plugins(self._all_options)
-        if found is None:
+        enabled = nova_options.enabled_plugins(self._all_options)
+        if enabled is None:
             return []
-        if not found:
+        if not enabled:
             return ['neither VSwitchFilter nor VSwitchWeigher is enabled; '
                     'add them to enabled_filters and weight_classes of '
                     '[filter_scheduler] in nova.conf']
-        problem = self_check.plugins_problem(found)
+        problem = self_check.plugins_problem(enabled)
         return [problem] if problem else []
 
     def _check_options(self):
         """Return which options differ although they must be equal."""
         now = self._clock()
-        ours = options.alike(self._conf)
+        own_values = options.alike(self._conf)
         try:
             target = self._store()
-            others = [
-                (f'nova.conf of {one.host}', one.state.get('options') or {})
-                for one in self_check.reporting_workers(
+            reported = [
+                (f'nova.conf of {worker.host}', worker.state.get('options')
+                 or {})
+                for worker in self_check.reporting_workers(
                     target.workers(), now)]
             modeler = target.fleet('options').facts.get('modeler')
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
         if modeler is not None:
-            others.append(('vswitch.conf of vswitch-modeler', modeler))
-        wrong = list(dict.fromkeys(filter(None, (
-            self_check.options_problem(ours, theirs, who)
-            for who, theirs in others))))
-        if wrong:
-            return _result(upgradecheck.Code.WARNING, _some(wrong))
+            reported.append(('vswitch.conf of vswitch-modeler', modeler))
+        problems = list(dict.fromkeys(filter(None, (
+            self_check.options_problem(own_values, reported_values, reporter)
+            for reporter, reported_values in reported))))
+        if problems:
+            return _result(upgradecheck.Code.WARNING, _some(problems))
         return _result(
             upgradecheck.Code.SUCCESS,
-            None if others else 'neither a worker of nova-scheduler nor '
+            None if reported else 'neither a worker of nova-scheduler nor '
             'vswitch-modeler has reported its options yet')
 
     def _check_strict(self):
         if not self._conf.strict:
             return _result(upgradecheck.Code.SUCCESS, 'strict is not set')
         try:
-            found = service.make_keeper(self._all_options).review(
+            review = service.make_keeper(self._all_options).review(
                 self._store())
         except (exceptions.VSwitchError, OSError) as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
-        told = f'hosts that have a limit: {found.hosts}'
-        if found.uplinks:
-            told += (f'; placement does not keep that of uplinks, which '
-                     f'hosts share: {", ".join(found.uplinks)}')
-        if found.hosts and not found.wrong:
-            return _result(upgradecheck.Code.SUCCESS, told)
-        wrong = [f'the inventory of {host} in placement: {why}'
-                 for host, why in sorted(found.wrong.items())]
-        return _result(upgradecheck.Code.WARNING, told + (
-            f'; {_some(wrong)}: does a vswitch-modeler run with strict set, '
-            f'and what does its log say?' if wrong else
+        summary = f'hosts that have a limit: {review.hosts}'
+        if review.uplinks:
+            summary += (f'; placement does not keep that of uplinks, which '
+                        f'hosts share: {", ".join(review.uplinks)}')
+        if review.hosts and not review.wrong:
+            return _result(upgradecheck.Code.SUCCESS, summary)
+        problems = [f'the inventory of {host} in placement: {problem}'
+                    for host, problem in sorted(review.wrong.items())]
+        return _result(upgradecheck.Code.WARNING, summary + (
+            f'; {_some(problems)}: does a vswitch-modeler run with strict '
+            f'set, and what does its log say?' if problems else
             '; expected some: placement refuses nothing'))
 
     def _check_budgets(self):
@@ -445,8 +452,9 @@ class Checks(upgradecheck.UpgradeCommands):
                 'samples of instances, an inventory, and hosts with a switch '
                 'profile and a limit')
         words = (f'error budgets: {len(budgets)}, of which '
-                 f'{sum(one.in_debt for one in budgets.values())} overspent')
-        age = time.time() - max(one.until for one in budgets.values())
+                 f'{sum(budget.in_debt for budget in budgets.values())} '
+                 f'overspent')
+        age = time.time() - max(budget.until for budget in budgets.values())
         if age > snapshot.FRESH_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
@@ -454,13 +462,13 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'{snapshot.FRESH_SECONDS:.0f} s: check vswitch-modeler and '
                 f'telemetry')
         unknown = [
-            f'{one.kind} {one.name}: {one.unknown_seconds:.0f} s without and '
-            f'{one.measured_seconds:.0f} s with measured traffic: '
-            f'{one.unknown_why}'
-            for one in sorted(budgets.values(),
-                              key=lambda one: -one.unknown_seconds)
-            if one.unknown_seconds >= max(one.measured_seconds,
-                                          snapshot.FRESH_SECONDS)]
+            f'{budget.kind} {budget.name}: {budget.unknown_seconds:.0f} s '
+            f'without and {budget.measured_seconds:.0f} s with measured '
+            f'traffic: {budget.unknown_why}'
+            for budget in sorted(budgets.values(),
+                                 key=lambda budget: -budget.unknown_seconds)
+            if budget.unknown_seconds >= max(budget.measured_seconds,
+                                             snapshot.FRESH_SECONDS)]
         if unknown:
             return _result(
                 upgradecheck.Code.WARNING,
@@ -498,19 +506,19 @@ class Checks(upgradecheck.UpgradeCommands):
         paths = engines.sqlite_files(url)
         if not paths:
             return _result(upgradecheck.Code.SUCCESS)
-        wrong = []
+        problems = []
         for path in (os.path.dirname(paths[0]), *paths):
             with contextlib.suppress(OSError):
                 mode = stat.S_IMODE(os.stat(path).st_mode)
                 if mode & 0o006:
-                    wrong.append(
+                    problems.append(
                         f'mode of {path}: {mode:04o}; expected '
                         + ('0750' if os.path.isdir(path) else '0640'))
-        if not wrong:
+        if not problems:
             return _result(upgradecheck.Code.SUCCESS)
         return _result(
             upgradecheck.Code.WARNING,
-            '; '.join(wrong) + ': every local user can read the store, or '
+            '; '.join(problems) + ': every local user can read the store, or '
             'block all its writers with a lock; change the modes with chmod')
 
     def _check_rows(self):
@@ -555,10 +563,11 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Nova Release', _check_nova))
 
 
-def _some(wrong):
-    more = len(wrong) - _SHOWN
-    return '; '.join(wrong[:_SHOWN]) + (f' and {more} more' if more > 0
-                                        else '')
+def _some(problems):
+    number_left = len(problems) - _SHOWN
+    return '; '.join(problems[:_SHOWN]) + (f' and {number_left} more'
+                                           if number_left > 0
+                                           else '')
 
 
 def _options_first(argv):
@@ -566,7 +575,7 @@ def _options_first(argv):
 
     oslo.config only accepts them there.
     """
-    first, others = [], []
+    first, remaining = [], []
     words = iter(argv)
     for word in words:
         if word in ('--config-file', '--config-dir'):
@@ -574,8 +583,8 @@ def _options_first(argv):
         elif word.startswith(('--config-file=', '--config-dir=')):
             first.append(word)
         else:
-            others.append(word)
-    return first + others
+            remaining.append(word)
+    return first + remaining
 
 
 def _configuration(argv):

@@ -55,15 +55,15 @@ def _find_policies(store, group, facts, hosts):
     missing = hosts - facts.keys()
     if missing:
         # No modeler has stored the policies of these hosts yet.
-        found = fleet.stored_policies(
+        computed = fleet.stored_policies(
             store, *service.make_policies(group),
             service.make_corrections(group), placed_on=hosts)
-        problems.update(found.problems)
+        problems.update(computed.problems)
         for host in missing:
-            policies[host] = found.hosts[host]
-            origins[host] = found.origins[host]
+            policies[host] = computed.hosts[host]
+            origins[host] = computed.origins[host]
         if not facts:
-            uplinks = found.uplinks
+            uplinks = computed.uplinks
     for host in facts.keys() - policies.keys():
         policies[host] = admission.HostPolicy(None, judged=False)
     return policy_in_force.Policies(policies, uplinks, origins, problems)

@@ -165,20 +165,20 @@ def counted(counts):
     """
     if not counts:
         return ''
-    return ' (' + ', '.join(f'{count} {what}'
-                            for what, count in counts.items()) + ')'
+    return ' (' + ', '.join(f'{count} {name}'
+                            for name, count in counts.items()) + ')'
 
 
 @contextlib.contextmanager
-def progress(what):
+def progress(label):
     """Yield a callback (done, total) that shows a bar on a terminal.
 
-    :param what: title of the bar
+    :param label: title of the bar
     """
     if not sys.stderr.isatty():
         yield None
         return
-    with tqdm.tqdm(desc=what, unit='', file=sys.stderr, leave=False,
+    with tqdm.tqdm(desc=label, unit='', file=sys.stderr, leave=False,
                    bar_format='{desc}: {percentage:3.0f}%|{bar}| '
                               '{elapsed}<{remaining}') as bar:
         def report(done, total):
@@ -199,12 +199,12 @@ class PrintCompletion(argparse.Action):
 
     :param option_strings: as in argparse.Action
     :param dest: as in argparse.Action
-    :param others: keyword arguments of argparse.Action
+    :param keywords: keyword arguments of argparse.Action
     """
 
-    def __init__(self, option_strings, dest, **others):
+    def __init__(self, option_strings, dest, **keywords):
         super().__init__(option_strings, dest, default=argparse.SUPPRESS,
-                         choices=('bash', 'tcsh', 'zsh'), **others)
+                         choices=('bash', 'tcsh', 'zsh'), **keywords)
 
     def __call__(self, parser, namespace, values, option_string=None):
         try:

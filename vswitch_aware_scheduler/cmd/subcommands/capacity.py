@@ -66,7 +66,7 @@ def _fit_answer(arguments):
     model = cost_fit.fit_capacity(rows, **options)
     left_out = cost_fit.leave_one_out(rows, **options)
     lines = []
-    for row, one in zip(rows, left_out):
+    for row, prediction in zip(rows, left_out):
         place = (row.packet_bytes, row.pairs, row.flows, row.encapsulation)
         low, high = model.interval_kbps(*place, arguments.confidence)
         lines.append({
@@ -75,7 +75,8 @@ def _fit_answer(arguments):
             'measured_kbps': row.rate_kbps,
             'fitted_kbps': model.rate_kbps(*place), 'low_kbps': low,
             'high_kbps': high, 'limited_by': model.limiting(*place),
-            'left_out_kbps': one.predicted, 'left_out_error': one.error})
+            'left_out_kbps': prediction.predicted,
+            'left_out_error': prediction.error})
     answer = {'file': arguments.file, 'confidence': arguments.confidence,
               'model': model.to_dict(), 'rows': lines,
               'median_error': cost_fit.median_error(left_out),
@@ -117,13 +118,13 @@ def _fit_tables(answer):
 
 def _reproduce_answer(arguments):
     """Predict published values. Return the answer as plain data."""
-    known = published.tables()
+    tables = published.tables()
     for name in arguments.table:
-        if name not in known:
+        if name not in tables:
             raise exceptions.InvalidInput(
-                f'table: {name!r}; expected one of {", ".join(known)}')
+                f'table: {name!r}; expected one of {", ".join(tables)}')
     return {'tables': [
-        published.reproduce(table) for name, table in known.items()
+        published.reproduce(table) for name, table in tables.items()
         if name in arguments.table or not arguments.table]}
 
 

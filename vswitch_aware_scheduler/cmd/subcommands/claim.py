@@ -19,17 +19,18 @@ def add_arguments(parser):
 
 
 def _list(arguments, conf):
-    found = context.open_store(conf).read_claims().claims
+    claims = context.open_store(conf).read_claims().claims
     column = output.Column
     output.print_list(arguments, [{
-        'instance': one.instance_uuid, 'state': one.state,
-        'host': one.host, 'source': one.source,
-        'claimed_by': one.claimed_by, 'claimed_at': one.claimed_at,
-        'seconds_left': one.seconds,
-        'networks': (None if one.attachments is None
-                     else one.attachments.to_data()),
-        'mean': rates.by_name(one.law.mean.tolist(), one.law.packets_known)}
-        for one in found], [
+        'instance': claim.instance_uuid, 'state': claim.state,
+        'host': claim.host, 'source': claim.source,
+        'claimed_by': claim.claimed_by, 'claimed_at': claim.claimed_at,
+        'seconds_left': claim.seconds,
+        'networks': (None if claim.attachments is None
+                     else claim.attachments.to_data()),
+        'mean': rates.by_name(claim.law.mean.tolist(),
+                              claim.law.packets_known)}
+        for claim in claims], [
             column('INSTANCE', 'instance'), column('STATE', 'state'),
             column('HOST', 'host'), column('SOURCE', 'source'),
             column('BY', 'claimed_by'), column('TOLD', 'claimed_at_iso'),

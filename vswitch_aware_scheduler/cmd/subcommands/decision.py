@@ -78,21 +78,21 @@ def find(store, text):
         request, or id of a decision
     :raises InvalidInput: if there are none
     """
-    found = store.decisions(request_id=text) \
+    decisions = store.decisions(request_id=text) \
         or store.decisions(instance_uuid=text.lower()) \
         or store.decisions(decision_id=text.lower())
-    if not found:
+    if not decisions:
         try:
-            found = store.decisions(
+            decisions = store.decisions(
                 instance_uuid=instances.find_uuid(store, text))
         except exceptions.InvalidInput:
             pass
-    if not found:
+    if not decisions:
         raise exceptions.InvalidInput(
             f'decision: {text!r}; expected the uuid of an instance or the id '
             f'of a request in the list that "vswitch-manage decision list" '
             f'prints')
-    return found
+    return decisions
 
 
 def print_one(decision):
@@ -100,7 +100,7 @@ def print_one(decision):
 
     :param decision: Decision
     """
-    one = row(decision)
+    fields = row(decision)
     terminal.print_fields([
         ('Decided', plain_text.iso_time(decision.decided_at)),
         ('By', decision.decided_by),
@@ -108,7 +108,7 @@ def print_one(decision):
         ('Instance', decision.instance_uuid or 'unknown'),
         ('Flavor', decision.flavor or 'unknown'),
         ('Project', decision.project or 'unknown'),
-        ('Demand by', decision.rule), ('Hosts', one['summary']),
+        ('Demand by', decision.rule), ('Hosts', fields['summary']),
         ('Admitted', decision.admitted),
         ('Refused but observed', decision.observed),
         ('Outcome', decision.outcome if decision.host is None
@@ -141,28 +141,29 @@ def _refusal(item):
 
 def _list(arguments, conf):
     store = context.open_store(conf)
-    which = {'host': arguments.host, 'project': arguments.project}
+    query = {'host': arguments.host, 'project': arguments.project}
     # In the order of time, the store reads no more than are printed.
-    most = None if arguments.sort_columns else arguments.limit
+    limit = None if arguments.sort_columns else arguments.limit
     rows, total = output.select(
-        arguments, [row(one) for one in store.decisions(limit=most, **which)],
+        arguments,
+        [row(decision) for decision in store.decisions(limit=limit, **query)],
         COLUMNS)
-    if total == most:
-        total = store.count_decisions(**which)
+    if total == limit:
+        total = store.count_decisions(**query)
     output.print_selected(arguments, rows, total, COLUMNS, 'decisions',
                           'decisions, the newest first')
     return 0
 
 
 def _show(arguments, conf):
-    found = find(context.open_store(conf), arguments.what)
+    decisions = find(context.open_store(conf), arguments.what)
     if output.print_answer(arguments, {
-            'decisions': [row(one) for one in found]}):
+            'decisions': [row(decision) for decision in decisions]}):
         return 0
-    for number, one in enumerate(found):
+    for number, decision in enumerate(decisions):
         if number:
             terminal.print_line()
-        print_one(one)
+        print_one(decision)
     return 0
 
 

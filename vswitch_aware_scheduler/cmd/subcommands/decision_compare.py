@@ -39,45 +39,50 @@ def run(arguments, conf, store, driver, progress=None, clock=None):
         store, *service.make_policies(conf[options.GROUP]),
         service.make_corrections(conf[options.GROUP])).hosts
     instances = collections.defaultdict(list)
-    for uuid, one in store.placements().items():
-        if one.host in last:
-            instances[one.host].append(uuid)
-    start = min((one.decided_at for one in last.values()), default=end)
+    for uuid, placement in store.placements().items():
+        if placement.host in last:
+            instances[placement.host].append(uuid)
+    start = min((decision.decided_at for decision in last.values()),
+                default=end)
     series = {}
     if last:
-        for one in driver.series(start, end, {
+        for instance_series in driver.series(start, end, {
                 uuid for uuids in instances.values() for uuid in uuids},
                 progress):
-            series[one.instance_uuid] = one.at_least()
+            series[instance_series.instance_uuid] = instance_series.at_least()
     rows, groups = [], {REFUSED: [], ADMITTED: []}
     for host, decision in sorted(last.items()):
         policy = policies.get(host)
         if policy is None or policy.profile is None:
             left_out['no profile now'] += 1
             continue
-        found = realised.Realised(
+        outcome = realised.Realised(
             decision.chosen['overload_probability'], decision.chosen['limit'],
             *realised.overload(policy, series, instances[host],
                                decision.decided_at, end))
         group = ADMITTED if decision.chosen['check'] is None else REFUSED
-        groups[group].append(found)
+        groups[group].append(outcome)
         rows.append({
             'host': host, 'group': group, 'check': decision.chosen['check'],
             'decided_at': decision.decided_at,
             'instances': len(instances[host]),
-            'predicted': found.predicted, 'limit': found.limit,
-            'slots': found.slots, 'slots_wanted': realised.slots_wanted(
-                found.limit), 'overloaded_slots': found.overloaded,
-            'realised': found.share if found.slots else None,
-            'overloaded': found.is_overloaded if found.is_measured else None})
-    found = {name: realised.group_of(of) for name, of in groups.items()}
+            'predicted': outcome.predicted, 'limit': outcome.limit,
+            'slots': outcome.slots, 'slots_wanted': realised.slots_wanted(
+                outcome.limit), 'overloaded_slots': outcome.overloaded,
+            'realised': outcome.share if outcome.slots else None,
+            'overloaded': outcome.is_overloaded if outcome.is_measured
+            else None})
+    groups_measured = {name: realised.group_of(outcomes)
+                       for name, outcomes in groups.items()}
     return {
         'telemetry': driver.source, 'until': end, 'since_at': start,
         'confidence': realised.CONFIDENCE, 'groups': [
             {'group': name, 'hosts_decided': len(groups[name]),
-             **dataclasses.asdict(one), 'enough': one.is_enough}
-            for name, one in found.items()], 'left_out': dict(left_out),
-        'remarks': list(_remarks(found, groups, left_out)), 'hosts': rows}
+             **dataclasses.asdict(measured), 'enough': measured.is_enough}
+            for name, measured in groups_measured.items()],
+        'left_out': dict(left_out),
+        'remarks': list(_remarks(groups_measured, groups, left_out)),
+        'hosts': rows}
 
 
 def _last_decisions(store, start, end):
@@ -89,30 +94,31 @@ def _last_decisions(store, start, end):
     :returns: ({host: Decision}, {reason for leaving out: number})
     """
     last, left_out = {}, collections.Counter()
-    for one in store.decisions(since=start, outcome=model_store.PLACED):
-        if one.decided_at <= end:
-            last.setdefault(one.host, one)
-    for host, one in list(last.items()):
-        if one.chosen is None or one.chosen['overload_probability'] is None:
-            why = 'no filter was asked'
-        elif one.chosen['check'] in _OTHER_CHECKS:
-            why = f'refused for {one.chosen["check"]}'
-        elif one.chosen['limit'] is None:
-            why = 'no overload probability limits them'
+    for decision in store.decisions(since=start, outcome=model_store.PLACED):
+        if decision.decided_at <= end:
+            last.setdefault(decision.host, decision)
+    for host, decision in list(last.items()):
+        if decision.chosen is None \
+                or decision.chosen['overload_probability'] is None:
+            reason = 'no filter was asked'
+        elif decision.chosen['check'] in _OTHER_CHECKS:
+            reason = f'refused for {decision.chosen["check"]}'
+        elif decision.chosen['limit'] is None:
+            reason = 'no overload probability limits them'
         else:
             continue
-        left_out[why] += 1
+        left_out[reason] += 1
         del last[host]
     return last, left_out
 
 
-def _remarks(found, groups, left_out):
-    for name, group in found.items():
+def _remarks(groups_measured, groups, left_out):
+    for name, group in groups_measured.items():
         if not group.is_enough:
             yield (f'{name}: too few to tell: {group.hosts} hosts with enough '
                    f'measured traffic; expected {realised.MIN_HOSTS}'
                    + _waiting(groups[name]))
-    refused, admitted = found[REFUSED], found[ADMITTED]
+    refused, admitted = groups_measured[REFUSED], groups_measured[ADMITTED]
     if refused.is_enough and admitted.is_enough:
         if refused.share_low > admitted.share_high:
             yield ('refused hosts were overloaded more often than admitted '
@@ -123,24 +129,25 @@ def _remarks(found, groups, left_out):
         else:
             yield ('the intervals overlap: whether refused hosts are '
                    'overloaded more often cannot be told yet')
-    for name, group in found.items():
+    for name, group in groups_measured.items():
         if not group.is_enough:
             continue
         if group.predicted > group.realised_high:
             yield f'{name}: more overload was predicted than measured'
         elif group.predicted < group.realised_low:
             yield f'{name}: less overload was predicted than measured'
-    for why, number in left_out.items():
-        yield f'{number} hosts are left out: {why}'
+    for reason, number in left_out.items():
+        yield f'{number} hosts are left out: {reason}'
 
 
 def _waiting(hosts):
     """Return how far hosts are that are not measured for long enough."""
-    waiting = [one for one in hosts if not one.is_measured]
+    waiting = [outcome for outcome in hosts if not outcome.is_measured]
     if not waiting:
         return ''
-    last = max(waiting, key=lambda one: realised.slots_wanted(one.limit)
-               - one.slots)
+    last = max(waiting,
+               key=lambda outcome: realised.slots_wanted(outcome.limit)
+               - outcome.slots)
     return (f'; {len(waiting)} more hosts wait for traffic to be measured: '
             f'{last.slots} slots of time since the decision; expected '
             f'{realised.slots_wanted(last.limit)}')
@@ -158,11 +165,12 @@ def print_answer(answer):
     terminal.print_table(
         ['GROUP', 'HOSTS', 'MEASURED', 'OVERLOADED', 'SHARE', 'LOW', 'HIGH',
          'PREDICTED', 'REALISED', 'LOW', 'HIGH'],
-        [[one['group'], one['hosts_decided'], one['hosts'],
-          one['overloaded_hosts'], *(plain_text.chance(one[name]) for name in (
+        [[group['group'], group['hosts_decided'], group['hosts'],
+          group['overloaded_hosts'],
+          *(plain_text.chance(group[name]) for name in (
               'share', 'share_low', 'share_high', 'predicted', 'realised',
               'realised_low', 'realised_high'))]
-         for one in answer['groups']])
+         for group in answer['groups']])
     if answer['remarks']:
         terminal.print_line()
         for remark in answer['remarks']:

@@ -149,7 +149,7 @@ def run(arguments, conf, progress=None):
     rolling = arguments.protocol == protocols.ROLLING
     corrects = rolling and arguments.feedback
     conditions = _conditions(arguments, rolling)
-    chosen = _methods(
+    selected = _methods(
         arguments.methods, conf, corrects, arguments.rebalance,
         None if arguments.groups is None
         else trace.load_groups(arguments.groups))
@@ -165,7 +165,7 @@ def run(arguments, conf, progress=None):
     if room != (math.inf, math.inf):
         case = dataclasses.replace(case, room=room, needs=trace.load_needs(
             arguments.trace, case.trace.uuids))
-    results = protocols.evaluate(case, chosen, arguments.seeds, progress)
+    results = protocols.evaluate(case, selected, arguments.seeds, progress)
     best = results[protocols.CLAIRVOYANT]
     answer = {
         'trace': arguments.trace, 'train_trace': arguments.train_trace,
@@ -201,7 +201,7 @@ def _conditions(arguments, rolling):
         raise exceptions.InvalidInput(
             f'rebalance: given with the protocol {arguments.protocol}; '
             f'expected --protocol rolling, in which time passes')
-    given = {}
+    values = {}
     for flag, field, _, _ in _CONDITIONS:
         value = getattr(arguments, flag[2:].replace('-', '_'))
         if value is None:
@@ -210,30 +210,31 @@ def _conditions(arguments, rolling):
             raise exceptions.InvalidInput(
                 f'{flag[2:]}: given without --rebalance; expected both or '
                 f'neither')
-        given[field] = value
-    return closed_loop.Conditions(**given)
+        values[field] = value
+    return closed_loop.Conditions(**values)
 
 
 def _methods(names, conf, corrects, rebalances, groups):
     default = model.TrafficModel.on_off(**options.default_demand(conf)).law
-    known = methods.make_methods(default, conf.min_samples, groups, corrects)
+    available = methods.make_methods(default, conf.min_samples, groups,
+                                     corrects)
     if rebalances:
         moving = strategies.make_rebalanced(default, conf.min_samples,
                                             corrects)
         if names is None:
             return moving
-        known = moving + [method for method in known
-                          if method.name not in strategies.NAMES]
+        available = moving + [method for method in available
+                              if method.name not in strategies.NAMES]
     if names is None:
-        return known
-    wanted = {name.strip() for name in names.split(',')}
-    possible = [*(method.name for method in known), protocols.CLAIRVOYANT]
-    for name in wanted:
+        return available
+    requested = {name.strip() for name in names.split(',')}
+    possible = [*(method.name for method in available), protocols.CLAIRVOYANT]
+    for name in requested:
         if name not in possible:
             raise exceptions.InvalidInput(
                 f'method: {name!r}; expected one of '
                 f'{", ".join(possible)}')
-    return [method for method in known if method.name in wanted]
+    return [method for method in available if method.name in requested]
 
 
 def table(answer):

@@ -111,10 +111,10 @@ def run(arguments, conf, store, progress=None):
     assessment = judged.assessment
     counts = explanation.counts(assessment)
     nearest = explanation.nearest(assessment, most=max(DETAILED, 1))
-    detailed = {one.host for one in nearest} | {arguments.host}
+    detailed = {refusal.host for refusal in nearest} | {arguments.host}
     rows = [judged.row(i, host in detailed)
             for i, host in enumerate(hosts)]
-    order = {one.host: number for number, one in enumerate(
+    order = {refusal.host: number for number, refusal in enumerate(
         explanation.nearest(assessment, most=len(hosts)))}
     rows.sort(key=lambda row: (not row['admitted'], order.get(
         row['host'], -1), row['overload_after'] or 0.0,
@@ -183,24 +183,24 @@ def _demand(fleet, uuid, flavor, project):
     The QoS guarantee of the instance's ports is unknown here.
     """
     snapshot = fleet.stored.snapshot
-    learned = snapshot.law(uuid) if uuid else None
-    if learned is not None:
-        return learned, 'model', None
+    model_law = snapshot.law(uuid) if uuid else None
+    if model_law is not None:
+        return model_law, 'model', None
     specs = fleet.stored.flavors.get(flavor)
     if flavor is not None and specs is None:
         fleet.remarks.append(
             f'the store does not know the flavor {flavor!r}: its extra specs '
             f'count as none')
     try:
-        stated = flavor_specs.law_of(specs or {}, snapshot.law)
+        stated_law = flavor_specs.law_of(specs or {}, snapshot.law)
     except exceptions.InvalidInput as error:
-        stated = None
+        stated_law = None
         fleet.remarks.append(f'{error}: the extra specs of the flavor '
                              f'{flavor} are ignored')
     prior = snapshot.prior(uuid, flavor, project)
     if not resident_demand.takes_prior(prior and prior[1],
-                                       stated is not None):
-        return *(stated or (fleet.default_law, 'default')), None
+                                       stated_law is not None):
+        return *(stated_law or (fleet.default_law, 'default')), None
     group = snapshot.group_prior(uuid, flavor, project) \
         if prior[1] == 'instance' else None
     return prior[0], f'prior of {prior[1]}', group and group[0]
@@ -230,29 +230,31 @@ class _Judged:
         self._own = admission.LoadTable(attachments=attachments,
                                         budgets=budgets,
                                         within_budget=within_budget)
-        self._uplinks = admission.LoadTable(attachments=lambda uuid: (
-            found := attachments(uuid)) and found.all_tunnelled, budgets={
+        self._uplinks = admission.LoadTable(
+            attachments=lambda uuid: (
+                networks := attachments(uuid)) and networks.all_tunnelled,
+            budgets={
                 (model_store.HOST, name): days
                 for (kind, name), days in budgets.items()
                 if kind == model_store.UPLINK})
-        behind = collections.defaultdict(dict)
+        residents_behind = collections.defaultdict(dict)
         self._policies = [fleet.stored.policies[host] for host in hosts]
         if not any(policy.uplinks for policy in self._policies):
             self._own = self._table
-        alone = {policy: dataclasses.replace(policy, uplinks=())
-                 for policy in self._policies}
+        without_uplinks = {policy: dataclasses.replace(policy, uplinks=())
+                           for policy in self._policies}
         of_uplink = {}
         for host, policy in zip(hosts, self._policies):
             residents = {uuid: law for uuid, (law, _)
                          in fleet.stored.demands(host).items()}
             self._table.describe(host, policy, residents)
             if self._own is not self._table:
-                self._own.describe(host, alone[policy], residents)
+                self._own.describe(host, without_uplinks[policy], residents)
             for uplink in policy.uplinks:
-                behind[uplink.name].update(residents)
+                residents_behind[uplink.name].update(residents)
                 of_uplink[uplink.name] = uplink
         for name, uplink in of_uplink.items():
-            self._uplinks.describe(name, uplink.policy, behind[name])
+            self._uplinks.describe(name, uplink.policy, residents_behind[name])
         self._laws = [subject.law_on(policy) for policy in self._policies]
         if progress is not None:
             progress(1, 3)
@@ -284,29 +286,31 @@ class _Judged:
         rules = [rule for _, rule
                  in self._fleet.stored.demands(host).values()]
         after, before = self._after, self._before
-        known = policy.profile is not None
+        has_profile = policy.profile is not None
         return {
             'host': host, 'admitted': admitted, 'judged': policy.judged,
             'enforced': policy.enforced,
             'passes': bool(assessment.passing[i]),
             'check': None if admitted else assessment.check(i),
             'value': value, 'limit': limit, 'text': assessment.explain(i),
-            'profile': policy.profile.name if known else None,
+            'profile': policy.profile.name if has_profile else None,
             'origins': self._fleet.stored.origins.get(host, {}),
             'is_there': self._subject.uuid in residents,
             'instances': len(residents), 'rules': dict(
                 collections.Counter(rules)),
-            'utilisation_before': _number(before.utilisation[i], known),
-            'utilisation_after': _number(after.utilisation[i], known),
-            'overload_before': _number(before.overload_probability[i], known),
-            'overload_after': _number(after.overload_probability[i], known),
+            'utilisation_before': _number(before.utilisation[i], has_profile),
+            'utilisation_after': _number(after.utilisation[i], has_profile),
+            'overload_before': _number(before.overload_probability[i],
+                                       has_profile),
+            'overload_after': _number(after.overload_probability[i],
+                                      has_profile),
             'overload_limit': after.limit(i),
-            'asked_limit': policy.asked_probability if known
+            'asked_limit': policy.asked_probability if has_profile
             and policy.asked_probability is not None else after.limit(i),
             'checks': list(self._checks(i)) if policy.judged else [],
-            'uplinks': [self._uplink(i, one) for one in policy.uplinks],
-            'if_independent': self._if_independent(i) if detailed and known
-            else None,
+            'uplinks': [self._uplink(i, uplink) for uplink in policy.uplinks],
+            'if_independent': self._if_independent(i)
+            if detailed and has_profile else None,
             'fits_if': [] if admitted else list(
                 self._fits_if(i, detailed))}
 
@@ -332,15 +336,16 @@ class _Judged:
     def _checks(self, i):
         """Yield the checks of a host without its uplinks, in their order."""
         policy, after, before = self._policies[i], self._after, self._before
-        known = policy.profile is not None
-        yield {'check': 'profile', 'passes': known or policy.pass_unknown}
-        if not known:
+        has_profile = policy.profile is not None
+        yield {'check': 'profile', 'passes': has_profile
+               or policy.pass_unknown}
+        if not has_profile:
             return
-        for unit, have, more, most in after.counts(i):
+        for unit, have, added, most in after.counts(i):
             yield {'check': 'virtual functions' if unit.startswith('virtual')
                    else 'tunnels', 'unit': unit, 'before': have,
-                   'adds': more, 'after': have + more, 'limit': most,
-                   'passes': not more or have + more <= most}
+                   'adds': added, 'after': have + added, 'limit': most,
+                   'passes': not added or have + added <= most}
         for unit, _, _, peak, most in after.loads(i):
             yield {'check': 'peak', 'unit': unit, 'adds': peak,
                    'limit': _number(most),
@@ -380,12 +385,12 @@ class _Judged:
     def _uplink(self, i, uplink):
         """Return how an uplink of a host is judged."""
         name = uplink.name
-        found = [table.assess_each(
+        assessments = [table.assess_each(
             table.slots_of([name]), [law], self._subject.uuid,
             self._subject.attachments.all_tunnelled)
             for table, law in ((self._uplinks, rate_law.SILENT),
                                (self._uplinks, self._laws[i]))]
-        before, after = found
+        before, after = assessments
         return {
             'uplink': name, 'admitted': bool(after.admitted[0]),
             'instances': len(self._uplinks.residents(name)),
@@ -459,7 +464,7 @@ class _Judged:
         residents = sorted(
             ((uuid, law) for uuid, law in self._own.residents(host).items()
              if uuid != self._subject.uuid),
-            key=lambda one: -float(one[1].mean[:2].sum()))
+            key=lambda item: -float(item[1].mean[:2].sum()))
         low, high = 0, len(residents)
         while low < high:
             middle = (low + high) // 2
@@ -488,9 +493,9 @@ def _without_times(law):
     return rate_law.RateLaw.from_arrays(law.probabilities, law.rates)
 
 
-def _number(value, known=True):
+def _number(value, is_known=True):
     """Return a number as JSON has it, or None if it is not finite."""
-    return float(value) if known and np.isfinite(value) else None
+    return float(value) if is_known and np.isfinite(value) else None
 
 
 # Text output.
@@ -520,11 +525,11 @@ def print_head(answer):
 
     :param answer: result of :func:`run`
     """
-    what = answer['instance_uuid'] or 'a new one'
+    instance = answer['instance_uuid'] or 'a new one'
     mean, peak = answer['mean'], answer['peak']
     age = answer['inventory_age_seconds']
     terminal.print_fields([
-        ('Instance', what), ('Flavor', answer['flavor'] or 'unknown'),
+        ('Instance', instance), ('Flavor', answer['flavor'] or 'unknown'),
         ('Project', answer['project'] or 'unknown'),
         ('Demand by', answer['rule']),
         ('Mean, peak egress', f'{mean["egress_kbps"]:.6g}, '
@@ -584,17 +589,18 @@ def _print_host(row):
     terminal.print_line()
     terminal.print_table(
         ['CHECK', 'UNIT', 'BEFORE', 'ADDS', 'WITH_IT', 'LIMIT', 'PASSES'],
-        [[one['check'], one.get('unit', '-'),
-          *(_before_and_after(one, key) for key in (
+        [[check['check'], check.get('unit', '-'),
+          *(_before_and_after(check, key) for key in (
               'before', 'adds', 'after')),
-          terminal.cell(one.get('limit'), '.6g'),
-          {True: 'yes', False: 'NO', None: '-'}[one['passes']]]
-         for one in row['checks']] + [
-            [f'uplink {one["uplink"]}', '-',
-             plain_text.chance(one['overload_before'], '.4g'), '-',
-             plain_text.chance(one['overload_after'], '.4g'),
-             terminal.cell(one['overload_limit']),
-             'yes' if one['admitted'] else 'NO'] for one in row['uplinks']])
+          terminal.cell(check.get('limit'), '.6g'),
+          {True: 'yes', False: 'NO', None: '-'}[check['passes']]]
+         for check in row['checks']] + [
+            [f'uplink {uplink["uplink"]}', '-',
+             plain_text.chance(uplink['overload_before'], '.4g'), '-',
+             plain_text.chance(uplink['overload_after'], '.4g'),
+             terminal.cell(uplink['overload_limit']),
+             'yes' if uplink['admitted'] else 'NO']
+            for uplink in row['uplinks']])
     _print_fit(row)
 
 
@@ -606,15 +612,15 @@ def _before_and_after(check, key):
 
 def _busy_together(row):
     """Return a field where instances are busy at the same times."""
-    alone = row['if_independent']
-    if alone is None or None in alone.values() or all(
+    independent = row['if_independent']
+    if independent is None or None in independent.values() or all(
             abs(row[f'overload_{when}'] - value) <= _SAME * value
-            for when, value in alone.items()):
+            for when, value in independent.items()):
         return []
     return [('Busy together', (
         'instances here are busy at the same times; if they were independent '
         'the overload probability would be {}, and {} with the instance'
-    ).format(*map(plain_text.chance, alone.values())))]
+    ).format(*map(plain_text.chance, independent.values())))]
 
 
 def _limit(row):
@@ -635,10 +641,10 @@ def _print(arguments, conf):
     is_table = arguments.output_format in (None, 'table')
     if is_table:
         print_head(answer)
-    shown = columns()
-    rows, total = output.select(arguments, answer.pop('hosts'), shown)
+    all_columns = columns()
+    rows, total = output.select(arguments, answer.pop('hosts'), all_columns)
     output.print_selected(
-        arguments, rows, total, shown, 'hosts',
+        arguments, rows, total, all_columns, 'hosts',
         'hosts: the admitted ones, then those nearest to fitting', answer)
     if is_table:
         print_below(answer, rows)

@@ -22,24 +22,24 @@ def add_arguments(parser):
 def _show(arguments, conf):
     outcomes = context.open_store(conf).trial_outcomes()
     corrections = service.make_corrections(conf)
-    found = []
-    for kind, one in outcomes.items():
+    rows = []
+    for kind, outcome in outcomes.items():
         limit = limit_feedback.limit_of(kind)
-        times = corrections.of_outcome(one)
+        times = corrections.of_outcome(outcome)
         shares = {percent / 100: overload / days if days else None
-                  for percent, overload, days in one.days}
-        found.append({
+                  for percent, overload, days in outcome.days}
+        rows.append({
             'hosts': kind, 'asked': limit, 'multiple': times,
-            'in_force': min(limit * times, 1.0), 'until': one.until,
+            'in_force': min(limit * times, 1.0), 'until': outcome.until,
             'trials': [{'multiple': percent / 100, 'host_days': days,
                         'overload': overload / days if days else None}
-                       for percent, overload, days in one.days],
-            'host_days': next((days for percent, _, days in one.days
+                       for percent, overload, days in outcome.days],
+            'host_days': next((days for percent, _, days in outcome.days
                                if percent == 100), 0.0),
             **{_overload_key(times): shares.get(times)
                for times in limit_feedback.FACTORS}})
     column = output.Column
-    output.print_list(arguments, found, [
+    output.print_list(arguments, rows, [
         column('HOSTS', 'hosts'),
         column('IN_FORCE', 'in_force', '{:.3g}'.format),
         column('MULTIPLE', 'multiple', '{:.3g}'.format),

@@ -43,7 +43,7 @@ def _fit(arguments, conf):
     driver = context.telemetry_driver(arguments)
     target = context.open_or_make_store(conf)
     names = {item.uuid: item.name for item in driver.instances()}
-    counted, fitted, unmodelled, refused = [], [], [], []
+    measured, models, unmodelled, refused = [], [], [], []
     refused_samples = rate_series.Refused()
 
     def refuse(instance_uuid, reason, error):
@@ -63,25 +63,26 @@ def _fit(arguments, conf):
             except exceptions.NotEnoughSamples as error:
                 refuse(series.instance_uuid, reason, error)
                 continue
-            counted.append((series.instance_uuid, series.refused, reason,
-                            counts))
-    for (instance_uuid, refused_of_it, reason, one), model in zip(
-            counted, estimate.fit_models(
-                [counts for *_, counts in counted],
+            measured.append((series.instance_uuid, series.refused, reason,
+                             counts))
+    for (instance_uuid, refused_of_it, reason, its_counts), model in zip(
+            measured, estimate.fit_models(
+                [counts for *_, counts in measured],
                 min_samples=conf.min_samples,
-                keys=[uuid for uuid, *_ in counted])):
+                keys=[uuid for uuid, *_ in measured])):
         provenance = {'refused': refused_of_it,
                       'source': arguments.telemetry,
                       'name': names.get(instance_uuid)}
         if isinstance(model, exceptions.NotEnoughSamples):
             refuse(instance_uuid, reason, model)
-            unmodelled.append(store.Unmodelled(instance_uuid, one,
+            unmodelled.append(store.Unmodelled(instance_uuid, its_counts,
                                                **provenance))
             continue
-        fitted.append(store.StoredModel.from_counts(
-            instance_uuid, model, one, **provenance))
-    generation = _write_models(target, conf, fitted, unmodelled)
-    groups = sum(one.instance_uuid is None for one in target.priors().values())
+        models.append(store.StoredModel.from_counts(
+            instance_uuid, model, its_counts, **provenance))
+    generation = _write_models(target, conf, models, unmodelled)
+    groups = sum(prior.instance_uuid is None
+                 for prior in target.priors().values())
     seconds = time.monotonic() - began
     reasons = {}
     for item in refused:
@@ -89,14 +90,14 @@ def _fit(arguments, conf):
     if not output.print_answer(arguments, {
             'source': driver.source, 'store': target.url,
             'generation': generation.number, 'instances': len(names),
-            'fitted': len(fitted), 'refused': len(refused),
+            'fitted': len(models), 'refused': len(refused),
             'reasons': reasons, 'refused_instances': refused,
             'refused_samples': refused_samples.to_dict(),
             'priors': groups, 'seconds': round(seconds, 3)}):
         terminal.print_fields([
             ('Telemetry', driver.source), ('Store', target.url),
             ('Generation', generation.number),
-            ('Fitted', f'{len(fitted)} instances in {seconds:.1f} s'),
+            ('Fitted', f'{len(models)} instances in {seconds:.1f} s'),
             ('Refused', f'{len(refused)} instances'
              + terminal.counted(reasons)),
             ('Priors', f'{groups} groups' + (
@@ -105,31 +106,31 @@ def _fit(arguments, conf):
             ('Samples refused', str(refused_samples.total) + terminal.counted(
                 {name: count for name, count
                  in refused_samples.to_dict().items() if count}))])
-    if not fitted:
+    if not models:
         context.say('no instance has a history to fit a model to: nothing '
                     'was written')
         return 1
     return 0
 
 
-def _write_models(target, conf, fitted, unmodelled):
+def _write_models(target, conf, models, unmodelled):
     """Write the fitted models and the resulting priors together.
 
     :param unmodelled: counts of other instances; a model of such an instance
         in the store is kept
     :returns: Generation
     """
-    if not fitted:
+    if not models:
         return target.generation()
     points = target.resume_points()
-    unmodelled = [one for one in unmodelled
-                  if one.instance_uuid not in points
-                  or not points[one.instance_uuid].modelled]
-    _, changed, gone = priors.plan(
-        target, time.time(), conf.min_samples, models=fitted,
+    unmodelled = [record for record in unmodelled
+                  if record.instance_uuid not in points
+                  or not points[record.instance_uuid].modelled]
+    _, changed, removed = priors.plan(
+        target, time.time(), conf.min_samples, models=models,
         unmodelled=unmodelled)
-    return target.write(fitted, unmodelled=unmodelled, priors=changed,
-                        remove_priors=gone)
+    return target.write(models, unmodelled=unmodelled, priors=changed,
+                        remove_priors=removed)
 
 
 def _refusal(series, min_samples):

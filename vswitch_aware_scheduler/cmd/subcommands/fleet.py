@@ -76,16 +76,16 @@ def add_arguments(parser):
     output.add_list_arguments(parser)
 
 
-def sort(rows, by):
+def sort(rows, key_name):
     """Sort rows of hosts by a key. Rows without a value come last.
 
     :param rows: list of rows, which is changed
-    :param by: one of :data:`SORTS`
+    :param key_name: one of :data:`SORTS`
     """
     keys = {'risk': ('overload_probability', 'utilisation'),
-            'budget': ('budget_left',)}.get(by, (by,))
-    sign = -1.0 if SORTS[by] else 1.0
-    if by != 'host':
+            'budget': ('budget_left',)}.get(key_name, (key_name,))
+    sign = -1.0 if SORTS[key_name] else 1.0
+    if key_name != 'host':
         rows.sort(key=lambda row: [
             (row[key] is None, sign * (row[key] or 0.0)) for key in keys])
 
@@ -112,10 +112,10 @@ class Fleet:
         self.stored = stored_fleet.read(store, self._options, self._now,
                                         facts.facts)
         problems = self.stored.problems
-        for name, why in sorted(problems.items())[:1]:
+        for name, problem in sorted(problems.items())[:1]:
             self.remarks.append(
                 f'the policies of {len(problems)} hosts or uplinks cannot be '
-                f'used, {name} among them: {why}; they are not judged')
+                f'used, {name} among them: {problem}; they are not judged')
         self._remark_ages()
 
     def _remark_ages(self):
@@ -191,20 +191,20 @@ class Fleet:
 
     # What hosts carry
 
-    def host_rows(self, wanted=None, progress=None):
+    def host_rows(self, only_host=None, progress=None):
         """Return a dictionary for each host, sorted by name.
 
-        :param wanted: name of the only host, or None for all
+        :param only_host: name of the only host, or None for all
         :param progress: None, or callable(done, total)
         :raises InvalidInput: if the requested host is unknown
         """
         hosts = self.hosts
-        if wanted is not None:
-            if wanted not in hosts:
+        if only_host is not None:
+            if only_host not in hosts:
                 raise exceptions.InvalidInput(
-                    f'host: {wanted!r}; expected a host in the store: '
+                    f'host: {only_host!r}; expected a host in the store: '
                     '"vswitch-manage fleet -c host" prints them')
-            hosts = [wanted]
+            hosts = [only_host]
         return [self._host_row(host, load) for host, load
                 in zip(hosts, self.stored.loads(hosts, progress))]
 
@@ -212,9 +212,9 @@ class Fleet:
         """Return a dictionary for each uplink, sorted by name."""
         stored = self.stored
         names = sorted(stored.uplinks, key=output.natural)
-        behind = stored.hosts_behind()
+        hosts_behind = stored.hosts_behind()
         return [{
-            'uplink': name, 'hosts': len(behind.get(name, ())),
+            'uplink': name, 'hosts': len(hosts_behind.get(name, ())),
             'instances': len(stored.uplink_table.residents(name)),
             **self._numbers(stored.uplinks[name].policy, load),
             **_budget(stored.error_budgets.get((model_store.UPLINK, name)))}
@@ -236,17 +236,17 @@ class Fleet:
             'unknown': rules.count(resident_demand.DEFAULT),
             **self._numbers(policy, load),
             **_budget(self.stored.error_budgets.get((model_store.HOST, host))),
-            'uplinks': [one.name for one in policy.uplinks]}
+            'uplinks': [uplink.name for uplink in policy.uplinks]}
 
     def _numbers(self, policy, load):
-        known = policy.profile is not None
-        limited = known and policy.policy == admission.PROBABILITY
+        has_profile = policy.profile is not None
+        limited = has_profile and policy.policy == admission.PROBABILITY
         return {
             'admission_policy': policy.policy,
-            'utilisation': load.utilisation if known else None,
+            'utilisation': load.utilisation if has_profile else None,
             'overload_probability': (load.overload_probability
-                                     if known else None),
-            'loss_fraction': load.loss_fraction if known else None,
+                                     if has_profile else None),
+            'loss_fraction': load.loss_fraction if has_profile else None,
             'limit': load.limit,
             'budget_limit_factor': policy.budget_limit_factor,
             'asked_limit': (policy.overload_probability
@@ -288,15 +288,15 @@ class Fleet:
         chains, average = [], np.zeros(3)
         if any(_may_overload(laws.values(), policy, limit)
                for limit in policy.limits):
-            found = self._store.chains(laws)
-            chains = [one for _, one in found.values()]
+            chains_by_uuid = self._store.chains(laws)
+            chains = [chain for _, chain in chains_by_uuid.values()]
             average = sum((law.mean for uuid, law in laws.items()
-                           if uuid not in found), average)
+                           if uuid not in chains_by_uuid), average)
         share = rate = 0.0
         for limit in policy.limits if chains else ():
             if _may_overload(laws.values(), policy, limit):
-                more = _overload_of(chains, average, policy, limit)
-                share, rate = share + more[0], rate + more[1]
+                added = _overload_of(chains, average, policy, limit)
+                share, rate = share + added[0], rate + added[1]
         return share / rate if share and rate else None
 
     # Room
@@ -334,23 +334,24 @@ class Fleet:
 
     def _new_demand(self, flavor, project):
         """Return (RateLaw, rule that gave it) of a new instance."""
-        known = self.stored.flavors
-        if self.stored.flavors_read_at is not None and flavor not in known:
-            there = ', '.join(sorted(known)) or 'those of Nova: it has none'
+        flavors = self.stored.flavors
+        if self.stored.flavors_read_at is not None and flavor not in flavors:
+            existing = ', '.join(
+                sorted(flavors)) or 'those of Nova: it has none'
             raise exceptions.InvalidInput(
-                f'flavor: {flavor!r}; expected one of {there}')
+                f'flavor: {flavor!r}; expected one of {existing}')
         self.remarks += [
-            f'No instance has {what} {value!r}: that is how a new one counts.'
-            for what, value, _ in instances.unseen_groups(
-                self._store, None if known.get(flavor) else flavor, project)]
-        stated = resident_demand.stated_law(known.get(flavor) or {},
-                                            self.stored.snapshot)
-        if stated is not None:
-            return stated[0].without_classes(), stated[1]
-        found = self.stored.snapshot.prior(None, flavor, project)
+            f'No instance has {kind} {value!r}: that is how a new one counts.'
+            for kind, value, _ in instances.unseen_groups(
+                self._store, None if flavors.get(flavor) else flavor, project)]
+        stated_law = resident_demand.stated_law(flavors.get(flavor) or {},
+                                                self.stored.snapshot)
+        if stated_law is not None:
+            return stated_law[0].without_classes(), stated_law[1]
+        prior = self.stored.snapshot.prior(None, flavor, project)
         default = self.stored.default_law
-        if found is not None and default is not None:
-            return found[0].without_classes(), f'prior of {found[1]}'
+        if prior is not None and default is not None:
+            return prior[0].without_classes(), f'prior of {prior[1]}'
         return default or rate_law.SILENT, 'default'
 
     # Instances of a host
@@ -366,14 +367,16 @@ class Fleet:
         self.host_rows(host)
         policy, demands = self.stored.policies[host], self.stored.demands(host)
         slot = [self.stored.host_table.slot(host)]
-        whole = self.stored.host_table.assess(slot, rate_law.SILENT)
+        with_all = self.stored.host_table.assess(slot, rate_law.SILENT)
         names = self._store.chains(demands)
-        known = policy.profile is not None
+        has_profile = policy.profile is not None
         rows = []
         for uuid, (law, rule) in demands.items():
-            others = self.stored.host_table.assess(slot, rate_law.SILENT, uuid)
-            adds = [float(getattr(whole, what)[0] - getattr(others, what)[0])
-                    if known else None for what in (
+            without_it = self.stored.host_table.assess(slot, rate_law.SILENT,
+                                                       uuid)
+            adds = [float(getattr(with_all, name)[0]
+                          - getattr(without_it, name)[0])
+                    if has_profile else None for name in (
                         'overload_probability', 'loss_fraction',
                         'utilisation')]
             flavor, project = self.stored.instances(host)[uuid]
@@ -405,15 +408,16 @@ def _may_overload(laws, policy, limit):
 def _overload_of(chains, average, policy, limit):
     """Return (share of time, episodes per second) above one limit."""
     weights, capacity, _ = limit
-    left = capacity - float(np.dot(weights, average))
-    if left <= 0:
+    free = capacity - float(np.dot(weights, average))
+    if free <= 0:
         return 0.0, 0.0
     if weights[2]:
         packet_bytes = policy.profile.typical_packet_bytes
-        chains = [one if one.packets_known else one.with_packets(packet_bytes)
-                  for one in chains]
-    together = superposition.Superposition(chains, left, weights)
-    return together.overload_probability(), together.episodes_per_second()
+        chains = [chain if chain.packets_known
+                  else chain.with_packets(packet_bytes)
+                  for chain in chains]
+    total = superposition.Superposition(chains, free, weights)
+    return total.overload_probability(), total.episodes_per_second()
 
 
 def _rooms(table, names, laws, progress=None):
@@ -441,9 +445,10 @@ def _rooms(table, names, laws, progress=None):
                   for i in active}
         _set_dummies(table, names, laws, have,
                      {i: number[i] - 1 for i in active})
-        found = table.assess_each(table.slots_of([names[i] for i in active]),
-                                  [laws[i] for i in active])
-        for i, admitted in zip(active, found.admitted.tolist()):
+        assessment = table.assess_each(
+            table.slots_of([names[i] for i in active]),
+            [laws[i] for i in active])
+        for i, admitted in zip(active, assessment.admitted.tolist()):
             if admitted:
                 low[i] = number[i]
             else:
@@ -452,66 +457,66 @@ def _rooms(table, names, laws, progress=None):
     return low
 
 
-def _set_dummies(table, names, laws, have, wanted):
+def _set_dummies(table, names, laws, have, numbers):
     changes = {}
-    for i, number in wanted.items():
-        came = {('new', k): laws[i] for k in range(have[i], number)}
-        went = [('new', k) for k in range(number, have[i])]
-        if came or went:
-            changes[names[i]] = came, went
+    for i, number in numbers.items():
+        added = {('new', k): laws[i] for k in range(have[i], number)}
+        removed = [('new', k) for k in range(number, have[i])]
+        if added or removed:
+            changes[names[i]] = added, removed
         have[i] = number
     table.change(changes)
 
 
-def _budget(found):
+def _budget(budget):
     """Return what rows have of an ErrorBudget, or of None."""
-    if found is None:
+    if budget is None:
         return {'budget_left': None, 'burn_rate': None, 'error_budget': None}
     return {
-        'budget_left': found.left, 'burn_rate': found.burn.get('21600'),
+        'budget_left': budget.left, 'burn_rate': budget.burn.get('21600'),
         'error_budget': {
-            'left_seconds': found.balance, 'left_days': found.days,
-            'in_debt': found.in_debt, 'accepts': found.accepts,
-            'asked_limit': found.overload_probability,
-            'earned_share': found.earned_share,
-            'limits': budgets.limits_in_words(found.limits),
-            'since_at': found.since, 'why': found.why,
-            'settled_until': found.until,
-            'measured_seconds': found.measured_seconds,
-            'overload_seconds': found.overload_seconds,
-            'unknown_seconds': found.unknown_seconds,
-            'unknown_why': found.unknown_why,
+            'left_seconds': budget.balance, 'left_days': budget.days,
+            'in_debt': budget.in_debt, 'accepts': budget.accepts,
+            'asked_limit': budget.overload_probability,
+            'earned_share': budget.earned_share,
+            'limits': budgets.limits_in_words(budget.limits),
+            'since_at': budget.since, 'why': budget.why,
+            'settled_until': budget.until,
+            'measured_seconds': budget.measured_seconds,
+            'overload_seconds': budget.overload_seconds,
+            'unknown_seconds': budget.unknown_seconds,
+            'unknown_why': budget.unknown_why,
             'burn_rates': {f'{int(window) // 3600}h': rate
                            for window, rate in sorted(
-                               found.burn.items(), key=_window)}}}
+                               budget.burn.items(), key=_window)}}}
 
 
 def _window(item):
     return int(item[0])
 
 
-def _budget_lines(found):
+def _budget_lines(budget):
     """Yield (name, text) of the error budget of a row, for people."""
-    if found is None:
+    if budget is None:
         yield 'Error budget', 'none: no modeler has kept one of this host'
         return
     yield 'Error budget', (
-        f'{found["left_seconds"]:.0f} s of overload left, what '
-        f'{found["left_days"]:.3g} days in use earn'
-        + ('' if not found['in_debt'] else
+        f'{budget["left_seconds"]:.0f} s of overload left, what '
+        f'{budget["left_days"]:.3g} days in use earn'
+        + ('' if not budget['in_debt'] else
            '; it is in debt, and accepts instances again'
-           if found['accepts'] else '; it is in debt'))
-    yield 'Since', plain_text.iso_time(found['since_at']) + (
-        f': {found["why"]}' if found['why'] else '')
-    yield 'Of', f'{found["limits"]}, limit {found["asked_limit"]:g}'
+           if budget['accepts'] else '; it is in debt'))
+    yield 'Since', plain_text.iso_time(budget['since_at']) + (
+        f': {budget["why"]}' if budget['why'] else '')
+    yield 'Of', f'{budget["limits"]}, limit {budget["asked_limit"]:g}'
     yield 'Measured', (
-        f'{found["measured_seconds"]:.0f} s, of which '
-        f'{found["overload_seconds"]:.0f} s of avoidable overload; '
-        f'{found["unknown_seconds"]:.0f} s are not known'
-        + (f': {found["unknown_why"]}' if found['unknown_why'] else ''))
+        f'{budget["measured_seconds"]:.0f} s, of which '
+        f'{budget["overload_seconds"]:.0f} s of avoidable overload; '
+        f'{budget["unknown_seconds"]:.0f} s are not known'
+        + (f': {budget["unknown_why"]}' if budget['unknown_why'] else ''))
     yield 'Burn rate', ', '.join(
         f'{rate:.3g} in {window}'
-        for window, rate in found['burn_rates'].items()) or 'not known'
+        for window, rate in budget['burn_rates'].items()) or 'not known'
 
 
 # Columns
@@ -580,63 +585,65 @@ def instance_columns():
 
 
 def _print(arguments, conf):
-    found = Fleet(context.open_store(conf), arguments.all_options)
-    facts = {'generation': found.generation.number,
-             'published_at': (found.generation.published_at
-                              if found.generation.number else None),
-             'policies_read_at': found.policies_read_at,
-             'aggregates_read_at': found.aggregates_read_at,
-             'inventory_seen_at': (found.inventory
-                                   and found.inventory.seen_at),
-             'remarks': found.remarks}
+    fleet = Fleet(context.open_store(conf), arguments.all_options)
+    facts = {'generation': fleet.generation.number,
+             'published_at': (fleet.generation.published_at
+                              if fleet.generation.number else None),
+             'policies_read_at': fleet.policies_read_at,
+             'aggregates_read_at': fleet.aggregates_read_at,
+             'inventory_seen_at': (fleet.inventory
+                                   and fleet.inventory.seen_at),
+             'remarks': fleet.remarks}
     if arguments.uplinks:
-        output.print_list(arguments, found.uplink_rows(),
+        output.print_list(arguments, fleet.uplink_rows(),
                           uplink_columns(), 'uplinks', 'uplinks',
                           others=facts)
     else:
-        _print_hosts(arguments, found, facts)
+        _print_hosts(arguments, fleet, facts)
     if arguments.output_format in (None, 'table'):
-        terminal.print_remarks('Remarks', found.remarks)
+        terminal.print_remarks('Remarks', fleet.remarks)
     return 0
 
 
-def _print_hosts(arguments, found, facts):
+def _print_hosts(arguments, fleet, facts):
     with terminal.progress('summing') as progress:
-        rows = found.host_rows(arguments.host, progress)
+        rows = fleet.host_rows(arguments.host, progress)
     columns = host_columns(arguments.flavor is not None,
                            any(row['uplinks'] for row in rows))
     # Compute slow values only for the rows that are printed, unless they
     # determine which rows these are.
-    rest = {'room': lambda rows: _add_room(arguments, found, rows, facts),
-            'episodes_per_day': found.add_episodes}
-    for key in list(rest):
+    pending = {'room': lambda rows: _add_room(arguments, fleet, rows, facts),
+               'episodes_per_day': fleet.add_episodes}
+    for key in list(pending):
         if key == arguments.sort or output.is_sorted_by(arguments, key):
-            rest.pop(key)(rows)
+            pending.pop(key)(rows)
     sort(rows, arguments.sort)
     rows, total = output.select(arguments, rows, columns)
-    for add in rest.values():
+    for add in pending.values():
         add(rows)
-    one = None
+    instance_rows = None
     if arguments.host is not None:
-        one = facts['instances'] = found.instance_rows(arguments.host)
+        instance_rows = facts['instances'] = fleet.instance_rows(
+            arguments.host)
     demand = facts.get('demand_by')
     output.print_selected(
         arguments, rows, total, columns, 'hosts', 'hosts' + (
             f'; room for instances whose demand is by {demand}'
             if demand else ''), others=facts)
-    if one is not None and arguments.output_format in (None, 'table'):
+    if instance_rows is not None \
+            and arguments.output_format in (None, 'table'):
         terminal.print_line()
         terminal.print_fields(list(_budget_lines(rows[0]['error_budget'])))
         terminal.print_below('Instances, by the load that they add')
         terminal.print_line()
-        output.print_plain(one, instance_columns())
+        output.print_plain(instance_rows, instance_columns())
 
 
-def _add_room(arguments, found, rows, facts):
+def _add_room(arguments, fleet, rows, facts):
     if arguments.flavor is None:
         for row in rows:
             row['room'] = None
         return
     with terminal.progress('searching') as progress:
-        facts['demand_by'] = found.add_room(rows, arguments.flavor,
+        facts['demand_by'] = fleet.add_room(rows, arguments.flavor,
                                             arguments.project, progress)

@@ -22,19 +22,20 @@ def add_arguments(parser):
 
 
 def _plan(arguments, _conf):
-    found = switch_gateway.plan(switch_gateway.load(arguments.file))
-    answer = found.to_dict()
+    plan = switch_gateway.plan(switch_gateway.load(arguments.file))
+    answer = plan.to_dict()
     if output.print_answer(arguments, answer):
         return 0
     terminal.print_table(
         ['TENANT', 'NETWORK', 'VNI', 'INTERFACE_GROUP', 'VLAN'],
-        [[one['tenant'], one['network'], one['vni'], group, vlan]
-         for one in answer['networks']
-         for group, vlan in one['vlans'].items()])
+        [[network['tenant'], network['network'], network['vni'], group, vlan]
+         for network in answer['networks']
+         for group, vlan in network['vlans'].items()])
     terminal.print_line()
     terminal.print_table(
         ['GATEWAY', 'SWITCH_BACK', 'MAPPINGS', 'ENTRIES', 'MAPPING_ENTRIES'],
-        [[name, 'yes' if one['switch_back'] else 'no', len(one['mappings']),
-          one['entries'], one['mapping_entries']]
-         for name, one in answer['gateways'].items()])
+        [[name, 'yes' if gateway['switch_back'] else 'no',
+          len(gateway['mappings']),
+          gateway['entries'], gateway['mapping_entries']]
+         for name, gateway in answer['gateways'].items()])
     return 0

@@ -69,13 +69,14 @@ def _add_set_arguments(parser):
 
 def _access(conf):
     """Return the Access to Neutron, with the credentials of the inventory."""
-    given = options.inventory_options(conf)
-    if given is None or given['access']['auth'] is None:
+    inventory = options.inventory_options(conf)
+    if inventory is None or inventory['access']['auth'] is None:
         raise exceptions.InvalidInput(
             f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
             'expected auth_type and the options of its plugin, for the '
             'requests to Neutron')
-    return http.Access(**{**given['access'], 'url': given['network_url']})
+    return http.Access(
+        **{**inventory['access'], 'url': inventory['network_url']})
 
 
 def _proposals(arguments, conf, opened):
@@ -87,9 +88,9 @@ def _proposals(arguments, conf, opened):
     profiles = switch_profile.profiles(
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
-    proposals = [one for one in discovery.propose(
+    proposals = [proposal for proposal in discovery.propose(
         host_discovery.read_agents(_access(conf)), profiles, mapping)
-        if arguments.host in (None, one.host)]
+        if arguments.host in (None, proposal.host)]
     target = opened()
     if arguments.apply:
         steps = host_discovery.apply(target, proposals, arguments.force)
@@ -100,9 +101,9 @@ def _proposals(arguments, conf, opened):
             arguments.force,
         )
     return {'applied': arguments.apply, 'hosts': [
-        {**dataclasses.asdict(one), 'action': step.action,
+        {**dataclasses.asdict(proposal), 'action': step.action,
          'before': step.before and dataclasses.asdict(step.before)}
-        for one, step in zip(proposals, steps)]}
+        for proposal, step in zip(proposals, steps)]}
 
 
 def _discover_columns():
@@ -117,11 +118,12 @@ def _discover_columns():
 
 def _remarks(answer):
     """Return the remarks of an answer, and a sentence for each kept record."""
-    found = [f'{one["host"]}: {remark}' for one in answer['hosts']
-             for remark in one['remarks']]
-    return found + [
-        f'{one["host"]}: what {one["before"]["source"]} wrote stays; --force '
-        f'replaces it' for one in answer['hosts'] if one['action'] == 'kept']
+    remarks = [f'{host["host"]}: {remark}' for host in answer['hosts']
+               for remark in host['remarks']]
+    return remarks + [
+        f'{host["host"]}: what {host["before"]["source"]} wrote stays; '
+        f'--force replaces it'
+        for host in answer['hosts'] if host['action'] == 'kept']
 
 
 def _numbers(overrides):
@@ -182,8 +184,9 @@ def _discover(arguments, conf):
 
 
 def _list(arguments, conf):
-    found = context.open_store(conf).host_profiles()
-    output.print_list(arguments, [dataclasses.asdict(one) for one in found],
+    profiles = context.open_store(conf).host_profiles()
+    output.print_list(arguments,
+                      [dataclasses.asdict(profile) for profile in profiles],
                       _list_columns(), 'hosts')
     return 0
 
@@ -196,7 +199,8 @@ def _set(arguments, conf):
 
 def _remove(arguments, conf):
     target = context.open_store(conf)
-    if arguments.host not in [one.host for one in target.host_profiles()]:
+    if arguments.host not in [profile.host
+                              for profile in target.host_profiles()]:
         raise exceptions.InvalidInput(
             f'store {target.url} has no profile of host {arguments.host}; '
             f'expected a host in the list that "vswitch-manage host list" '

@@ -115,13 +115,13 @@ def _sampling(counts):
 
 def _list(arguments, conf):
     target = context.open_store(conf)
-    found = sorted(target.models(), key=lambda item: (
+    models = sorted(target.models(), key=lambda item: (
         item.name is None, output.natural(item.name or ''),
         item.instance_uuid))
     placements = target.placements()
 
-    def placed(item, what):
-        return getattr(placements.get(item.instance_uuid), what, None)
+    def placed(item, name):
+        return getattr(placements.get(item.instance_uuid), name, None)
 
     # Peak of egress and ingress each: they need not be of one state.
     rows = [{
@@ -133,8 +133,8 @@ def _list(arguments, conf):
         'window_end': item.window_end, 'source': item.source,
         'refused': item.refused.to_dict(),
         'updated_at': item.updated_at, **{
-            what: placed(item, what)
-            for what in ('host', 'flavor', 'project')}} for item in found]
+            name: placed(item, name)
+            for name in ('host', 'flavor', 'project')}} for item in models]
     column = output.Column
     output.print_list(arguments, rows, [
         column('INSTANCE', 'instance_uuid'), column('NAME', 'name'),
@@ -144,7 +144,7 @@ def _list(arguments, conf):
         column('PEAK EGRESS', 'peak.egress_kbps'),
         column('PEAK INGRESS', 'peak.ingress_kbps'),
         column('FROM', 'window_start_iso'), column('TO', 'window_end_iso'),
-        *(column(what.upper(), what)
-          for what in (('host', 'project') if placements else ()))],
+        *(column(name.upper(), name)
+          for name in (('host', 'project') if placements else ()))],
         'models', 'models; rates in kbit/s')
     return 0

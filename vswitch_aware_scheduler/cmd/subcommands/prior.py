@@ -36,21 +36,22 @@ def add_arguments(parser):
 
 
 def _list(arguments, conf):
-    found = [one for one in context.open_store(conf).priors().values()
-             if one.instance_uuid is None]
-    found.sort(key=lambda one: [
+    priors = [prior for prior in context.open_store(conf).priors().values()
+              if prior.instance_uuid is None]
+    priors.sort(key=lambda prior: [
         (name is None, output.natural(name or ''))
-        for name in (one.flavor, one.project)])
+        for name in (prior.flavor, prior.project)])
     # No peaks: shrunk towards the fleet, all have that of the fleet.
     column = output.Column
     output.print_list(arguments, [{
-        'flavor': one.flavor, 'project': one.project,
-        'members': (int(one.members) if one.members.is_integer()
-                    else one.members), 'mean': rates.by_name(
-            one.law.mean.tolist(), one.law.packets_known),
-        'p99_kbps': _p99_kbps(one.law),
-        'peak': rates.by_name(one.law.peak.tolist(), one.law.packets_known),
-        'updated_at': one.updated_at} for one in found], [
+        'flavor': prior.flavor, 'project': prior.project,
+        'members': (int(prior.members) if prior.members.is_integer()
+                    else prior.members), 'mean': rates.by_name(
+            prior.law.mean.tolist(), prior.law.packets_known),
+        'p99_kbps': _p99_kbps(prior.law),
+        'peak': rates.by_name(prior.law.peak.tolist(),
+                              prior.law.packets_known),
+        'updated_at': prior.updated_at} for prior in priors], [
             column('FLAVOR', 'flavor', absent='any'),
             column('PROJECT', 'project', absent='any'),
             column('MEMBERS', 'members', '{:.0f}'.format),
@@ -73,24 +74,24 @@ def _show(arguments, conf):
     target = context.open_store(conf)
     uuid = None if arguments.instance is None else instances.find_uuid(
         target, arguments.instance)
-    known = snapshot.Snapshot().updated(target.read_changes())
-    found = known.prior(uuid, arguments.flavor, arguments.project)
-    if found is None:
+    view = snapshot.Snapshot().updated(target.read_changes())
+    prior = view.prior(uuid, arguments.flavor, arguments.project)
+    if prior is None:
         raise exceptions.InvalidInput(
             f'store {target.url} has no prior for this instance; a prior '
             f'needs models of {traffic_prior.MIN_PEERS} instances')
-    law, of = found
+    law, prior_of = prior
     left_out = {
         kind: traffic_prior.share_above(law, policy.capacities)
         for kind, policy in service.make_kinds(conf).find(target).items()}
     remarks = [
-        f'No instance has {what} {value!r}: that is how a new one counts.'
-        for what, value, seen in instances.unseen_groups(
+        f'No instance has {kind} {value!r}: that is how a new one counts.'
+        for kind, value, _ in instances.unseen_groups(
             target, arguments.flavor, arguments.project)]
     states = sorted(zip(law.rates.tolist(), law.probabilities.tolist()),
                     key=lambda state: sum(state[0][:2]))
     if output.print_answer(arguments, {
-            'prior_of': of, 'remarks': remarks,
+            'prior_of': prior_of, 'remarks': remarks,
             'mean': rates.by_name(law.mean.tolist(), law.packets_known),
             'above_capacity': left_out,
             # Calm and busy are for readers of the version before.
@@ -99,10 +100,10 @@ def _show(arguments, conf):
                        for of_state, share in states]}):
         return 0
     terminal.print_fields([
-        ('Prior of', of), ('Mean egress', rates.number(law.mean[0])),
+        ('Prior of', prior_of), ('Mean egress', rates.number(law.mean[0])),
         ('Mean ingress', rates.number(law.mean[1])),
         *((f'Above hosts {kind}', f'{100 * share:.3g} % of the time'
-           + (', left out there' if of != 'instance' and 0 < share
+           + (', left out there' if prior_of != 'instance' and 0 < share
               <= traffic_prior.MOST_LEFT_OUT else ''))
           for kind, share in left_out.items())])
     for text in remarks:

@@ -32,11 +32,11 @@ def add_arguments(parser):
 
 def _list(arguments, conf):
     built_in = switch_profile.catalogue()
-    found = switch_profile.profiles(conf.switch_profiles_file)
+    profiles = switch_profile.profiles(conf.switch_profiles_file)
 
     def origin(name):
-        if built_in.get(name) is found[name] or built_in.get(
-                name) == found[name]:
+        if built_in.get(name) is profiles[name] or built_in.get(
+                name) == profiles[name]:
             return 'built-in'
         return conf.switch_profiles_file
 
@@ -51,7 +51,7 @@ def _list(arguments, conf):
     column = output.Column
     number = '{:.15g}'.format
     output.print_list(
-        arguments, [row(name, item) for name, item in found.items()], [
+        arguments, [row(name, item) for name, item in profiles.items()], [
             column('NAME', 'name'), column('SWITCH', 'switch'),
             column('ENCAPSULATION', 'encapsulation'),
             column('SATURATION_KBPS', 'saturation_kbps_at_typical_packet'),
@@ -64,22 +64,22 @@ def _list(arguments, conf):
 
 
 def _show(arguments, conf):
-    found = switch_profile.profiles(conf.switch_profiles_file)
-    item = switch_profile.named(arguments.name, found)
-    stated = item.to_dict()
+    profiles = switch_profile.profiles(conf.switch_profiles_file)
+    item = switch_profile.named(arguments.name, profiles)
+    entry = item.to_dict()
     limits = [{'name': limit.name, 'weights': list(limit.weights),
                'capacity': limit.capacity} for limit in item.limits()]
     saturation = item.saturation_kbps_at()
     cpu_mhz = saturation and item.cpu_mhz(saturation)
     if output.print_answer(arguments, {
-            **stated, 'limits': limits, 'cpu_mhz_at_saturation': cpu_mhz}):
+            **entry, 'limits': limits, 'cpu_mhz_at_saturation': cpu_mhz}):
         return 0
-    sources = stated.pop('sources', {})
-    for key, value in stated.items():
+    sources = entry.pop('sources', {})
+    for key, value in entry.items():
         if isinstance(value, dict):
             value = ', '.join(
-                f'{_plain(name)}: {_plain(one)}'
-                for name, one in value.items())
+                f'{_plain(name)}: {_plain(part)}'
+                for name, part in value.items())
         elif isinstance(value, float):
             value = f'{value:.15g}'
         terminal.print_line(f'{key}: {value}')
@@ -104,22 +104,22 @@ def _plain(value):
 
 
 def _validate(arguments, _conf):
-    found = switch_profile.load_profiles(arguments.file)
+    profiles = switch_profile.load_profiles(arguments.file)
     if not output.print_answer(arguments, {'file': arguments.file,
-                                           'profiles': list(found)}):
+                                           'profiles': list(profiles)}):
         terminal.print_line(
-            f'{arguments.file} is valid: {len(found)} profiles: '
-            f'{", ".join(found)}')
+            f'{arguments.file} is valid: {len(profiles)} profiles: '
+            f'{", ".join(profiles)}')
     return 0
 
 
 def _add_export_arguments(parser):
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument('name', metavar='NAME', nargs='?',
-                      help='name of a profile')
-    what.add_argument('--host', metavar='HOST',
-                      help='the profile of this host in the store, with its '
-                           'overrides')
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument('name', metavar='NAME', nargs='?',
+                        help='name of a profile')
+    source.add_argument('--host', metavar='HOST',
+                        help='the profile of this host in the store, with its '
+                             'overrides')
     parser.add_argument('--format', choices=export.FORMATS, required=True,
                         help='provider.yaml of nova-compute, or the options '
                              'of an agent of Neutron')
@@ -143,10 +143,10 @@ def _export(arguments, conf):
 
 def _exported(arguments, conf):
 
-    known = switch_profile.profiles(conf.switch_profiles_file)
+    profiles = switch_profile.profiles(conf.switch_profiles_file)
     name, overrides = arguments.name, {}
     if arguments.host is not None:
-        record = {one.host: one for one in context.open_store(
+        record = {record.host: record for record in context.open_store(
             conf).host_profiles()}.get(
             arguments.host)
         if record is None:
@@ -155,12 +155,12 @@ def _exported(arguments, conf):
                 'host of "vswitch-manage host list"')
         name = record.profile or conf.default_switch_profile
         overrides = record.overrides
-    found = switch_profile.named(name, known)
+    profile = switch_profile.named(name, profiles)
     if overrides:
-        found = found.overridden(overrides, f'host {arguments.host}')
+        profile = profile.overridden(overrides, f'host {arguments.host}')
     return {'profile': name, 'overrides': overrides,
             'format': arguments.format,
-            'inventory': dataclasses.asdict(export.inventory(found)),
-            'text': export.render(found, arguments.format, arguments.device,
+            'inventory': dataclasses.asdict(export.inventory(profile)),
+            'text': export.render(profile, arguments.format, arguments.device,
                                   arguments.hypervisor,
                                   arguments.directions)}

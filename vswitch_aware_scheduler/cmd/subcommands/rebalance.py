@@ -106,7 +106,7 @@ def _plan_facts(plan, settings):
             'hosts': plan.hosts, 'held_back': plan.held_back,
             'reason': plan.reason, 'executable': refusal is None,
             'not_executable': refusal if plan.moves else None,
-            'in_debt': [dataclasses.asdict(one) for one in plan.in_debt]}
+            'in_debt': [dataclasses.asdict(budget) for budget in plan.in_debt]}
 
 
 class Run:
@@ -150,22 +150,22 @@ class Run:
         :raises InvalidInput: when migrations would be too slow
         :raises StoreError: when another process has the lock
         """
-        one = executor.Executor(
+        plan_executor = executor.Executor(
             self._store, self._cloud, self._settings,
             executor.holder_name('vswitch-manage rebalance'), time.time,
             time.monotonic, say)
         began = time.time()
         reason = None
         try:
-            with one:
-                is_resumed = one.resume() > 0
+            with plan_executor:
+                is_resumed = plan_executor.resume() > 0
                 if not is_resumed:
-                    plan = self.propose(one.keeping)
+                    plan = self.propose(plan_executor.keeping)
                     show(plan)
                     reason = plan.reason
                     if plan.moves:
-                        one.begin(plan)
-                while one.step():
+                        plan_executor.begin(plan)
+                while plan_executor.step():
                     time.sleep(executor.POLL_SECONDS)
         except KeyboardInterrupt:
             say('Running migrations continue in Nova. Run the same command '
@@ -174,7 +174,7 @@ class Run:
         moves = [move for move in self._store.moves() if move.ended_at is None
                  or move.ended_at >= began]
         return {'resumed': is_resumed, 'reason': reason,
-                'problem': one.problem,
+                'problem': plan_executor.problem,
                 'done': sum(move.state == records.DONE for move in moves),
                 'moves': _history_rows(moves)}
 

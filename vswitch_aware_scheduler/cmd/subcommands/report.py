@@ -131,10 +131,10 @@ def read_fleet(group, target, progress=None):
         target, stored_fleet.read(target, group, time.time()), progress)
 
 
-def make_report(found, target, limits, host=None):
+def make_report(fleet, target, limits, host=None):
     """Return the report of a fleet or of one host, as plain data.
 
-    :param found: :class:`.report.data.Fleet`
+    :param fleet: :class:`.report.data.Fleet`
     :param target: Store, for the last decisions
     :param limits: :class:`.report.data.Limits`
     :param host: name of a host, or None
@@ -143,6 +143,6 @@ def make_report(found, target, limits, host=None):
     if host is not None:
         # The page of one host has enough room for all its models.
         limits = dataclasses.replace(limits, diagrams=_HOST_DIAGRAMS)
-    return found.report(now, limits, () if host is not None else
+    return fleet.report(now, limits, () if host is not None else
                         target.decisions(since=now - _DECISION_SECONDS,
                                          limit=_MOST_DECISIONS), host)

@@ -42,40 +42,42 @@ def add_arguments(parser):
                         help='print how many hosts this number of instances '
                              'needs')
     size_servers.add_arguments(parser)
-    what = parser.add_argument_group(
+    traffic = parser.add_argument_group(
         'traffic of an instance', 'Give rates and times, or one of the '
         'others. The default is the traffic of the options '
         'default_egress_kbps and so on.')
-    what.add_argument('--egress-kbps', metavar='R', type=float,
-                      help='rate at which the instance sends while it is on')
-    what.add_argument('--ingress-kbps', metavar='R', type=float,
-                      help='rate at which the instance receives while it is '
-                           'on')
-    what.add_argument('--kpps', metavar='R', type=float,
-                      help='kilo-packets/s of both directions together while '
-                           'the instance is on')
-    what.add_argument('--on-seconds', metavar='S', type=float,
-                      help='mean time for which the instance stays on '
-                           '(default: always)')
-    what.add_argument('--off-seconds', metavar='S', type=float,
-                      help='mean time for which the instance stays off')
-    what.add_argument('--instance', metavar='UUID',
-                      help='the learned model of this instance, given by '
-                           'its uuid or its name in the list of models')
-    what.add_argument('--flavor', metavar='NAME',
-                      help='the learned prior of this flavor')
-    what.add_argument('--project', metavar='ID',
-                      help='the learned prior of this project; with --flavor '
-                           'the prior of this flavor in this project')
-    what.add_argument('--fleet-prior', action='store_true',
-                      help='the learned prior of all instances together, '
-                           'which applies to an instance of a new flavor and '
-                           'project')
-    what.add_argument('--fleet', action='store_true',
-                      help='place all instances that have a model on hosts, '
-                           'one after the other, in a random order')
-    what.add_argument('--seed', metavar='K', type=int, default=1,
-                      help='seed of the random order (default: 1)')
+    traffic.add_argument('--egress-kbps', metavar='R', type=float,
+                         help='rate at which the instance sends while it is '
+                              'on')
+    traffic.add_argument('--ingress-kbps', metavar='R', type=float,
+                         help='rate at which the instance receives while it '
+                              'is on')
+    traffic.add_argument('--kpps', metavar='R', type=float,
+                         help='kilo-packets/s of both directions together '
+                              'while the instance is on')
+    traffic.add_argument('--on-seconds', metavar='S', type=float,
+                         help='mean time for which the instance stays on '
+                              '(default: always)')
+    traffic.add_argument('--off-seconds', metavar='S', type=float,
+                         help='mean time for which the instance stays off')
+    traffic.add_argument('--instance', metavar='UUID',
+                         help='the learned model of this instance, given by '
+                              'its uuid or its name in the list of models')
+    traffic.add_argument('--flavor', metavar='NAME',
+                         help='the learned prior of this flavor')
+    traffic.add_argument('--project', metavar='ID',
+                         help='the learned prior of this project; with '
+                              '--flavor the prior of this flavor in this '
+                              'project')
+    traffic.add_argument('--fleet-prior', action='store_true',
+                         help='the learned prior of all instances together, '
+                              'which applies to an instance of a new flavor '
+                              'and project')
+    traffic.add_argument('--fleet', action='store_true',
+                         help='place all instances that have a model on '
+                              'hosts, one after the other, in a random order')
+    traffic.add_argument('--seed', metavar='K', type=int, default=1,
+                         help='seed of the random order (default: 1)')
 
 
 def run(arguments, conf, opened, progress=None):
@@ -109,8 +111,8 @@ def run(arguments, conf, opened, progress=None):
             arguments, conf, opened, limit,
             lambda: _law(arguments, conf, opened, *ways), progress)
     size_servers.require_server_types(arguments)
-    policies = [admission.HostPolicy(one, overload_probability=limit)
-                for one in _profiles(arguments, conf)]
+    policies = [admission.HostPolicy(profile, overload_probability=limit)
+                for profile in _profiles(arguments, conf)]
     answer = {'overload_probability': limit}
     if arguments.fleet:
         if arguments.count is not None:
@@ -126,8 +128,9 @@ def run(arguments, conf, opened, progress=None):
         return {**answer, 'instances': len(laws), 'profiles': [
             _of_fleet(policy, laws)
             for policy in _followed(policies, progress)]}
-    what, law, is_prior, _ = _law(arguments, conf, opened, *ways)
-    return {**answer, 'traffic': what, 'mean_kbps': float(law.mean[:2].sum()),
+    traffic, law, is_prior, _ = _law(arguments, conf, opened, *ways)
+    return {**answer, 'traffic': traffic,
+            'mean_kbps': float(law.mean[:2].sum()),
             'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
             'count': arguments.count, 'profiles': [
                 # As the scheduler counts residents and new instances.
@@ -138,30 +141,31 @@ def run(arguments, conf, opened, progress=None):
 
 def _followed(policies, progress):
     """Yield policies; report how many are done."""
-    for done, policy in enumerate(policies):
+    for number, policy in enumerate(policies):
         if progress:
-            progress(done, len(policies))
+            progress(number, len(policies))
         yield policy
     if progress:
         progress(len(policies), len(policies))
 
 
 def _profiles(arguments, conf):
-    found = switch_profile.profiles(conf.switch_profiles_file)
-    return [switch_profile.named(name, found)
-            for name in arguments.profile or found]
+    profiles = switch_profile.profiles(conf.switch_profiles_file)
+    return [switch_profile.named(name, profiles)
+            for name in arguments.profile or profiles]
 
 
 def _ways(arguments):
     """Return the names of the arguments that state the traffic."""
-    found = {'numbers': any(getattr(arguments, name) is not None
-                            for name in _STATED),
-             '--instance': arguments.instance is not None,
-             '--flavor or --project': (arguments.flavor is not None
-                                       or arguments.project is not None),
-             '--fleet-prior': arguments.fleet_prior,
-             '--fleet': arguments.fleet}
-    return [name for name, given in found.items() if given]
+    given_by_way = {
+        'numbers': any(getattr(arguments, name) is not None
+                       for name in _STATED),
+        '--instance': arguments.instance is not None,
+        '--flavor or --project': (arguments.flavor is not None
+                                  or arguments.project is not None),
+        '--fleet-prior': arguments.fleet_prior,
+        '--fleet': arguments.fleet}
+    return [name for name, is_given in given_by_way.items() if is_given]
 
 
 def _law(arguments, conf, opened, way=None):
@@ -171,50 +175,50 @@ def _law(arguments, conf, opened, way=None):
         TrafficModel or None)
     """
     if way is None:
-        found = model.TrafficModel.on_off(**options.default_demand(conf))
-        return 'default of the options', found.law, False, found
+        default = model.TrafficModel.on_off(**options.default_demand(conf))
+        return 'default of the options', default.law, False, default
     if way == 'numbers':
-        found = _stated(arguments)
-        return 'numbers that were given', found.law, False, found
+        stated = _stated(arguments)
+        return 'numbers that were given', stated.law, False, stated
     store = opened()
     if way == '--instance':
-        found = instances.find_model(store, arguments.instance)
-        return (f'model of instance {arguments.instance}', found.model.law,
-                False, found.model)
+        record = instances.find_model(store, arguments.instance)
+        return (f'model of instance {arguments.instance}', record.model.law,
+                False, record.model)
     if store.priors():
-        for kind, value, seen in instances.unseen_groups(
+        for kind, value, existing in instances.unseen_groups(
                 store, arguments.flavor, arguments.project):
             raise exceptions.InvalidInput(
                 f'{kind}: {value!r}; expected a {kind} of an instance in the '
-                f'inventory: {", ".join(seen) or "there is none"}. For a new '
-                f'{kind} use --fleet-prior')
-    found = snapshot.Snapshot().updated(store.read_changes()).prior(
+                f'inventory: {", ".join(existing) or "there is none"}. For a '
+                f'new {kind} use --fleet-prior')
+    prior = snapshot.Snapshot().updated(store.read_changes()).prior(
         None, arguments.flavor, arguments.project)
-    if found is None:
+    if prior is None:
         raise exceptions.InvalidInput(
             f'store {store.url} has no prior; expected priors, which need '
             f'models of {traffic_prior.MIN_PEERS} instances')
-    return f'prior of {found[1]}', found[0], True, None
+    return f'prior of {prior[1]}', prior[0], True, None
 
 
 def _stated(arguments):
-    given = {name: getattr(arguments, name) for name in _STATED
-             if getattr(arguments, name) is not None}
-    for name, value in given.items():
+    values = {name: getattr(arguments, name) for name in _STATED
+              if getattr(arguments, name) is not None}
+    for name, value in values.items():
         if not 0 <= value < math.inf:
             raise exceptions.InvalidInput(
                 f'{name}: {value:g}; expected a finite number from 0')
-    rates = {name: given.get(name, 0.0) for name in _STATED[:3]}
-    on_seconds = given.get('on_seconds')
-    if on_seconds == 0 or on_seconds is None and given.get('off_seconds'):
+    rates = {name: values.get(name, 0.0) for name in _STATED[:3]}
+    on_seconds = values.get('on_seconds')
+    if on_seconds == 0 or on_seconds is None and values.get('off_seconds'):
         raise exceptions.InvalidInput(
             f'on_seconds: {"not given" if on_seconds is None else 0}; '
             f'expected a number above 0, the mean time for which the '
             f'instance stays on: --on-seconds')
-    if not given.get('off_seconds'):
+    if not values.get('off_seconds'):
         return model.TrafficModel.constant(**rates)
     return model.TrafficModel.on_off(
-        **rates, on_seconds=on_seconds, off_seconds=given['off_seconds'])
+        **rates, on_seconds=on_seconds, off_seconds=values['off_seconds'])
 
 
 def _of_host(policy, law, count):
@@ -263,29 +267,31 @@ def tables(answer):
         yield (f'{answer["instances"]} instances that have a model, {limit}',
                ['PROFILE', 'HOSTS', 'REFUSED', 'PER_HOST', 'OVERLOAD',
                 'WORST', 'KBPS', 'CPU_MHZ'],
-               [[one['profile'], one['hosts'], one['refused'],
-                 terminal.cell(one['instances_per_host'], '.1f'),
-                 plain_text.chance(one['overload_probability_mean'], '.2g'),
-                 plain_text.chance(one['overload_probability_worst'], '.2g'),
-                 terminal.cell(one['rate_kbps_mean'], '.0f'),
-                 terminal.cell(one['cpu_mhz_mean'], '.0f')]
-                for one in answer['profiles']])
+               [[profile['profile'], profile['hosts'], profile['refused'],
+                 terminal.cell(profile['instances_per_host'], '.1f'),
+                 plain_text.chance(profile['overload_probability_mean'],
+                                   '.2g'),
+                 plain_text.chance(profile['overload_probability_worst'],
+                                   '.2g'),
+                 terminal.cell(profile['rate_kbps_mean'], '.0f'),
+                 terminal.cell(profile['cpu_mhz_mean'], '.0f')]
+                for profile in answer['profiles']])
         return
     yield (f'Instances a host, each as the {answer["traffic"]}: mean '
            f'{answer["mean_kbps"]:.6g} kbit/s, peak '
            f'{answer["peak_kbps"]:.6g}; {limit}',
            ['PROFILE', 'INSTANCES', 'BY_PEAK', 'BY_AVERAGE', 'HOSTS',
             'OVERLOAD', 'LOST', 'USED', 'KBPS', 'CPU_MHZ'],
-           [[one['profile'], _count(one['instances']),
-             _count(one['instances_by_peak']),
-             _count(one['instances_by_average']),
-             terminal.cell(one['hosts'], 'd'),
-             plain_text.chance(one['overload_probability'], '.2g'),
-             plain_text.chance(one['loss_fraction'], '.2g'),
-             terminal.cell(one['utilisation'], '.0%'),
-             terminal.cell(one['rate_kbps'], '.0f'),
-             terminal.cell(one['cpu_mhz'], '.0f')]
-            for one in answer['profiles']])
+           [[profile['profile'], _count(profile['instances']),
+             _count(profile['instances_by_peak']),
+             _count(profile['instances_by_average']),
+             terminal.cell(profile['hosts'], 'd'),
+             plain_text.chance(profile['overload_probability'], '.2g'),
+             plain_text.chance(profile['loss_fraction'], '.2g'),
+             terminal.cell(profile['utilisation'], '.0%'),
+             terminal.cell(profile['rate_kbps'], '.0f'),
+             terminal.cell(profile['cpu_mhz'], '.0f')]
+            for profile in answer['profiles']])
 
 
 def remarks(answer):
@@ -296,8 +302,9 @@ def remarks(answer):
     if 'server_types' in answer:
         return 'Refused by an empty server', size_servers.remarks(answer)
     return 'Why not one more', [
-        f'{one["profile"]}: {one["reason"]}' for one in answer['profiles']
-        if one.get('reason')]
+        f'{profile["profile"]}: {profile["reason"]}'
+        for profile in answer['profiles']
+        if profile.get('reason')]
 
 
 def _count(number):

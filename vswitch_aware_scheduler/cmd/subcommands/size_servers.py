@@ -34,24 +34,25 @@ def add_arguments(parser):
 
     :param parser: argparse parser
     """
-    what = parser.add_argument_group(
+    servers = parser.add_argument_group(
         'servers to buy', 'Compare types of servers by what they carry of a '
         'mix of VMs, and by what servers for all of them cost.')
-    what.add_argument('--server-types', metavar='FILE',
-                      help='YAML file of server types: cores, memory, NIC, '
-                           'switch profiles and price'
-                      ).complete = terminal.FILE
-    what.add_argument('--mix', metavar='FILE',
-                      help='YAML file of flavors: cores, memory, number of '
-                           'instances and traffic; with --fleet only cores '
-                           'and memory are read').complete = terminal.FILE
-    what.add_argument('--vm-cores', metavar='N', type=float,
-                      help='without --mix: cores of each VM')
-    what.add_argument('--vm-memory-mb', metavar='M', type=float,
-                      help='without --mix: memory of each VM')
-    what.add_argument('--plot', metavar='FILE',
-                      help='write a picture to this file; the name must end '
-                           'in .png, .svg or .pdf').complete = terminal.FILE
+    servers.add_argument('--server-types', metavar='FILE',
+                         help='YAML file of server types: cores, memory, NIC, '
+                              'switch profiles and price'
+                         ).complete = terminal.FILE
+    servers.add_argument('--mix', metavar='FILE',
+                         help='YAML file of flavors: cores, memory, number of '
+                              'instances and traffic; with --fleet only cores '
+                              'and memory are read').complete = terminal.FILE
+    servers.add_argument('--vm-cores', metavar='N', type=float,
+                         help='without --mix: cores of each VM')
+    servers.add_argument('--vm-memory-mb', metavar='M', type=float,
+                         help='without --mix: memory of each VM')
+    servers.add_argument('--plot', metavar='FILE',
+                         help='write a picture to this file; the name must '
+                              'end in .png, .svg or .pdf'
+                         ).complete = terminal.FILE
 
 
 def require_server_types(arguments):
@@ -86,10 +87,11 @@ def run(arguments, conf, opened, limit, law_of, progress=None):
         arguments.server_types, profiles, [
             switch_profile.named(name, profiles).name
             for name in arguments.profile or ()])
-    what, mix = _mix(arguments, conf, opened, law_of)
+    traffic, mix = _mix(arguments, conf, opened, law_of)
     count = arguments.count or mix.total
     rows = counts.purchase(server_types, mix, limit, count, progress)
-    answer = {'overload_probability': limit, 'traffic': what, 'count': count,
+    answer = {'overload_probability': limit, 'traffic': traffic,
+              'count': count,
               'currency': currency, 'flavors': _flavors(mix),
               'server_types': rows,
               'technologies': counts.by_technology(rows)}
@@ -100,16 +102,17 @@ def run(arguments, conf, opened, limit, law_of, progress=None):
 
 def _flavors(mix):
     """Return the flavors of a mix as plain data."""
-    found = {}
+    vms_by_flavor = {}
     for vm in mix.kinds:
-        found.setdefault(vm.flavor, []).append(vm)
+        vms_by_flavor.setdefault(vm.flavor, []).append(vm)
     return [{
         'flavor': name, 'count': sum(vm.count for vm in vms),
         'cores': vms[0].cores, 'memory_mb': vms[0].memory_mb,
         'mean_kbps': sum(vm.count * float(vm.law.mean[:2].sum())
                          for vm in vms) / sum(vm.count for vm in vms),
         'peak_kbps': max(float(vm.law.rates[:, :2].sum(axis=1).max())
-                         for vm in vms)} for name, vms in found.items()]
+                         for vm in vms)}
+            for name, vms in vms_by_flavor.items()]
 
 
 def _mix(arguments, conf, opened, law_of):
@@ -127,12 +130,12 @@ def _mix(arguments, conf, opened, law_of):
                     f'{flag}: {"not given" if value is None else value}; '
                     f'expected a number above 0, or --mix FILE')
             needs.append(value)
-        what, law, is_prior, known = law_of()
+        traffic, law, is_prior, traffic_model = law_of()
         # VMs of one kind are not all high at the same time.
         vm = inputs.Vm(arguments.flavor or 'vm', *needs,
-                       law.without_classes(), known, is_prior,
+                       law.without_classes(), traffic_model, is_prior,
                        arguments.count or 1)
-        return what, inputs.mix_of_flavors([vm], sizing.MOST + 1)
+        return traffic, inputs.mix_of_flavors([vm], sizing.MOST + 1)
     for flag, value in (('--vm-cores', arguments.vm_cores),
                         ('--vm-memory-mb', arguments.vm_memory_mb)):
         if value is not None:
@@ -145,7 +148,7 @@ def _mix(arguments, conf, opened, law_of):
 
 
 def _stated_mix(arguments, flavors, opened):
-    found, vms = None, []
+    view, vms = None, []
     for flavor in flavors.values():
         place = f'mix {arguments.mix}: flavor {flavor.name!r}'
         if flavor.count is None:
@@ -154,19 +157,20 @@ def _stated_mix(arguments, flavors, opened):
                 f'the number of VMs of this flavor')
         law, is_prior = flavor.model and flavor.model.law, False
         if flavor.model is None:
-            if found is None:
+            if view is None:
                 store = opened()
-                known = {one.flavor for one in store.priors().values()}
-                found = snapshot.Snapshot().updated(store.read_changes())
-            learned = flavor.name in known and found.prior(
+                flavors_with_prior = {prior.flavor
+                                      for prior in store.priors().values()}
+                view = snapshot.Snapshot().updated(store.read_changes())
+            flavor_prior = flavor.name in flavors_with_prior and view.prior(
                 None, flavor.name, None)
-            if not learned:
+            if not flavor_prior:
                 raise exceptions.InvalidInput(
                     f'{place}: traffic: not given, and the store has no prior '
                     f'of a flavor of this name; expected one of '
                     f'{", ".join(inputs.TRAFFIC_KEYS[:3])}, or a flavor of '
                     f'which {traffic_prior.MIN_PEERS} instances have a model')
-            law, is_prior = learned[0].without_classes(), True
+            law, is_prior = flavor_prior[0].without_classes(), True
         vms.append(inputs.Vm(flavor.name, flavor.cores, flavor.memory_mb,
                              law, flavor.model, is_prior, flavor.count))
     return inputs.mix_of_flavors(vms, sizing.MOST + 1)
@@ -183,17 +187,18 @@ def _fleet(arguments, conf, store, flavors):
         raise exceptions.InvalidInput(
             f'store {store.url} has no inventory of instances; expected an '
             f'inventory, which vswitch-modeler writes, or counts in the mix')
-    left_out = sum(one.flavor is None for one in placements.values())
-    placements = {uuid: one for uuid, one in placements.items()
-                  if one.flavor is not None}
+    left_out = sum(placement.flavor is None
+                   for placement in placements.values())
+    placements = {uuid: placement for uuid, placement in placements.items()
+                  if placement.flavor is not None}
     if not placements:
         raise exceptions.InvalidInput(
             f'store {store.url}: flavors of {left_out} instances: all '
             f'missing; expected an inventory from Nova, which has the '
             f'flavors')
     unknown = collections.Counter(
-        one.flavor for one in placements.values()
-        if one.flavor not in flavors)
+        placement.flavor for placement in placements.values()
+        if placement.flavor not in flavors)
     for flavor, number in unknown.most_common(1):
         raise exceptions.InvalidInput(
             f'mix {arguments.mix}: flavors: {flavor!r} is missing, which '
@@ -207,22 +212,22 @@ def _fleet(arguments, conf, store, flavors):
     vms = []
     for uuid in uuids:
         flavor = flavors[placements[uuid].flavor]
-        law, is_prior, known = view.law(uuid), False, None
+        law, is_prior, traffic_model = view.law(uuid), False, None
         if law is not None:
             record = store.model(uuid)
-            known = record and record.model
-        elif (learned := view.prior(uuid)) is not None:
-            law, is_prior = learned[0], True
+            traffic_model = record and record.model
+        elif (its_prior := view.prior(uuid)) is not None:
+            law, is_prior = its_prior[0], True
         else:
-            law, known = default.law, default
+            law, traffic_model = default.law, default
         vms.append(inputs.Vm(flavor.name, flavor.cores, flavor.memory_mb,
-                             law, known, is_prior))
-    what = f'{total} instances of the store'
+                             law, traffic_model, is_prior))
+    description = f'{total} instances of the store'
     if len(vms) < total:
-        what += f', of which {len(vms)} were picked at random'
+        description += f', of which {len(vms)} were picked at random'
     if left_out:
-        what += f'; {left_out} without a known flavor are left out'
-    return what, inputs.Mix(tuple(vms), total, False, tuple(vms))
+        description += f'; {left_out} without a known flavor are left out'
+    return description, inputs.Mix(tuple(vms), total, False, tuple(vms))
 
 
 # Text output.
@@ -259,14 +264,14 @@ def tables(answer):
            ['SERVER', 'PROFILE', 'VMS', 'OVERLOAD', 'EPISODES_A_DAY',
             'SECONDS_EACH', 'LOST', 'UNUSED'],
            [names(row) + [
-               _count(one['vms']),
-               plain_text.chance(one['overload_probability'], '.2g'),
-               plain_text.chance(one['episodes_per_day'], '.2g'),
-               terminal.cell(one['mean_episode_seconds'], '.0f'),
-               plain_text.chance(one['loss_fraction'], '.2g'),
+               _count(result['vms']),
+               plain_text.chance(result['overload_probability'], '.2g'),
+               plain_text.chance(result['episodes_per_day'], '.2g'),
+               terminal.cell(result['mean_episode_seconds'], '.0f'),
+               plain_text.chance(result['loss_fraction'], '.2g'),
                ', '.join(f'{name} {share:.0%}'
-                         for name, share in one['unused'].items())]
-            for row in rows for one in {
+                         for name, share in result['unused'].items())]
+            for row in rows for result in {
                 row[method]['vms']: row[method]
                 for method in counts.METHODS}.values()])
     if rows:
@@ -274,20 +279,24 @@ def tables(answer):
         yield ('VMs a server by the overlay, for other limits and for '
                'traffic that has grown (*: an empty server refuses some VMs)',
                ['SERVER', 'PROFILE', *(
-                   f'E={one["overload_probability"]:g}'
-                   for one in sensitivity['overload_probability']), *(
-                   f'x{one["growth"]:g}' for one in sensitivity['growth'])],
-               [names(row) + [_count(one['vms']) + '*' * bool(one['refused'])
-                              for points in row['sensitivity'].values()
-                              for one in points] for row in rows])
+                   f'E={variant["overload_probability"]:g}'
+                   for variant in sensitivity['overload_probability']), *(
+                   f'x{variant["growth"]:g}'
+                   for variant in sensitivity['growth'])],
+               [names(row)
+                + [_count(variant['vms']) + '*' * bool(variant['refused'])
+                   for points in row['sensitivity'].values()
+                   for variant in points] for row in rows])
     yield ('The cheapest of each kind of switch that refuses no VM',
            ['SWITCH', 'ENCAPSULATION', 'SERVER', 'PROFILE', 'VMS', 'SERVERS',
             'COST'],
-           [[one['switch'], one['encapsulation'], one['server'] or '-',
-             one['profile'] or '-', '-' if one['vms'] is None
-             else _count(one['vms']), terminal.cell(one['servers'], 'd'),
-             terminal.cell(one['cost'], '.0f')]
-            for one in answer['technologies']])
+           [[technology['switch'], technology['encapsulation'],
+             technology['server'] or '-',
+             technology['profile'] or '-', '-' if technology['vms'] is None
+             else _count(technology['vms']),
+             terminal.cell(technology['servers'], 'd'),
+             terminal.cell(technology['cost'], '.0f')]
+            for technology in answer['technologies']])
 
 
 def remarks(answer):

@@ -28,13 +28,14 @@ def add_arguments(parser):
 
 
 def _show(arguments, conf):
-    found = [dict(zip(('provider', 'total', 'reserved', 'used'), one))
-             for one in service.make_keeper(
-                 arguments.all_options).inventories()]
-    for one in found:
-        one['free'] = one['total'] - one['reserved'] - one['used']
+    rows = [dict(zip(('provider', 'total', 'reserved', 'used'), inventory))
+            for inventory in service.make_keeper(
+                arguments.all_options).inventories()]
+    for its_row in rows:
+        its_row['free'] = (its_row['total'] - its_row['reserved']
+                           - its_row['used'])
     names = ['provider', 'total', 'reserved', 'used', 'free']
-    output.print_list(arguments, found, [
+    output.print_list(arguments, rows, [
         output.Column(name.upper(), name) for name in names], None,
         belongs={'host': lambda row, host: row['provider'] in (
             host, f'{host}:vswitch')})
