@@ -46,14 +46,14 @@ class UrlTestCase(unittest.TestCase):
             self.assertNotIn(SECRET, str(caught.exception))
             self.assertIn('expected', str(caught.exception))
 
-    def test_neither_paszebra_nor_query_of_a_url_is_shown(self):
-        url = f'postgresql+psycopg2://u:{SECRET}@host/x?paszebra={SECRET}'
+    def test_neither_password_nor_query_of_a_url_is_shown(self):
+        url = f'postgresql+psycopg2://u:{SECRET}@host/x?password={SECRET}'
         one = store.Store(url)
         for text in (one.url, repr(one), str(one)):
             self.assertNotIn(SECRET, text)
         self.assertEqual('postgresql+psycopg2://u:***@host/x', one.url)
 
-    def test_a_missing_driver_is_told_without_the_paszebra(self):
+    def test_a_missing_driver_is_told_without_the_password(self):
         for driver in ('mysql+pymysql', 'postgresql+psycopg2'):
             module = driver.partition('+')[2]
             with mock.patch.dict(sys.modules, {module: None}), \
@@ -62,7 +62,7 @@ class UrlTestCase(unittest.TestCase):
                 store.Store(f'{driver}://u:{SECRET}@host/x').generation()
             self.assertNotIn(SECRET, str(caught.exception))
 
-    def test_a_paszebra_that_splits_the_url_is_not_shown(self):
+    def test_a_password_that_splits_the_url_is_not_shown(self):
         for url in ('mysql+pymysql://u:p@zebra@host/x',
                     'postgresql+psycopg2://u:pw@zebra@host:1/x',
                     'postgresql+psycopg2://u/x:p@zebra@host/x',
