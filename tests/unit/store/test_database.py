@@ -682,27 +682,3 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
             reader._read_unlocked(write_meanwhile)
         self.assertEqual(1, reader._read_unlocked(
             lambda connection: generation_rows.read(connection)[0]).number)
-
-
-class SpeedTestCase(base.StoreTestCase):
-
-    def test_the_time_of_reading_many_models_is_printed(self):
-        one = self.make_store()
-        count = 20000
-        template = base.fitted(0)
-        generation = None
-
-        def timed(what, function):
-            began = time.perf_counter()
-            result = function()
-            print(f'{what}: {time.perf_counter() - began:.3f} s')
-            return result
-
-        records = [store.StoredModel(base.instance_uuid(n), template.model)
-                   for n in range(count)]
-        timed(f'write {count} models', lambda: one.write(records))
-        generation = timed('read all', one.read_changes).generation
-        timed('write 1 %', lambda: one.write(records[::100]))
-        changes = timed('read 1 %',
-                        lambda: one.read_changes(generation))
-        self.assertEqual(count // 100, len(changes.instance_uuids))
