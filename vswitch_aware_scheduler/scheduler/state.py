@@ -198,7 +198,6 @@ class SchedulerState:
             assessment = self._judge(
                 asked.hosts, asked.slots(self._table), demand, spec_obj)
             version = self._table, self._table.version
-            self._recent.version = version
             self._recent.passing = None
             self._recent.value = (spec_obj, demand.instance_uuid, version,
                                   host_states, assessment)
@@ -240,7 +239,9 @@ class SchedulerState:
         :param demand: Demand that the hosts were judged for
         :returns: as :meth:`.Candidates.book`
         """
-        self._recent.filtered = demand.instance_uuid
+        # The weigher may judge again, by a newer version, and keeps each host.
+        judged = self._recent.value
+        self._recent.filtered = demand.instance_uuid, judged and judged[2]
         self._recent.passing = host_states
         if not self._conf.strict:
             return host_states, {}
@@ -349,16 +350,18 @@ class SchedulerState:
             if uuid is None or self._recent.placed_for(spec_obj).get(
                     uuid, _NOT_PLACED).sure:
                 return host_states
-            if self._recent.filtered == uuid:
-                host_states = self._fitting(host_states, demand, spec_obj)
+            filtered_uuid, version = self._recent.filtered
+            if filtered_uuid == uuid:
+                host_states = self._fitting(host_states, version, demand,
+                                            spec_obj)
             if host_states:
                 self._place(host_states[0].host, demand, spec_obj, False)
         return host_states
 
-    def _fitting(self, host_states, demand, spec_obj):
+    def _fitting(self, host_states, version, demand, spec_obj):
         """Return the hosts that still fit, or all if the first still fits."""
         self._describe_due()
-        if self._recent.version == (self._table, self._table.version):
+        if version == (self._table, self._table.version):
             return host_states
         for some in (host_states[:1], host_states[1:]):
             hosts = list(map(_HOST, some))
@@ -806,14 +809,12 @@ class _Request(threading.local):
     """What happened to the request that a thread handles.
 
     :ivar requesting: whether the thread handles a request
-    :ivar version: version of the table that its hosts were judged by
     :ivar value: what the weigher may reuse
     :ivar passing: list of the HostStates that pass the filter
-    :ivar filtered: uuid of the instance that hosts were filtered for
+    :ivar filtered: (uuid of the instance that hosts were filtered for, version
+        of the table by which the filter judged them)
     :ivar placed: {uuid: _Placed}
     """
-
-    version = None
 
     def __init__(self):
         self.begin(False)
@@ -824,7 +825,8 @@ class _Request(threading.local):
         :param requesting: whether the thread handles a request now
         """
         self.requesting = requesting
-        self.value = self.passing = self.filtered = self._spec_obj = None
+        self.value = self.passing = self._spec_obj = None
+        self.filtered = None, None
         self.placed = {}
 
     def placed_for(self, spec_obj):

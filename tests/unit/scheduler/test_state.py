@@ -757,6 +757,19 @@ class TestSorted(base.StateTestCase):
         self.assertEqual('b', self._sort(hosts))
         self.assertEqual({'b'}, self._claims())
 
+    def test_a_judgement_by_the_weigher_lets_no_host_stay(self):
+        # Others place between the filter and the weigher, which judges again
+        # and keeps each host.
+        hosts = self._filter()
+        self._others_place('a')
+        other = threading.Thread(target=self.state.assess, args=(
+            hosts, base.request(2)))
+        other.start()
+        other.join()
+        self.state.recall(hosts, self.spec)
+        self.assertEqual('bc', self._sort(hosts))
+        self.assertEqual({'b'}, self._claims())
+
     def test_nothing_is_left_where_all_are_full(self):
         hosts = self._filter()
         self._others_place('a', 'b', 'c')
