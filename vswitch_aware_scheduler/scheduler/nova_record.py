@@ -91,8 +91,6 @@ class NovaRecord:
     The constructor opens nothing.
 
     :param take: callable(Reading), receives each reading
-    :param take_build_requests: callable(began, uuids that have a build
-        request)
     :param known: the Residency; only its methods for the reader of the record
         are called
     :param lock: lock that protects the Residency
@@ -106,8 +104,8 @@ class NovaRecord:
     :param before: callable(), run in the background before the first reading
     """
 
-    def __init__(self, take, take_build_requests, known, lock, seconds,
-                 full_seconds, limit_seconds, first_wait_seconds, report,
+    def __init__(self, take, known, lock, seconds, full_seconds,
+                 limit_seconds, first_wait_seconds, report,
                  clock=time.monotonic, before=None):
         self.take = take
         self.known = known
@@ -115,7 +113,6 @@ class NovaRecord:
         self.seconds = seconds
         self.full_seconds = full_seconds
         self.clock = clock
-        self._take_build_requests = take_build_requests
         self._limit_seconds = limit_seconds
         self._first_wait_seconds = first_wait_seconds
         self._report = report
@@ -164,7 +161,6 @@ class NovaRecord:
         self.step()
         for reader in list(self._readers.values()):
             reader.refresh()
-        self.step()
 
     def stop(self):
         """End the threads."""
@@ -208,7 +204,9 @@ class NovaRecord:
                 with self.lock:
                     unseen = self.known.unseen(now)
                 if unseen:
-                    self._take_build_requests(now, _build_requests(unseen))
+                    unseen -= _build_requests(unseen)
+                    with self.lock:
+                        self.known.lack_build_requests(unseen, now)
                 self._report("Nova's record", None)
             except Exception as error:
                 self._report("Nova's record", (

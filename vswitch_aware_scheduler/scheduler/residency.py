@@ -105,6 +105,7 @@ class Claim:
     :ivar sources: hosts that had the instance before, None: not known
     :ivar token: id of the claim in the broadcast, or None
     :ivar foreign: whether another process has made the claim
+    :ivar unrequested_at: when the instance had no build request, or None
     """
 
     instance_uuid: str
@@ -115,6 +116,7 @@ class Claim:
     sources: frozenset | None = None
     token: str | None = None
     foreign: bool = False
+    unrequested_at: float | None = None
 
 
 class Residency:
@@ -187,19 +189,19 @@ class Residency:
             self._place(uuid)
         return ended
 
-    def take_build_requests(self, began, uuids):
-        """End the claims of instances that Nova no longer has.
+    def lack_build_requests(self, uuids, began):
+        """Store that instances have no build request.
 
-        :param began: when the build requests of :meth:`unseen` were read
-        :param uuids: uuids of :meth:`unseen` that have a build request
-        :returns: list of the Claims that this ended
+        Nova inserts the row of an instance before it deletes the build
+        request. A claim therefore ends if a reading that begins later finds no
+        row.
+
+        :param uuids: uuids of :meth:`unseen` without a build request
+        :param began: when the build requests were read
         """
-        ended = [claim for claim in self.claims
-                 if claim.instance_uuid not in uuids
-                 and self._is_unseen(claim, began)]
-        for claim in ended:
-            self._drop(claim)
-        return ended
+        for claim in self.claims:
+            if claim.instance_uuid in uuids and claim.received <= began:
+                claim.unrequested_at = began
 
     def set_cells(self, hosts, cells):
         """Set the cells of some hosts.
@@ -365,23 +367,16 @@ class Residency:
             move.instance_uuid for move in self.moves(cell).values())}
 
     def unseen(self, now):
-        """Return the uuids of the claims that may be void.
+        """Return the claimed instances that Nova may no longer have.
 
         :param now: current time in monotonic seconds
+        :returns: set of the uuids whose build requests should be read
         """
         return {claim.instance_uuid for claim in self.claims
-                if self._is_unseen(claim, now)}
-
-    def _is_unseen(self, claim, began):
-        uuid = claim.instance_uuid
-        since = claim.made + SETTLED_SECONDS
-        home = self._cell_of.get(claim.host)
-        cells = self._complete | {CELL0} if home is None else {home, CELL0}
-        return (max(since, claim.received) <= began
-                and uuid not in self._moves_of
-                and not any(uuid in rows for rows in self._rows.values())
-                and all(self._read.get(cell, float('-inf')) >= since
-                        for cell in cells))
+                if claim.unrequested_at is None
+                and claim.made + SETTLED_SECONDS <= now
+                and claim.instance_uuid not in self._moves_of
+                and not self._rows_of(claim.instance_uuid)}
 
     def _is_ended(self, claim, reading):
         uuid = claim.instance_uuid
@@ -390,8 +385,17 @@ class Residency:
                for (cell, _), move in self._moves_of.get(uuid, {}).items()):
             return True
         if row is None:
-            return uuid in reading.deleted and not any(
-                uuid in rows for rows in self._rows.values())
+            if self._rows_of(uuid):
+                return False
+            if uuid in reading.deleted:
+                return True
+            home = self._cell_of.get(claim.host)
+            cells = self._complete if home is None else {home}
+            return (claim.unrequested_at is not None
+                    and uuid not in self._moves_of
+                    and all(self._read.get(cell, float('-inf'))
+                            > claim.unrequested_at
+                            for cell in {*cells, CELL0}))
         host = row.kept_on
         if host is not None:
             if claim.sources is None and row.task_state is not None \

@@ -116,7 +116,7 @@ class SchedulerState:
         self._residency = residency.Residency()
         self._statements = request_demand.Statements()
         self._record = nova_record.NovaRecord(
-            self._take_reading, self._take_build_requests, self._residency,
+            self._take_reading, self._residency,
             self._lock, conf.record_refresh_seconds,
             conf.record_full_seconds, conf.record_timeout_seconds,
             conf.snapshot_first_wait_seconds, self.report,
@@ -446,21 +446,13 @@ class SchedulerState:
     def _take_reading(self, reading):
         with self._lock:
             ended = self._residency.take(reading)
-        self._tell_ended(ended)
+        for claim in ended:
+            LOG.debug('vswitch: claim of instance %s on host %s ended',
+                      claim.instance_uuid, claim.host)
         now = self._monotonic()
         if reading.complete or now >= self._next_incomplete:
             self._next_incomplete = now + _FIRST_READING_SECONDS
             self._describe_in_turn(reading.complete)
-
-    def _take_build_requests(self, began, uuids):
-        with self._lock:
-            ended = self._residency.take_build_requests(began, uuids)
-        self._tell_ended(ended)
-
-    def _tell_ended(self, claims):
-        for claim in claims:
-            LOG.debug('vswitch: claim of instance %s on host %s ended',
-                      claim.instance_uuid, claim.host)
 
     def _hear(self, claims):
         with self._lock:

@@ -147,15 +147,11 @@ class RecordTestCase(unittest.TestCase):
             with self.lock:
                 self.known.take(reading)
 
-        def take_build_requests(*args):
-            with self.lock:
-                self.known.take_build_requests(*args)
-
         options = dict(seconds=3600.0, full_seconds=1e6, limit_seconds=.05,
                        first_wait_seconds=PATIENCE_SECONDS)
         options.update(more)
         record = nova_record.NovaRecord(
-            take, take_build_requests, self.known, self.lock,
+            take, self.known, self.lock,
             report=self.problems.__setitem__, clock=self._clock, **options)
         self.addCleanup(record.stop)
         return record
@@ -432,6 +428,18 @@ class TestClaims(RecordTestCase):
         self.now += 61
         self.read()
         self.assertEqual([], self.on('a'))
+
+    def test_a_row_that_follows_a_build_request_late_keeps_a_claim(self):
+        # Nova inserts the row and then deletes the build request, more than a
+        # minute after the claim and between two readings of the cell.
+        self._claim()
+        self.now += 61
+        for reader in self.record._readers.values():
+            reader.refresh()
+        self.one.boot(1, None, 'building', 'scheduling')
+        self.record.step()
+        self.read()
+        self.assertEqual([1], self.on('a'))
 
     def test_a_build_request_keeps_a_claim(self):
         self._claim()

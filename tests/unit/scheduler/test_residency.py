@@ -38,8 +38,10 @@ class ResidencyTestCase(unittest.TestCase):
         self.known.claim(uuid, host, LAW, self.now, **more)
 
     def requests(self, *uuids, after=1.0):
+        """Read which claimed instances have a build request: these ones."""
         self.now += after
-        return self.known.take_build_requests(self.now, uuids)
+        self.known.lack_build_requests(
+            self.known.unseen(self.now).difference(uuids), self.now)
 
     def check(self, *hosts):
         self.assertEqual(set(hosts), set(self.known.hosts_of('x')))
@@ -299,19 +301,43 @@ class TestClaims(ResidencyTestCase):
         self.known.observe('a', A, [])
         self.claim('a')
         for _ in range(2):
-            self.requests(after=40)
+            self.assertEqual(set(), self.known.unseen(self.now))
+            self.requests(after=25)
+            self.read()
+            self.read(cell=residency.CELL0)
             self.check('a')
-        self.assertEqual({'x'}, self.known.unseen(self.now) or {'x'})
-        # Both cells have to be read later than a minute after the claim.
+        self.requests('x', after=25)
         self.read()
-        self.requests()
-        self.check('a')
         self.read(cell=residency.CELL0)
-        self.requests('x')
         self.check('a')
         self.assertEqual({'x'}, self.known.unseen(self.now))
         self.requests()
+        # Both cells have to be read later than the build requests.
+        self.check('a')
+        self.read()
+        self.check('a')
+        self.read(cell=residency.CELL0)
         self.check()
+
+    def test_a_row_that_follows_the_build_request_keeps_the_claim(self):
+        self.known.observe('a', A, [])
+        self.claim('a')
+        self.requests(after=61)
+        self.read({'x': row(None, 'building', 'scheduling')})
+        self.read(cell=residency.CELL0)
+        self.check('a')
+        self.read({'x': row('a', 'building', 'spawning')})
+        self.assertEqual(0, self.open)
+        self.check('a')
+
+    def test_a_second_claim_waits_for_its_own_minute(self):
+        self.known.observe('a', A, [])
+        self.claim('a')
+        self.requests(after=61)
+        self.claim('a')
+        self.read()
+        self.read(cell=residency.CELL0)
+        self.check('a')
 
     def test_a_cell_that_is_dead_keeps_no_claim_of_another(self):
         self.read({'y': row('b')}, cell=B)
@@ -319,10 +345,9 @@ class TestClaims(ResidencyTestCase):
         self.known.observe('b', B, [])
         self.claim('a')
         self.claim('b', 'z')
-        self.now += 100
+        self.requests(after=100)
         self.read()
         self.read(cell=residency.CELL0)
-        self.requests()
         self.check()
         self.assertEqual(['y', 'z'], self.known.residents('b'))
 
@@ -507,8 +532,8 @@ class TestAnyOrder(unittest.TestCase):
                 self._check_recorded(worker, seed)
             else:
                 worker.take(read(residency.CELL0))
-                began, there = now, set(requests)
-                worker.take_build_requests(began, there)
+                worker.lack_build_requests(
+                    worker.unseen(now) - requests, now)
         # All has come to rest, and a minute later all has been read.
         for _, steps in later:
             for step in steps:
@@ -519,7 +544,7 @@ class TestAnyOrder(unittest.TestCase):
             now += 61
             worker.take(read())
             worker.take(read(residency.CELL0))
-            worker.take_build_requests(now, set(requests))
+            worker.lack_build_requests(worker.unseen(now) - requests, now)
         self.assertEqual([], worker.claims, seed)
         for host in self.HOSTS:
             self.assertEqual(
