@@ -264,7 +264,7 @@ def read(connection, damaged):
     :param connection: sqlalchemy Connection within a transaction
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
-    found = {}
+    budgets = {}
     for row in connection.execute(sa.select(tables.error_budget)):
         values = dict(row._mapping)
         try:
@@ -275,11 +275,11 @@ def read(connection, damaged):
                     0 < row.overload_probability < 1
                     and 0 < row.earned_share <= 1 and row.most_days > 0):
                 raise ValueError('a number is out of range')
-            found[row.kind, row.name] = ErrorBudget(**values)
+            budgets[row.kind, row.name] = ErrorBudget(**values)
         except (AttributeError, TypeError, ValueError) as error:
             damaged['error budget', (row.kind, row.name)] = (
                 f'error budget of {row.kind} {row.name}: {error}')
-    return found
+    return budgets
 
 
 def _burn_of(text):
@@ -296,7 +296,7 @@ def read_days(connection, now):
         instances are accepted)}
     """
     table = tables.error_budget.c
-    found = {}
+    budgets = {}
     for kind, name, balance, share, limit, until, burn in connection.execute(
             sa.select(table.kind, table.name, table.balance,
                       table.earned_share, table.overload_probability,
@@ -308,9 +308,9 @@ def read_days(connection, now):
         if not accepts:
             with contextlib.suppress(AttributeError, TypeError, ValueError):
                 accepts = accepting(balance, _burn_of(burn), share)
-        found[kind, name] = (balance / (_DAY_SECONDS * share * limit), until,
-                             accepts)
-    return found
+        budgets[kind, name] = (
+            balance / (_DAY_SECONDS * share * limit), until, accepts)
+    return budgets
 
 
 def to_row(budget):
@@ -329,16 +329,16 @@ def read_shares(connection, damaged):
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     table = tables.budget_share
-    found = []
+    shares = []
     for row in connection.execute(sa.select(table).order_by(
             table.c.written_at.desc(), table.c.modeler)):
         try:
-            found.append(Share.from_row(row))
+            shares.append(Share.from_row(row))
         except (IndexError, TypeError, ValueError) as error:
             damaged['share', (row.modeler, row.kind, row.name)] = (
                 f'share of {row.kind} {row.name} of modeler {row.modeler}: '
                 f'{error}')
-    return found
+    return shares
 
 
 def share_row(share, written_at):
@@ -366,7 +366,7 @@ def read_sums(connection, kind, names, first_day, damaged):
     query = sa.select(table).where(
         (table.c.kind == kind) & (table.c.day >= first_day)).order_by(
             table.c.name, table.c.day)
-    found = []
+    sums = []
     for row in connection.execute(query):
         if names is not None and row.name not in names:
             continue
@@ -377,13 +377,13 @@ def read_sums(connection, kind, names, first_day, damaged):
                 for weights, packet_bytes, capacity in json.loads(row.limits))
             if not 0 < row.period_seconds < math.inf:
                 raise ValueError(f'period of {row.period_seconds} s')
-            found.append(StoredSums(
+            sums.append(StoredSums(
                 row.kind, row.name, row.day, row.period_seconds, limits,
                 bytes(row.data)))
         except (TypeError, ValueError) as error:
             damaged['sums', (row.kind, row.name)] = (
                 f'sums of {row.kind} {row.name}: {error}')
-    return found
+    return sums
 
 
 def sums_row(sums):
@@ -412,31 +412,31 @@ def read_stays(connection, since):
     :param since: stays that ended before this time (seconds UTC) are omitted
     """
     table = tables.stay.c
-    found = collections.defaultdict(list)
+    stays_by_instance = collections.defaultdict(list)
     for uuid, *stay in connection.execute(sa.select(
             table.instance_uuid, table.since, table.host,
             table.running).order_by(table.instance_uuid, table.since)):
-        stays = found[uuid]
+        stays = stays_by_instance[uuid]
         if stays and stay[0] <= since:
             stays.clear()
         stays.append(Stay(*stay))
-    return dict(found)
+    return dict(stays_by_instance)
 
 
-def follow(connection, placements, gone, now, left_out):
+def follow(connection, placements, removed_uuids, now, left_out):
     """Write the stays that result from new placements.
 
     :param connection: sqlalchemy Connection within a transaction
     :param placements: list of :class:`.InstanceRecord`
-    :param gone: uuids of instances that Nova no longer has
+    :param removed_uuids: uuids of instances that Nova no longer has
     :param now: current time, seconds UTC
     :param left_out: as in :func:`.sql.upsert`
     """
     table = tables.stay
-    wanted = {one.instance_uuid: one for one in placements}
+    records = {record.instance_uuid: record for record in placements}
     latest = {}
     for chunk in sql.key_chunks(list(dict.fromkeys(
-            itertools.chain(wanted, gone)))):
+            itertools.chain(records, removed_uuids)))):
         for uuid, *stay in connection.execute(sa.select(
                 table.c.instance_uuid, table.c.since, table.c.host,
                 table.c.running).where(
@@ -444,8 +444,8 @@ def follow(connection, placements, gone, now, left_out):
                         table.c.since)):
             latest[uuid] = Stay(*stay)
     rows = []
-    for uuid in itertools.chain(wanted, gone):
-        record, before = wanted.get(uuid), latest.get(uuid)
+    for uuid in itertools.chain(records, removed_uuids):
+        record, before = records.get(uuid), latest.get(uuid)
         host, running = (None, None) if record is None else (
             record.host, record.running)
         if before is None:
@@ -473,34 +473,29 @@ def forget_stays(connection, now):
     """
     table = tables.stay
     later = table.alias()
-    old = now - STAY_SECONDS
-    ended = connection.execute(
-        sa.select(table.c.instance_uuid, table.c.since).where(
-            table.c.since < old,
-            sa.or_(table.c.host.is_(None), sa.exists().where(
-                later.c.instance_uuid == table.c.instance_uuid,
-                later.c.since > table.c.since, later.c.since < old)))).all()
-    for uuid, since in ended:
-        connection.execute(sa.delete(table).where(
-            table.c.instance_uuid == uuid, table.c.since == since))
+    oldest = now - STAY_SECONDS
+    sql.delete_where(
+        connection, table, table.c.since < oldest,
+        sa.or_(table.c.host.is_(None), sa.exists().where(
+            later.c.instance_uuid == table.c.instance_uuid,
+            later.c.since > table.c.since, later.c.since < oldest)))
 
 
-def forget_shares(connection, modeler, kept):
+def forget_shares(connection, modeler, keys_to_keep):
     """Remove the shares of a modeler, except some.
 
     :param connection: sqlalchemy Connection within a transaction
     :param modeler: name of the modeler
-    :param kept: set of (kind, name) of the shares to keep
+    :param keys_to_keep: set of (kind, name) of the shares to keep
     """
     table = tables.budget_share
-    # Selected first, because a DELETE without matching rows locks gaps in
-    # MariaDB.
-    for key in connection.execute(sa.select(table.c.kind, table.c.name).where(
-            table.c.modeler == modeler)).all():
-        if tuple(key) not in kept:
+    for kind, name in connection.execute(
+            sa.select(table.c.kind, table.c.name).where(
+                table.c.modeler == modeler)).all():
+        if (kind, name) not in keys_to_keep:
             connection.execute(sa.delete(table).where(
-                table.c.modeler == modeler, table.c.kind == key.kind,
-                table.c.name == key.name))
+                table.c.modeler == modeler, table.c.kind == kind,
+                table.c.name == name))
 
 
 def settle(connection, budgets, left_out):
@@ -515,13 +510,13 @@ def settle(connection, budgets, left_out):
     table = tables.error_budget
     columns = [column.name for column in table.columns
                if not column.primary_key]
-    known = dict(((kind, name), until) for kind, name, until
-                 in connection.execute(sa.select(
-                     table.c.kind, table.c.name, table.c.until)))
-    for before, one in budgets:
-        if before is not None and known.get(one.key) != before:
-            return one.key
-    old = [(before, to_row(one)) for before, one in budgets
+    settled_until = {(kind, name): until for kind, name, until
+                     in connection.execute(sa.select(
+                         table.c.kind, table.c.name, table.c.until))}
+    for before, budget in budgets:
+        if before is not None and settled_until.get(budget.key) != before:
+            return budget.key
+    old = [(before, to_row(budget)) for before, budget in budgets
            if before is not None]
     if old:
         # If two writers have read the same budget, the second one finds no
@@ -538,7 +533,7 @@ def settle(connection, budgets, left_out):
                     **{f'new_{name}': row[name] for name in columns}
                     }).rowcount:
                 return row['kind'], row['name']
-    sql.upsert(connection, table, [to_row(one) for before, one in budgets
+    sql.upsert(connection, table, [to_row(budget) for before, budget in budgets
                                    if before is None], left_out)
     return None
 
@@ -550,25 +545,15 @@ def forget(connection, keys, before_day):
     :param keys: (kind, name) of the budgets to remove
     :param before_day: sums of earlier days are removed; None: no sums
     """
-    for key in keys:
+    for kind, name in keys:
         for table in (tables.error_budget, tables.sum_history):
             connection.execute(sa.delete(table).where(
-                table.c.kind == key[0], table.c.name == key[1]))
+                table.c.kind == kind, table.c.name == name))
     if before_day is None:
         return
-    table = tables.sum_history
-    for row in connection.execute(sa.select(
-            table.c.kind, table.c.name, table.c.day).where(
-                table.c.day < before_day)).all():
-        connection.execute(sa.delete(table).where(
-            table.c.kind == row.kind, table.c.name == row.name,
-            table.c.day == row.day))
+    sql.delete_where(connection, tables.sum_history,
+                     tables.sum_history.c.day < before_day)
     now = (before_day + KEPT_DAYS) * _DAY_SECONDS
     forget_stays(connection, now)
-    table = tables.budget_share
-    for row in connection.execute(sa.select(
-            table.c.modeler, table.c.kind, table.c.name).where(
-                table.c.written_at < now - _DAY_SECONDS)).all():
-        connection.execute(sa.delete(table).where(
-            table.c.modeler == row.modeler, table.c.kind == row.kind,
-            table.c.name == row.name))
+    sql.delete_where(connection, tables.budget_share,
+                     tables.budget_share.c.written_at < now - _DAY_SECONDS)

@@ -114,7 +114,7 @@ class Store:
             the removals
         """
         changes = self._read_rows(generation_rows.changes, since)
-        self._log_well(changes)
+        self._log_recovered(changes)
         return changes
 
     def unreadable_models(self):
@@ -318,16 +318,20 @@ class Store:
         models, remove = list(models), list(remove)
         unmodelled = list(unmodelled)
         host_profiles, remove_hosts = list(host_profiles), list(remove_hosts)
-        _require_distinct('instance', [m.instance_uuid for m in models]
-                          + [u.instance_uuid for u in unmodelled] + remove)
-        _require_distinct('host', [h.host for h in host_profiles]
-                          + remove_hosts)
         placements = list(placements)
         remove_placements = list(remove_placements)
-        _require_distinct('placement of instance', [
-            p.instance_uuid for p in placements] + remove_placements)
         priors, remove_priors = list(priors), list(remove_priors)
-        _require_distinct('prior', [p.key for p in priors + remove_priors])
+        instance_uuids = [
+            *(record.instance_uuid for record in models + unmodelled),
+            *remove]
+        _require_distinct('instance', instance_uuids)
+        _require_distinct('host', [
+            *(record.host for record in host_profiles), *remove_hosts])
+        _require_distinct('placement of instance', [
+            *(record.instance_uuid for record in placements),
+            *remove_placements])
+        _require_distinct('prior', [
+            record.key for record in priors + remove_priors])
         if now is None:
             now = time.time()
 
@@ -347,14 +351,15 @@ class Store:
             except Exception:
                 if number < _ATTEMPTS and time.monotonic() < limit:
                     raise
-                # What the last one raises is told to the caller alone;
-                # oslo.db would log it with its traceback.
+                # oslo.db would log the exception of the last attempt with its
+                # traceback. It does not log a StoreError.
                 with engines.translate_errors(self._url, 'write'):
                     raise
 
         def write_once():
             with self._engine().begin() as connection:
-                # First of all, so that writers queue here and nowhere else.
+                # The first statement locks this row, so that writers wait for
+                # each other here and nowhere else.
                 token = os.urandom(16).hex()
                 connection.execute(sa.update(tables.generation).values(
                     number=tables.generation.c.number + 1, published_at=now,
@@ -364,9 +369,7 @@ class Store:
                                     generation.number, token, now)
                 if based_on is not None and generation_rows.is_later(
                         connection, generation, based_on.generation):
-                    self._require_same(connection, based_on, [
-                        *(one.instance_uuid for one in models),
-                        *(one.instance_uuid for one in unmodelled), *remove])
+                    self._require_same(connection, based_on, instance_uuids)
                 model_rows.write(connection, models, generation, left_out)
                 model_rows.write_unmodelled(connection, unmodelled, generation,
                                             left_out)
@@ -385,9 +388,7 @@ class Store:
                 generation_rows.forget_removals(connection, now)
                 return generation
 
-        # Looks at the schema in a transaction of its own: a reader that
-        # turns writer can be refused by SQLite.
-        self._read(lambda connection: None)
+        self._require_schema()
         with engines.translate_errors(self._url, 'write'):
             generation = attempt()
         self._log_damaged(left_out)
@@ -402,8 +403,8 @@ class Store:
         :returns: :class:`~.ClaimChanges`
         """
         damaged = {}
-        with self._claims('read') as (connection, found):
-            changes = claim_rows.read(connection, since, damaged, *found)
+        with self._claims('read') as (connection, claims_head):
+            changes = claim_rows.read(connection, since, damaged, *claims_head)
         self._log_damaged(damaged)
         return changes
 
@@ -419,12 +420,12 @@ class Store:
         :returns: {instance uuid: the stored StoredClaim} of placements that
             lost against an earlier placement that their scheduler had not seen
         """
-        with self._claims('write', lock=True) as (connection, found):
-            seen, _, now = found
+        with self._claims('write', lock=True) as (connection, claims_head):
+            claims_seen, _, now = claims_head
             rows, late = claim_rows.upsert_rows(
                 connection, claims, sql.key_chunks(dict.fromkeys(
                     claim.instance_uuid for claim in claims)),
-                seen.number, now)
+                claims_seen.number, now)
             left_out = {}
             sql.upsert(connection, tables.claim, rows, left_out)
         self._log_damaged(left_out)
@@ -432,12 +433,12 @@ class Store:
 
     def purge_claims(self):
         """Delete the expired claims and return their number."""
-        with self._claims('read') as (connection, found):
+        with self._claims('read') as (connection, claims_head):
             if not connection.scalar(sa.select(sa.func.count()).where(
-                    tables.claim.c.expires_at < found[-1])):
+                    tables.claim.c.expires_at < claims_head[-1])):
                 return 0
-        with self._claims('write', lock=True) as (connection, found):
-            return claim_rows.purge(connection, found[-1])
+        with self._claims('write', lock=True) as (connection, claims_head):
+            return claim_rows.purge(connection, claims_head[-1])
 
     def modelers(self):
         """Return a list of :class:`~.Modeler`, by host and start."""
@@ -455,13 +456,10 @@ class Store:
         """
         table = tables.modeler
         with self._writing() as connection:
-            # Selected first: a DELETE that finds nothing locks gaps in
-            # MariaDB.
-            sql.delete(connection, table.c.name, connection.scalars(
-                sa.select(table.c.name).where(
-                    (table.c.seen_at < modeler.seen_at - MODELER_SECONDS)
-                    | ((table.c.host == modeler.host) & table.c.ended)
-                )).all())
+            sql.delete_where(
+                connection, table,
+                (table.c.seen_at < modeler.seen_at - MODELER_SECONDS)
+                | ((table.c.host == modeler.host) & table.c.ended))
             sql.upsert(connection, table, [dataclasses.asdict(modeler)])
 
     def fleet(self, kind):
@@ -483,9 +481,10 @@ class Store:
         """
         table, left_out = tables.fleet_fact, {}
         with self._writing() as connection:
-            for kind, of_kind in facts.items():
-                rows, gone = fleet_rows.changes(connection, kind, of_kind)
-                for chunk in sql.key_chunks(gone):
+            for kind, facts_of_kind in facts.items():
+                rows, removed_names = fleet_rows.changes(connection, kind,
+                                                         facts_of_kind)
+                for chunk in sql.key_chunks(removed_names):
                     connection.execute(sa.delete(table).where(
                         (table.c.kind == kind) & table.c.name.in_(chunk)))
                 for chunk in sql.chunks(rows):
@@ -507,10 +506,9 @@ class Store:
         """
         table = tables.worker
         with self._writing() as connection:
-            sql.delete(connection, table.c.name, connection.scalars(
-                sa.select(table.c.name).where(
-                    table.c.seen_at < worker.seen_at
-                    - fleet_rows.WORKER_SECONDS)).all())
+            sql.delete_where(
+                connection, table,
+                table.c.seen_at < worker.seen_at - fleet_rows.WORKER_SECONDS)
             sql.upsert(connection, table, [fleet_rows.worker_row(worker)])
 
     def decisions(self, since=None, limit=None, **values):
@@ -545,26 +543,28 @@ class Store:
         :param decisions: list of :class:`~.decisions.Decision`
         """
         left_out, rows = {}, []
-        for one in decisions:
+        for decision in decisions:
             try:
-                rows.append(decision_table.to_row(one))
+                rows.append(decision_table.to_row(decision))
             except (TypeError, ValueError) as error:
-                left_out['decision', one.decision_id] = (
-                    f'decision {one.decision_id}: {error}')
+                left_out['decision', decision.decision_id] = (
+                    f'decision {decision.decision_id}: {error}')
         with self._writing() as connection:
             sql.upsert(connection, tables.decision, rows, left_out)
         self._log_damaged(left_out)
 
-    def purge_decisions(self, kept, age_seconds):
+    def purge_decisions(self, most_decisions, age_seconds):
         """Remove the oldest decisions; return the number of removed ones.
 
-        :param kept: number of decisions to keep, the newest ones
+        :param most_decisions: number of decisions to keep, the newest ones
         :param age_seconds: largest age of a decision
         """
         def expired(connection):
-            return decision_table.expired_ids(connection, kept, age_seconds)
+            return decision_table.expired_ids(connection, most_decisions,
+                                              age_seconds)
 
-        # Selected first, as heartbeats are.
+        # Selected first: in MariaDB, a DELETE that matches no row locks the
+        # gaps between rows.
         ids = self._read(expired)
         if ids:
             with self._writing() as connection:
@@ -614,29 +614,30 @@ class Store:
         left_out = {}
         with self._writing() as connection:
             budget_table.forget_shares(connection, modeler, {
-                (one.kind, one.name) for one in shares})
+                (share.kind, share.name) for share in shares})
             for chunk in sql.chunks(shares):
                 sql.upsert(connection, tables.budget_share, [
-                    budget_table.share_row(one, written_at)
-                    for one in chunk], left_out)
+                    budget_table.share_row(share, written_at)
+                    for share in chunk], left_out)
         self._log_damaged(left_out)
 
     def settle_budgets(self, state, budgets=(), sums=(), remove=(),
                        forget_before=None):
-        """Write budgets, each once from one time on, and their sums.
+        """Write settled budgets and the sums that they were computed from.
 
-        All of it or, on any error, nothing; nothing is tried again.
+        This is one transaction without retries: on any error, nothing is
+        written.
 
         :param state: :class:`~.BudgetState`
-        :param budgets: list of (time that the stored budget is settled up
-            to, or None where there is none; :class:`~.ErrorBudget`)
-        :param sums: list of :class:`~.StoredSums`, each in place of those of
+        :param budgets: list of (``until`` of the stored budget, or None if
+            there is none; new :class:`~.ErrorBudget`)
+        :param sums: list of :class:`~.StoredSums`; each replaces the sums of
             the same day
-        :param remove: keys of budgets that go, with their sums
-        :param forget_before: sums of days before that one, in days since
-            1970, go, and so does all that has ended two days before it
+        :param remove: (kind, name) of the budgets to remove with their sums
+        :param forget_before: sums of earlier days, in days since 1970, are
+            removed, and also outdated shares and stays; None: none are removed
         :raises StoreChanged: when another writer has settled one of these
-            meanwhile
+            budgets in the meantime
         """
         left_out = {}
         with self._writing() as connection:
@@ -647,9 +648,9 @@ class Store:
                     f'{changed[1]} has changed; expected an unchanged budget: '
                     'another process has written it in the meantime')
             for chunk in sql.chunks(list(sums)):
-                sql.upsert(connection, tables.sum_history,
-                           [budget_table.sums_row(one) for one in chunk],
-                           left_out)
+                sql.upsert(connection, tables.sum_history, [
+                    budget_table.sums_row(day_sums) for day_sums in chunk],
+                    left_out)
             budget_table.forget(connection, remove, forget_before)
             sql.upsert(connection, tables.budget_state, [
                 {'id': 1, **dataclasses.asdict(state)}])
@@ -658,17 +659,19 @@ class Store:
     def plans(self, state=None, limit=None):
         """Return a list of :class:`~.PlanRecord`, the newest first.
 
-        :param state: only of this state
-        :param limit: at most so many
+        :param state: only plans in this state; None: all
+        :param limit: largest number of plans; None: all
         """
-        return self._read_rows(rebalance_records.read_plans, state, limit)
+        return self._read(lambda connection: rebalance_records.read_plans(
+            connection, state, limit))
 
     def moves(self, plan_id=None, state=None, since=None):
         """Return a list of :class:`~.MoveRecord`, the newest plan first.
 
-        :param plan_id: only of this plan
-        :param state: only of this state
-        :param since: only those that ended at this time or later, seconds UTC
+        :param plan_id: only moves of this plan; None: of all plans
+        :param state: only moves in this state; None: all
+        :param since: only moves that ended at this time or later, seconds UTC;
+            None: all
         """
         return self._read_rows(rebalance_records.read_moves, plan_id, state,
                                since)
@@ -676,14 +679,14 @@ class Store:
     def change_rebalancing(self, function, *arguments):
         """Call a function of :mod:`~.rebalance_records` that writes.
 
-        One transaction; deadlocks and lost connections are retried.
+        The call is one transaction, which is repeated after a deadlock or a
+        lost connection.
 
-        :param function: called with a connection and the arguments
+        :param function: callable(connection, ...)
         :param arguments: further arguments of the function
-        :returns: what the function returns
+        :returns: result of the function
         """
-        # As in write: looks at the schema in a transaction of its own.
-        self._read(lambda connection: None)
+        self._require_schema()
 
         @db_api.wrap_db_retry(
             retry_interval=0.1, max_retries=3, retry_on_deadlock=True,
@@ -698,26 +701,30 @@ class Store:
     def _transaction(self):
         """Return a transaction that writes, as a context manager.
 
-        SQLite locks the file at its beginning. It would refuse a transaction
-        that reads first and then writes, if another one has written meanwhile.
+        On SQLite, the transaction locks the file when it begins. SQLite
+        rejects a transaction that first reads and then writes, if another
+        process has written in between.
         """
         return self._engine().execution_options(
             begin='BEGIN IMMEDIATE').begin()
 
     @contextlib.contextmanager
     def _writing(self):
-        """Give a connection within a transaction that writes."""
-        # As in write: looks at the schema in a transaction of its own.
-        self._read(lambda connection: None)
+        """Yield a connection within a transaction that writes."""
+        self._require_schema()
         with engines.translate_errors(self._url, 'write'), \
                 self._transaction() as connection:
             yield connection
 
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):
-        """Give (connection, (ClaimsSeen, complete since, now)).
+        """Yield (connection, head) within a transaction.
 
-        :param lock: be the only writer, with the next number
+        ``head`` is (ClaimsSeen, number since which changes are complete, time
+        of the database in seconds UTC).
+
+        :param doing: 'read' or 'write', for messages
+        :param lock: whether to lock out other writers and use the next number
         """
         engines.require_file(self._url)
         with engines.translate_errors(self._url, doing):
@@ -729,21 +736,23 @@ class Store:
                             tables.claim_counter).values(
                                 number=tables.claim_counter.c.number + 1,
                                 token=token))
-                    seen, since, version, now = claim_rows.head(connection)
+                    claims_seen, since, version, now = claim_rows.head(
+                        connection)
                     if version != tables.SCHEMA_VERSION:
                         self._check_schema(connection)
                     if lock:
                         claim_rows.remember(
-                            connection, tables.claim_history, seen.number,
-                            token, now)
-                    yield connection, (seen, since, now)
+                            connection, tables.claim_history,
+                            claims_seen.number, token, now)
+                    yield connection, (claims_seen, since, now)
             except (exc.SQLAlchemyError, db_exception.DBError):
-                # A schema of another version is told as such.
-                self._read(lambda connection: None)
+                # If the schema has another version, this raises the error
+                # that names the version.
+                self._require_schema()
                 raise
 
     def _require_same(self, connection, based_on, instance_uuids):
-        """Check that counts are what they were; others' do not matter."""
+        """Raise StoreChanged if the counts of these instances have changed."""
         points = model_rows.resume_points(connection, instance_uuids)
         changed = [uuid for uuid in instance_uuids
                    if model_rows.mark(points.get(uuid))
@@ -756,6 +765,10 @@ class Store:
                 'another process has written them in the meantime')
 
     def _follow_trials(self, connection, followed):
+        """Write until when trials have been followed.
+
+        :raises StoreChanged: if another writer has changed one of them
+        """
         table = tables.trial
         for trial_id, before, until in followed:
             if not connection.execute(sa.update(table).where(
@@ -775,12 +788,16 @@ class Store:
         return engine
 
     def _read_rows(self, function, *arguments):
-        """Call function(connection, *arguments, damaged) and log these."""
+        """Return function(connection, *arguments, damaged).
+
+        The function adds damaged rows to the dictionary ``damaged``; these are
+        logged.
+        """
         damaged = {}
-        found = self._read(lambda connection: function(
+        rows = self._read(lambda connection: function(
             connection, *arguments, damaged))
         self._log_damaged(damaged)
-        return found
+        return rows
 
     def _log_damaged(self, damaged):
         new = {key: reason for key, reason in damaged.items()
@@ -796,12 +813,13 @@ class Store:
         LOG.warning('store %s: %d rows are damaged or invalid: %s', self.url,
                     len(new), shown)
 
-    def _log_well(self, changes):
+    def _log_recovered(self, changes):
         """Log which rows that were damaged have been read again."""
         if not self._logged:
             return
         read = {('model', name) for name in changes.instance_uuids}
-        read.update(('host', one.host) for one in changes.host_profiles)
+        read.update(('host', profile.host)
+                    for profile in changes.host_profiles)
         read.update(('prior', key) for key in changes.priors)
         read.update(('placement', name) for name in changes.placements[0])
         for kind, name in (self._logged.keys() & read) \
@@ -810,8 +828,16 @@ class Store:
             LOG.info('store %s: %s %s can be read again', self.url, kind,
                      name)
 
+    def _require_schema(self):
+        """Raise if the store is missing or its schema has another version.
+
+        Every write calls this first. The check has its own transaction,
+        because SQLite can reject a write in a transaction that has read.
+        """
+        self._read(lambda connection: None)
+
     def _read(self, function):
-        """Call function(connection) within one consistent view."""
+        """Return function(connection), called within one consistent view."""
         engines.require_file(self._url)
         with engines.translate_errors(self._url, 'read'):
             try:
@@ -839,10 +865,10 @@ class Store:
         path = engines.sqlite_path(self._url)
 
         def state():
-            found = os.stat(path)
-            log = path + '-wal'
-            return (found.st_ino, found.st_size, found.st_mtime_ns,
-                    os.path.exists(log) and os.path.getsize(log))
+            status = os.stat(path)
+            log_path = path + '-wal'
+            return (status.st_ino, status.st_size, status.st_mtime_ns,
+                    os.path.exists(log_path) and os.path.getsize(log_path))
 
         engine = engines.create(self._url, self._timeout_seconds,
                                 immutable=True)
@@ -858,10 +884,7 @@ class Store:
                     f'{os.path.dirname(path)}')
 
     def _check_schema(self, connection):
-        version = None
-        if sa.inspect(connection).has_table('alembic_version'):
-            version = connection.scalar(sa.text(
-                'SELECT version_num FROM alembic_version'))
+        version = sql.schema_version(connection)
         if version is None:
             raise exceptions.StoreMissing(
                 f'store {self.url}: it has no schema; run "vswitch-manage db '
@@ -879,12 +902,12 @@ class Store:
 
 
 def _require_distinct(kind, keys):
-    seen = set()
+    distinct_keys = set()
     for key in keys:
-        if key in seen:
+        if key in distinct_keys:
             raise exceptions.InvalidInput(
                 f'{kind} {key}: given twice in one write; expected once')
-        seen.add(key)
+        distinct_keys.add(key)
 
 
 def _secret(connection):
@@ -915,4 +938,4 @@ def _find_damaged(connection, damaged):
                 estimate.TransitionCounts.from_bytes(data)
             except (exceptions.InvalidSeries, TypeError) as error:
                 damaged['counts', uuid] = (
-                    f'instance {uuid}: what was counted is damaged: {error}')
+                    f'instance {uuid}: its stored counts are damaged: {error}')

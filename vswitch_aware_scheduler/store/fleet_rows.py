@@ -36,7 +36,7 @@ def read(connection, kind, damaged):
             facts[name] = _dictionary(text)
         except ValueError as error:
             damaged[f'fleet {kind}', name] = (
-                f'{kind} {name}: what is stored of it is damaged: {error}')
+                f'{kind} {name}: its stored facts are damaged: {error}')
     return service_records.FleetFacts(facts, connection.scalar(sa.select(
         times.c.read_at).where(times.c.kind == kind)))
 
@@ -52,11 +52,12 @@ def changes(connection, kind, facts):
     table = tables.fleet_fact
     texts = {name: json.dumps(value, sort_keys=True, allow_nan=False)
              for name, value in facts.items()}
-    known = dict(connection.execute(sa.select(
+    stored_texts = dict(connection.execute(sa.select(
         table.c.name, table.c.value).where(table.c.kind == kind)).all())
     return ([{'kind': kind, 'name': name, 'value': text}
-             for name, text in texts.items() if known.get(name) != text],
-            [name for name in known if name not in texts])
+             for name, text in texts.items()
+             if stored_texts.get(name) != text],
+            [name for name in stored_texts if name not in texts])
 
 
 def workers(connection, damaged):

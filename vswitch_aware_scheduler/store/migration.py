@@ -18,6 +18,7 @@ from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import engines
+from vswitch_aware_scheduler.store import sql
 
 __all__ = ['DIRECTORY_MODE', 'current_user', 'is_new_file',
            'missing_directory', 'revisions', 'sync', 'version']
@@ -51,19 +52,8 @@ def _config(connection=None):
 def revisions():
     """Return the list of the known revisions, the oldest first."""
     scripts = script.ScriptDirectory.from_config(_config())
-    return [item.revision
-            for item in reversed(list(scripts.walk_revisions()))]
-
-
-def current_revision(connection):
-    """Return the revision of a database, or None without a schema.
-
-    :param connection: sqlalchemy Connection
-    """
-    if not sa.inspect(connection).has_table('alembic_version'):
-        return None
-    return connection.scalar(sa.text(
-        'SELECT version_num FROM alembic_version'))
+    return [step.revision
+            for step in reversed(list(scripts.walk_revisions()))]
 
 
 def version(url, timeout_seconds=TIMEOUT_SECONDS):
@@ -81,7 +71,7 @@ def version(url, timeout_seconds=TIMEOUT_SECONDS):
     try:
         with engines.translate_errors(parsed, 'read'), \
                 engine.connect() as connection:
-            return current_revision(connection)
+            return sql.schema_version(connection)
     finally:
         engine.dispose()
 
@@ -136,12 +126,12 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
     """
     parsed = engines.parse(url)
     shown = engines.hide_password(parsed)
-    known = revisions()
-    wanted = version or known[-1]
-    if wanted not in known:
+    known_versions = revisions()
+    wanted_version = version or known_versions[-1]
+    if wanted_version not in known_versions:
         raise exceptions.StoreVersionError(
-            f'store {shown}: version: {wanted}; expected one of '
-            f'{", ".join(known)}')
+            f'store {shown}: version: {wanted_version}; expected one of '
+            f'{", ".join(known_versions)}')
     path = engines.sqlite_path(parsed)
     if path is not None:
         _make_directory(os.path.dirname(path), shown)
@@ -158,29 +148,32 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
                     begin='BEGIN IMMEDIATE') as connection, \
                     _only_synchronisation(connection, shown), \
                     connection.begin():
-                return _upgrade(connection, shown, wanted, known)
+                return _upgrade(connection, shown, wanted_version,
+                                known_versions)
     finally:
         engine.dispose()
 
 
-def _upgrade(connection, shown, wanted, known):
+def _upgrade(connection, shown, wanted_version, known_versions):
     """Return the revisions before and after, as :func:`sync` does."""
-    before = current_revision(connection)
-    if before is not None and before not in known:
+    before = sql.schema_version(connection)
+    if before is not None and before not in known_versions:
         raise exceptions.StoreVersionError(
             f'store {shown}: its schema has version {before}; expected one '
-            f'of {", ".join(known)}. A newer release has written the store')
-    if before is not None and known.index(before) > known.index(wanted):
+            f'of {", ".join(known_versions)}. A newer release has written the '
+            f'store')
+    if before is not None and known_versions.index(before) \
+            > known_versions.index(wanted_version):
         raise exceptions.StoreVersionError(
             f'store {shown}: its schema has version {before}; expected '
-            f'{wanted} or earlier: downgrades are not supported')
-    if before != wanted:
+            f'{wanted_version} or earlier: downgrades are not supported')
+    if before != wanted_version:
         try:
-            command.upgrade(_config(connection), wanted)
+            command.upgrade(_config(connection), wanted_version)
         except util.CommandError as error:
             raise exceptions.StoreError(
                 f'store {shown}: cannot migrate it: {error}') from error
-    return before, wanted
+    return before, wanted_version
 
 
 @contextlib.contextmanager

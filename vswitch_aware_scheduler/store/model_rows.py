@@ -27,7 +27,7 @@ def laws(connection, instance_uuids, damaged):
     :param instance_uuids: collection of uuids
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
-    table, found = tables.traffic_model, {}
+    table, laws_by_uuid = tables.traffic_model, {}
     for chunk in sql.key_chunks(instance_uuids):
         rows = connection.execute(sa.select(
             table.c.instance_uuid, table.c.law, table.c.slots).where(
@@ -35,8 +35,8 @@ def laws(connection, instance_uuids, damaged):
         if rows:
             uuids, counts, data = packing.usable_laws(
                 *zip(*rows), 'model', damaged)
-            found.update(zip(uuids, rate_law.split_laws(data, counts)))
-    return found
+            laws_by_uuid.update(zip(uuids, rate_law.split_laws(data, counts)))
+    return laws_by_uuid
 
 
 def measured_seconds(connection):
@@ -109,23 +109,24 @@ def resume_points(connection, instance_uuids=None):
     :param connection: sqlalchemy Connection within a transaction
     :param instance_uuids: collection of uuids, or None for all
     """
-    found = {}
+    points = {}
     for column, modelled in (
             (tables.unmodelled_instance.c.counts, False),
             (tables.traffic_model_detail.c.counts, True)):
         uuid = column.table.c.instance_uuid
         query = sa.select(uuid, sa.func.substr(
             column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
-        for some in ([query] if instance_uuids is None else
-                     [query.where(uuid.in_(chunk))
-                      for chunk in sql.key_chunks(instance_uuids)]):
-            for instance_uuid, data in sql.stream(connection, some):
+        for chunk_query in (
+                [query] if instance_uuids is None else
+                [query.where(uuid.in_(chunk))
+                 for chunk in sql.key_chunks(instance_uuids)]):
+            for instance_uuid, data in sql.stream(connection, chunk_query):
                 data = data if data is None else bytes(data)
                 period, last = (None, None) if data is None else \
                     estimate.period_and_last_time(data)
-                found[instance_uuid] = model_records.ResumePoint(
+                points[instance_uuid] = model_records.ResumePoint(
                     modelled, last, period, data)
-    return found
+    return points
 
 
 def chains(connection, instance_uuids, damaged):
@@ -136,7 +137,7 @@ def chains(connection, instance_uuids, damaged):
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     table, detail = tables.traffic_model, tables.traffic_model_detail
-    found = {}
+    models = {}
     for chunk in sql.key_chunks(instance_uuids):
         for uuid, name, text in connection.execute(
                 sa.select(table.c.instance_uuid, table.c.name, detail.c.model)
@@ -145,12 +146,12 @@ def chains(connection, instance_uuids, damaged):
                        & (detail.c.format_version
                           == traffic_model.FORMAT_VERSION))):
             try:
-                found[uuid] = name, traffic_model.TrafficModel.from_dict(
+                models[uuid] = name, traffic_model.TrafficModel.from_dict(
                     json.loads(text))
             except (ValueError, TypeError) as error:
                 damaged['model', uuid] = (
                     f'instance {uuid}: its stored model is damaged: {error}')
-    return found
+    return models
 
 
 def learned(connection, instance_uuids):
@@ -159,7 +160,7 @@ def learned(connection, instance_uuids):
     :param connection: SQLAlchemy Connection within a transaction
     :param instance_uuids: collection of uuids
     """
-    found = {}
+    counts_by_uuid = {}
     model, detail = tables.traffic_model, tables.traffic_model_detail
     other = tables.unmodelled_instance
     for chunk in sql.key_chunks(instance_uuids):
@@ -179,9 +180,9 @@ def learned(connection, instance_uuids):
                         estimate.TransitionCounts.from_bytes(data)
                 except (exceptions.InvalidSeries, TypeError):
                     counts = None
-                found[instance_uuid] = model_records.Learned(
+                counts_by_uuid[instance_uuid] = model_records.Learned(
                     modelled, counts or None, _refused(refused), name)
-    return found
+    return counts_by_uuid
 
 
 def summaries(connection, name, damaged):
@@ -195,7 +196,7 @@ def summaries(connection, name, damaged):
     query = sa.select(table).order_by(table.c.instance_uuid)
     if name is not None:
         query = query.where(table.c.name == name)
-    found = []
+    model_summaries = []
     for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
         names, counts, data = packing.usable_laws(
             [row.instance_uuid for row in chunk], [row.law for row in chunk],
@@ -205,12 +206,12 @@ def summaries(connection, name, damaged):
         usable = set(names)
         chunk = [row for row in chunk if row.instance_uuid in usable]
         for row, law in zip(chunk, rate_law.split_laws(data, counts)):
-            found.append(model_records.ModelSummary(
+            model_summaries.append(model_records.ModelSummary(
                 row.instance_uuid, row.name, tuple(law.mean.tolist()),
                 tuple(law.peak.tolist()),
                 row.window_start, row.window_end, row.samples,
                 _refused(row.refused), row.source, row.updated_at))
-    return found
+    return model_summaries
 
 
 def unreadable(connection, damaged):
@@ -219,13 +220,13 @@ def unreadable(connection, damaged):
     :param connection: SQLAlchemy Connection within a transaction
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
-    table, found = tables.traffic_model, {}
+    table, damaged_models = tables.traffic_model, {}
     for chunk in sql.stream(connection, sa.select(
             table.c.instance_uuid, table.c.law,
             table.c.slots)).partitions(sql.CHUNK):
-        packing.usable_laws(*zip(*chunk), 'model', found)
-    damaged.update(found)
-    return {uuid for _, uuid in found}
+        packing.usable_laws(*zip(*chunk), 'model', damaged_models)
+    damaged.update(damaged_models)
+    return {uuid for _, uuid in damaged_models}
 
 
 def write(connection, models, generation, left_out):
@@ -240,32 +241,28 @@ def write(connection, models, generation, left_out):
     detail = tables.traffic_model_detail
     for chunk in sql.chunks(models):
         sql.upsert(connection, tables.traffic_model, [
-            {'instance_uuid': item.instance_uuid,
+            {**_shared_columns(record, generation),
              'generation': generation.number,
-             **packing.pack_law(item.model),
-             'name': packing.storable(item.name),
-             # psycopg2 knows no numbers of numpy.
-             'window_start': float(item.window_start),
-             'window_end': float(item.window_end),
-             'samples': float(item.samples),
-             'refused': json.dumps(item.refused.to_dict()),
-             'source': packing.storable(item.source),
-             'updated_at': generation.published_at}
-            for item in chunk], left_out)
+             **packing.pack_law(record.model),
+             # psycopg2 does not accept numbers of numpy.
+             'window_start': float(record.window_start),
+             'window_end': float(record.window_end),
+             'samples': float(record.samples)}
+            for record in chunk], left_out)
         sql.upsert(connection, detail, [
-            {'instance_uuid': item.instance_uuid,
+            {'instance_uuid': record.instance_uuid,
              'format_version': traffic_model.FORMAT_VERSION,
-             'model': json.dumps(item.model.to_dict()),
-             'counts': item.counts and item.counts.to_bytes()}
-            for item in chunk
-            if (tables.traffic_model.name, (item.instance_uuid,))
+             'model': json.dumps(record.model.to_dict()),
+             'counts': record.counts and record.counts.to_bytes()}
+            for record in chunk
+            if (tables.traffic_model.name, (record.instance_uuid,))
             not in left_out], left_out)
-        # One without the other is of no use.
+        # A row of traffic_model without its detail cannot be used.
         sql.delete(connection, tables.traffic_model.c.instance_uuid, [
-            item.instance_uuid for item in chunk
-            if (detail.name, (item.instance_uuid,)) in left_out])
+            record.instance_uuid for record in chunk
+            if (detail.name, (record.instance_uuid,)) in left_out])
         sql.delete(connection, tables.unmodelled_instance.c.instance_uuid,
-                   [item.instance_uuid for item in chunk])
+                   [record.instance_uuid for record in chunk])
 
 
 def write_unmodelled(connection, unmodelled, generation, left_out):
@@ -279,10 +276,19 @@ def write_unmodelled(connection, unmodelled, generation, left_out):
     """
     for chunk in sql.chunks(unmodelled):
         sql.upsert(connection, tables.unmodelled_instance, [
-            {'instance_uuid': item.instance_uuid,
-             'counts': item.counts.to_bytes(),
-             'name': packing.storable(item.name),
-             'refused': json.dumps(item.refused.to_dict()),
-             'source': packing.storable(item.source),
-             'updated_at': generation.published_at}
-            for item in chunk], left_out)
+            {**_shared_columns(record, generation),
+             'counts': record.counts.to_bytes()}
+            for record in chunk], left_out)
+
+
+def _shared_columns(record, generation):
+    """Return the columns that rows with and without a model have.
+
+    :param record: StoredModel or Unmodelled
+    :param generation: Generation that is being written
+    """
+    return {'instance_uuid': record.instance_uuid,
+            'name': packing.storable(record.name),
+            'refused': json.dumps(record.refused.to_dict()),
+            'source': packing.storable(record.source),
+            'updated_at': generation.published_at}

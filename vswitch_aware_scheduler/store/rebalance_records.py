@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of migrations, their moves, the lock; and their rows.
+"""Plans of migrations, their moves and the lock of rebalancing, with rows.
 
-A plan and its moves are the audit record of rebalancing. They make no
-generation. The lock has a lease by the clock of the database. A move begins
-only in a transaction that renews the lock, so that a process which has lost
-the lock begins none.
+A plan and its moves are the audit record of rebalancing. Writing them creates
+no generation. Only the process that has the lock starts moves. The lock
+expires at a time of the database's clock. A move starts in a transaction that
+also renews the lock, so that a process that has lost the lock starts no move.
 """
 
 import dataclasses
@@ -22,15 +22,15 @@ __all__ = ['ABANDONED', 'BEGUN', 'DONE', 'DROPPED', 'FAILED', 'MoveRecord',
            'end_move', 'end_plan', 'keep_lock', 'read_moves', 'read_plans',
            'release_lock', 'take_lock', 'update_body', 'write_plan']
 
-#: States of a plan. DONE: all moves were made; STOPPED: something unexpected
-#: happened; ABANDONED: it was interrupted and is too old to go on.
+#: States of a plan. DONE: all moves were made. STOPPED: it ended after an
+#: unexpected event. ABANDONED: it was interrupted and is too old to continue.
 RUNNING, STOPPED, ABANDONED = 'running', 'stopped', 'abandoned'
 
-#: States of a move. DONE is a state of a plan, too. DROPPED: it never began.
+#: States of a move. DONE is also a state of a plan. DROPPED: it never started.
 PLANNED, BEGUN, DONE, FAILED, DROPPED = (
     'planned', 'begun', 'done', 'failed', 'dropped')
 
-#: Ended plans are kept for so long.
+#: How long, in seconds, plans are kept after their end.
 KEPT_SECONDS = 180 * 86400.0
 
 _MOST_NAME = 255
@@ -38,14 +38,14 @@ _MOST_NAME = 255
 
 @dataclasses.dataclass(frozen=True)
 class PlanRecord:
-    """A plan that is, or was, carried out.
+    """A plan that a process executes or has executed.
 
     :ivar plan_id: uuid
-    :ivar made_at: seconds UTC
-    :ivar made_by: process that made the plan
+    :ivar made_at: time of the creation, seconds UTC
+    :ivar made_by: name of the process that created the plan
     :ivar state: RUNNING, DONE, STOPPED or ABANDONED
-    :ivar ended_at: seconds UTC, or None
-    :ivar reason: sentence: why it is as it is, or why it ended
+    :ivar ended_at: end of the plan, seconds UTC, or None
+    :ivar reason: why the plan has these moves or why it ended, a sentence
     """
 
     plan_id: str
@@ -60,16 +60,16 @@ class PlanRecord:
 class MoveRecord:
     """One migration of a plan.
 
-    :ivar plan_id: of the PlanRecord
-    :ivar position: in the plan, from 0
-    :ivar instance_uuid: the instance that moves
-    :ivar source: host that it leaves
-    :ivar destination: host that it joins
+    :ivar plan_id: uuid of the plan
+    :ivar position: number of the move in the plan, from 0
+    :ivar instance_uuid: uuid of the instance to move
+    :ivar source: name of the host that the instance leaves
+    :ivar destination: name of the host that the instance moves to
     :ivar state: PLANNED, BEGUN, DONE, FAILED or DROPPED
-    :ivar begun_at: when Nova was about to be asked, seconds UTC, or None
-    :ivar ended_at: seconds UTC, or None
-    :ivar body: dictionary that JSON can hold: what was expected, what
-        happened, what it brought
+    :ivar begun_at: time just before the request to Nova, seconds UTC, or None
+    :ivar ended_at: end of the move, seconds UTC, or None
+    :ivar body: dictionary that JSON can represent: expectation, course and
+        result of the move
     """
 
     plan_id: str
@@ -106,20 +106,19 @@ def write_plan(connection, plan, moves):
     for move in moves:
         connection.execute(sa.insert(tables.rebalance_move).values(
             _row(move)))
-    old = connection.scalars(sa.select(table.c.plan_id).where(
+    old_plans = connection.scalars(sa.select(table.c.plan_id).where(
         table.c.ended_at < plan.made_at - KEPT_SECONDS)).all()
-    for of in (tables.rebalance_move, table):
-        connection.execute(sa.delete(of).where(of.c.plan_id.in_(old)))
+    for column in (tables.rebalance_move.c.plan_id, table.c.plan_id):
+        connection.execute(sa.delete(column.table).where(
+            column.in_(old_plans)))
 
 
-def read_plans(connection, state, limit, damaged):
+def read_plans(connection, state, limit):
     """Return a list of PlanRecords, the newest first.
 
     :param connection: sqlalchemy Connection within a transaction
     :param state: state of the plans, or None for all
     :param limit: maximum number of plans, or None for all
-    :param damaged: {('plan', id): reason in words}, to which damaged rows are
-        added
     """
     table = tables.rebalance_plan
     query = sa.select(table).order_by(
@@ -133,9 +132,10 @@ def read_moves(connection, plan_id, state, since, damaged):
     """Return a list of MoveRecords, the newest plan first.
 
     :param connection: sqlalchemy Connection within a transaction
-    :param plan_id: only of this plan, None: of all
-    :param state: only of this state
-    :param since: only those that ended at this time or later, seconds UTC
+    :param plan_id: only moves of this plan; None: of all plans
+    :param state: only moves in this state; None: all
+    :param since: only moves that ended at this time or later, seconds UTC;
+        None: all
     :param damaged: {('move', id): reason in words}, to which rows that cannot
         be read are added
     """
@@ -143,10 +143,9 @@ def read_moves(connection, plan_id, state, since, damaged):
     query = sa.select(table).join(
         plan, plan.c.plan_id == table.c.plan_id).order_by(
             plan.c.made_at.desc(), table.c.plan_id, table.c.position)
-    for column, wanted in ((table.c.plan_id, plan_id),
-                           (table.c.state, state)):
-        if wanted is not None:
-            query = query.where(column == wanted)
+    for column, value in ((table.c.plan_id, plan_id), (table.c.state, state)):
+        if value is not None:
+            query = query.where(column == value)
     if since is not None:
         query = query.where(table.c.ended_at >= since)
     moves = []
@@ -157,7 +156,7 @@ def read_moves(connection, plan_id, state, since, damaged):
         except (TypeError, ValueError) as error:
             name = f'{row.plan_id}/{row.position}'
             damaged['move', name] = f'move {name}: {error}'
-            # The columns suffice to follow the instance.
+            # The other columns name the instance and its hosts.
             values['body'] = {}
         moves.append(MoveRecord(**values))
     return moves
@@ -170,7 +169,7 @@ def begin_move(connection, move, token, lease_seconds, now):
     :param move: MoveRecord
     :param token: token of the lock that the caller has
     :param lease_seconds: time until the lock expires
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     :raises StoreChanged: when the caller has lost the lock, or the move is no
         longer planned
     """
@@ -243,9 +242,9 @@ def end_plan(connection, plan_id, state, reason, now):
 # The lock
 
 def _locked_now(connection):
-    """Return the time of the database, with the row of the lock locked.
+    """Lock the row of the lock and return the time of the database.
 
-    The function writes first, because SQLite can refuse a write to a
+    The function writes first, because SQLite can reject a write in a
     transaction that started with a read.
     """
     connection.execute(sa.update(tables.rebalance_lock).values(id=1))
@@ -253,12 +252,11 @@ def _locked_now(connection):
 
 
 def take_lock(connection, holder, token, lease_seconds):
-    """Take the lock. Return None, or the holder that has it.
+    """Acquire the lock; return None, or the name of its other holder.
 
-    If the clock of the database was put back, a lease may end later than any
-    new lease would. Such a lease is ignored: its holder has ended or will
-    renew it. If its holder still runs, it starts no more moves, because the
-    lock has another token then.
+    After the clock of the database was set back, a lock may expire later than
+    any new lock. Such a lock is ignored. If its holder still runs, it starts
+    no more moves, because the lock then has another token.
 
     :param connection: sqlalchemy Connection within a transaction
     :param holder: name of the process, for messages
@@ -267,10 +265,10 @@ def take_lock(connection, holder, token, lease_seconds):
     """
     table = tables.rebalance_lock
     now = _locked_now(connection)
-    ours = (table.c.expires_at <= now) | (
+    is_free = (table.c.expires_at <= now) | (
         table.c.expires_at > now + 2 * lease_seconds) | (
             table.c.token == token)
-    if connection.execute(sa.update(table).where(ours).values(
+    if connection.execute(sa.update(table).where(is_free).values(
             holder=packing.storable(holder)[:_MOST_NAME], token=token,
             expires_at=now + lease_seconds)).rowcount:
         return None

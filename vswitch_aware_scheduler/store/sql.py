@@ -9,7 +9,8 @@ from sqlalchemy.dialects import sqlite
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import packing
 
-__all__ = ['CHUNK', 'chunks', 'delete', 'key_chunks', 'stream', 'upsert']
+__all__ = ['CHUNK', 'chunks', 'delete', 'delete_where', 'key_chunks',
+           'schema_version', 'stream', 'upsert']
 
 #: Number of rows in a statement, which limits the memory in addition to the
 #: result.
@@ -90,15 +91,15 @@ def upsert(connection, table, rows, left_out=None):
 
 def _insert_or_update(connection, table, rows):
     insert = _INSERTS[connection.dialect.name](table)
-    others = [column.name for column in table.columns
-              if not column.primary_key]
+    other_columns = [column.name for column in table.columns
+                     if not column.primary_key]
     if hasattr(insert, 'on_duplicate_key_update'):
         insert = insert.on_duplicate_key_update(
-            {name: insert.inserted[name] for name in others})
+            {name: insert.inserted[name] for name in other_columns})
     else:
         insert = insert.on_conflict_do_update(
             index_elements=list(table.primary_key),
-            set_={name: insert.excluded[name] for name in others})
+            set_={name: insert.excluded[name] for name in other_columns})
     connection.execute(insert, rows)
 
 
@@ -112,3 +113,31 @@ def delete(connection, column, names):
     for chunk in key_chunks(names):
         connection.execute(
             sa.delete(column.table).where(column.in_(chunk)))
+
+
+def delete_where(connection, table, *conditions):
+    """Delete the few rows that fulfil all conditions.
+
+    The keys of the rows are selected first: in MariaDB, a DELETE that matches
+    no row locks the gaps between rows.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param table: SQLAlchemy Table
+    :param conditions: SQLAlchemy expressions
+    """
+    columns = list(table.primary_key)
+    for key in connection.execute(
+            sa.select(*columns).where(*conditions)).all():
+        connection.execute(sa.delete(table).where(
+            *(column == value for column, value in zip(columns, key))))
+
+
+def schema_version(connection):
+    """Return the version of the database's schema, or None without a schema.
+
+    :param connection: SQLAlchemy Connection
+    """
+    if not sa.inspect(connection).has_table('alembic_version'):
+        return None
+    return connection.scalar(sa.text(
+        'SELECT version_num FROM alembic_version'))

@@ -57,7 +57,7 @@ class FleetTestCase(base.StoreTestCase):
                                "WHERE name = 'b'")
         with self.assertLogs(level='WARNING') as logs:
             self.assertEqual({'c': {}}, self.store.fleet('host').facts)
-        self.assertIn('host a: what is stored of it is damaged',
+        self.assertIn('host a: its stored facts are damaged',
                       logs.output[0])
         # The modeler writes it again.
         self.store.write_fleet({'host': {'a': {}, 'b': {}, 'c': {}}},
