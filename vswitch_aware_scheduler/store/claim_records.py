@@ -68,7 +68,7 @@ class StoredClaim:
     attachments: vswitch_attachments.Attachments | None = None
 
 
-def may_replace(claim, known):
+def may_replace(claim, stored):
     """Return whether a StoredClaim is newer than the known one.
 
     A placement is newer, unless there is another placement that its author
@@ -76,20 +76,20 @@ def may_replace(claim, known):
     instance. Any other claim has to concern the same placement.
 
     :param claim: StoredClaim
-    :param known: StoredClaim, or None
+    :param stored: StoredClaim, or None
     """
-    if known is None:
+    if stored is None:
         return claim.state == ASSUMED
-    if claim.token == known.token:
-        return claim.state in _TRANSITIONS[known.state]
+    if claim.token == stored.token:
+        return claim.state in _TRANSITIONS[stored.state]
     if claim.state != ASSUMED:
         return False
     (author, serial), (other, earlier) = (
-        one.token.rsplit('-', 1) for one in (claim, known))
+        compared.token.rsplit('-', 1) for compared in (claim, stored))
     if author == other:
         return int(serial) > int(earlier)
-    return known.state != ASSUMED or known.number <= claim.based_on \
-        or known.host == claim.source
+    return stored.state != ASSUMED or stored.number <= claim.based_on \
+        or stored.host == claim.source
 
 
 @dataclasses.dataclass(frozen=True)

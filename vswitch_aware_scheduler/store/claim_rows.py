@@ -7,6 +7,8 @@ writes. Times are those of the database, independent of the clocks of
 schedulers.
 """
 
+import dataclasses
+
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.store import claim_records
@@ -59,13 +61,13 @@ def head(connection):
     """
     # Scalar subqueries: for a join, PostgreSQL would expect many rows and
     # compile the query.
-    *found, now = connection.execute(sa.select(
+    *columns, now = connection.execute(sa.select(
         *(sa.select(column).scalar_subquery() for column in (
             tables.generation.c.store_id, tables.claim_counter.c.number,
             tables.claim_counter.c.token,
             tables.claim_counter.c.complete_since, _SCHEMA.c.version_num)),
         sa.literal_column(_NOW[connection.dialect.name]))).one()
-    return (claim_records.ClaimsSeen(*found[:3]), *found[3:], float(now))
+    return (claim_records.ClaimsSeen(*columns[:3]), *columns[3:], float(now))
 
 
 def remember(connection, history, number, token, now):
@@ -112,23 +114,22 @@ def forget_tokens(connection, history, head_table, before):
             head_table.c.number - _KEPT_TOKENS).scalar_subquery()))
 
 
-def read(connection, since, damaged, seen, complete_since, now):
+def read(connection, since, damaged, head_seen, complete_since, now):
     """Return the :class:`~.ClaimChanges` since a previous reading.
 
     :param connection: sqlalchemy Connection
     :param since: ClaimsSeen of the previous reading, or None
     :param damaged: {('claim', instance uuid): reason}, to which damaged claims
         are added; these claims are omitted
-    :param seen: ClaimsSeen that :func:`head` returned
+    :param head_seen: ClaimsSeen that :func:`head` returned
     :param complete_since: as :func:`head` returned it
     :param now: time of the database that :func:`head` returned
-    The other arguments are what :func:`head` says.
     """
-    complete = (since is None or since.store_id != seen.store_id
-                or not complete_since <= since.number <= seen.number
+    complete = (since is None or since.store_id != head_seen.store_id
+                or not complete_since <= since.number <= head_seen.number
                 or not is_remembered(connection, tables.claim_history, since,
-                                     seen))
-    if not complete and since.number == seen.number:
+                                     head_seen))
+    if not complete and since.number == head_seen.number:
         return claim_records.ClaimChanges(since, False, [])
     table = tables.claim
     query = sa.select(table).order_by(table.c.number)
@@ -137,12 +138,13 @@ def read(connection, since, damaged, seen, complete_since, now):
     claims = _claims(connection.execute(query).all(), now, damaged)
     # If a statement sees writes that are newer than the statement before, the
     # rows contain all writes up to the newest one.
-    last = max([seen.number, *(claim.number for claim in claims)])
-    if last != seen.number:
+    last = max([head_seen.number, *(claim.number for claim in claims)])
+    if last != head_seen.number:
         history = tables.claim_history
-        seen = claim_records.ClaimsSeen(seen.store_id, last, connection.scalar(
-            sa.select(history.c.token).where(history.c.number == last)))
-    return claim_records.ClaimChanges(seen, complete, claims, damaged)
+        token = connection.scalar(
+            sa.select(history.c.token).where(history.c.number == last))
+        head_seen = claim_records.ClaimsSeen(head_seen.store_id, last, token)
+    return claim_records.ClaimChanges(head_seen, complete, claims, damaged)
 
 
 def _claims(rows, now, damaged):
@@ -175,21 +177,22 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
         placements that came too late)
     """
     table = tables.claim
-    known, late, rows = {}, {}, {}
+    stored, late, rows = {}, {}, {}
     for uuids in uuid_chunks:
-        known.update((row.instance_uuid, row) for row in _claims(
+        stored.update((row.instance_uuid, row) for row in _claims(
             connection.execute(sa.select(table).where(
                 table.c.instance_uuid.in_(uuids))).all(), now, {}))
     for claim in claims:
         uuid = claim.instance_uuid
-        before = known.get(uuid)
+        before = stored.get(uuid)
         if not claim_records.may_replace(claim, before):
             if claim.state == claim_records.ASSUMED \
                     and before.token != claim.token:
                 late[uuid] = before
             continue
         late.pop(uuid, None)
-        known[uuid] = _numbered(claim, number, now)
+        stored[uuid] = dataclasses.replace(claim, number=number,
+                                           claimed_at=now)
         rows[uuid] = {
             'instance_uuid': uuid, 'number': number, 'token': claim.token,
             'state': claim.state, 'host': claim.host,
@@ -200,11 +203,6 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
             'claimed_at': now, 'expires_at': now + (
                 KEPT_SECONDS if claim.state in _OVER else claim.seconds)}
     return list(rows.values()), late
-
-
-def _numbered(claim, number, now):
-    return claim_records.StoredClaim(**{
-        **vars(claim), 'number': number, 'claimed_at': now})
 
 
 def purge(connection, now):

@@ -126,17 +126,17 @@ def read(connection, where, limit, damaged):
     return decisions
 
 
-def expired_ids(connection, kept, age_seconds):
+def expired_ids(connection, most_decisions, age_seconds):
     """Return the ids of the decisions that have to be removed.
 
     :param connection: sqlalchemy Connection
-    :param kept: maximum number of decisions; the newest ones remain
+    :param most_decisions: maximum number of decisions; the newest ones remain
     :param age_seconds: maximum age of a decision by the database's clock
     """
     table = tables.decision
     newest_first = (table.c.decided_at.desc(), table.c.decision_id)
     beyond = sa.select(table.c.decision_id).order_by(*newest_first).offset(
-        kept)
+        most_decisions)
     if connection.dialect.name in ('mysql', 'mariadb'):
         # MySQL has no OFFSET without a LIMIT.
         beyond = beyond.limit(2 ** 62)

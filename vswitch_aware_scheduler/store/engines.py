@@ -36,8 +36,8 @@ _RECYCLE_SECONDS = 3600
 #: {module of a client: extra of this package that installs it}
 _EXTRAS = {'pymysql': 'mysql', 'psycopg2': 'postgresql'}
 
-_WANTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
-           'postgresql+psycopg2://...')
+_EXPECTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
+             'postgresql+psycopg2://...')
 
 
 def parse(url):
@@ -52,28 +52,28 @@ def parse(url):
     except (exc.ArgumentError, ValueError, TypeError):
         raise exceptions.StoreError(
             f'the URL of the store cannot be parsed; expected '
-            f'{_WANTED}') from None
+            f'{_EXPECTED}') from None
     kind = parsed.get_backend_name()
     # A password with such a character is cut there, and the rest is parsed as
     # another part of the URL, which is not hidden.
     if kind != 'sqlite' and '@' in f'{parsed.host}{parsed.database}':
         raise exceptions.StoreError(
             f'the URL of the store has more than one @, or a user with a /; '
-            f'expected {_WANTED} with %40, %2F and so on for such characters '
-            f'of user and password')
+            f'expected {_EXPECTED} with %40, %2F and so on for such '
+            f'characters of user and password')
     if kind == 'sqlite' and any((parsed.username, parsed.password,
                                  parsed.host, parsed.port)):
         raise exceptions.StoreError(
             f'the URL of the store names a user or a server of SQLite; '
-            f'expected {_WANTED}')
+            f'expected {_EXPECTED}')
     if kind not in ('sqlite', 'mysql', 'mariadb', 'postgresql'):
         raise exceptions.StoreError(
             f'store {hide_password(parsed)}: kind of database: {kind}; '
-            f'expected {_WANTED}')
+            f'expected {_EXPECTED}')
     if kind == 'sqlite' and parsed.database in (None, '', ':memory:'):
         raise exceptions.StoreError(
             f'store {hide_password(parsed)}: a database in memory; expected '
-            f'{_WANTED}, which processes can share')
+            f'{_EXPECTED}, which processes can share')
     return parsed
 
 
@@ -136,7 +136,7 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
     :returns: sqlalchemy Engine
     :raises StoreError: if the database's Python driver is not installed
     """
-    given = url
+    given_url = url
     seconds = max(1, round(timeout_seconds))
     statement_seconds = max(seconds, round(statement_seconds or seconds))
     kind = url.get_backend_name()
@@ -161,21 +161,22 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         # Send a hundred rows at a time. By default psycopg2 sends each row
         # separately.
         options['executemany_mode'] = 'values_plus_batch'
-    with translate_errors(url, 'open'), _telling_parameters(given):
+    with translate_errors(url, 'open'), _translating_parameters(given_url):
         engine = sa.create_engine(url, **options)
     engine.pool.logger.addFilter(_is_error)
     if engine.driver == 'psycopg2':
         # The server's own limits are reached first, with clearer messages.
         sa.event.listen(engine, 'do_connect', functools.partial(
             _limit_answers, max(timeout_seconds, statement_seconds) + 1))
-    sa.event.listen(engine, 'do_connect', functools.partial(_connect, given))
+    sa.event.listen(engine, 'do_connect',
+                    functools.partial(_connect, given_url))
     # oslo.db's create_engine would register its listener first.
     sa.event.listen(engine, 'handle_error', _raise_unlogged)
     exc_filters.register_engine(engine)
     if kind == 'sqlite':
         # Python's module would only begin a transaction at the first write:
         # two reads could then see two generations.
-        sa.event.listen(engine, 'connect', _leave_transactions_to_us)
+        sa.event.listen(engine, 'connect', _disable_implicit_transactions)
         sa.event.listen(engine, 'begin', _begin)
     return engine
 
@@ -220,7 +221,7 @@ def _mariadb_limits(seconds, statement_seconds):
         'net_read_timeout': 2 * seconds,
         # MySQL has no limit for idle transactions, only for idle sessions.
         'wait_timeout': 2 * seconds}
-    of_mariadb = {
+    mariadb_limits = {
         'wait_timeout': 2 * _RECYCLE_SECONDS,
         'idle_transaction_timeout': 2 * seconds,
         # One statement reads a large table. It takes as long as the client
@@ -236,18 +237,18 @@ def _mariadb_limits(seconds, statement_seconds):
         'read_timeout': str(statement_seconds),
         'write_timeout': str(seconds),
         'init_command': f'SET SESSION {assigned(limits)} /*M!100301 , '
-                        f'{assigned(of_mariadb)} */'}
+                        f'{assigned(mariadb_limits)} */'}
 
 
 def _connect(url, dialect, _record, arguments, parameters):
     if dialect.name == 'sqlite':
         parameters.update(native_calls.sqlite_parameters())
-    with _telling_parameters(url, dialect.loaded_dbapi.Error):
+    with _translating_parameters(url, dialect.loaded_dbapi.Error):
         return dialect.connect(*arguments, **parameters)
 
 
 @contextlib.contextmanager
-def _telling_parameters(url, *passing):
+def _translating_parameters(url, *passing):
     """Convert an error of a client about an unknown parameter to StoreError.
 
     :param url: the given URL; the message names the parameters of its query
@@ -265,7 +266,7 @@ def _telling_parameters(url, *passing):
             f'{url.drivername}') from error
 
 
-def _leave_transactions_to_us(connection, _record):
+def _disable_implicit_transactions(connection, _record):
     connection.isolation_level = None
 
 
@@ -362,11 +363,11 @@ def translate_errors(url, doing):
         yield
     except (exc.SQLAlchemyError, db_exception.DBError, sqlite3.Error,
             ImportError, OSError) as error:
-        words = f'store {hide_password(url)}: cannot {doing} it: ' \
+        message = f'store {hide_password(url)}: cannot {doing} it: ' \
                 f'{reason(error)}'
         if _waited_for_lock(error):
-            words += f'; {_who_could_hold_it(url)}'
-        raise exceptions.StoreError(words) from error
+            message += f'; {_possible_lock_holders(url)}'
+        raise exceptions.StoreError(message) from error
 
 
 def sqlite_files(url):
@@ -380,7 +381,7 @@ def sqlite_files(url):
         if os.path.exists(file_path)]
 
 
-def _who_could_hold_it(url):
+def _possible_lock_holders(url):
     """Return a hint which sessions or processes may hold the lock."""
     kind = url.get_backend_name()
     if kind == 'postgresql':
@@ -418,12 +419,12 @@ def _lock_holders(paths):
 
 
 def _process(pid):
-    words = f'process {pid}' if pid > 0 else 'a process'
+    description = f'process {pid}' if pid > 0 else 'a process'
     with contextlib.suppress(OSError):
         with open(f'/proc/{pid}/comm') as name:
-            words += f' ({name.read().strip()!r})'
-        words += f' of user {os.stat(f"/proc/{pid}").st_uid}'
-    return words
+            description += f' ({name.read().strip()!r})'
+        description += f' of user {os.stat(f"/proc/{pid}").st_uid}'
+    return description
 
 
 def reason(error):
@@ -433,7 +434,7 @@ def reason(error):
     """
     extra = _EXTRAS.get(getattr(error, 'name', None))
     if isinstance(error, ImportError) and not extra:
-        return f'{error}; expected {_WANTED}'
+        return f'{error}; expected {_EXPECTED}'
     if extra:
         return (f'{error}; expected the extra {extra} of this package: pip '
                 f'install "vswitch_aware_scheduler[{extra}]"')

@@ -58,17 +58,17 @@ def changes(connection, since, damaged):
         return query
 
     uuids, counts, data = [], [np.zeros(0, np.int64)], bytearray()
-    hosts, gone, placements, priors = [], [], ((), ()), {}
+    hosts, removals, placements, priors = [], [], ((), ()), {}
     outcomes = budgets = None
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = sql.stream(connection, changed(table, table.c.instance_uuid,
                                               table.c.law, table.c.slots))
         for chunk in rows.partitions(sql.CHUNK):
-            names, count, rates = packing.usable_laws(
+            usable_uuids, state_counts, rates = packing.usable_laws(
                 *zip(*chunk), 'model', damaged)
-            uuids.extend(names)
-            counts.append(count)
+            uuids.extend(usable_uuids)
+            counts.append(state_counts)
             data += rates
         hosts = profile_rows.read(connection, changed(
             tables.host_profile, tables.host_profile), damaged)
@@ -81,27 +81,27 @@ def changes(connection, since, damaged):
             connection, generation.published_at)
         if not complete:
             table = tables.removal
-            gone = connection.execute(changed(
+            removals = connection.execute(changed(
                 table, table.c.kind, table.c.name)).all()
-            gone += [(kind, name) for kind, name in (
+            removals += [(kind, name) for kind, name in (
                 (_REMOVED_KINDS.get(kind), name) for kind, name in damaged)
                 if kind is not None]
-    given = set(uuids) if gone else ()
-    given_hosts = {host.host for host in hosts}
-    placed = set(placements[0]) if gone else ()
+    changed_uuids = set(uuids) if removals else ()
+    changed_hosts = {host.host for host in hosts}
+    placed_uuids = set(placements[0]) if removals else ()
     inventory = instance_rows.inventory(connection)
     return generations.Changes(
         generation=generation, complete=complete, instance_uuids=uuids,
         states=np.concatenate(counts), packed_laws=data,
-        removed=[name for kind, name in gone
-                 if kind == tables.INSTANCE and name not in given],
+        removed=[name for kind, name in removals
+                 if kind == tables.INSTANCE and name not in changed_uuids],
         host_profiles=hosts,
-        removed_hosts=[name for kind, name in gone
-                       if kind == tables.HOST and name not in given_hosts],
+        removed_hosts=[name for kind, name in removals
+                       if kind == tables.HOST and name not in changed_hosts],
         placements=placements,
-        removed_placements=[name for kind, name in gone
+        removed_placements=[name for kind, name in removals
                             if kind == tables.PLACEMENT
-                            and name not in placed],
+                            and name not in placed_uuids],
         seen_at=inventory and inventory.seen_at, priors=priors,
         outcomes=outcomes, budgets=budgets, damaged=damaged)
 

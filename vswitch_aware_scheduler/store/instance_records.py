@@ -14,15 +14,17 @@ class InstanceRecord:
     """The data of an instance that Nova reports.
 
     :ivar instance_uuid: 1 to 36 characters
-    :ivar running: whether Nova says that it runs, None when not known
-    :ivar began_at: when it was launched, or made, seconds UTC, or None; this
-        and ``changed_at`` are not kept, and do not tell records apart
-    :ivar changed_at: when it changed last, seconds UTC, or None
     :ivar host: name of the host with the instance, or None
     :ivar flavor: name of its flavor, or None if unknown
     :ivar project: id of its project, or None if unknown
     :ivar attachments: :class:`.Attachments`, networks in order, or None if
         unknown
+    :ivar running: whether the instance runs according to Nova, or None if
+        unknown
+    :ivar began_at: time of the launch, or else of the creation, seconds UTC,
+        or None. The store does not keep this value and ``changed_at``, and a
+        comparison of records ignores them
+    :ivar changed_at: time of the last change, seconds UTC, or None
     :raises InvalidModel: if a value is invalid; the message names the
         instance, the value and the valid values
     """

@@ -15,10 +15,8 @@ from vswitch_aware_scheduler.store import tables
 __all__ = ['COLUMNS', 'FORMER_SECONDS', 'former', 'inventory', 'keep_former',
            'read', 'values', 'write']
 
-_DAY_SECONDS = 86400.0
-
-#: How long the flavor and the project of a deleted instance are kept.
-FORMER_SECONDS = 35 * _DAY_SECONDS
+#: How long, in seconds, the flavor and project of a deleted instance are kept.
+FORMER_SECONDS = 35 * 86400.0
 
 COLUMNS = [tables.placement.c[name] for name in (
     'instance_uuid', 'host', 'flavor', 'project', 'networks')]
@@ -85,8 +83,8 @@ def read(connection, instance_uuids, damaged):
         query.where(table.c.instance_uuid.in_(chunk))
         for chunk in sql.key_chunks(instance_uuids)]
     placements = {}
-    for one in queries:
-        for row in connection.execute(one):
+    for chunk_query in queries:
+        for row in connection.execute(chunk_query):
             uuid = row.instance_uuid
             try:
                 placements[uuid] = instance_records.InstanceRecord(
@@ -98,13 +96,12 @@ def read(connection, instance_uuids, damaged):
     return placements
 
 
-def write(connection, placements, inventory, generation,
-          left_out):
+def write(connection, placements, inventory, generation, left_out):
     """Write placements and the state of the inventory.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param placements: list of InstanceRecord
-    :param inventory: InventoryState, or None to keep the one there is
+    :param inventory: InventoryState, or None to keep the stored one
     :param generation: Generation that is being written
     :param left_out: {(kind, name): reason}, to which records are added
         that the database refuses
@@ -113,29 +110,29 @@ def write(connection, placements, inventory, generation,
         budget_table.follow(connection, chunk, (), generation.published_at,
                             left_out)
         sql.delete(connection, tables.former_instance.c.instance_uuid,
-                   [item.instance_uuid for item in chunk])
+                   [record.instance_uuid for record in chunk])
         sql.upsert(connection, tables.placement, [
-            {'instance_uuid': item.instance_uuid,
-             'generation': generation.number, 'host': item.host,
-             'flavor': item.flavor, 'project': item.project,
-             'networks': packing.pack_attachments(item.attachments),
-             'running': item.running,
+            {'instance_uuid': record.instance_uuid,
+             'generation': generation.number, 'host': record.host,
+             'flavor': record.flavor, 'project': record.project,
+             'networks': packing.pack_attachments(record.attachments),
+             'running': record.running,
              'updated_at': generation.published_at}
-            for item in chunk], left_out)
+            for record in chunk], left_out)
     if inventory is not None:
         sql.upsert(connection, tables.inventory, [
             {'id': 1, **dataclasses.asdict(inventory)}])
 
 
-def keep_former(connection, placements, generation):
+def keep_former(connection, instance_uuids, generation):
     """Store flavor and project of instances that are removed now.
 
     :param connection: sqlalchemy Connection within a transaction
-    :param placements: uuids of instances whose placement is removed
+    :param instance_uuids: uuids of instances whose placement is removed
     :param generation: Generation that is being written
     """
     table = tables.placement
-    for chunk in sql.key_chunks(placements):
+    for chunk in sql.key_chunks(instance_uuids):
         sql.upsert(connection, tables.former_instance, [
             {**row._mapping, 'removed_at': generation.published_at}
             for row in connection.execute(sa.select(

@@ -28,21 +28,21 @@ def are_needed():
     return patcher is not None and patcher.is_monkey_patched('thread')
 
 
-def run(function, *arguments, **more):
+def run(function, *arguments, **keywords):
     """Call a function, in a native thread if that is needed.
 
     The function must not use locks or other objects of :mod:`threading`.
 
     :param function: the function
     :param arguments: its positional arguments
-    :param more: its keyword arguments
+    :param keywords: its keyword arguments
     :returns: what the function returns
     :raises: what the function raises
     """
     if not are_needed():
-        return function(*arguments, **more)
+        return function(*arguments, **keywords)
     from eventlet import tpool
-    return tpool.execute(function, *arguments, **more)
+    return tpool.execute(function, *arguments, **keywords)
 
 
 def sqlite_parameters():
@@ -55,8 +55,8 @@ def sqlite_parameters():
 
 def _natively(method):
     @functools.wraps(method)
-    def called(self, *arguments, **more):
-        return run(method, self, *arguments, **more)
+    def called(self, *arguments, **keywords):
+        return run(method, self, *arguments, **keywords)
 
     return called
 

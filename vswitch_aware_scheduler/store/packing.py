@@ -14,7 +14,8 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import slots as sampled_slots
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['pack_attachments', 'pack_law', 'pack_prior', 'storable',
+__all__ = ['check_text', 'pack_attachments', 'pack_law', 'pack_prior',
+           'storable',
            'unpack_attachments', 'unpack_laws', 'unpack_prior',
            'usable_attachments', 'usable_laws']
 
@@ -32,20 +33,23 @@ _REGIME_SHARES = (0.9, 0.1)
 _TAIL_BYTES = 8 * rate_law.LAW_COLUMNS * rate_law.TAIL_ROWS
 
 
-def check_text(value, limit, kind, owner, what, wrong=exceptions.InvalidModel):
+def check_text(value, limit, kind, owner, value_name,
+               error_class=exceptions.InvalidModel):
     """Check that a value is a string of a limited length.
 
     :param value: value to check
     :param limit: maximum number of characters
     :param kind: kind of record, for the message
     :param owner: name of the record, for the message
-    :param what: name of the value, for the message
-    :param wrong: class of the exception
-    :raises wrong: if the value is not a string of 1 to ``limit`` characters
+    :param value_name: name of the value, for the message
+    :param error_class: class of the exception
+    :raises error_class: if the value is not a string of 1 to ``limit``
+        characters
     """
     if not isinstance(value, str) or not 0 < len(value) <= limit:
-        raise wrong(f'{kind} {owner!r}: {what}: {value!r}; expected a string '
-                    f'of 1 to {limit} characters')
+        raise error_class(
+            f'{kind} {owner!r}: {value_name}: {value!r}; expected a string of '
+            f'1 to {limit} characters')
 
 
 def usable_laws(names, laws, tails, kind, damaged):
@@ -119,12 +123,9 @@ def unpack_attachments(instance_uuid, text):
     :raises StoreError: if the text is damaged; the message names the instance
     """
     try:
-        data = text if text is None else json.loads(text)
-        return (
-            data
-            if data is None
+        data = None if text is None else json.loads(text)
+        return None if data is None \
             else vswitch_attachments.Attachments.from_data(data)
-        )
     except ValueError as error:
         raise exceptions.StoreError(
             f'instance {instance_uuid}: its stored networks are damaged: '

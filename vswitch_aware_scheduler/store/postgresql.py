@@ -45,9 +45,9 @@ def connection_factory(extensions, seconds):
         **limit(extensions.cursor, _SERVER_CURSOR_METHODS,
                 lambda cursor: cursor.name and cursor.connection)})
 
-    def __init__(self, *arguments, **more):
+    def __init__(self, *arguments, **keywords):
         native_calls.run(extensions.connection.__init__, self, *arguments,
-                         **more)
+                         **keywords)
         self.cursor_factory = cursor
 
     return type('Connection', (extensions.connection,), {
@@ -63,12 +63,12 @@ def _limit(method, seconds, connection_of):
         object, or None if this call does not wait for the server
     """
     @functools.wraps(method)
-    def limited(self, *arguments, **more):
+    def limited(self, *arguments, **keywords):
         connection = connection_of(self)
         if not connection:
-            return method(self, *arguments, **more)
+            return method(self, *arguments, **keywords)
         with _limited(connection, seconds):
-            return native_calls.run(method, self, *arguments, **more)
+            return native_calls.run(method, self, *arguments, **keywords)
 
     return limited
 

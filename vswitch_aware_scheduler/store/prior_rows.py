@@ -24,12 +24,12 @@ def laws(connection, query, damaged):
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     rows = {_key(row): row for row in connection.execute(query)}
-    found = dict.fromkeys(rows)
+    expected_laws = dict.fromkeys(rows)
     for key, law in _unpacked([row for row in rows.values() if row.members],
                               damaged).items():
-        found[key] = law if rows[key].instance_uuid else \
+        expected_laws[key] = law if rows[key].instance_uuid else \
             packing.unpack_prior(law, rows[key].slots)
-    return found
+    return expected_laws
 
 
 def _key(row):

@@ -33,22 +33,22 @@ class HostProfile:
     updated_at: float | None = None
 
     def __post_init__(self):
-        wrong = exceptions.InvalidProfile
+        error_class = exceptions.InvalidProfile
         packing.check_text(
-            self.host, 255, 'host', self.host, 'its name', wrong
+            self.host, 255, 'host', self.host, 'its name', error_class
         )
         packing.check_text(
-            self.source, 255, 'host', self.host, 'source', wrong
+            self.source, 255, 'host', self.host, 'source', error_class
         )
         if self.profile is not None:
             packing.check_text(
-                self.profile, 255, 'host', self.host, 'profile', wrong
+                self.profile, 255, 'host', self.host, 'profile', error_class
             )
         try:
             if not isinstance(self.overrides, dict):
                 raise TypeError
             json.dumps(self.overrides, allow_nan=False)
         except (TypeError, ValueError):
-            raise wrong(
+            raise error_class(
                 f'host {self.host}: overrides: {self.overrides!r}; expected '
                 f'a dictionary that JSON can hold') from None

@@ -18,17 +18,17 @@ def read(connection, query, damaged):
     :param query: SELECT of the columns that are read
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
-    found = []
+    host_profiles = []
     for row in connection.execute(query):
         try:
             overrides = json.loads(row.overrides)
-            found.append(profile_records.HostProfile(
+            host_profiles.append(profile_records.HostProfile(
                 row.host, row.profile, overrides, row.source,
                 row.updated_at))
         except (ValueError, TypeError) as error:
             damaged['host', row.host] = (
                 f'host {row.host}: its stored profile is damaged: {error}')
-    return found
+    return host_profiles
 
 
 def write(connection, host_profiles, generation, left_out):

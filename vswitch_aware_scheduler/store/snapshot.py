@@ -189,12 +189,12 @@ class Snapshot:
             self._budgets if changes.budgets is None else changes.budgets)
 
 
-def _with(known, keys, values, gone):
+def _with(values_by_key, keys, values, removed_keys):
     """Return a copy of a dictionary with changes, or itself without any."""
-    if not keys and not gone:
-        return known
-    changed = dict(known)
+    if not keys and not removed_keys:
+        return values_by_key
+    changed = dict(values_by_key)
     changed.update(zip(keys, values))
-    for key in gone:
+    for key in removed_keys:
         changed.pop(key, None)
     return changed

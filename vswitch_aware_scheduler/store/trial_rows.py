@@ -5,12 +5,13 @@ import json
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.store import instance_rows
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.store import trial_records
 
 __all__ = ['outcomes', 'read', 'write']
+
+_DAY_SECONDS = 86400.0
 
 
 def read(connection, damaged):
@@ -20,19 +21,19 @@ def read(connection, damaged):
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     table = tables.trial
-    found = []
+    trials = []
     for row in connection.execute(sa.select(table).order_by(
             table.c.since, table.c.trial_id)):
         try:
             hosts = json.loads(row.hosts)
-            found.append(trial_records.StoredTrial(
+            trials.append(trial_records.StoredTrial(
                 row.trial_id, row.kind, row.since, row.until,
                 tuple(hosts['instances']), tuple(map(tuple, hosts['hosts']))))
         except (ValueError, TypeError, KeyError) as error:
             damaged['trial', row.trial_id] = (
                 f'trial {row.trial_id}: its hosts are damaged: '
                 f'{type(error).__name__}: {error}')
-    return found
+    return trials
 
 
 def outcomes(connection):
@@ -53,8 +54,7 @@ def outcomes(connection):
             for kind, numbers in days.items()}
 
 
-def write(connection, trials, end, outcomes, forget_before,
-          left_out):
+def write(connection, trials, end, outcomes, forget_before, left_out):
     """Write new trials and outcomes, and remove trials that are over.
 
     :param connection: SQLAlchemy Connection within a transaction
@@ -67,26 +67,27 @@ def write(connection, trials, end, outcomes, forget_before,
         that the database refuses
     """
     sql.upsert(connection, tables.trial, [
-        {'trial_id': one.trial_id, 'kind': one.kind, 'since': one.since,
-         'until': one.until, 'hosts': json.dumps(
-             {'instances': one.instances, 'hosts': one.hosts})}
-        for one in trials], left_out)
+        {'trial_id': trial.trial_id, 'kind': trial.kind, 'since': trial.since,
+         'until': trial.until, 'hosts': json.dumps(
+             {'instances': trial.instances, 'hosts': trial.hosts})}
+        for trial in trials], left_out)
     sql.delete(connection, tables.trial.c.trial_id, list(end))
     table = tables.trial_outcome
-    for one in outcomes:
-        day = int(one.until // instance_rows._DAY_SECONDS)
-        known = {percent: numbers for percent, *numbers in connection.execute(
+    for outcome in outcomes:
+        day = int(outcome.until // _DAY_SECONDS)
+        stored = {percent: numbers for percent, *numbers in connection.execute(
             sa.select(table.c.percent, table.c.until, table.c.overload_days,
                       table.c.host_days).where(
-                table.c.kind == one.kind, table.c.day == day))}
+                table.c.kind == outcome.kind, table.c.day == day))}
         rows = []
-        for percent, overload, hosts in one.days:
-            before = known.get(percent, (one.until, 0.0, 0.0))
+        for percent, overload_days, host_days in outcome.days:
+            until, old_overload_days, old_host_days = stored.get(
+                percent, (outcome.until, 0.0, 0.0))
             rows.append({
-                'kind': one.kind, 'day': day, 'percent': percent,
-                'until': max(one.until, before[0]),
-                'overload_days': before[1] + overload,
-                'host_days': before[2] + hosts})
+                'kind': outcome.kind, 'day': day, 'percent': percent,
+                'until': max(outcome.until, until),
+                'overload_days': old_overload_days + overload_days,
+                'host_days': old_host_days + host_days})
         sql.upsert(connection, table, rows, left_out)
     if forget_before is not None:
         connection.execute(sa.delete(table).where(
