@@ -92,20 +92,21 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
     if lately is None:
         lately = int(np.count_nonzero(
             now - moved_at < 7 * budget.DAY_SECONDS))
-    left = max(0, min(churn.most_moves,
-                      int(churn.most_share_a_week * count) - lately))
-    kept = tuple(moves[:left])
-    return Advice(kept, len(moves) - len(kept), _reason(
-        loads, balance, kept, moves, resting, constraints, churn, lately))
+    moves_left = max(0, min(churn.most_moves,
+                            int(churn.most_share_a_week * count) - lately))
+    advised = tuple(moves[:moves_left])
+    return Advice(advised, len(moves) - len(advised), _reason(
+        loads, balance, advised, moves, resting, constraints, churn, lately))
 
 
-def _reason(loads, balance, kept, moves, resting, constraints, churn, lately):
+def _reason(loads, balance, advised, moves, resting, constraints, churn,
+            lately):
     in_debt = np.flatnonzero((balance < 0) & (loads.sizes > 0))
     if not in_debt.size:
         return 'no host is in debt'
     hosts = plain_text.number_of(in_debt.size, 'host is', 'hosts are')
-    if len(kept) < len(moves):
-        return (f'{len(moves) - len(kept)} of {len(moves)} moves wait: at '
+    if len(advised) < len(moves):
+        return (f'{len(moves) - len(advised)} of {len(moves)} moves wait: at '
                 f'most {churn.most_moves} at a time and '
                 f'{churn.most_share_a_week:g} of the instances a week, of '
                 f'which {lately} were moved')

@@ -116,11 +116,11 @@ class Group:
 
     :ivar policy: affinity or anti-affinity
     :ivar members: frozenset of uuids
-    :ivar most: maximum number of members on a host, for anti-affinity
+    :ivar most_members: maximum number of members on a host, for anti-affinity
     """
 
     policy: str
-    most: int
+    most_members: int
     members: frozenset
 
 
@@ -195,21 +195,28 @@ class Cloud:
         return openstack.SdkClient(access, f'nova {access.where()}',
                                    'compute', **self._sleep)
 
-    def _one(self, what, path, check, **query):
-        """Return the checked answer of Nova to one GET request."""
+    def _one(self, subject, path, check, **query):
+        """Return the checked answer of Nova to one GET request.
+
+        :param subject: what is read, for messages
+        :param path: path of the API
+        :param check: callable(answer), returns the result
+        :param query: parameters of the request
+        """
         with self._nova() as client:
-            return client.json(what, 'GET', path, what, check, params=query,
+            return client.json(subject, 'GET', path, subject, check,
+                               params=query,
                                **_COMPUTE)[0]
 
     def _all(self, kind, path, read, query, key='id', repeats=False):
         """Return the list of the results of ``read`` for a list."""
-        found = []
+        items = []
         with self._nova() as client:
             for page in openstack.pages(
                     client, kind, path, read, {'limit': PAGE, **query},
                     repeats, key, **_COMPUTE):
-                found += page.values()
-        return found
+                items += page.values()
+        return items
 
     # Hosts
 
@@ -217,16 +224,16 @@ class Cloud:
         """Return {host: Service} of all nova-compute services."""
         return self._one(
             'compute services', '/os-services', lambda answer: {
-                one['host']: Service(_problem(one), one['zone'])
-                for one in answer['services']
-                if one['binary'] == 'nova-compute'}, binary='nova-compute')
+                service['host']: Service(_problem(service), service['zone'])
+                for service in answer['services']
+                if service['binary'] == 'nova-compute'}, binary='nova-compute')
 
     def aggregates(self):
         """Return [(metadata, set of hosts)] of all host aggregates."""
         return self._one(
             'aggregates', '/os-aggregates', lambda answer: [
-                (dict(one['metadata']), set(one['hosts']))
-                for one in answer['aggregates']])
+                (dict(aggregate['metadata']), set(aggregate['hosts']))
+                for aggregate in answer['aggregates']])
 
     def nodes(self):
         """Return {uuid of a compute node: host}."""
@@ -262,9 +269,9 @@ class Cloud:
 
         :param host: name of the host
         """
-        found = self._all('servers', '/servers/detail', _server,
-                          {'all_tenants': 'True', 'host': host})
-        return [one for one in found if one is not None]
+        servers = self._all('servers', '/servers/detail', _server,
+                            {'all_tenants': 'True', 'host': host})
+        return [server for server in servers if server is not None]
 
     def server(self, uuid):
         """Return a Server, or None if it was deleted.
@@ -281,17 +288,18 @@ class Cloud:
 
     def groups(self):
         """Return a list of the Groups with an enforced policy."""
-        found, offset = {}, 0
+        group_of, offset = {}, 0
         while True:
             page = self._one(
                 'server groups', '/os-server-groups',
-                lambda answer: [(one['id'], _group(one))
-                                for one in answer['server_groups']],
+                lambda answer: [(item['id'], _group(item))
+                                for item in answer['server_groups']],
                 all_projects='True', limit=PAGE, offset=offset)
-            new = dict(page).keys() - found.keys()
+            new = dict(page).keys() - group_of.keys()
             if not new:
-                return [one for one in found.values() if one is not None]
-            found.update(page)
+                return [
+                    group for group in group_of.values() if group is not None]
+            group_of.update(page)
             offset += len(page)
 
     # Migrations
@@ -309,15 +317,16 @@ class Cloud:
             query['instance_uuid'] = instance_uuid
         return sorted(
             self._all('migrations', '/os-migrations', _migration, query,
-                      'uuid'), key=lambda one: -one.number)
+                      'uuid'), key=lambda migration: -migration.number)
 
     def live_migrations(self, instance_uuid):
         """Return the live Migrations of an instance, the newest first.
 
         :param instance_uuid: uuid of the instance
         """
-        return [one for one in self.migrations(instance_uuid=instance_uuid)
-                if one.kind == _LIVE]
+        migrations = self.migrations(instance_uuid=instance_uuid)
+        return [migration for migration in migrations
+                if migration.kind == _LIVE]
 
     def live_migrate(self, uuid, host, copies_disks):
         """Request, once, the live migration of an instance to a host.
@@ -344,8 +353,8 @@ class Cloud:
         path = f'/servers/{uuid}/os-instance-actions'
         requests = self._one(
             'instance actions', path, lambda answer: [
-                one['request_id'] for one in answer['instanceActions']
-                if one['action'] == _LIVE])
+                action['request_id'] for action in answer['instanceActions']
+                if action['action'] == _LIVE])
         if not requests:
             return None
         return self._one('an instance action', f'{path}/{requests[0]}',
@@ -408,8 +417,9 @@ def _traits(specs):
 def _group(item):
     if item['policy'] not in ('affinity', 'anti-affinity'):
         return None
-    most = (item.get('rules') or {}).get('max_server_per_host', 1)
-    return Group(item['policy'], int(most), frozenset(item['members']))
+    most_members = (item.get('rules') or {}).get('max_server_per_host', 1)
+    return Group(item['policy'], int(most_members),
+                 frozenset(item['members']))
 
 
 def _migration(item):
@@ -429,16 +439,16 @@ def _seconds(text):
 
 
 def _room(answer):
-    left = {}
+    free_amounts = {}
     for uuid, summary in answer['provider_summaries'].items():
         resources = summary['resources']
-        left[uuid] = tuple(
+        free_amounts[uuid] = tuple(
             resources[name]['capacity'] - resources[name]['used']
             if name in resources else math.inf for name in CLASSES)
     candidates = set()
     for request in answer['allocation_requests']:
         candidates.update(request['allocations'])
-    return {uuid: amounts for uuid, amounts in left.items()
+    return {uuid: amounts for uuid, amounts in free_amounts.items()
             if uuid in candidates}
 
 

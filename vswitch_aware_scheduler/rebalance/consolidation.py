@@ -41,16 +41,17 @@ def plan(loads, balance, terms, constraints, sampled, most_moves, costs=None):
     :param costs: as in :func:`.relief.plan`; a move with a cost is not made
     :returns: list of :class:`.relief.Move`, host after host
     """
-    known = np.count_nonzero(loads.known, axis=1)
-    limit = SHARE * known * (1 + _TOLERANCE) * np.array(
-        [one.overload_probability for one in terms])
+    known_slots = np.count_nonzero(loads.known, axis=1)
+    limit = SHARE * known_slots * (1 + _TOLERANCE) * np.array(
+        [host_terms.overload_probability for host_terms in terms])
     used = (loads.sizes > 0) & ~constraints.closed & (
-        known >= max(_KNOWN * loads.slots, 1))
-    takes = used & (np.asarray(balance) >= [one.day for one in terms])
+        known_slots >= max(_KNOWN * loads.slots, 1))
+    takes = used & (np.asarray(balance)
+                    >= [host_terms.day for host_terms in terms])
     free = constraints.movable & sampled
     sizes = loads.sizes
     # The instances of other hosts were not read.
-    sources = np.flatnonzero(used & (loads.others == 0)
+    sources = np.flatnonzero(used & (loads.unread == 0)
                              & (np.asarray(balance) >= 0))
     loads, moves = loads.copy(), []
     for source in sorted(sources.tolist(),
@@ -103,7 +104,7 @@ class _Search:
         if not instances:
             self.constraints = constraints
             return True
-        instance, *others = instances
+        instance, *remaining = instances
         for host in self._fitting(instance, constraints):
             self._tried += 1
             if self._tried > _MOST_TRIED:
@@ -112,7 +113,7 @@ class _Search:
             after.put(instance, self._source, host)
             self._loads.put(instance, host)
             self.moves.append(relief.Move(instance, self._source, host, 0.0))
-            if self.place(others, after):
+            if self.place(remaining, after):
                 return True
             self.moves.pop()
             self._loads.put(instance, self._source)

@@ -75,7 +75,7 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
     return Migration(np.inf, np.inf, np.inf)
 
 
-def added_overload(sums, alone, most, kbps, duration):
+def added_overload(sums, alone, capacity_kbps, kbps, duration):
     """Return how much overload a migration adds to a host.
 
     The load of the host during the migration is assumed to be its recent load.
@@ -83,7 +83,7 @@ def added_overload(sums, alone, most, kbps, duration):
     :param sums: (t,) recent sums of the host, kbit/s
     :param alone: (t,) bool, slots in which one instance alone exceeded the
         capacity, which are not avoidable
-    :param most: capacity in kbit/s
+    :param capacity_kbps: capacity in kbit/s
     :param kbps: load of the migration on the switch
     :param duration: duration of the migration, a number or an array in any
         unit
@@ -92,5 +92,5 @@ def added_overload(sums, alone, most, kbps, duration):
     duration = np.asarray(duration, dtype=float)
     if not len(sums):
         return np.zeros(duration.shape)
-    comes = (sums + kbps > most) & ~(sums > most) & ~alone
+    comes = (sums + kbps > capacity_kbps) & ~(sums > capacity_kbps) & ~alone
     return comes.mean() * duration

@@ -40,12 +40,12 @@ RESUME_SECONDS = 3600.0
 GRACE_SECONDS = 60.0
 
 
-def holder_name(what):
+def holder_name(program):
     """Return the name of this process, for the lock.
 
-    :param what: name of the program
+    :param program: name of the program
     """
-    return f'{what} on {socket.gethostname()}, process {os.getpid()}'
+    return f'{program} on {socket.gethostname()}, process {os.getpid()}'
 
 
 class Executor:
@@ -146,14 +146,15 @@ class Executor:
             self._end_plan(plan.plan_id, records.ABANDONED, (
                 f'interrupted, and {age:.0f} s old; plans are resumed for '
                 f'{RESUME_SECONDS:g} s'))
-        left = len(self._store.moves(state=records.BEGUN))
+        open_moves = len(self._store.moves(state=records.BEGUN))
         if self._plan_id is not None:
-            left += len(self._store.moves(self._plan_id, records.PLANNED))
+            open_moves += len(
+                self._store.moves(self._plan_id, records.PLANNED))
             self._report(f'Plan {self._plan_id} was interrupted: it goes on.')
-        elif left:
-            self._report(f'{left} migrations of an earlier plan have not '
-                         f'ended: they are looked at first.')
-        return left
+        elif open_moves:
+            self._report(f'{open_moves} migrations of an earlier plan have '
+                         f'not ended: they are looked at first.')
+        return open_moves
 
     def begin(self, proposal):
         """Write a plan, whose moves :meth:`step` executes.
@@ -202,8 +203,8 @@ class Executor:
     def _finish(self):
         """End the plan."""
         if self._plan_id is not None:
-            done = sum(one.state == records.DONE
-                       for one in self._store.moves(self._plan_id))
+            done = sum(move.state == records.DONE
+                       for move in self._store.moves(self._plan_id))
             self._end_plan(
                 self._plan_id,
                 records.DONE if self.problem is None else records.STOPPED,
@@ -235,16 +236,16 @@ class Executor:
     def _begin(self, move):
         """Start a move. Return 1 if it runs now, else 0."""
         try:
-            why = self._why_not(move)
+            problem = self._why_not(move)
             before = self._cloud.live_migrations(move.instance_uuid)
         except exceptions.TelemetryError as error:
-            why = f'Nova cannot be asked: {error}'
-        if why is not None:
-            self._end(move, records.DROPPED, why)
-            self._surprise(f'{self._name(move)}: {why}')
+            problem = f'Nova cannot be asked: {error}'
+        if problem is not None:
+            self._end(move, records.DROPPED, problem)
+            self._surprise(f'{self._name(move)}: {problem}')
             return 0
         body = {**move.body, 'last_migration': max(
-            (one.number for one in before), default=0)}
+            (migration.number for migration in before), default=0)}
         self._store.change_rebalancing(records.update_body, move, body)
         # From here on, the record says that the request may have been sent.
         self._store.change_rebalancing(
@@ -254,10 +255,10 @@ class Executor:
             self._cloud.live_migrate(move.instance_uuid, move.destination,
                                      self._settings.copy_disks)
         except http.Refusal as refusal:
-            why = f'Nova refuses: {refusal}'
+            problem = f'Nova refuses: {refusal}'
             self._end(dataclasses.replace(move, body=body), records.FAILED,
-                      why)
-            self._surprise(f'{self._name(move)}: {why}')
+                      problem)
+            self._surprise(f'{self._name(move)}: {problem}')
             return 0
         except exceptions.TelemetryError as error:
             # Nova may have received the request: its record shows it.
@@ -276,9 +277,9 @@ class Executor:
             return f'the instance is on {server.host}'
         if advisor.marked(server.metadata):
             return f'its metadata has {advisor.MARK}={advisor.NEVER}'
-        why = nova.why_fixed(server)
-        if why is not None:
-            return why
+        reason = nova.why_fixed(server)
+        if reason is not None:
+            return reason
         service = self._cloud.services().get(move.destination)
         if service is None or service.problem is not None:
             return (f'{move.destination} is '
@@ -299,10 +300,11 @@ class Executor:
         for group in self._cloud.groups():
             if move.instance_uuid not in group.members:
                 continue
-            there = {one.uuid for one
-                     in self._cloud.servers(move.destination)}
+            on_destination = {server.uuid for server
+                              in self._cloud.servers(move.destination)}
+            members_there = len(group.members & on_destination)
             if group.policy != 'affinity' \
-                    and len(group.members & there) >= group.most:
+                    and members_there >= group.most_members:
                 return (f'{move.destination} has an instance of its server '
                         f'group')
             if group.policy == 'affinity' and len(group.members) > 1:
@@ -315,19 +317,19 @@ class Executor:
         waited = self._monotonic() - self._deadlines.setdefault(
             key, self._monotonic())
         try:
-            found, text = self._look(move, waited)
+            state, text = self._look(move, waited)
         except exceptions.TelemetryError as error:
-            found, text = None, f'Nova cannot be asked: {error}'
-        if found == records.PLANNED:
+            state, text = None, f'Nova cannot be asked: {error}'
+        if state == records.PLANNED:
             # Nova never received the request. Moves of an ended plan do not
             # start again.
             self._store.change_rebalancing(
                 records.end_move, move,
-                found if move.plan_id == self._plan_id else records.DROPPED,
+                state if move.plan_id == self._plan_id else records.DROPPED,
                 self._clock(), move.body)
-        elif found is not None:
-            self._end(move, found, text)
-            if found == records.DONE:
+        elif state is not None:
+            self._end(move, state, text)
+            if state == records.DONE:
                 self._report(f'{self._name(move)}: done.')
             else:
                 self._surprise(f'{self._name(move)}: {text}')
@@ -348,8 +350,8 @@ class Executor:
         :param waited: seconds since the first check by this process
         """
         last = move.body.get('last_migration', 0)
-        newer = [one for one in self._cloud.live_migrations(
-            move.instance_uuid) if one.number > last]
+        newer = [migration for migration in self._cloud.live_migrations(
+            move.instance_uuid) if migration.number > last]
         server = self._cloud.server(move.instance_uuid)
         if server is None:
             return records.FAILED, 'the instance was deleted meanwhile'
@@ -365,9 +367,9 @@ class Executor:
         if server.host != move.source:
             return records.FAILED, f'the instance is on {server.host}'
         if newer and newer[0].status != 'completed':
-            why = self._cloud.failure(move.instance_uuid)
+            cause = self._cloud.failure(move.instance_uuid)
             return records.FAILED, (f'Nova: {newer[0].status}'
-                                    f'{f": {why}" if why else ""}')
+                                    f'{f": {cause}" if cause else ""}')
         if waited < GRACE_SECONDS:
             return None, 'Nova has no record of it yet'
         if newer or self._key(move) in self._asked:

@@ -48,18 +48,19 @@ def update(store, now):
     return len(moves)
 
 
-def _share(several, start, end):
+def _share(sums_of_hosts, start, end):
     """Return the share of known slots with avoidable overload, or None.
 
-    :param several: list of :class:`.packed.Sums`
+    :param sums_of_hosts: list of :class:`.packed.Sums`
     """
-    known = overloaded = 0
-    for one in several:
-        grid = snapshot.Grid(one.period_seconds, one.first,
-                             one.sums.shape[1])
+    known_slots = overloaded_slots = 0
+    for host_sums in sums_of_hosts:
+        grid = snapshot.Grid(host_sums.period_seconds, host_sums.first,
+                             host_sums.sums.shape[1])
         within = grid.between(start, end)
         is_known, is_overloaded = snapshot.overload(dataclasses.replace(
-            one, sums=one.sums[:, within], alone=one.alone[:, within]))
-        known += np.count_nonzero(is_known)
-        overloaded += np.count_nonzero(is_overloaded & is_known)
-    return overloaded / known if known else None
+            host_sums, sums=host_sums.sums[:, within],
+            alone=host_sums.alone[:, within]))
+        known_slots += np.count_nonzero(is_known)
+        overloaded_slots += np.count_nonzero(is_overloaded & is_known)
+    return overloaded_slots / known_slots if known_slots else None

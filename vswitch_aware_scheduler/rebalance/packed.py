@@ -56,15 +56,15 @@ def pack(sums, alone, capacity):
     if not 0 < capacity < np.inf:
         raise exceptions.InvalidInput(
             f'capacity: {capacity}; expected a finite number above 0')
-    known = ~np.isnan(sums)
-    if (sums[known] < 0).any():
+    is_known = ~np.isnan(sums)
+    if (sums[is_known] < 0).any():
         raise exceptions.InvalidInput(
-            f'sum of a host: {sums[known].min()}; expected 0 or more')
-    share = np.where(known, sums, 0.0) / capacity
+            f'sum of a host: {sums[is_known].min()}; expected 0 or more')
+    share = np.where(is_known, sums, 0.0) / capacity
     steps = np.rint(np.minimum(share * STEPS, _UNKNOWN - 1))
     steps = np.where(share > 1 + 1e-9, np.maximum(steps, STEPS + 1),
                      np.minimum(steps, STEPS))
-    steps = np.where(known, steps, _UNKNOWN).astype(_KIND)
+    steps = np.where(is_known, steps, _UNKNOWN).astype(_KIND)
     return steps.tobytes() + np.packbits(
         np.asarray(alone, dtype=bool)).tobytes()
 
@@ -143,11 +143,11 @@ def unpack_day(stored):
             f'packed sums of {stored.kind} {stored.name}: '
             f'{len(stored.data)} bytes; expected '
             f'{size * len(stored.limits)}')
-    found = [unpack(stored.data[i * size:(i + 1) * size], end - first,
-                    capacity)
-             for i, (_, _, capacity) in enumerate(stored.limits)]
-    return np.array([sums for sums, _ in found]), np.array(
-        [alone for _, alone in found])
+    slots_of_limits = [
+        unpack(stored.data[i * size:(i + 1) * size], end - first, capacity)
+        for i, (_, _, capacity) in enumerate(stored.limits)]
+    return np.array([sums for sums, _ in slots_of_limits]), np.array(
+        [alone for _, alone in slots_of_limits])
 
 
 def history(store, kind, now, names=None, days=7.0):
@@ -169,32 +169,32 @@ def history(store, kind, now, names=None, days=7.0):
     period = state.period_seconds
     end = int(now // period)
     first = end - int(days * _DAY_SECONDS // period)
-    of_name = {}
+    days_of_name = {}
     for stored in store.sum_history(kind, names, int(
             first * period // _DAY_SECONDS)):
         if stored.period_seconds == period:
-            of_name.setdefault(stored.name, []).append(stored)
-    return {name: _joined(name, some, period, first, end)
-            for name, some in of_name.items()}
+            days_of_name.setdefault(stored.name, []).append(stored)
+    return {name: _joined(name, stored_days, period, first, end)
+            for name, stored_days in days_of_name.items()}
 
 
-def _joined(name, stored, period, first, end):
-    limits = stored[-1].limits
+def _joined(name, stored_days, period, first, end):
+    limits = stored_days[-1].limits
     sums = np.full((len(limits), end - first), np.nan)
     alone = np.zeros(sums.shape, dtype=bool)
-    for one in stored:
+    for stored_day in stored_days:
         try:
-            found = unpack_day(one)
+            unpacked = unpack_day(stored_day)
         except exceptions.InvalidInput:
             continue
-        place = {limit[:2]: i for i, limit in enumerate(one.limits)}
-        begin, stop = slots_of_day(one.day, period)
+        place = {limit[:2]: i for i, limit in enumerate(stored_day.limits)}
+        begin, stop = slots_of_day(stored_day.day, period)
         low, high = max(begin, first), min(stop, end)
         if low >= high:
             continue
         for i, limit in enumerate(limits):
             if limit[:2] in place:
-                for target, source in zip((sums, alone), found):
+                for target, source in zip((sums, alone), unpacked):
                     target[i, low - first:high - first] = source[
                         place[limit[:2]], low - begin:high - begin]
     return Sums(name, period, first, limits, sums, alone)

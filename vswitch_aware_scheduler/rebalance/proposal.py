@@ -138,7 +138,7 @@ def measured(store, now):
     :raises NothingMeasured: if nothing was measured in the last hour
     """
     accounts = store.error_budgets()
-    budgets = {name: one for (kind, name), one in accounts.items()
+    budgets = {name: account for (kind, name), account in accounts.items()
                if kind == 'host'}
     if not budgets:
         raise exceptions.NothingMeasured(
@@ -147,9 +147,10 @@ def measured(store, now):
             f'vswitch-modeler writes. Run "vswitch-status check" to see what '
             f'is missing')
     sums = packed.history(store, 'host', now, days=WINDOW_DAYS)
-    known = np.array([~np.isnan(one.sums).any(axis=0)
-                      for one in sums.values() if len(one.limits)])
-    slots = np.flatnonzero(known.any(axis=0)) if known.size else ()
+    is_known = np.array([
+        ~np.isnan(host_sums.sums).any(axis=0) for host_sums in sums.values()
+        if len(host_sums.limits)])
+    slots = np.flatnonzero(is_known.any(axis=0)) if is_known.size else ()
     if not len(slots):
         raise exceptions.NothingMeasured(
             f'measured traffic of hosts in the store {store.url}: none in '
@@ -167,12 +168,13 @@ def measured(store, now):
             f'{MOST_AGE_SECONDS:g} s ago: check that vswitch-modeler runs')
     placements = store.placements()
     return snapshot.Measured(
-        budgets, {host: _cut(one, part) for host, one in sums.items()},
-        grid, {uuid: one.host for uuid, one in placements.items()
-               if one.host}, _uplinks(store, accounts, part, now),
-        frozenset(uuid for uuid, one in placements.items()
-                  if one.attachments is not None
-                  and one.attachments.virtual_functions))
+        budgets,
+        {host: _cut(host_sums, part) for host, host_sums in sums.items()},
+        grid, {uuid: record.host for uuid, record in placements.items()
+               if record.host}, _uplinks(store, accounts, part, now),
+        frozenset(uuid for uuid, record in placements.items()
+                  if record.attachments is not None
+                  and record.attachments.virtual_functions))
 
 
 def _cut(sums, part):
@@ -186,49 +188,51 @@ def _uplinks(store, accounts, part, now):
     """Return a list of :class:`.snapshot.Uplink`, of those with a budget."""
     if not any(kind == 'uplink' for kind, _ in accounts):
         return []
-    behind = {}
+    hosts_behind = {}
     for host, policy in store.fleet('host').facts.items():
         for name in policy.get('uplinks') or ():
-            behind.setdefault(name, set()).add(host)
-    found = []
-    for name, one in packed.history(store, 'uplink', now,
-                                    days=WINDOW_DAYS).items():
-        if name in behind and ('uplink', name) in accounts and one.limits:
-            found.append(snapshot.Uplink(
-                frozenset(behind[name]), accounts['uplink', name],
-                _cut(one, part)))
-    return found
+            hosts_behind.setdefault(name, set()).add(host)
+    measured_uplinks = []
+    for name, uplink_sums in packed.history(store, 'uplink', now,
+                                            days=WINDOW_DAYS).items():
+        if name in hosts_behind and uplink_sums.limits \
+                and ('uplink', name) in accounts:
+            measured_uplinks.append(snapshot.Uplink(
+                frozenset(hosts_behind[name]), accounts['uplink', name],
+                _cut(uplink_sums, part)))
+    return measured_uplinks
 
 
 def propose(store, cloud, driver, settings, now, progress=None,
             goal=snapshot.RELIEVE):
-    """Return the :class:`Proposal` for now.
+    """Return the current :class:`Proposal`.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
-    :param now: seconds UTC
-    :param progress: as a driver takes it
+    :param now: current time, seconds UTC
+    :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :param goal: ``snapshot.RELIEVE`` or ``snapshot.CONSOLIDATE``
-    :raises NothingMeasured: when there is no measured traffic to plan by
-    :raises TelemetryError: when Nova, Placement or telemetry cannot be read
-    :raises StoreError: when the store cannot be read
+    :raises NothingMeasured: if the store or telemetry has no traffic of the
+        last seven days
+    :raises TelemetryError: if Nova, Placement or telemetry cannot be read
+    :raises StoreError: if the store cannot be read
     """
     data = measured(store, now)
     in_debt = _in_debt(data, settings)
     if goal == snapshot.CONSOLIDATE:
-        in_debt = tuple(dataclasses.replace(one, relieved=False)
-                        for one in in_debt)
+        in_debt = tuple(dataclasses.replace(host, relieved=False)
+                        for host in in_debt)
         hosts = _smallest(data, settings)
-        why = (f'no host has a budget and at most {settings.most_moves} '
-               f'instances')
+        reason_for_none = (f'no host has a budget and at most '
+                           f'{settings.most_moves} instances')
     else:
-        hosts = [one.host for one in in_debt if one.relieved]
-        why = _why_nothing(in_debt, settings)
+        hosts = [debtor.host for debtor in in_debt if debtor.relieved]
+        reason_for_none = _why_nothing(in_debt, settings)
     if not hosts:
         return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
-                        why)
+                        reason_for_none)
     moves = store.moves(since=now - WINDOW_DAYS * budget.DAY_SECONDS)
     taken = snapshot.make(data, hosts, cloud, driver, settings, now, moves,
                           progress)
@@ -244,7 +248,7 @@ def propose(store, cloud, driver, settings, now, progress=None,
 
 
 def _smallest(data, settings):
-    """Return the hosts that may be emptied, the one of fewest VMs first."""
+    """Return the hosts that may be emptied, the host with fewest VMs first."""
     counts = collections.Counter(data.placements.values())
     hosts = sorted((host for host, account in data.budgets.items()
                     if not account.in_debt
@@ -256,19 +260,20 @@ def _smallest(data, settings):
 def _consolidated(taken, data, in_debt, settings, now):
     """Return the Proposal that empties hosts."""
     churn = settings.churn
-    left = max(0, min(churn.most_moves, int(
+    moves_left = max(0, min(churn.most_moves, int(
         churn.most_share_a_week * taken.loads.sizes.sum()) - taken.lately))
     constraints = taken.constraints.copy()
     constraints.movable = constraints.movable & (
         now - taken.moved_at >= churn.cool_down_seconds)
     moves = consolidation.plan(
         taken.loads, taken.balance, taken.terms, constraints, taken.sampled,
-        left, taken.costs)
+        moves_left, taken.costs)
     hosts = dict.fromkeys(taken.hosts[move.source] for move in moves)
     reason = (f'{", ".join(hosts)} can be emptied' if moves else (
         f'no host can be emptied: none of {len(taken.hosts)} hosts has only '
         f'instances that may move and fit elsewhere within '
-        f'{consolidation.SHARE:g} of the limits, with at most {left} moves'))
+        f'{consolidation.SHARE:g} of the limits, with at most {moves_left} '
+        f'moves'))
     if not moves:
         reason += _listed(taken.fixed.values(), 'instances', 'stay')
         reason += _listed(taken.closed.values(), 'hosts', 'take nothing')
@@ -297,14 +302,14 @@ def _planned(taken, data, in_debt, settings, now):
         taken.constraints, taken.empty, churn, taken.moved_at, now,
         taken.costs, taken.lately, taken.accepting)
     reason = advice.reason
-    relieved = {one.host for one in in_debt if one.relieved}
+    relieved = {debtor.host for debtor in in_debt if debtor.relieved}
     if not advice.moves:
         reason += _listed(taken.fixed.values(), 'instances', 'stay')
-        reason += _listed([why for host, why in taken.closed.items()
+        reason += _listed([reason for host, reason in taken.closed.items()
                            if host not in relieved], 'hosts', 'take nothing')
     for host in sorted(relieved & taken.closed.keys()):
         reason += f'; {host} is not relieved: {taken.closed[host]}'
-    waiting = sum(not one.relieved for one in in_debt)
+    waiting = sum(not debtor.relieved for debtor in in_debt)
     if waiting:
         reason += '; ' + plain_text.number_of(
             waiting, 'more host is in debt and waits',
@@ -323,29 +328,34 @@ def _planned(taken, data, in_debt, settings, now):
                     advice.held_back, reason, taken.capacity_kbps)
 
 
-def _listed(reasons, what, verb):
-    """Return words on how many instances or hosts do something, and why."""
+def _listed(reasons, noun, verb):
+    """Return clauses on how many things share each reason.
+
+    :param reasons: iterable of reasons
+    :param noun: ``instances`` or ``hosts``
+    :param verb: what these things do for a reason
+    """
     counts = collections.Counter(reasons).most_common(_SHOWN)
-    return ''.join(f'; {count} {what} {verb}: {why}'
-                   for why, count in counts)
+    return ''.join(f'; {count} {noun} {verb}: {reason}'
+                   for reason, count in counts)
 
 
 def _in_debt(data, settings):
     """Return a tuple of HostInDebt, the deepest debt first."""
-    hosts = sorted((host for host, one in data.budgets.items()
-                    if one.in_debt),
+    hosts = sorted((host for host, account in data.budgets.items()
+                    if account.in_debt),
                    key=lambda host: (data.budgets[host].balance, host))
-    left = _HOSTS_A_MOVE * settings.most_moves
-    found = []
+    most_relieved = _HOSTS_A_MOVE * settings.most_moves
+    hosts_in_debt = []
     for host in hosts:
         checks = snapshot.confirmed(
             data.budgets[host], data.sums.get(host), data.grid,
             settings.checks, rebalance_settings.CHECK_SECONDS)
-        relieved = checks >= settings.checks and left > 0
-        left -= relieved
-        found.append(HostInDebt(host, data.budgets[host].balance, checks,
-                                relieved))
-    return tuple(found)
+        relieved = checks >= settings.checks and most_relieved > 0
+        most_relieved -= relieved
+        hosts_in_debt.append(
+            HostInDebt(host, data.budgets[host].balance, checks, relieved))
+    return tuple(hosts_in_debt)
 
 
 def _why_nothing(in_debt, settings):
@@ -358,21 +368,24 @@ def _why_nothing(in_debt, settings):
             f'was at {in_debt[0].checks}')
 
 
-def _described(taken, moves, why):
+def _described(taken, moves, reason_of):
     """Yield the ProposedMoves of a plan.
 
-    :param why: callable(move, overload before, overload after), returns the
-        reason of a move in words
+    :param taken: Snapshot
+    :param moves: list of :class:`.relief.Move`, in the order of execution
+    :param reason_of: callable(move, overload before, overload after), returns
+        the reason of a move in words
     """
     loads, seconds = taken.loads.copy(), taken.grid.seconds
 
     def budget_after(host):
-        slots = np.count_nonzero(loads.overload([host])) if loads.sizes[host] \
-            else 0
-        known = np.count_nonzero(loads.known[host])
-        return float(taken.terms[host].after(
-            taken.balance[host], known * seconds, slots * seconds)), (
-                slots / max(known, 1))
+        overload_slots = np.count_nonzero(
+            loads.overload([host])) if loads.sizes[host] else 0
+        known_slots = np.count_nonzero(loads.known[host])
+        balance = taken.terms[host].after(
+            taken.balance[host], known_slots * seconds,
+            overload_slots * seconds)
+        return float(balance), overload_slots / max(known_slots, 1)
 
     for move in moves:
         server = taken.servers[move.instance]
@@ -385,7 +398,7 @@ def _described(taken, moves, why):
         yield ProposedMove(
             server.uuid, server.name, taken.hosts[move.source],
             taken.hosts[move.destination],
-            why(move, float(before), float(after)),
+            reason_of(move, float(before), float(after)),
             float(taken.balance[move.source]), source_after,
             float(taken.balance[move.destination]), destination_after,
             float(before), float(after), limit, move.gain * seconds,

@@ -42,6 +42,8 @@ class Loads:
     :param rates: (l, n, t) rate of each instance, for each of l limits
     :param capacities: (l, h) capacity of each limit, inf if a host has none
     :param hosts: (n,) host of each instance, -1: on no host
+    :ivar most: (l, h) capacity of each limit, with a tolerance
+    :ivar unread: (h,) number of instances whose rates are not known one by one
     :ivar sums: (l, h, t) sum of all instances of a host
     :ivar above: (l, h, t) number of instances that exceed the capacity alone
     """
@@ -51,14 +53,14 @@ class Loads:
         self.hosts = np.array(hosts, dtype=np.int64)
         self.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
         limits, count = self.most.shape
-        self.others = np.zeros(count, dtype=np.int64)
+        self.unread = np.zeros(count, dtype=np.int64)
         self.sums = np.zeros((limits, count, rates.shape[2]))
         self.above = np.zeros(self.sums.shape, dtype=np.int16)
         for instance in np.flatnonzero(self.hosts >= 0):
             self._count(instance, self.hosts[instance], 1)
 
     @classmethod
-    def of_sums(cls, rates, capacities, hosts, sums, above, others):
+    def of_sums(cls, rates, capacities, hosts, sums, above, unread):
         """Return the Loads of hosts whose sums are known without all rates.
 
         :param rates: (l, n, t) of the instances that may move
@@ -69,14 +71,14 @@ class Loads:
             array is used without a copy
         :param above: (l, h, t) number of instances that exceed the capacity
             alone, or 1 for one or more; used without a copy
-        :param others: (h,) number of instances of each host that are not in
+        :param unread: (h,) number of instances of each host that are not in
             ``rates``
         """
         loads = object.__new__(cls)
         loads.rates, loads.sums, loads.above = rates, sums, above
         loads.hosts = np.array(hosts, dtype=np.int64)
         loads.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
-        loads.others = np.asarray(others, dtype=np.int64)
+        loads.unread = np.asarray(unread, dtype=np.int64)
         return loads
 
     def _count(self, instance, host, times):
@@ -107,7 +109,7 @@ class Loads:
         view = object.__new__(Loads)
         view.rates = self.rates[..., first:last]
         view.hosts, view.most = self.hosts, self.most[:, :hosts]
-        view.others = self.others[:hosts]
+        view.unread = self.unread[:hosts]
         view.sums = self.sums[:, :hosts, first:last]
         view.above = self.above[:, :hosts, first:last]
         return view
@@ -127,7 +129,7 @@ class Loads:
     @property
     def sizes(self):
         """(h,) number of instances on each host."""
-        return self.others + np.bincount(self.hosts[self.hosts >= 0],
+        return self.unread + np.bincount(self.hosts[self.hosts >= 0],
                                          minlength=self.most.shape[1])
 
     @property
@@ -150,11 +152,11 @@ class Loads:
         :param instances: rows of m instances
         """
         rates = self.rates[:, instances]
-        most = self.most[:, host, None, None]
+        threshold = self.most[:, host, None, None]
         sums = self.sums[:, host, None] - rates
-        above = self.above[:, host, None] - (rates > most)
+        above = self.above[:, host, None] - (rates > threshold)
         return np.count_nonzero(
-            ((sums > most) & (above == 0)).any(axis=0), axis=1)
+            ((sums > threshold) & (above == 0)).any(axis=0), axis=1)
 
     def joined(self, instances, hosts):
         """Return (m, k) slots of overload of hosts with one more instance.
@@ -166,15 +168,16 @@ class Loads:
         rates = self.rates[:, instances]
         largest = rates.max(axis=1)
         for column, host in enumerate(hosts):
-            most = self.most[:, host, None]
+            threshold = self.most[:, host, None]
             # In the other slots no instance brings the host above a capacity.
             slots = np.flatnonzero(
-                (self.sums[:, host] + largest > most).any(axis=0))
-            some, most = rates[..., slots], most[..., None]
-            sums = self.sums[:, host][:, None, slots] + some
-            above = self.above[:, host][:, None, slots] + (some > most)
+                (self.sums[:, host] + largest > threshold).any(axis=0))
+            relevant, threshold = rates[..., slots], threshold[..., None]
+            sums = self.sums[:, host][:, None, slots] + relevant
+            above = self.above[:, host][:, None, slots] + (
+                relevant > threshold)
             result[:, column] = np.count_nonzero(
-                ((sums > most) & (above == 0)).any(axis=0), axis=1)
+                ((sums > threshold) & (above == 0)).any(axis=0), axis=1)
         return result
 
 
@@ -215,7 +218,7 @@ class Constraints:
     """What excludes an instance from a host, besides its traffic.
 
     :param needs: (n, r) needs of each instance for each resource
-    :param left: (h, r) free capacity of each host for each resource
+    :param free: (h, r) free capacity of each host for each resource
     :param movable: (n,) bool, whether an instance can move; default: all
     :param closed: (h,) bool, hosts that neither give nor accept instances;
         default: none
@@ -226,24 +229,25 @@ class Constraints:
     :param hosts: (n,) host of each instance, for the groups
     :param members: (g, h) how many members of each group each host has;
         default: those among the instances
-    :param most: (g,) how many members a host may have; default: 1
+    :param most_members: (g,) how many members of each group a host may have;
+        default: 1
     :param uplinks: :class:`.Uplinks`, whose limits every move keeps; default:
         none
     """
 
-    def __init__(self, needs, left, movable=None, closed=None, may=None,
-                 groups=None, hosts=None, members=None, most=None,
+    def __init__(self, needs, free, movable=None, closed=None, may=None,
+                 groups=None, hosts=None, members=None, most_members=None,
                  uplinks=None):
         self._needs = np.asarray(needs, dtype=float)
-        self._left = np.array(left, dtype=float)
-        instances, count = len(self._needs), len(self._left)
+        self._free = np.array(free, dtype=float)
+        instances, count = len(self._needs), len(self._free)
         self.movable = (np.ones(instances, dtype=bool) if movable is None
                         else np.asarray(movable, dtype=bool))
         self.closed = (np.zeros(count, dtype=bool) if closed is None
                        else np.asarray(closed, dtype=bool))
         self._may = may
         self._groups = groups
-        self._most = most
+        self._most_members = most_members
         if groups is not None and members is None:
             members = np.zeros((max(groups, default=-1) + 1, count), dtype=int)
             for group, host in zip(groups, hosts):
@@ -254,10 +258,10 @@ class Constraints:
 
     def copy(self):
         """Return independent Constraints."""
-        return Constraints(self._needs, self._left, self.movable, self.closed,
+        return Constraints(self._needs, self._free, self.movable, self.closed,
                            self._may, self._groups, members=self._members,
-                           most=self._most, uplinks=self._uplinks
-                           and self._uplinks.copy())
+                           most_members=self._most_members,
+                           uplinks=self._uplinks and self._uplinks.copy())
 
     def allowed(self, instances, hosts):
         """Return (m, k) bool: whether an instance may join a host.
@@ -267,7 +271,7 @@ class Constraints:
         """
         hosts = np.asarray(hosts, dtype=np.int64)
         allowed = (self._needs[instances][:, None]
-                   <= self._left[hosts] * (1 + _TOLERANCE)).all(axis=2)
+                   <= self._free[hosts] * (1 + _TOLERANCE)).all(axis=2)
         allowed &= ~self.closed[hosts]
         if self._may is not None:
             allowed &= self._may[np.ix_(instances, hosts)]
@@ -276,7 +280,8 @@ class Constraints:
                 group = self._groups[instance]
                 if group >= 0:
                     allowed[row] &= self._members[group, hosts] < (
-                        1 if self._most is None else self._most[group])
+                        1 if self._most_members is None
+                        else self._most_members[group])
         if self._uplinks is not None:
             allowed &= self._uplinks.allowed(instances, hosts)
         return allowed
@@ -288,8 +293,8 @@ class Constraints:
         :param source: number of the host that it leaves
         :param destination: number of the host that it joins
         """
-        self._left[source] += self._needs[instance]
-        self._left[destination] -= self._needs[instance]
+        self._free[source] += self._needs[instance]
+        self._free[destination] -= self._needs[instance]
         if self._groups is not None and self._groups[instance] >= 0:
             self._members[self._groups[instance], source] -= 1
             self._members[self._groups[instance], destination] += 1
@@ -323,9 +328,9 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     hosts = [host for host in open_hosts if balance[host] < 0]
     if not hosts or not loads.slots:
         return []
-    known = np.count_nonzero(loads.known, axis=1) * (1 + _TOLERANCE)
-    limit = _of_each(terms, 'overload_probability') * known
-    earned = _of_each(terms, 'rate') * known
+    known_slots = np.count_nonzero(loads.known, axis=1) * (1 + _TOLERANCE)
+    limit = _of_each(terms, 'overload_probability') * known_slots
+    earned = _of_each(terms, 'rate') * known_slots
     day = _of_each(terms, 'day')
     enough = np.where(np.asarray(balance) < -rule.repay_days * day, earned,
                       limit)
@@ -342,7 +347,7 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     accepting = ~in_debt if accepting is None else accepting
     takers = [host for host in open_hosts
               if accepting[host] and host not in hosts]
-    most = np.where(in_debt, earned, limit)
+    most_overload = np.where(in_debt, earned, limit)
     for source in sorted(hosts, key=lambda host: (balance[host], host)):
         opened = None
         for _ in range(rule.moves):
@@ -351,8 +356,8 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
                 break
             own = np.flatnonzero(loads.hosts == source)
             own = own[constraints.movable[own]]
-            move = best_move(loads, source, takers, most, own, constraints,
-                             costs)
+            move = best_move(loads, source, takers, most_overload, own,
+                             constraints, costs)
             if move is None and rule.lowers_excess:
                 move = _lowering(loads, source, takers, own, constraints,
                                  costs)
@@ -385,7 +390,8 @@ def _of_each(terms, name):
     """Return a value of Terms, or of the Terms of each host."""
     if isinstance(terms, budget.Terms):
         return getattr(terms, name)
-    return np.array([getattr(one, name) for one in terms], dtype=float)
+    return np.array([getattr(host_terms, name) for host_terms in terms],
+                    dtype=float)
 
 
 def _excess(loads, source, instances):
@@ -393,9 +399,10 @@ def _excess(loads, source, instances):
 
     The sum of the shares of the capacities, over slots and limits.
     """
-    most = loads.most[:, source, None, None]
-    left = loads.sums[:, source, None] - loads.rates[:, instances] - most
-    return (np.nan_to_num(np.maximum(left, 0.0)) / most).sum(axis=(0, 2))
+    threshold = loads.most[:, source, None, None]
+    sums = loads.sums[:, source, None] - loads.rates[:, instances]
+    return (np.nan_to_num(np.maximum(sums - threshold, 0.0))
+            / threshold).sum(axis=(0, 2))
 
 
 def _opening(loads, source, empty, instances, constraints, costs):
@@ -407,12 +414,13 @@ def _opening(loads, source, empty, instances, constraints, costs):
     if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
         return None
     allowed = constraints.allowed(instances, empty)
-    left = np.where(allowed.any(axis=1), loads.without(source, instances),
-                    loads.slots + 1)
+    overload_left = np.where(allowed.any(axis=1),
+                             loads.without(source, instances), loads.slots + 1)
     if costs is not None:
-        left = left + costs(source, instances, empty[:1])[:, 0]
-    row = np.lexsort((_excess(loads, source, instances), left))[0]
-    gain = np.count_nonzero(loads.overload([source])) - left[row]
+        overload_left = overload_left + costs(
+            source, instances, empty[:1])[:, 0]
+    row = np.lexsort((_excess(loads, source, instances), overload_left))[0]
+    gain = np.count_nonzero(loads.overload([source])) - overload_left[row]
     if not allowed[row].any() or costs is not None and gain <= 0:
         return None
     return Move(int(instances[row]), int(source),
@@ -441,9 +449,9 @@ def _following(loads, source, host, limit, instances, constraints):
 
 def _excess_now(loads, source):
     """Return how far a host exceeds its limits; see :func:`_excess`."""
-    most = loads.most[:, source, None]
-    return (np.nan_to_num(np.maximum(loads.sums[:, source] - most, 0.0))
-            / most).sum()
+    threshold = loads.most[:, source, None]
+    return (np.nan_to_num(np.maximum(loads.sums[:, source] - threshold, 0.0))
+            / threshold).sum()
 
 
 def _lowering(loads, source, takers, instances, constraints, costs):
@@ -498,14 +506,15 @@ def best_move(loads, source, destinations, limit, instances=None,
         return None
     before = np.count_nonzero(
         loads.overload([source, *destinations]), axis=1)
-    left = loads.without(source, instances)
-    there = loads.joined(instances, destinations)
-    gain = (before[0] - left[:, None] + before[1:] - there).astype(float)
+    source_after = loads.without(source, instances)
+    destination_after = loads.joined(instances, destinations)
+    gain = (before[0] - source_after[:, None] + before[1:]
+            - destination_after).astype(float)
     if costs is not None:
         gain -= costs(source, instances, destinations)
     if np.ndim(limit):
         limit = limit[np.asarray(destinations)]
-    gain[there > np.maximum(before[1:], limit)] = 0
+    gain[destination_after > np.maximum(before[1:], limit)] = 0
     if constraints is not None:
         gain[~constraints.allowed(instances, destinations)] = 0
     row, column = np.unravel_index(gain.argmax(), gain.shape)

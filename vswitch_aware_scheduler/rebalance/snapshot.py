@@ -191,14 +191,14 @@ def confirmed(account, sums, grid, checks, check_seconds):
         return 0
     if sums is None:
         return 1
-    known, overloaded = overload(sums)
+    is_known, is_overloaded = overload(sums)
     for check in range(1, checks):
         time = grid.end - check * check_seconds
         if time < account.since:
             return check
         after = grid.between(time, math.inf)
-        seconds = grid.seconds * np.count_nonzero(known & after)
-        spent = grid.seconds * np.count_nonzero(overloaded & after)
+        seconds = grid.seconds * np.count_nonzero(is_known & after)
+        spent = grid.seconds * np.count_nonzero(is_overloaded & after)
         if account.balance - account.rate * seconds + spent >= 0:
             return check
     return checks
@@ -230,10 +230,10 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     """
     hosts = sorted(measured.budgets)
     row_of = {host: row for row, host in enumerate(hosts)}
-    servers = [one for host in relieved for one in cloud.servers(host)
-               if one.host == host]
+    servers = [server for host in relieved for server in cloud.servers(host)
+               if server.host == host]
     placements = {**measured.placements,
-                  **{one.uuid: one.host for one in servers}}
+                  **{server.uuid: server.host for server in servers}}
     migrations = cloud.migrations(since=measured.grid.start)
     changed = _changed_hosts(migrations, placements)
     read = sorted(changed, key=lambda uuid: -changed[uuid][-1][0]
@@ -242,7 +242,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     driver.hosts = {uuid: host for uuid, host in placements.items()
                     if uuid not in changed}
     series = _series(driver, measured.grid,
-                     {one.uuid for one in servers} | set(read), progress)
+                     {server.uuid for server in servers} | set(read), progress)
     limits = list(dict.fromkeys(
         (tuple(limit[0]), limit[1]) for host in hosts if host in measured.sums
         for limit in measured.sums[host].limits))
@@ -259,40 +259,42 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     unread = {placements.get(uuid) for uuid in changed.keys() - set(read)}
     unknown = _unknown(loads, measured.grid, set(empty), set(
         row_of[host] for host in relieved))
-    busy = {host for one in migrations if one.is_running
-            for host in (one.source, one.destination)}
+    busy = {host for migration in migrations if migration.is_running
+            for host in (migration.source, migration.destination)}
     closed = {}
     for row, host in enumerate(hosts):
         service = services.get(host)
-        why = ('unknown to Nova' if service is None
-               else service.problem if service.problem is not None
-               else 'a migration is running' if host in busy
-               else 'in debt' if not accepting[row] and host not in relieved
-               else 'measured for too little of the last day'
-               if unknown[row] or host in unread else None)
-        if why is not None:
-            closed[host] = why
+        reason = ('unknown to Nova' if service is None
+                  else service.problem if service.problem is not None
+                  else 'a migration is running' if host in busy
+                  else 'in debt' if not accepting[row] and host not in relieved
+                  else 'measured for too little of the last day'
+                  if unknown[row] or host in unread else None)
+        if reason is not None:
+            closed[host] = reason
     capacity_kbps = min((
         capacity / max(weights[:2]) for host in hosts
         if host in measured.sums
         for weights, _, capacity in measured.sums[host].limits
         if max(weights[:2]) > 0), default=settings.kbps(math.inf))
-    expected = [settings.migration(one, capacity_kbps) for one in servers]
+    expected = [settings.migration(server, capacity_kbps)
+                for server in servers]
     for server, migration in zip(servers, expected):
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(moves)
     # Hosts that were emptied to save them stay empty for some time.
-    emptied = {one.source for one in moves
-               if one.body.get('goal') == CONSOLIDATE
-               and one.state == records.DONE and now - one.ended_at
+    emptied = {move.source for move in moves
+               if move.body.get('goal') == CONSOLIDATE
+               and move.state == records.DONE and now - move.ended_at
                < settings.churn.cool_down_seconds}
-    sampled = np.array([len(series.get(one.uuid, ())) > 0 for one in servers],
-                       dtype=bool)
+    sampled = np.array(
+        [len(series.get(server.uuid, ())) > 0 for server in servers],
+        dtype=bool)
     passable = np.ones(len(hosts), dtype=bool)
-    passable[[row_of[one.destination] for one in moves
-              if one.destination in row_of and one.state == records.FAILED
-              and now - one.ended_at < REFUSED_SECONDS]] = False
+    passable[[row_of[move.destination] for move in moves
+              if move.destination in row_of and move.state == records.FAILED
+              and now - move.ended_at < REFUSED_SECONDS]] = False
     constraints = _constraints(
         cloud, hosts, row_of, servers, services, placements,
         np.array([host in closed for host in hosts]), fixed, passable,
@@ -304,12 +306,12 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         settings.kbps(capacity_kbps), measured.grid.seconds)
     return Snapshot(
         hosts, servers, fixed, loads, balance, accepting,
-        [budget.Terms(one.overload_probability, one.earned_share,
-                      one.first_days, one.most_days)
-         for one in (measured.budgets[host] for host in hosts)],
+        [budget.Terms(account.overload_probability, account.earned_share,
+                      account.first_days, account.most_days)
+         for account in (measured.budgets[host] for host in hosts)],
         constraints, [row for row in empty if hosts[row] not in closed
                       and hosts[row] not in emptied],
-        np.array([moved.get(one.uuid, -math.inf) for one in servers]),
+        np.array([moved.get(server.uuid, -math.inf) for server in servers]),
         sum(1 for at in moved.values()
             if now - at < 7 * budget.DAY_SECONDS),
         expected, costs, capacity_kbps, measured.grid, closed,
@@ -325,12 +327,13 @@ def _changed_hosts(migrations, placements):
     :param placements: {uuid: current host}
     """
     changed = {}
-    for one in reversed(migrations):
-        if one.status in _ENDED and one.instance_uuid in placements \
-                and one.source != one.destination:
-            stays = changed.setdefault(one.instance_uuid, [
-                (-math.inf, one.source)])
-            stays.append((one.changed_at, one.destination))
+    for migration in reversed(migrations):
+        if migration.status in _ENDED \
+                and migration.instance_uuid in placements \
+                and migration.source != migration.destination:
+            stays = changed.setdefault(migration.instance_uuid, [
+                (-math.inf, migration.source)])
+            stays.append((migration.changed_at, migration.destination))
     return changed
 
 
@@ -338,7 +341,7 @@ def _series(driver, grid, uuids, progress):
     """Return {uuid: RateSeries} for the window."""
     if not uuids:
         return {}
-    return {one.instance_uuid: one.at_least() for one in driver.series(
+    return {rates.instance_uuid: rates.at_least() for rates in driver.series(
         grid.start, grid.end, uuids, progress)}
 
 
@@ -379,16 +382,17 @@ def _loads(measured, hosts, limits, servers, series, placements, relieved,
     measured_in = np.zeros((len(servers), grid.slots), dtype=bool)
     expected = np.zeros(measured_in.shape, dtype=bool)
     for number, server in enumerate(servers):
-        one = series.get(server.uuid)
-        if one is None or not len(one):
+        rates_read = series.get(server.uuid)
+        if rates_read is None or not len(rates_read):
             # Nothing says since when it should have been measured.
             expected[number] = True
             continue
-        mean, measured_in[number] = grid.mean(one)
+        mean, measured_in[number] = grid.mean(rates_read)
         rates[:, number] = _values(mean, limits)
-        expected[number] = grid.between(one.times[0] - grid.seconds, math.inf)
-    at = np.array([row_of[one.host] for one in servers], dtype=np.int64)
-    most = capacities * (1 + _TOLERANCE)
+        expected[number] = grid.between(rates_read.times[0] - grid.seconds,
+                                        math.inf)
+    at = np.array([row_of[server.host] for server in servers], dtype=np.int64)
+    thresholds = capacities * (1 + _TOLERANCE)
     for host in relieved:
         own = at == row_of[host]
         row = row_of[host]
@@ -396,18 +400,20 @@ def _loads(measured, hosts, limits, servers, series, placements, relieved,
             * np.maximum(np.count_nonzero(expected[own], axis=0), 1)
         sums[:, row] = np.where(enough, rates[:, own].sum(axis=1), np.nan)
         above[:, row] = (rates[:, own]
-                         > most[:, row, None, None]).sum(axis=1)
+                         > thresholds[:, row, None, None]).sum(axis=1)
     for uuid, stays in moved.items():
-        one = series.get(uuid)
-        if one is not None and len(one):
-            _follow(sums, above, most, grid, _values(grid.mean(one)[0],
-                                                     limits),
-                    stays, placements[uuid], row_of, relieved)
-    others = counts - np.bincount(at, minlength=len(hosts))
-    return relief.Loads.of_sums(rates, capacities, at, sums, above, others)
+        rates_read = series.get(uuid)
+        if rates_read is not None and len(rates_read):
+            _follow(sums, above, thresholds, grid,
+                    _values(grid.mean(rates_read)[0], limits), stays,
+                    placements[uuid], row_of, relieved)
+    unread_instances = counts - np.bincount(at, minlength=len(hosts))
+    return relief.Loads.of_sums(rates, capacities, at, sums, above,
+                                unread_instances)
 
 
-def _follow(sums, above, most, grid, rates, stays, host, row_of, relieved):
+def _follow(sums, above, thresholds, grid, rates, stays, host, row_of,
+            relieved):
     """Count an instance on its current host in all slots of the window.
 
     :param rates: (l, t) of the instance
@@ -421,26 +427,26 @@ def _follow(sums, above, most, grid, rates, stays, host, row_of, relieved):
         if at == host:
             was_there |= slots
         elif at in row_of and at not in relieved:
-            _add(sums, above, most, rates, row_of[at], slots, -1)
+            _add(sums, above, thresholds, rates, row_of[at], slots, -1)
     if host in row_of and host not in relieved:
-        _add(sums, above, most, rates, row_of[host], ~was_there, 1)
+        _add(sums, above, thresholds, rates, row_of[host], ~was_there, 1)
 
 
-def _add(sums, above, most, rates, row, slots, times):
+def _add(sums, above, thresholds, rates, row, slots, times):
     """Add an instance to a host in some slots, or subtract it."""
     rates = rates[:, slots]
     # Sums are packed, so that a difference can be below nothing.
     sums[:, row, slots] = np.maximum(sums[:, row, slots] + times * rates, 0.0)
     above[:, row, slots] = np.maximum(
-        above[:, row, slots] + times * (rates > most[:, row, None]), 0)
+        above[:, row, slots] + times * (rates > thresholds[:, row, None]), 0)
 
 
 def _unknown(loads, grid, empty, relieved):
     """Return (h,) bool: hosts whose last day is mostly unknown."""
     day = min(loads.slots, round(budget.DAY_SECONDS / grid.seconds))
-    known = np.count_nonzero(loads.known[:, -day:], axis=1) >= _KNOWN * day
-    known[list(empty | relieved)] = True
-    return ~known
+    is_known = np.count_nonzero(loads.known[:, -day:], axis=1) >= _KNOWN * day
+    is_known[list(empty | relieved)] = True
+    return ~is_known
 
 
 # What may move where
@@ -448,24 +454,25 @@ def _unknown(loads, grid, empty, relieved):
 def _fixed(servers, bound):
     """Return {uuid: why the instance must not move}."""
     fixed = {}
-    for one in servers:
-        why = (f'its metadata has {advisor.MARK}={advisor.NEVER}'
-               if advisor.marked(one.metadata) else nova.why_fixed(one))
-        if why is None and one.uuid in bound:
-            why = 'it has a port with a virtual function of the host'
-        if why is not None:
-            fixed[one.uuid] = why
+    for server in servers:
+        reason = (f'its metadata has {advisor.MARK}={advisor.NEVER}'
+                  if advisor.marked(server.metadata)
+                  else nova.why_fixed(server))
+        if reason is None and server.uuid in bound:
+            reason = 'it has a port with a virtual function of the host'
+        if reason is not None:
+            fixed[server.uuid] = reason
     return fixed
 
 
 def _moved_at(moves):
     """Return {uuid: time of the last completed or planned move}."""
-    moved = {}
-    for one in moves:
-        if one.begun_at is not None and one.ended_at is not None:
-            moved[one.instance_uuid] = max(
-                one.ended_at, moved.get(one.instance_uuid, -math.inf))
-    return moved
+    last_moves = {}
+    for move in moves:
+        if move.begun_at is not None and move.ended_at is not None:
+            last_moves[move.instance_uuid] = max(
+                move.ended_at, last_moves.get(move.instance_uuid, -math.inf))
+    return last_moves
 
 
 def _uplinks(measured, hosts, servers, series, sampled, changed):
@@ -506,7 +513,7 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
     :param shared: Uplinks, or None
     """
     nodes = cloud.nodes() if servers else {}
-    left = np.zeros((len(hosts), len(nova.CLASSES)))
+    free_amounts = np.zeros((len(hosts), len(nova.CLASSES)))
     may = np.zeros((len(servers), len(hosts)), dtype=bool)
     signatures = _signatures(cloud.aggregates() if servers else [], hosts,
                              services)
@@ -519,18 +526,18 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
             for uuid, amounts in cloud.room(server.shape).items():
                 if nodes.get(uuid) in row_of:
                     row = row_of[nodes[uuid]]
-                    left[row] = amounts
+                    free_amounts[row] = amounts
                     fits[server.shape][row] = True
         may[number] = passable & fits[server.shape] & (
             signatures == signatures[row_of[server.host]])
-    groups, members, most = _groups(cloud, row_of, servers, placements,
-                                    fixed)
+    groups, members, most_members = _groups(cloud, row_of, servers,
+                                            placements, fixed)
     return relief.Constraints(
-        np.array([one.shape.amounts for one in servers]).reshape(
+        np.array([server.shape.amounts for server in servers]).reshape(
             len(servers), len(nova.CLASSES)),
-        np.nan_to_num(left, posinf=1e18),
-        [one.uuid not in fixed for one in servers], closed, may, groups,
-        members=members, most=most, uplinks=shared)
+        np.nan_to_num(free_amounts, posinf=1e18),
+        [server.uuid not in fixed for server in servers], closed, may, groups,
+        members=members, most_members=most_members, uplinks=shared)
 
 
 def _signatures(aggregates, hosts, services):
@@ -554,31 +561,31 @@ def _signatures(aggregates, hosts, services):
 
 
 def _groups(cloud, row_of, servers, placements, fixed):
-    """Return (groups, members, most) for :class:`.relief.Constraints`.
+    """Return (groups, members, most_members) of the Constraints.
 
     Instances of a group with the policy affinity must not move.
     """
-    number_of = {one.uuid: number for number, one in enumerate(servers)}
+    number_of = {server.uuid: number for number, server in enumerate(servers)}
     groups = np.full(len(servers), -1)
-    members, most = [], []
+    members, most_members = [], []
     for group in cloud.groups() if servers else ():
-        ours = [uuid for uuid in group.members if uuid in number_of]
-        others = [uuid for uuid in group.members if uuid in placements]
-        if not ours or len(others) < 2:
+        read_members = [uuid for uuid in group.members if uuid in number_of]
+        placed_members = [uuid for uuid in group.members if uuid in placements]
+        if not read_members or len(placed_members) < 2:
             continue
         if group.policy == 'affinity':
-            for uuid in ours:
+            for uuid in read_members:
                 fixed.setdefault(uuid, 'its server group keeps it with '
                                        'others')
             continue
-        groups[[number_of[uuid] for uuid in ours]] = len(members)
-        most.append(group.most)
+        groups[[number_of[uuid] for uuid in read_members]] = len(members)
+        most_members.append(group.most_members)
         members.append(np.bincount(
-            [row_of[placements[uuid]] for uuid in others
+            [row_of[placements[uuid]] for uuid in placed_members
              if placements[uuid] in row_of], minlength=len(row_of)))
     if not members:
         return None, None, None
-    return groups, np.array(members), np.array(most)
+    return groups, np.array(members), np.array(most_members)
 
 
 # What a migration costs
@@ -589,7 +596,8 @@ def _costs(recent, limits, expected, link_kbps, slot_seconds):
     :param recent: Loads of the last slots
     :param expected: list of :class:`.cost.Migration` of the instances
     """
-    slots = np.array([one.seconds for one in expected]) / slot_seconds
+    slots = np.array(
+        [migration.seconds for migration in expected]) / slot_seconds
     packets = link_kbps / _PACKET_KBIT
     leaving = np.array([np.dot(weights, (link_kbps, 0.0, packets))
                         for weights, _ in limits])

@@ -40,11 +40,11 @@ class Uplink:
     def __post_init__(self):
         self._most = np.asarray(self.capacities)[:, None] * (1 + _TOLERANCE)
         self._above = self.alone.astype(np.int16)
-        known = np.count_nonzero(~np.isnan(self.sums).any(axis=0))
+        known_slots = np.count_nonzero(~np.isnan(self.sums).any(axis=0))
         #: Maximum number of slots of overload.
         self.limit = max(
             np.count_nonzero(self._overload(self.sums, self._above)),
-            self.overload_probability * known * (1 + _TOLERANCE))
+            self.overload_probability * known_slots * (1 + _TOLERANCE))
 
     def copy(self):
         """Return an independent Uplink with the same limit."""
@@ -84,17 +84,17 @@ class Uplinks:
 
     :param uplinks: list of :class:`Uplink`
     :param hosts: (n,) host of each instance
-    :param known: (n,) bool, whether the rates of an instance are known;
+    :param rates_known: (n,) bool, whether the rates of an instance are known;
         otherwise it moves to no host behind an uplink from elsewhere
     :param stayed: (n,) bool, whether an instance was on its host for the whole
         time; another one is not subtracted where it leaves, because the sums
         may not contain it
     """
 
-    def __init__(self, uplinks, hosts, known, stayed):
+    def __init__(self, uplinks, hosts, rates_known, stayed):
         self._uplinks = uplinks
         self._hosts = np.array(hosts, dtype=np.int64)
-        self._known = known
+        self._known = rates_known
         self._stayed = stayed
 
     def copy(self):

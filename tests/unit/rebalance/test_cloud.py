@@ -99,4 +99,4 @@ class CloudTestCase(unittest.TestCase):
                  ('anti-affinity', {'max_server_per_host': 3})))]
         self.assertEqual(
             [('affinity', 1), ('anti-affinity', 3)],
-            [(one.policy, one.most) for one in self.cloud.groups()])
+            [(one.policy, one.most_members) for one in self.cloud.groups()])
