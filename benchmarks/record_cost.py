@@ -151,11 +151,11 @@ class Worker:
         self.lock = self.state._lock = HeldLock(self.state._lock)
         began, cpu = time.monotonic(), time.process_time()
         self.request()
-        while not self.state._residency.is_read(_CELL):
+        while _CELL not in self.state._residency.complete:
             time.sleep(.1)
         self.first = (time.monotonic() - began, time.process_time() - cpu)
         self.record = self.state._record
-        self.reader = self.record._readers[_CELL]
+        self.reader = self.record.readers[_CELL]
         self._seen = {}
         self._readings = []
 

@@ -443,14 +443,15 @@ Related options: ``record_full_seconds``, ``record_timeout_seconds``,
     cfg.FloatOpt(
         'record_full_seconds', default=300, min=1, max=86400,
         help="""
-How often a scheduler worker reads all instances of a cell.
+Longest time until a scheduler worker reads all instances of a cell again.
 
 Between full readings, a worker finds changes by the time of the last update of
-an instance and by the number of instances on each host. A full reading also
-finds changes that were written with a wrong time and did not change the number
-of instances on a host. A full reading consists of small queries, so that
-requests are not delayed. Lower this option to find such changes sooner; raise
-it to reduce the load on the databases of large cells.
+an instance and by the operations that are in progress. A full reading also
+finds changes that were written with a wrong time. It consists of small
+queries, so that requests are not delayed. Full readings are repeated every 5
+seconds while they take at most 4 % of the time, and otherwise as often as that
+share allows. Lower this option to find such changes sooner; raise it to reduce
+the load on the databases of large cells.
 
 Unit: seconds, 1 to 86400.
 

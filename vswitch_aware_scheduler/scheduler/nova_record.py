@@ -46,10 +46,11 @@ _LEFT_OVER = datetime.timedelta(days=1)
 _PIECE = 100
 _REST = 3.0
 
-#: Shortest time between two comparisons of the numbers of instances per host,
-#: and the largest share of time that the comparisons take.
-_COMPARE_SECONDS = 5.0
-_COMPARE_SHARE = 0.01
+#: A small cell is read completely more often than the option says: after
+#: _FULL_SECONDS, unless these readings take more than _FULL_SHARE of the time,
+#: of which three quarters are pauses.
+_FULL_SECONDS = 5.0
+_FULL_SHARE = 0.04
 
 #: Longest time between two attempts to read a cell that fails. A reading that
 #: hangs for _GIVE_UP_SECONDS is abandoned.
@@ -85,88 +86,65 @@ _NOW = {'sqlite': "datetime('now')",
         'mysql': 'utc_timestamp()', 'mariadb': 'utc_timestamp()'}
 
 
-class NovaRecord:
+class NovaRecord(worker_thread.WorkerThread):
     """Keeps a Residency up to date with Nova's record.
 
     The constructor opens nothing.
 
     :param take: callable(Reading), receives each reading
-    :param known: the Residency; only its methods for the reader of the record
-        are called
+    :param residency: the Residency that ``take`` changes
     :param lock: lock that protects the Residency
-    :param seconds: time between two readings of the changes of a cell
-    :param full_seconds: time between two readings of a whole cell
-    :param limit_seconds: a longer reading is reported as a problem
-    :param first_wait_seconds: longest time that requests wait for the first
-        readings
+    :param conf: the group [vswitch_scheduler]
     :param report: callable(topic, problem or None), receives problems
     :param clock: callable, returns monotonic seconds
     :param before: callable(), run in the background before the first reading
     """
 
-    def __init__(self, take, known, lock, seconds, full_seconds,
-                 limit_seconds, first_wait_seconds, report,
+    def __init__(self, take, residency, lock, conf, report,
                  clock=time.monotonic, before=None):
+        super().__init__('vswitch-record', self.step, self._forget)
         self.take = take
-        self.known = known
+        self.residency = residency
         self.lock = lock
-        self.seconds = seconds
-        self.full_seconds = full_seconds
+        self.conf = conf
         self.clock = clock
-        self._limit_seconds = limit_seconds
-        self._first_wait_seconds = first_wait_seconds
         self._report = report
         self._before = before
-        self._thread = worker_thread.WorkerThread(
-            'vswitch-record', self.step, self._forget)
         # refresh() runs steps in the thread of its caller.
         self._stepping = threading.Lock()
         self._forget()
 
     def _forget(self):
-        self._readers = {}       # uuid of a cell -> CellReader
+        self.readers = {}        # uuid of a cell -> CellReader
+        self.first = threading.Event()   # each cell was tried
         self._cells_at = float('-inf')
-        self._first = threading.Event()
-        self._wait_until = time.monotonic() + self._first_wait_seconds
-
-    @property
-    def is_first(self):
-        """Whether a request may be waiting for the first readings."""
-        return not self._first.is_set()
-
-    def start(self):
-        """Start the threads in this process, unless they run."""
-        self._thread.start()
+        self._wait_until = \
+            time.monotonic() + self.conf.snapshot_first_wait_seconds
 
     def wait(self):
         """Wait for the first attempt to read each cell, for a limited time."""
-        if not self._first.is_set():
-            self._first.wait(max(0.0, self._wait_until - time.monotonic()))
-            self._first.set()
-
-    def tried(self):
-        """End the first wait if every cell was tried."""
-        if all(reader.tried for reader in list(self._readers.values())):
-            self._first.set()
+        if not self.first.is_set():
+            self.first.wait(max(0.0, self._wait_until - time.monotonic()))
+            self.first.set()
 
     def wake(self):
         """Read now what has changed, unless that was done recently."""
-        for reader in list(self._readers.values()):
+        for reader in list(self.readers.values()):
             if reader.problem is None:
-                reader.thread.wake(_FRESH_SECONDS)
+                reader.wake(_FRESH_SECONDS)
 
     def refresh(self):
         """Read everything that has changed, in the calling thread."""
         self.start()
         self.step()
-        for reader in list(self._readers.values()):
+        for reader in list(self.readers.values()):
             reader.refresh()
 
     def stop(self):
         """End the threads."""
-        self._thread.stop()
-        for reader in self._readers.values():
-            reader.thread.stop(30.0)
+        super().stop()
+        for reader in self.readers.values():
+            reader.stop(30.0)
 
     def ages(self):
         """Return the age of the last reading of each cell.
@@ -177,14 +155,7 @@ class NovaRecord:
         now = self.clock()
         return {reader.name: None if reader.read_at is None
                 else round(max(now - reader.read_at, 0.0), 1)
-                for reader in list(self._readers.values())}
-
-    def is_current(self, reader):
-        """Return whether a reader is in use, that is, was not replaced.
-
-        :param reader: CellReader
-        """
-        return self._readers.get(reader.uuid) is reader
+                for reader in list(self.readers.values())}
 
     def step(self):
         """Check the readers, and the claims that the record does not show.
@@ -193,62 +164,62 @@ class NovaRecord:
         """
         with self._stepping:
             try:
-                if self._before is not None and not self._readers:
+                if self._before is not None and not self.readers:
                     self._before()
                 if time.monotonic() >= self._cells_at + _CELLS_SECONDS:
                     self._find_cells()
                     self._cells_at = time.monotonic()
-                for reader in list(self._readers.values()):
+                for reader in list(self.readers.values()):
                     self._look_after(reader)
                 now = self.clock()
                 with self.lock:
-                    unseen = self.known.unseen(now)
+                    unseen = self.residency.unseen(now)
                 if unseen:
                     unseen -= _build_requests(unseen)
                     with self.lock:
-                        self.known.lack_build_requests(unseen, now)
+                        self.residency.lack_build_requests(unseen, now)
                 self._report("Nova's record", None)
             except Exception as error:
                 self._report("Nova's record", (
-                    f'{_words(error)}; going by what was read before'))
-                self._first.set()
-        return self.seconds
+                    f'{_first_line(error)}; going by what was read before'))
+                self.first.set()
+        return self.conf.record_refresh_seconds
 
     def _find_cells(self):
         mapped = {cell.uuid: cell for cell in
                   objects.CellMappingList.get_all(_admin_context())}
-        cells = {uuid: cell for uuid, cell in mapped.items()
-                 if not cell.disabled}
-        for uuid, reader in list(self._readers.items()):
-            if uuid not in cells or cells[uuid].name != reader.cell.name:
-                del self._readers[uuid]
-                reader.thread.stop(0.0)
+        enabled = {uuid: cell for uuid, cell in mapped.items()
+                   if not cell.disabled}
+        for uuid, reader in list(self.readers.items()):
+            if uuid not in enabled or enabled[uuid].name != reader.cell.name:
+                del self.readers[uuid]
+                reader.stop(0.0)
                 self._report(reader.topic, None)
-        for uuid in self.known.cells() - mapped.keys():
-            # Nova has deleted the cell. A disabled cell keeps its record.
-            self.take(residency.Reading(
-                uuid, float('-inf'), dict.fromkeys(self.known.rows(uuid)),
-                moves=dict.fromkeys(self.known.moves(uuid))))
-        new = {uuid: CellReader(self, cell) for uuid, cell in cells.items()
-               if uuid not in self._readers}
+        with self.lock:
+            # Nova has deleted these cells. A disabled cell keeps its record.
+            for uuid in self.residency.cells() - mapped.keys():
+                self.residency.forget_cell(uuid)
+        new_readers = {uuid: CellReader(self, cell)
+                       for uuid, cell in enabled.items()
+                       if uuid not in self.readers}
         # Add all cells before any of them can report an attempt.
-        self._readers.update(new)
-        for reader in new.values():
-            reader.thread.start()
+        self.readers.update(new_readers)
+        for reader in new_readers.values():
+            reader.start()
 
     def _look_after(self, reader):
         hangs, problem = reader.hangs_for(), reader.problem
-        if hangs > self._limit_seconds:
+        if hangs > self.conf.record_timeout_seconds:
             problem = f'no answer for {hangs:.0f} s'
         self._report(reader.topic, problem and (
             f'{problem}; its hosts go by what was read before'))
         if hangs > _GIVE_UP_SECONDS:
-            new = self._readers[reader.uuid] = CellReader(self, reader.cell)
-            new.thread.start()
-            reader.thread.stop(0.0)
+            self.readers[reader.uuid] = CellReader(self, reader.cell)
+            self.readers[reader.uuid].start()
+            reader.stop(0.0)
 
 
-class CellReader:
+class CellReader(worker_thread.WorkerThread):
     """Reads one cell, in a thread of its own.
 
     :param record: NovaRecord that owns the reader
@@ -259,12 +230,11 @@ class CellReader:
         self.cell = cell
         self.uuid = cell.uuid
         self.name = name = cell.name or cell.uuid
+        super().__init__(f'vswitch-record-{name}', self._step)
         self.topic = f'record of cell {name}'
         self.read_at = None      # start of the last finished reading
         self.problem = None
         self.tried = False
-        self.thread = worker_thread.WorkerThread(
-            f'vswitch-record-{name}', self._step)
         self._record = record
         # One reading at a time: refresh() may run in another thread.
         self._reading = threading.Lock()
@@ -272,7 +242,7 @@ class CellReader:
         self._worked_at = 0.0
         self._back_off = 0.0
         self._complete = False
-        self._full_at = self._compare_at = float('-inf')
+        self._full_at = float('-inf')
         self._since = None       # previous result of _newest()
 
     def hangs_for(self):
@@ -281,17 +251,19 @@ class CellReader:
         return 0.0 if began is None else time.monotonic() - began
 
     def _step(self):
+        record, seconds = self._record, self._record.conf.record_refresh_seconds
         try:
             self.refresh()
             self.problem = None
             self._back_off = 0.0
         except Exception as error:
-            self.problem = _words(error)
-            self._back_off = min(_MOST_BACK_OFF_SECONDS, max(
-                self._record.seconds, 2 * self._back_off))
+            self.problem = _first_line(error)
+            self._back_off = min(_MOST_BACK_OFF_SECONDS,
+                                 max(seconds, 2 * self._back_off))
         self.tried = True
-        self._record.tried()
-        return max(self._record.seconds, self._back_off)
+        if all(reader.tried for reader in list(record.readers.values())):
+            record.first.set()
+        return max(seconds, self._back_off)
 
     def refresh(self):
         """Read the changes, and from time to time the whole cell.
@@ -299,16 +271,17 @@ class CellReader:
         :raises: any oslo.db, sqlalchemy or nova exception
         """
         with self._reading:
-            self._began = time.monotonic()
+            began = self._began = time.monotonic()
             self._worked_at = time.thread_time()
             try:
                 now = self._record.clock()
+                self._read_changes()
                 if now >= self._full_at:
                     self._read_all()
-                    self._full_at = now + self._record.full_seconds
-                self._read_changes()
-                if now >= self._compare_at:
-                    self._compare()
+                    self._full_at = now + min(
+                        self._record.conf.record_full_seconds, max(
+                            _FULL_SECONDS,
+                            (time.monotonic() - began) / _FULL_SHARE))
                 self.read_at = now
             finally:
                 self._began = None
@@ -316,20 +289,31 @@ class CellReader:
     def _read_changes(self):
         """Read recent changes and instances with an operation under way."""
         began = self._record.clock()
+        counted = self._record.residency
         with self._record.lock:
-            unsettled = self._record.known.unsettled(self.uuid)
-            moving = list(self._record.known.moves(self.uuid))
+            unsettled = counted.unsettled(self.uuid)
+            moving = list(counted.moves.get(self.uuid, ()))
         with self._connection() as connection:
             newest = self._newest(connection)
-            since, row, move = self._since
+            if self._since is None:
+                self._since = newest
+            now, updated_at, instance_id, migration_id = self._since
             # Read migrations first: if a migration ends between the two
             # statements, both of its hosts count the instance until the next
             # reading.
-            moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
-                            moving, _MIGRATION.c.id > move - _OVERLAP_ROWS)
-            rows = _select(connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
-                           _INSTANCE.c.updated_at >= since - _OVERLAP,
-                           _INSTANCE.c.id > row - _OVERLAP_ROWS)
+            moves = _select(
+                connection, _MOVE_COLUMNS, _MIGRATION.c.id, moving,
+                _MIGRATION.c.id > migration_id - _OVERLAP_ROWS)
+            # A move that began and ended since the previous reading may have
+            # been written with a wrong time.
+            unsettled.update(move.instance_uuid for move in moves)
+            # If the clock of the database is ahead, the latest update is
+            # earlier than its time.
+            rows = _select(
+                connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
+                _INSTANCE.c.updated_at >= min(
+                    now, updated_at or now) - _OVERLAP,
+                _INSTANCE.c.id > instance_id - _OVERLAP_ROWS)
             # When a move to another cell ends, Nova removes the migration from
             # one of the two cells.
             reading = self._reading_of(connection, rows, unsettled, moves,
@@ -338,111 +322,85 @@ class CellReader:
         self._since = newest
 
     def _newest(self, connection):
-        """Return (time, id of newest instance, id of newest migration)."""
-        now, *newest = connection.execute(sa.select(
+        """Return the time, and what is newest in the database.
+
+        :returns: (time by the clock of the database, time of the latest update
+            of an instance or None, largest ids of instances and migrations)
+        """
+        now, updated_at, *ids = connection.execute(sa.select(
             sa.literal_column(_NOW[connection.dialect.name]),
-            *(sa.select(sa.func.max(table.c.id)).scalar_subquery()
-              for table in (_INSTANCE, _MIGRATION)))).one()
+            *(sa.select(sa.func.max(column)).scalar_subquery() for column in (
+                _INSTANCE.c.updated_at, _INSTANCE.c.id, _MIGRATION.c.id)))
+            ).one()
         if isinstance(now, str):
             now = datetime.datetime.fromisoformat(now)
-        return now, *(number or 0 for number in newest)
+        return now, updated_at, *(number or 0 for number in ids)
 
     def _read_all(self):
         """Read all instances and all migrations in progress, in batches."""
-        known = self._record.known
-        missing = set(known.rows(self.uuid))
-        moving = set(known.moves(self.uuid))
-        if self._since is None:
-            with self._connection() as connection:
-                self._since = self._newest(connection)
-        last, rows = 0, None
-        changes_at = self._record.clock() + self._record.seconds
-        while rows is None or len(rows) == _PIECE:
-            if self._record.clock() >= changes_at:
+        record = self._record
+        missing = set(record.residency.rows.get(self.uuid, ()))
+        moving = set(record.residency.moves.get(self.uuid, ()))
+        last_id = 0
+        changes_at = record.clock() + record.conf.record_refresh_seconds
+        while last_id is not None:
+            if record.clock() >= changes_at:
                 self._read_changes()
-                changes_at = self._record.clock() + self._record.seconds
-            with self._connection() as connection:
-                rows = connection.execute(sa.select(*_COLUMNS).where(
-                    _INSTANCE.c.id > last, _INSTANCE.c.deleted == 0).order_by(
-                        _INSTANCE.c.id).limit(_PIECE)).all()
-                reading = self._reading_of(connection, rows)
-            self._take(reading)
+                changes_at = record.clock() + record.conf.record_refresh_seconds
+            rows = self._read_batch(sa.select(*_COLUMNS).where(
+                _INSTANCE.c.id > last_id, _INSTANCE.c.deleted == 0).order_by(
+                    _INSTANCE.c.id).limit(_PIECE))
             missing.difference_update(row.uuid for row in rows)
-            last = rows[-1].id if rows else last
-            self._rest()
-        self._read_instances(missing)
+            last_id = rows[-1].id if len(rows) == _PIECE else None
+        for uuids in _pieces(missing):
+            self._read_batch(sa.select(*_COLUMNS).where(
+                _INSTANCE.c.uuid.in_(uuids)), uuids)
         with self._connection() as connection:
             moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
                             moving, _IN_PROGRESS)
             # The next reading includes what changed meanwhile.
             self._complete = True
-            reading = self._reading_of(connection, moves=moves, gone=moving)
+            reading = self._reading_of(connection, moves=moves,
+                                       moving=moving)
         self._take(reading)
 
-    def _compare(self):
-        """Read the hosts whose instances differ from the known instances.
-
-        The database counts the instances of each host. This finds changes that
-        no time stamp shows.
-        """
-        began = time.monotonic()
-        known, host = self._record.known.rows(self.uuid), _INSTANCE.c.host
+    def _read_batch(self, statement, uuids=()):
+        """Read some instances, rest, and return their rows."""
         with self._connection() as connection:
-            recorded = {(row[0], row[1], int(row[2])) for row in
-                        connection.execute(sa.select(
-                         host, sa.func.count(),
-                         sa.func.sum(_INSTANCE.c.id)).where(
-                             _INSTANCE.c.deleted == 0,
-                             host.is_not(None)).group_by(host))}
-        sums = {}
-        for row in known.values():
-            count, total = sums.get(row.host, (0, 0))
-            sums[row.host] = count + 1, total + row.number
-        sums.pop(None, None)
-        hosts = {entry[0] for entry in recorded ^ {
-            (name, *numbers) for name, numbers in sums.items()}}
-        on_hosts = [uuid for uuid, row in known.items() if row.host in hosts]
-        self._compare_at = self._record.clock() + max(
-            _COMPARE_SECONDS, (time.monotonic() - began) / _COMPARE_SHARE)
-        for host_batch in _pieces(hosts):
-            self._read_where(
-                sa.and_(host.in_(host_batch), _INSTANCE.c.deleted == 0))
-        self._read_instances(on_hosts)
-
-    def _read_instances(self, uuids):
-        for batch in _pieces(uuids):
-            self._read_where(_INSTANCE.c.uuid.in_(batch), batch)
-
-    def _read_where(self, condition, asked=()):
-        with self._connection() as connection:
-            rows = connection.execute(
-                sa.select(*_COLUMNS).where(condition)).all()
-            reading = self._reading_of(connection, rows, asked)
+            rows = connection.execute(statement).all()
+            reading = self._reading_of(connection, rows, uuids)
         self._take(reading)
-        self._rest()
+        # Sleep, so that other threads can use the interpreter.
+        worked = time.thread_time() - self._worked_at
+        if self._record.first.is_set():
+            time.sleep(min(1.0, _REST * worked))
+        self._worked_at = time.thread_time()
+        # Measure each batch separately: a batch that does not end is a hang.
+        self._began = time.monotonic()
+        return rows
 
-    def _reading_of(self, connection, rows=(), asked=(), moves=(), gone=(),
+    def _reading_of(self, connection, rows=(), uuids=(), moves=(), moving=(),
                     began=float('-inf')):
         """Return the Reading of some rows of the database.
 
-        :param asked: uuids of the instances that the statement asked for
-        :param gone: ids of the migrations that the statement asked for
+        :param uuids: uuids of the instances that the statement asked for
+        :param moving: ids of the migrations that the statement asked for
         :param began: as in Reading
         """
-        known = self._record.known.rows(self.uuid)
-        rows_by_uuid = dict.fromkeys(asked)
+        recorded = self._record.residency.rows.get(self.uuid, {})
+        rows_by_uuid = dict.fromkeys(uuids)
         deleted, changed = set(), []
         for row in rows:
             if row.deleted:
                 rows_by_uuid[row.uuid] = None
                 deleted.add(row.uuid)
                 continue
-            known_row = known.get(row.uuid)
-            rows_by_uuid[row.uuid] = new = residency.Row(
+            previous = recorded.get(row.uuid)
+            rows_by_uuid[row.uuid] = current = residency.Row(
                 row.host, row.vm_state, row.task_state,
-                known_row.flavors if known_row else (None, None, None),
-                row.project_id, row.id, row.instance_type_id)
-            if new != known_row or not new.at_rest:
+                previous.flavors if previous else (None, None, None),
+                row.project_id, row.instance_type_id)
+            if current != previous or not current.at_rest:
                 changed.append(row.uuid)
         for extra in _select(connection, (_EXTRA.c.id, _EXTRA.c.instance_uuid,
                                           _EXTRA.c.flavor),
@@ -450,30 +408,21 @@ class CellReader:
             uuid = extra.instance_uuid
             rows_by_uuid[uuid] = rows_by_uuid[uuid]._replace(
                 flavors=_flavors(extra.flavor))
-        ends = dict.fromkeys(gone)
+        moves_by_id = dict.fromkeys(moving)
         for row in moves:
-            ends[row.id] = None if row.deleted or row.status in (
+            moves_by_id[row.id] = None if row.deleted or row.status in (
                 None, *ENDED) else residency.Move(
                     row.instance_uuid, row.source_compute, row.dest_compute,
                     row.changed is not None
                     and row.changed < self._since[0] - _LEFT_OVER)
         return residency.Reading(self.uuid, began, rows_by_uuid,
-                                 frozenset(deleted),
-                                 ends, self._complete)
+                                 frozenset(deleted), moves_by_id,
+                                 self._complete)
 
     def _take(self, reading):
         # A reader that was abandoned may return later.
-        if self._record.is_current(self):
+        if self._record.readers.get(self.uuid) is self:
             self._record.take(reading)
-
-    def _rest(self):
-        """Sleep, so that other threads can use the interpreter."""
-        worked = time.thread_time() - self._worked_at
-        if not self._record.is_first:
-            time.sleep(min(1.0, _REST * worked))
-        self._worked_at = time.thread_time()
-        # Measure each batch separately: a batch that does not end is a hang.
-        self._began = time.monotonic()
 
     def _connection(self):
         # target_cell would also copy the context.
@@ -515,7 +464,7 @@ def _select(connection, columns, key, keys, *conditions):
     return list(rows.values())
 
 
-def _words(error):
+def _first_line(error):
     # Error messages of a database have many lines.
     return f'{type(error).__name__}: {str(error).partition(chr(10))[0]}'
 

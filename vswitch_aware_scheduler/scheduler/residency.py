@@ -32,7 +32,6 @@ class Row(typing.NamedTuple):
     """The row of an instance in Nova's record that is not deleted.
 
     :ivar flavors: (current, old, new) flavor, each (name, extra specs) or None
-    :ivar number: id of the row
     :ivar type_id: id of the current flavor
     """
 
@@ -41,7 +40,6 @@ class Row(typing.NamedTuple):
     task_state: str | None
     flavors: tuple = (None, None, None)
     project_id: str | None = None
-    number: int = 0
     type_id: int | None = None
 
     @property
@@ -103,7 +101,6 @@ class Claim:
     :ivar made: when the claim was made
     :ivar received: when this process received the claim; not before ``made``
     :ivar sources: hosts that had the instance before, None: not known
-    :ivar token: id of the claim in the broadcast, or None
     :ivar foreign: whether another process has made the claim
     :ivar unrequested_at: when the instance had no build request, or None
     """
@@ -114,27 +111,31 @@ class Claim:
     made: float
     received: float
     sources: frozenset | None = None
-    token: str | None = None
     foreign: bool = False
     unrequested_at: float | None = None
 
 
 class Residency:
-    """Combines the record, the claims and Nova's lists."""
+    """Combines the record, the claims and Nova's lists.
+
+    :ivar rows: {cell: {uuid: Row}}, changed only by :meth:`take`
+    :ivar moves: {cell: {id: Move}}, changed only by :meth:`take`
+    :ivar complete: set of the cells that have been read completely
+    """
 
     def __init__(self):
-        self._rows = {}          # cell -> {uuid: Row}
-        self._busy = {}          # cell -> uuids of instances not at rest
-        self._moves = {}         # cell -> {id: Move}
+        self.rows = {}
+        self.moves = {}
+        self.complete = set()
+        self._busy = {}          # cell -> {uuid of an instance not at rest}
         self._moves_of = {}      # uuid -> {(cell, id): Move}
         self._read = {}          # cell -> start of its last reading
-        self._complete = set()   # cells that have been read completely
         self._cell_of = {}       # host -> cell
         self._claims = {}        # uuid -> {host: Claim}
-        self._listed = {}        # host of an unread cell -> (cell, uuids)
-        self._listed_on = {}     # unread cell -> {uuid: {hosts that list it}}
+        self._listed = {}        # host of an unread cell -> (cell, {uuid})
+        self._listed_on = {}     # uuid -> {host that lists it: unread cell}
         self._hosts = {}         # uuid -> {hosts on which it counts}
-        self._on = {}            # host -> {uuid: None}
+        self._on = {}            # host -> {uuid}
         self._changed = set()
 
     # Input: readings, lists and claims.
@@ -145,41 +146,29 @@ class Residency:
         :param reading: Reading
         :returns: list of the Claims that the reading ended
         """
-        cell = reading.cell
-        rows = self._rows.setdefault(cell, {})
-        moves = self._moves.setdefault(cell, {})
-        busy = self._busy.setdefault(cell, set())
-        touched = set()
+        cell, touched = reading.cell, set()
+        rows, moves = self.rows.get(cell, {}), self.moves.get(cell, {})
         for uuid, row in reading.rows.items():
             if rows.get(uuid) != row:
                 touched.add(uuid)
-                if row is None:
-                    del rows[uuid]
-                else:
-                    rows[uuid] = row
-                (busy.discard if row is None or row.at_rest
-                 else busy.add)(uuid)
+                _put(self.rows, cell, uuid, row)
+                _put(self._busy, cell, uuid,
+                     row is not None and not row.at_rest or None)
         for number, move in reading.moves.items():
-            previous = moves.pop(number, None)
-            if previous is not None:
-                moves_of_instance = self._moves_of[previous.instance_uuid]
-                del moves_of_instance[cell, number]
-                if not moves_of_instance:
-                    del self._moves_of[previous.instance_uuid]
-            if move is not None:
-                moves[number] = move
-                self._moves_of.setdefault(move.instance_uuid, {})[
-                    cell, number] = move
+            previous = moves.get(number)
             if previous != move:
-                touched.update(changed.instance_uuid
-                               for changed in (previous, move) if changed)
+                _put(self.moves, cell, number, move)
+                for changed in filter(None, (previous, move)):
+                    touched.add(changed.instance_uuid)
+                    _put(self._moves_of, changed.instance_uuid,
+                         (cell, number), move if changed is move else None)
         self._read[cell] = max(reading.began,
                                self._read.get(cell, reading.began))
-        if reading.complete and cell not in self._complete:
-            self._complete.add(cell)
-            self._listed = {host: listed for host, listed
-                            in self._listed.items() if listed[0] != cell}
-            touched.update(self._listed_on.pop(cell, {}).keys() - rows.keys())
+        if reading.complete and cell not in self.complete:
+            self.complete.add(cell)
+            for host in [host for host, (of, _) in self._listed.items()
+                         if of == cell]:
+                self._list(host, cell, {})
         ended = [claim for claim in self.claims
                  if claim.received < reading.began
                  and self._is_ended(claim, reading)]
@@ -203,36 +192,35 @@ class Residency:
             if claim.instance_uuid in uuids and claim.received <= began:
                 claim.unrequested_at = began
 
-    def set_cells(self, hosts, cells):
-        """Set the cells of some hosts.
+    def observe(self, hosts, cells, listings):
+        """Store the cells of some hosts and what Nova lists in unread cells.
 
         :param hosts: list of names
         :param cells: list of the uuids of their cells
+        :param listings: list of an iterable of instance uuids for each host
         """
         self._cell_of.update(zip(hosts, cells))
+        unread = set(cells) - self.complete
+        for host, cell, uuids in zip(hosts, cells, listings) if unread else ():
+            if cell in unread:
+                self._list(host, cell, dict.fromkeys(uuids))
 
-    def observe(self, host, cell, uuids):
-        """Store the instances that Nova lists for a host of an unread cell.
-
-        :param host: name of the host
-        :param cell: uuid of its cell
-        :param uuids: iterable of instance uuids
-        """
-        self._cell_of[host] = cell
-        if cell not in self._complete:
-            listed = list(uuids)
-            if self._listed.get(host) != (cell, listed):
-                self._list(host, cell, listed)
-
-    def is_read(self, cell):
-        """Return whether a cell has been read completely.
+    def forget_cell(self, cell):
+        """Drop what is stored about a cell that Nova has deleted.
 
         :param cell: uuid of the cell
         """
-        return cell in self._complete
+        self.take(Reading(cell, float('-inf'),
+                          dict.fromkeys(self.rows.get(cell, ())),
+                          moves=dict.fromkeys(self.moves.get(cell, ()))))
+        self.complete.discard(cell)
+        del self._read[cell]
+        for claim in self.claims:
+            if self._cell_of.get(claim.host) == cell:
+                self._drop(claim)
 
     def claim(self, instance_uuid, host, law, now, age_seconds=0.0,
-              source=None, token=None, foreign=False):
+              source=None, foreign=False):
         """Count an instance on a host until the record shows the result.
 
         :param instance_uuid: uuid of the instance
@@ -241,7 +229,6 @@ class Residency:
         :param now: current time in monotonic seconds
         :param age_seconds: age of the claim
         :param source: a host that had the instance, if the caller knows one
-        :param token: id of the claim in the broadcast, or None
         :param foreign: whether another process has made the claim
         """
         made = now - age_seconds
@@ -259,20 +246,20 @@ class Residency:
             if earlier.host != host:
                 sources.add(earlier.host)
         sources.discard(None)
-        self._claims.setdefault(instance_uuid, {})[host] = Claim(
+        _put(self._claims, instance_uuid, host, Claim(
             instance_uuid, host, law, made, now,
-            frozenset(sources) or None, token, foreign)
+            frozenset(sources) or None, foreign))
         self._place(instance_uuid)
 
-    def withdraw(self, instance_uuid, host=None, token=None):
-        """Drop the claim of an instance on a host, or with a token.
+    def withdraw(self, instance_uuid, host, foreign=False):
+        """Drop the claim of an instance on a host.
 
         :param instance_uuid: uuid of the instance
-        :param host: name of the host, or None to select the claim by its token
-        :param token: id of the claim in the broadcast
+        :param host: name of the host, or None for all hosts
+        :param foreign: whether another process has made the claim
         """
         for claim in self._claims_of(instance_uuid):
-            if claim.token == token if host is None else claim.host == host:
+            if claim.foreign == foreign and host in (None, claim.host):
                 self._drop(claim)
 
     def forget_host(self, host):
@@ -281,7 +268,7 @@ class Residency:
         :param host: name of the host
         """
         self._cell_of.pop(host, None)
-        self._list(host, None, [])
+        self._list(host, None, {})
         self._changed.discard(host)
 
     # Results.
@@ -337,23 +324,8 @@ class Residency:
     # For the reader of the record.
 
     def cells(self):
-        """Return the set of the cells that have instances or migrations."""
-        return {cell for by_cell in (self._rows, self._moves)
-                for cell, items in list(by_cell.items()) if items}
-
-    def rows(self, cell):
-        """Return {uuid: Row} of a cell. The caller must not change the dict.
-
-        :param cell: uuid of the cell
-        """
-        return self._rows.setdefault(cell, {})
-
-    def moves(self, cell):
-        """Return {id: Move} of a cell. The caller must not change the dict.
-
-        :param cell: uuid of the cell
-        """
-        return self._moves.setdefault(cell, {})
+        """Return the set of the cells that were read."""
+        return set(self._read)
 
     def unsettled(self, cell):
         """Return the uuids that each reading of a cell has to include.
@@ -364,7 +336,7 @@ class Residency:
         :param cell: uuid of the cell
         """
         return {*self._claims, *self._busy.get(cell, ()), *(
-            move.instance_uuid for move in self.moves(cell).values())}
+            move.instance_uuid for move in self.moves.get(cell, {}).values())}
 
     def unseen(self, now):
         """Return the claimed instances that Nova may no longer have.
@@ -380,7 +352,7 @@ class Residency:
 
     def _is_ended(self, claim, reading):
         uuid = claim.instance_uuid
-        row = self._rows[reading.cell].get(uuid)
+        row = self.rows.get(reading.cell, {}).get(uuid)
         if any(cell == reading.cell and move.dest == claim.host
                for (cell, _), move in self._moves_of.get(uuid, {}).items()):
             return True
@@ -390,7 +362,7 @@ class Residency:
             if uuid in reading.deleted:
                 return True
             home = self._cell_of.get(claim.host)
-            cells = self._complete if home is None else {home}
+            cells = self.complete if home is None else {home}
             return (claim.unrequested_at is not None
                     and uuid not in self._moves_of
                     and all(self._read.get(cell, float('-inf'))
@@ -408,38 +380,31 @@ class Residency:
                 and reading.began >= claim.made + SETTLED_SECONDS)
 
     def _drop(self, claim):
-        claims_by_host = self._claims[claim.instance_uuid]
-        del claims_by_host[claim.host]
-        if not claims_by_host:
-            del self._claims[claim.instance_uuid]
+        _put(self._claims, claim.instance_uuid, claim.host, None)
         self._place(claim.instance_uuid)
 
     def _list(self, host, cell, listed):
         """Replace the list of a host of an unread cell."""
-        before_cell, before = self._listed.pop(host, (cell, []))
+        before_cell, before = self._listed.pop(host, (cell, {}))
         if listed:
             self._listed[host] = cell, listed
         for of, uuid in ({(before_cell, uuid) for uuid in before}
                          ^ {(cell, uuid) for uuid in listed}):
-            listed_on = self._listed_on.setdefault(of, {})
-            hosts = listed_on.pop(uuid, set()) ^ {host}
-            if hosts:
-                listed_on[uuid] = hosts
-            self._place(uuid)
+            _put(self._listed_on, uuid, host, cell if uuid in listed else None)
+            if uuid not in self.rows.get(of, ()):
+                self._place(uuid)
 
     def _recorded(self, uuid):
         """Return the hosts of an instance according to record and lists.
 
         A list says nothing about an instance that its own cell has.
         """
-        hosts = set(self._kept(uuid))
-        for cell, listed_on in self._listed_on.items():
-            if uuid in listed_on and uuid not in self._rows.get(cell, ()):
-                hosts |= listed_on[uuid]
-        return hosts
+        return {*self._kept(uuid), *(
+            host for host, cell in self._listed_on.get(uuid, {}).items()
+            if uuid not in self.rows.get(cell, ()))}
 
     def _rows_of(self, uuid):
-        return [rows[uuid] for rows in self._rows.values() if uuid in rows]
+        return [rows[uuid] for rows in self.rows.values() if uuid in rows]
 
     def _kept(self, uuid):
         """Return {host: flavors for which the record reserves resources}.
@@ -469,15 +434,21 @@ class Residency:
         """Determine the hosts on which an instance counts."""
         hosts = self._recorded(uuid) | self._claims.get(uuid, {}).keys()
         before = self._hosts.get(uuid, frozenset())
-        for host in before - hosts:
-            on = self._on[host]
-            del on[uuid]
-            if not on:
-                del self._on[host]
-        for host in hosts - before:
-            self._on.setdefault(host, {})[uuid] = None
+        for host in before ^ hosts:
+            _put(self._on, host, uuid, host in hosts or None)
         if hosts:
             self._hosts[uuid] = hosts
         else:
             self._hosts.pop(uuid, None)
         self._changed.update(before, hosts)
+
+
+def _put(index, key, item, value):
+    """Set ``index[key][item]``, or delete it for None. Keep no empty dict."""
+    items = index.setdefault(key, {})
+    if value is not None:
+        items[item] = value
+    else:
+        items.pop(item, None)
+        if not items:
+            del index[key]

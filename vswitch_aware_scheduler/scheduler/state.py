@@ -116,11 +116,8 @@ class SchedulerState:
         self._residency = residency.Residency()
         self._statements = request_demand.Statements()
         self._record = nova_record.NovaRecord(
-            self._take_reading, self._residency,
-            self._lock, conf.record_refresh_seconds,
-            conf.record_full_seconds, conf.record_timeout_seconds,
-            conf.snapshot_first_wait_seconds, self.report,
-            lambda: self._monotonic(), self._await_claims)
+            self._take_reading, self._residency, self._lock, conf,
+            self.report, lambda: self._monotonic(), self._await_claims)
         self._broadcast = claims_broadcast.ClaimsBroadcast(
             wiring.make_store(conf, _BROADCAST_TIMEOUT_SECONDS),
             conf.claims_broadcast_seconds, self._hear, worker_report.name(),
@@ -462,10 +459,10 @@ class SchedulerState:
                 if claim.state == store.ASSUMED and claim.host is not None:
                     self._residency.claim(
                         uuid, claim.host, claim.law, now, age, claim.source,
-                        claim.token, foreign=True)
+                        foreign=True)
                     self._remember(uuid, None, claim.attachments)
                 elif claim.state == store.FORGOTTEN:
-                    self._residency.withdraw(uuid, token=claim.token)
+                    self._residency.withdraw(uuid, claim.host, foreign=True)
 
     # Called to display the state.
 
@@ -593,8 +590,8 @@ class SchedulerState:
         if note:
             self._next_lists = self._monotonic() + _LISTS_SECONDS
         cells = list(map(_CELL, host_states))
-        self._residency.set_cells(hosts, cells)
         listings = list(map(_INSTANCES, host_states))
+        self._residency.observe(hosts, cells, listings)
         counts = list(map(len, listings))
         before = list(map(self._counts.get, hosts))
         if note or counts != before:
@@ -604,16 +601,13 @@ class SchedulerState:
                     hosts, map(operator.ne, counts, before)))
             self._listings.update(zip(hosts, listings))
             self._counts.update(zip(hosts, counts))
-        self._unread_cells = {cell for cell in self._unread_cells.union(cells)
-                              if not self._residency.is_read(cell)}
+        self._unread_cells = self._unread_cells.union(
+            cells) - self._residency.complete
         unread = self._unread_cells.intersection(cells)
         self.report('hosts of unread cells', (
             f'{len(unread)} cells could not be read yet, '
             f"{min(map(str, unread))} among them: going by Nova's lists of "
             f'instances') if unread else None)
-        for host, cell, listed in zip(hosts, cells, listings) \
-                if unread else ():
-            self._residency.observe(host, cell, listed)
 
     def _note(self, hosts, host_states, now):
         """Store the time at which a request had these hosts. Add new hosts.

@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -129,8 +130,7 @@ class RecordTestCase(unittest.TestCase):
                 mock.patch.object(nova_record.nova_context,
                                   'set_target_cell', self._target),
                 mock.patch.object(api_database, 'context_manager', self.api),
-                mock.patch.object(nova_record, '_COMPARE_SECONDS', 0.0),
-                mock.patch.object(nova_record, '_COMPARE_SHARE', 1e9),
+                mock.patch.object(nova_record, '_FULL_SHARE', 1e9),
                 mock.patch.object(nova_record, '_OVERLAP_ROWS', 0),
                 mock.patch.object(nova_record, '_REST', 0.0)):
             self.enterContext(patch)
@@ -142,17 +142,18 @@ class RecordTestCase(unittest.TestCase):
         self.hooked = lambda cell: None
         self.record = self.make_record()
 
-    def make_record(self, **more):
+    def make_record(self, before=None, **options):
         def take(reading):
             with self.lock:
                 self.known.take(reading)
 
-        options = dict(seconds=3600.0, full_seconds=1e6, limit_seconds=.05,
-                       first_wait_seconds=PATIENCE_SECONDS)
-        options.update(more)
+        conf = types.SimpleNamespace(**{
+            'record_refresh_seconds': 3600.0, 'record_full_seconds': 1e6,
+            'record_timeout_seconds': .05,
+            'snapshot_first_wait_seconds': PATIENCE_SECONDS, **options})
         record = nova_record.NovaRecord(
-            take, self.known, self.lock,
-            report=self.problems.__setitem__, clock=self._clock, **options)
+            take, self.known, self.lock, conf, self.problems.__setitem__,
+            self._clock, before)
         self.addCleanup(record.stop)
         return record
 
@@ -174,6 +175,11 @@ class RecordTestCase(unittest.TestCase):
     def read(self):
         self.record.refresh()
 
+    def read_all(self):
+        """Read when a small cell is read completely again."""
+        self.now += nova_record._FULL_SECONDS
+        self.read()
+
     def on(self, host):
         return [int(uuid[-12:]) for uuid in self.known.residents(host)]
 
@@ -190,9 +196,11 @@ class TestChanges(RecordTestCase):
         super().setUp()
         self.one.boot(1, updated=-1e5, created=-1e5)
         self.one.boot(2, 'b', updated=-1e5, created=-1e5)
+        # The latest update, so that no other one is found by its time.
+        self.one.boot(100, 'z', updated=0.0)
         self.start()
         self.assertEqual(([1], [2]), (self.on('a'), self.on('b')))
-        self.assertTrue(self.known.is_read(A))
+        self.assertIn(A, self.known.complete)
 
     def test_a_context_that_others_hold_is_given_no_cell(self):
         # As nova's fixture of services replaces the function while one
@@ -211,36 +219,50 @@ class TestChanges(RecordTestCase):
         self.one.delete(2)
         self.one.boot(4, 'c', 'building', 'spawning')
         self.one.change(3, vm_state='shelved_offloaded', host=None)
-        self.read()
+        self.read_all()
         self.assertEqual(([], [1], [4]),
                          tuple(map(self.on, 'abc')))
         # Nothing that a time stamp would show.
         self.one.archive(1)
         self.one.change(4, -1e5, vm_state='active', task_state=None)
-        self.read()
+        self.read_all()
         self.assertEqual(([], [4]), (self.on('b'), self.on('c')))
 
     def test_what_is_written_with_any_time_is_found(self):
         for number, updated in enumerate((-3600.0, 3600.0), 5):
             self.one.boot(number, None, 'building', created=updated)
-            self.read()
+            self.read_all()
             self.one.change(number, updated, host='a', vm_state='active')
-            self.read()
+            self.read_all()
             self.assertIn(number, self.on('a'))
             self.one.change(number, updated, host='c')
-            self.read()
+            self.read_all()
             self.assertIn(number, self.on('c'))
             self.one.change(number, updated, task_state='deleting')
             self.one.delete(number)
-            self.read()
+            self.read_all()
             self.assertNotIn(number, self.on('c'))
 
+    def test_a_clock_of_the_database_that_is_ahead_hides_no_change(self):
+        ahead = {'sqlite': "datetime('now', '+1 hour')"}
+        with mock.patch.dict(nova_record._NOW, ahead):
+            self.read()
+            self.one.change(1, vm_state='shelved_offloaded')
+            self.read()
+        self.assertEqual([], self.on('a'))
+
     def test_instances_that_change_places_between_two_hosts_are_found(self):
-        # The numbers of instances are the same; the sums of ids are not.
+        # The numbers of instances on the hosts stay the same.
         self.one.change(1, -1e4, host='b')
         self.one.change(2, -1e4, host='a')
-        self.read()
+        self.read_all()
         self.assertEqual(([2], [1]), (self.on('a'), self.on('b')))
+
+    def test_a_move_between_two_readings_is_found_with_any_time(self):
+        self.one.migrate(1, 'completed', dest='c', updated=-3600.0)
+        self.one.change(1, -3600.0, host='c')
+        self.read()
+        self.assertEqual(([], [1]), (self.on('a'), self.on('c')))
 
     def test_flavors_follow_a_resize(self):
         uuid = base.instance_uuid(1)
@@ -327,14 +349,24 @@ class TestChanges(RecordTestCase):
             source_compute='b', dest_compute='d', deleted=0))
         self.read()
         self.assertEqual([1], self.on('a'))
-        self.now += 1e6
-        self.read()
+        self.read_all()
         self.assertEqual(([], [2]), (self.on('a'), self.on('d')))
         self.one.execute(sa.delete(_MIGRATION))
         self.one.archive(2)
         self.now += 1e6
         self.read()
         self.assertEqual(([], []), (self.on('b'), self.on('d')))
+
+    def test_a_cell_is_read_as_often_as_the_share_of_time_allows(self):
+        reader = self.record.readers[A]
+        for share, option, expected in (
+                (1e9, 1e6, 5.0), (1e-9, 600.0, 600.0), (1e9, 1.0, 1.0)):
+            self.record.conf.record_full_seconds = option
+            reader._full_at = float('-inf')
+            with mock.patch.object(nova_record, '_FULL_SHARE', share):
+                self.read()
+            self.assertAlmostEqual(expected, reader._full_at - self.now,
+                                   delta=.5)
 
     def test_it_is_read_in_pieces(self):
         for number in range(10, 33):
@@ -353,7 +385,7 @@ class TestChanges(RecordTestCase):
         for number in range(10, 40):
             self.one.boot(number, 'e', updated=-1e5)
         self.now += 1e6
-        self.record.seconds = 0.0
+        self.record.conf.record_refresh_seconds = 0.0
         readings = []
         take = self.record.take
 
@@ -393,7 +425,7 @@ class TestClaims(RecordTestCase):
         self.start()
 
     def _claim(self, number=1, host='a'):
-        self.known.observe(host, A, [])
+        self.known.observe([host], [A], [()])
         self.known.claim(base.instance_uuid(number), host, LAW, self._clock())
 
     def test_a_claim_ends_with_the_next_reading_that_shows_it(self):
@@ -434,7 +466,7 @@ class TestClaims(RecordTestCase):
         # minute after the claim and between two readings of the cell.
         self._claim()
         self.now += 61
-        for reader in self.record._readers.values():
+        for reader in self.record.readers.values():
             reader.refresh()
         self.one.boot(1, None, 'building', 'scheduling')
         self.record.step()
@@ -479,16 +511,16 @@ class TestCells(RecordTestCase):
         self.one.change(1, host='c')
         self.two.change(2, host='c')
         with self.assertRaises(OSError):
-            self.record._readers[B].refresh()
-        self.record._readers[B]._step()
-        self.record._readers[A]._step()
+            self.record.readers[B].refresh()
+        self.record.readers[B]._step()
+        self.record.readers[A]._step()
         self.record.step()
         self.assertEqual(([1], [2]), (self.on('c'), self.on('b')))
         self.assertIn('connection refused',
                       self.problems['record of cell two'])
         self.assertIsNone(self.problems['record of cell one'])
         self.hooked = lambda uuid: None
-        self.record._readers[B]._step()
+        self.record.readers[B]._step()
         self.record.step()
         self.assertEqual({1, 2}, set(self.on('c')))
         self.assertIsNone(self.problems['record of cell two'])
@@ -502,22 +534,23 @@ class TestCells(RecordTestCase):
         self.assertIsNone(ages['two'])
         self.assertAlmostEqual(50.0, ages['one'], delta=1.0)
         self.hooked = lambda uuid: None
-        self.record._readers[B].refresh()
+        self.record.readers[B].refresh()
         self.assertLess(self.record.ages()['two'], 1.0)
 
     def read_all_but_two(self):
-        for uuid, reader in self.record._readers.items():
+        for uuid, reader in self.record.readers.items():
             if uuid != B:
                 reader.refresh()
 
     def test_one_that_is_dead_from_the_start_keeps_nobody_waiting(self):
         self._break(self.two)
         self.start()
-        self.assertTrue(self.known.is_read(A))
-        self.assertFalse(self.known.is_read(B))
+        self.assertIn(A, self.known.complete)
+        self.assertNotIn(B, self.known.complete)
         # It is tried again ever more rarely.
-        reader = self.record._readers[B]
-        self.record.seconds, reader._back_off = 2.0, 0.0
+        reader = self.record.readers[B]
+        self.record.conf.record_refresh_seconds = 2.0
+        reader._back_off = 0.0
         self.assertEqual([2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0],
                          [reader._step() for _ in range(7)])
         self.hooked = lambda uuid: None
@@ -533,38 +566,37 @@ class TestCells(RecordTestCase):
                 released.wait(PATIENCE_SECONDS)
 
         self.hooked = hang
-        self.record = self.make_record(first_wait_seconds=.2)
+        self.record = self.make_record(snapshot_first_wait_seconds=.2)
         self.start()
-        self.wait_for(lambda: self.known.is_read(A))
+        self.wait_for(lambda: A in self.known.complete)
         self.assertEqual([1], self.on('a'))
-        self.assertFalse(self.known.is_read(B))
-        self.wait_for(lambda: self.record._readers[B].hangs_for() > .05)
+        self.assertNotIn(B, self.known.complete)
+        self.wait_for(lambda: self.record.readers[B].hangs_for() > .05)
         self.record.step()
         self.assertIn('no answer', self.problems['record of cell two'])
         self.record.wait()
         # Given up, another thread goes on; the old one says nothing more.
-        old = self.record._readers[B]
+        old = self.record.readers[B]
         with mock.patch.object(nova_record, '_GIVE_UP_SECONDS', .05):
             self.record.step()
-        self.assertIsNot(old, self.record._readers[B])
-        self.assertFalse(self.record.is_current(old))
+        self.assertIsNot(old, self.record.readers[B])
         released.set()
-        self.wait_for(lambda: self.known.is_read(B))
+        self.wait_for(lambda: B in self.known.complete)
 
     def test_cells_come_and_go(self):
         self.two.mapping.disabled = True
         self.start()
-        self.assertFalse(self.known.is_read(B))
+        self.assertNotIn(B, self.known.complete)
         self.two.mapping.disabled = False
         self.record._cells_at = float('-inf')
         self.record.step()
-        self.wait_for(lambda: self.known.is_read(B))
+        self.wait_for(lambda: B in self.known.complete)
         self.two.mapping.disabled = True
         self.record._cells_at = float('-inf')
         self.record.step()
         # Its hosts go by their last record.
         self.assertEqual([2], self.on('b'))
-        self.assertNotIn(B, self.record._readers)
+        self.assertNotIn(B, self.record.readers)
 
     def _find_cells(self):
         self.record._cells_at = float('-inf')
@@ -579,10 +611,14 @@ class TestCells(RecordTestCase):
         self.two.mapping.disabled = True
         self._find_cells()
         self.assertEqual(([2], [2]), (self.on('b'), self.on('c')))
+        self.known.observe(['b'], [B], [()])
+        self.known.claim(base.instance_uuid(3), 'b', LAW, self._clock())
         self.cells.remove(self.two)
         self._find_cells()
         self.assertEqual(([1], [], []),
                          (self.on('a'), self.on('b'), self.on('c')))
+        # Claims on its hosts end, too.
+        self.assertEqual([], self.known.claims)
         # It may be added again.
         self.two.mapping.disabled = False
         self.cells.append(self.two)
@@ -599,7 +635,7 @@ class TestCells(RecordTestCase):
         self.two.mapping.name = 'second'
         self._find_cells()
         self.assertIsNone(self.problems['record of cell two'])
-        self.wait_for(lambda: self.record._readers[B].problem)
+        self.wait_for(lambda: self.record.readers[B].problem)
         self.record.step()
         self.assertIn('refused', self.problems['record of cell second'])
         self.two.mapping.disabled = True

@@ -33,6 +33,9 @@ class ResidencyTestCase(unittest.TestCase):
             {number: move and residency.Move('x', *move)
              for number, move in (moves or {}).items()}))
 
+    def observe(self, host, cell, uuids):
+        self.known.observe([host], [cell], [uuids])
+
     def claim(self, host, uuid='x', **more):
         self.now += 1.0
         self.known.claim(uuid, host, LAW, self.now, **more)
@@ -112,19 +115,19 @@ class TestRecord(ResidencyTestCase):
         self.check('b')
 
     def test_lists_count_until_the_cell_is_read(self):
-        self.known.observe('h', B, ['x', 'y'])
+        self.observe('h', B, ['x', 'y'])
         self.check('h')
-        self.known.observe('h', B, ['y'])
+        self.observe('h', B, ['y'])
         self.check()
-        self.known.observe('h', B, ['x'])
+        self.observe('h', B, ['x'])
         self.read({'x': row('a')}, cell=B)
         self.check('a')
-        self.known.observe('h', B, ['x'])
+        self.observe('h', B, ['x'])
         self.check('a')
 
     def test_a_list_says_nothing_about_what_its_cell_has(self):
         for host, uuids in (('a', ['x', 'y']), ('b', ['x', 'z'])):
-            self.known.observe(host, B, uuids)
+            self.observe(host, B, uuids)
         self.check('a', 'b')
         # Rows that a reading of the cell has found so far: z has none.
         self.known.take(residency.Reading(
@@ -139,8 +142,8 @@ class TestRecord(ResidencyTestCase):
         self.assertEqual(set(), self.known.hosts_of('z'))
 
     def test_a_host_whose_cell_changes_lists_for_the_new_one(self):
-        self.known.observe('h', B, ['x', 'y'])
-        self.known.observe('h', 'cell-c', ['x'])
+        self.observe('h', B, ['x', 'y'])
+        self.observe('h', 'cell-c', ['x'])
         self.check('h')
         self.assertEqual(set(), self.known.hosts_of('y'))
         self.read(cell=B)
@@ -298,7 +301,7 @@ class TestClaims(ResidencyTestCase):
         self.check('a', 'b')
 
     def test_of_what_is_nowhere_after_a_minute_nothing_counts(self):
-        self.known.observe('a', A, [])
+        self.observe('a', A, [])
         self.claim('a')
         for _ in range(2):
             self.assertEqual(set(), self.known.unseen(self.now))
@@ -320,7 +323,7 @@ class TestClaims(ResidencyTestCase):
         self.check()
 
     def test_a_row_that_follows_the_build_request_keeps_the_claim(self):
-        self.known.observe('a', A, [])
+        self.observe('a', A, [])
         self.claim('a')
         self.requests(after=61)
         self.read({'x': row(None, 'building', 'scheduling')})
@@ -331,7 +334,7 @@ class TestClaims(ResidencyTestCase):
         self.check('a')
 
     def test_a_second_claim_waits_for_its_own_minute(self):
-        self.known.observe('a', A, [])
+        self.observe('a', A, [])
         self.claim('a')
         self.requests(after=61)
         self.claim('a')
@@ -341,8 +344,8 @@ class TestClaims(ResidencyTestCase):
 
     def test_a_cell_that_is_dead_keeps_no_claim_of_another(self):
         self.read({'y': row('b')}, cell=B)
-        self.known.observe('a', A, [])
-        self.known.observe('b', B, [])
+        self.observe('a', A, [])
+        self.observe('b', B, [])
         self.claim('a')
         self.claim('b', 'z')
         self.requests(after=100)
@@ -353,11 +356,18 @@ class TestClaims(ResidencyTestCase):
 
     def test_withdrawn_claims_leave_what_was_there(self):
         self.read({'x': row('a')})
-        self.claim('b', token='1')
-        self.known.withdraw('x', token='2')
+        self.claim('b', foreign=True)
+        self.known.withdraw('x', 'b')
+        self.known.withdraw('x', 'a', foreign=True)
         self.check('a', 'b')
-        self.known.withdraw('x', token='1')
+        self.known.withdraw('x', 'b', foreign=True)
         self.check('a')
+        self.claim('b', foreign=True)
+        self.claim('c')
+        # As a scheduler of the previous release writes.
+        self.known.withdraw('x', None, foreign=True)
+        self.check('a', 'c')
+        self.known.withdraw('x', 'c')
         self.claim('b')
         self.known.withdraw('x', 'a')
         self.check('a', 'b')
@@ -386,9 +396,9 @@ class TestClaims(ResidencyTestCase):
     def test_what_another_cells_list_says_takes_nothing_from_a_host(self):
         # A compute that lists what is on another host.
         self.read({'x': row('a')})
-        self.known.observe('b', A, ['x'])
+        self.observe('b', A, ['x'])
         self.check('a')
-        self.known.observe('b', B, ['x'])
+        self.observe('b', B, ['x'])
         self.check('a', 'b')
 
     def test_the_last_word_of_other_workers_counts(self):
@@ -426,16 +436,16 @@ class TestAnyOrder(unittest.TestCase):
         words = []               # claims that may be heard of
         worker = residency.Residency()
         for host in self.HOSTS:
-            worker.observe(host, A, [])
+            worker.observe([host], [A], [()])
 
         def read(cell=A):
             polled = worker.unsettled(cell)
             here = rows if cell == A else {}
-            gone = (set(worker.rows(cell)) | polled) - here.keys()
+            gone = (set(worker.rows.get(cell, ())) | polled) - here.keys()
             return residency.Reading(
                 cell, now, {**dict.fromkeys(gone), **here},
                 frozenset(deleted & gone) if cell == A else frozenset(),
-                {**dict.fromkeys(worker.moves(cell)), **(
+                {**dict.fromkeys(worker.moves.get(cell, ())), **(
                     moves if cell == A else {})})
 
         def claim(uuid, host):
@@ -556,10 +566,10 @@ class TestAnyOrder(unittest.TestCase):
         claimed = {(claim.instance_uuid, claim.host)
                    for claim in worker.claims}
         expected = set(claimed)
-        for uuid, one in worker.rows(A).items():
+        for uuid, one in worker.rows.get(A, {}).items():
             expected.add((uuid, one.host))
-        for one in worker.moves(A).values():
-            if one.instance_uuid in worker.rows(A):
+        for one in worker.moves.get(A, {}).values():
+            if one.instance_uuid in worker.rows.get(A, {}):
                 expected.update((one.instance_uuid, host)
                                 for host in (one.source, one.dest))
         counted = {(uuid, host) for host in self.HOSTS
