@@ -45,13 +45,12 @@ _FRESH_SECONDS = 0.02
 _BROADCAST_TIMEOUT_SECONDS = 2.0
 
 #: A host without instances is dropped if no request had it for _DROP_SECONDS.
-#: _NOTE_SECONDS is the time between two notes of which hosts requests have.
 _DROP_SECONDS = 120.0
-_NOTE_SECONDS = 1.0
 
-#: Interval in seconds at which the instances that hosts list are stored, even
-#: if they do not matter now. They do once a policy counts attachments.
-_LISTS_SECONDS = 10.0
+#: Interval in seconds at which it is stored which hosts requests have, and
+#: which instances these hosts list, even if the hosts are those of the previous
+#: request. The lists matter once a policy counts attachments.
+_NOTE_SECONDS = 10.0
 
 #: The first reading of a cell changes each host many times. Meanwhile hosts
 #: are described in the background no more often than this, in seconds.
@@ -134,12 +133,11 @@ class SchedulerState:
         self._bare_metal = set()
         self._members = {}       # hosts that are listed for uplinks
         self._had_at = {}        # host -> time of the last request with it
-        self._last_asked = None  # _Asked
+        self._last_hosts = []    # hosts of the last request
         self._unread_cells = set()
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
-        self._next_note = self._next_lists = self._next_incomplete = \
-            float('-inf')
+        self._next_note = self._next_incomplete = float('-inf')
         self._laws = resident_laws.ResidentLaws(
             self._residency, self._statements, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
@@ -190,14 +188,11 @@ class SchedulerState:
             return None
         self._record.wait()
         with self._lock:
-            asked = self._observe(host_states)
+            hosts = self._observe(host_states)
             demand = self._demand(spec_obj)
-            assessment = self._judge(
-                asked.hosts, asked.slots(self._table), demand, spec_obj)
-            version = self._table, self._table.version
-            self._recent.passing = None
-            self._recent.value = (spec_obj, demand.instance_uuid, version,
-                                  host_states, assessment)
+            assessment = self._judge(hosts, demand, spec_obj)
+            self._recent.judged = (spec_obj, demand.instance_uuid,
+                                   self._version, host_states, assessment)
         self.report('switch profiles of hosts',
                     self._unlimited if self._switch_seen
                     and not self._limit_seen else None)
@@ -219,8 +214,13 @@ class SchedulerState:
             self._broadcast.start()
             self._broadcast.wait_until_read(_BROADCAST_TIMEOUT_SECONDS)
 
-    def _judge(self, hosts, slots, demand, spec_obj):
-        uuid = demand.instance_uuid
+    @property
+    def _version(self):
+        """What a judgement depends on, apart from the request."""
+        return self._table, self._table.version
+
+    def _judge(self, hosts, demand, spec_obj):
+        uuid, slots = demand.instance_uuid, self._table.slots_of(hosts)
         exclude = uuid if self._residency.hosts_of(uuid) else None
         attachments = self._wanted(spec_obj, uuid)
         if demand.same_on_all_hosts:
@@ -237,9 +237,7 @@ class SchedulerState:
         :returns: as :meth:`.Candidates.book`
         """
         # The weigher may judge again, by a newer version, and keeps each host.
-        judged = self._recent.value
-        self._recent.filtered = demand.instance_uuid, judged and judged[2]
-        self._recent.passing = host_states
+        self._recent.filtered = self._recent.judged[1:3]
         if not self._conf.strict:
             return host_states, {}
         amounts, enforced, of_policy = [], [], {}
@@ -287,21 +285,16 @@ class SchedulerState:
         :returns: (Assessment, array of the hosts' positions in it), or None as
             :meth:`assess`
         """
-        recent, self._recent.value = self._recent.value, None
-        if recent is not None:
-            spec, uuid, version, judged_states, assessment = recent
-            if (
-                spec is spec_obj
-                and uuid == request_demand.instance_uuid_of(spec_obj)
-                and version == (self._table, self._table.version)
-            ):
-                if host_states == self._recent.passing:
-                    # No later filter has refused a host.
-                    return assessment, np.flatnonzero(assessment.passing)
-                at = dict(zip(map(id, judged_states), itertools.count()))
-                where = list(map(at.get, map(id, host_states)))
-                if None not in where:
-                    return assessment, np.array(where)
+        spec, uuid, version, judged_states, assessment = self._recent.judged
+        if (
+            spec is spec_obj
+            and uuid == request_demand.instance_uuid_of(spec_obj)
+            and version == self._version
+        ):
+            position_of = dict(zip(map(id, judged_states), itertools.count()))
+            positions = list(map(position_of.get, map(id, host_states)))
+            if None not in positions:
+                return assessment, np.array(positions)
         assessed = self.assess(host_states, spec_obj)
         return assessed and (assessed[0], np.arange(len(host_states)))
 
@@ -344,38 +337,30 @@ class SchedulerState:
         with self._lock:
             demand = self._demand(spec_obj)
             uuid = demand.instance_uuid
-            if uuid is None or self._recent.placed_for(spec_obj).get(
-                    uuid, _NOT_PLACED).sure:
+            if uuid is None or uuid in self._recent.selected:
                 return host_states
             filtered_uuid, version = self._recent.filtered
             if filtered_uuid == uuid:
-                host_states = self._fitting(host_states, version, demand,
-                                            spec_obj)
+                self._describe_due()
+                if version != self._version:
+                    host_states = self._fitting(host_states, demand, spec_obj)
             if host_states:
-                self._place(host_states[0].host, demand, spec_obj, False)
+                self._claim(host_states[0].host, demand, spec_obj)
         return host_states
 
-    def _fitting(self, host_states, version, demand, spec_obj):
+    def _fitting(self, host_states, demand, spec_obj):
         """Return the hosts that still fit, or all if the first still fits."""
-        self._describe_due()
-        if version == (self._table, self._table.version):
-            return host_states
-        for some in (host_states[:1], host_states[1:]):
-            hosts = list(map(_HOST, some))
-            admitted = self._judge(
-                hosts, self._table.slots_of(hosts),
-                demand, spec_obj).passing.tolist() if hosts else []
-            if admitted and admitted[0] and some[0] is host_states[0]:
+        hosts = list(map(_HOST, host_states))
+        for count in (1, len(hosts)):
+            assessment = self._judge(hosts[:count], demand, spec_obj)
+            if assessment.passing[0]:
                 return host_states
         LOG.debug('vswitch: %s has no room any more for instance %s',
                   host_states[0], demand.instance_uuid)
-        fitting = list(itertools.compress(some, admitted))
-        if not fitting:
-            hosts = list(map(_HOST, host_states))
-            self.decisions.judged(self._judge(
-                hosts, self._table.slots_of(hosts),
-                demand, spec_obj), demand, spec_obj, {}, False)
-        return fitting
+        if not assessment.passing.any():
+            self.decisions.judged(assessment, demand, spec_obj, {}, False)
+        return list(itertools.compress(
+            host_states, assessment.passing.tolist()))
 
     def host_consumed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has selected for it.
@@ -384,41 +369,37 @@ class SchedulerState:
         :param spec_obj: nova RequestSpec
         """
         self._candidates.placed(host_state)
-        self.decisions.placed(request_demand.instance_uuid_of(spec_obj),
-                              host_state.host)
-        self._ensure_ready()
-        if self.is_rebuild(host_state, spec_obj):
+        uuid = request_demand.instance_uuid_of(spec_obj)
+        self.decisions.placed(uuid, host_state.host)
+        if uuid is None or self.is_rebuild(host_state, spec_obj):
             return
+        if not self._recent.requesting:
+            self._recent.begin(False)
+        self._recent.selected.add(uuid)
         with self._lock:
-            self._place(host_state.host, self._demand(spec_obj), spec_obj,
-                        True)
+            self._claim(host_state.host, self._demand(spec_obj), spec_obj)
 
-    def _place(self, host, demand, spec_obj, sure):
-        uuid = demand.instance_uuid
-        placed = self._recent.placed_for(spec_obj)
-        before = placed.get(uuid, _NOT_PLACED)
-        if uuid is None or before.sure:
-            return
-        if before.host == host:
-            before.sure = sure
-            return
-        if before is not _NOT_PLACED:
-            self._withdraw(uuid, before)
+    def _claim(self, host, demand, spec_obj):
+        """Claim a host instead of the one that the request has claimed."""
+        uuid, claims = demand.instance_uuid, self._recent.claims
+        if uuid in claims:
+            if claims[uuid][0] == host:
+                return
+            self._withdraw(uuid, *claims[uuid])
         law, wanted = self._law_on(host, demand), self._wanted(spec_obj, uuid)
         source = min(self._residency.hosts_of(uuid), default=None)
-        claim = self._broadcast and self._broadcast.placed(
+        claims[uuid] = host, self._broadcast and self._broadcast.placed(
             uuid, host, source, law,
             demand.rule not in ('default', 'unknown'), wanted)
         self._residency.claim(uuid, host, law, self._monotonic())
         # Nova's record contains the flavor but no prior and no port guarantee.
         self._remember(uuid, law if demand.is_prior or any(
             demand.guaranteed) else None, wanted)
-        placed[uuid] = _Placed(host, claim, sure)
 
-    def _withdraw(self, uuid, placed):
-        self._residency.withdraw(uuid, placed.host)
-        if placed.word is not None:
-            self._broadcast.withdrawn(placed.word)
+    def _withdraw(self, uuid, host, message):
+        self._residency.withdraw(uuid, host)
+        if message is not None:
+            self._broadcast.withdrawn(message)
 
     def _remember(self, uuid, law, attachments):
         if self._statements.add(uuid, law, attachments):
@@ -430,13 +411,13 @@ class SchedulerState:
 
         :param failed: whether Nova withdraws the placements of the request
         """
-        placed = self._recent.placed
+        claims = self._recent.claims
         self._recent.begin(False)
         self.decisions.request_finished(failed)
         if failed:
             with self._lock:
-                for uuid, placement in placed.items():
-                    self._withdraw(uuid, placement)
+                for uuid, host_and_message in claims.items():
+                    self._withdraw(uuid, *host_and_message)
 
     # Called by the background threads.
 
@@ -449,7 +430,7 @@ class SchedulerState:
         now = self._monotonic()
         if reading.complete or now >= self._next_incomplete:
             self._next_incomplete = now + _FIRST_READING_SECONDS
-            self._describe_in_turn(reading.complete)
+            self._describe_in_turn()
 
     def _hear(self, claims):
         with self._lock:
@@ -548,24 +529,23 @@ class SchedulerState:
     # The hosts.
 
     def _observe(self, host_states):
-        """Store what Nova reports about some hosts. Return their _Asked."""
-        now = self._monotonic()
-        asked, hosts = self._last_asked, [one.host for one in host_states]
-        new_hosts = False
-        if asked is None or asked.hosts != hosts:
-            # Most requests have the same hosts in the same order.
-            asked = self._last_asked = _Asked(hosts)
-            new_hosts = not all(map(self._had_at.__contains__, hosts))
-        hosts = asked.hosts
-        if new_hosts or now >= self._next_note:
+        """Store what Nova reports about some hosts. Return their names."""
+        now, hosts = self._monotonic(), list(map(_HOST, host_states))
+        same = hosts == self._last_hosts
+        if same:
+            # Most requests have the same hosts in the same order. Aggregates
+            # are faster if the list is the same object.
+            hosts = self._last_hosts
+        self._last_hosts = hosts
+        note = not same or now >= self._next_note
+        if note:
             self._note(hosts, host_states, now)
-        note = new_hosts or now >= self._next_lists
         # The instances that hosts list matter only in unread cells, and if
         # attachments are counted.
         if note or self._unread_cells or self._table.counts_attachments:
-            self._take_lists(hosts, host_states, note)
+            self._take_lists(hosts, host_states)
         for host in self._aggregates.observe(
-                hosts, [one.aggregates for one in host_states]):
+                hosts, [host_state.aggregates for host_state in host_states]):
             self._policies[host] = None
             self._outdated.add(host)
         members = self._aggregates.members
@@ -577,37 +557,7 @@ class SchedulerState:
                 self._aggregates.admit(host)
                 self._outdated.add(host)
         self._describe_due()
-        return asked
-
-    def _take_lists(self, hosts, host_states, note):
-        """Store the cells of some hosts and the instances that Nova lists.
-
-        :param hosts: list of names
-        :param host_states: list of nova HostState, in the same order
-        :param note: whether to store all lists, even if no number of
-            instances has changed
-        """
-        if note:
-            self._next_lists = self._monotonic() + _LISTS_SECONDS
-        cells = list(map(_CELL, host_states))
-        listings = list(map(_INSTANCES, host_states))
-        self._residency.observe(hosts, cells, listings)
-        counts = list(map(len, listings))
-        before = list(map(self._counts.get, hosts))
-        if note or counts != before:
-            if self._table.counts_attachments:
-                # A new instance also brings its attachments.
-                self._outdated.update(itertools.compress(
-                    hosts, map(operator.ne, counts, before)))
-            self._listings.update(zip(hosts, listings))
-            self._counts.update(zip(hosts, counts))
-        self._unread_cells = self._unread_cells.union(
-            cells) - self._residency.complete
-        unread = self._unread_cells.intersection(cells)
-        self.report('hosts of unread cells', (
-            f'{len(unread)} cells could not be read yet, '
-            f"{min(map(str, unread))} among them: going by Nova's lists of "
-            f'instances') if unread else None)
+        return hosts
 
     def _note(self, hosts, host_states, now):
         """Store the time at which a request had these hosts. Add new hosts.
@@ -624,31 +574,48 @@ class SchedulerState:
                     self._bare_metal.add(host)
         self._had_at.update(dict.fromkeys(hosts, now))
 
+    def _take_lists(self, hosts, host_states):
+        """Store the cells of some hosts and the instances that Nova lists."""
+        cells = list(map(_CELL, host_states))
+        listings = list(map(_INSTANCES, host_states))
+        counts = list(map(len, listings))
+        if self._table.counts_attachments:
+            # A new instance also brings its attachments.
+            self._outdated.update(itertools.compress(hosts, map(
+                operator.ne, counts, map(self._counts.get, hosts))))
+        self._listings.update(zip(hosts, listings))
+        self._counts.update(zip(hosts, counts))
+        self._residency.observe(hosts, cells, listings)
+        self._unread_cells = self._unread_cells.union(
+            cells) - self._residency.complete
+        unread = self._unread_cells.intersection(cells)
+        self.report('hosts of unread cells', (
+            f'{len(unread)} cells could not be read yet, '
+            f"{min(map(str, unread))} among them: going by Nova's lists of "
+            f'instances') if unread else None)
+
     def _describe_due(self, most=None):
         """Update the description of changed hosts, and return these hosts."""
         due = self._outdated
         due.update(filter(self._policies.__contains__,
                           self._residency.take_changed()))
-        some = list(itertools.islice(due, most))
-        for host in some:
+        hosts = list(itertools.islice(due, most))
+        for host in hosts:
             self._describe(self._table, self._snapshot, host)
-        self._described.update(some)
-        due.difference_update(some)
-        return some
+        self._described.update(hosts)
+        due.difference_update(hosts)
+        return hosts
 
-    def _describe_in_turn(self, compute):
+    def _describe_in_turn(self):
         """Describe changed hosts in the background, so that no request has to.
-
-        :param compute: whether to compute the tables of these hosts as well
         """
         while True:
             with self._lock:
                 described = self._describe_due(_FEW_CHANGED)
                 if not described:
                     return
-                if compute:
-                    self._table.assess(self._table.slots_of(described),
-                                       self._default_law)
+                self._table.assess(self._table.slots_of(described),
+                                   self._default_law)
             time.sleep(_PAUSE_SECONDS)
 
     def _describe(self, table, snapshot, host):
@@ -781,7 +748,7 @@ class SchedulerState:
             self._aggregates.forget(host)
             self._table.forget(host)
         # A dropped host may be among the hosts of the last request.
-        self._last_asked = None
+        self._last_hosts = []
         return len(outdated_hosts)
 
 
@@ -795,11 +762,13 @@ class _Request(threading.local):
     """What happened to the request that a thread handles.
 
     :ivar requesting: whether the thread handles a request
-    :ivar value: what the weigher may reuse
-    :ivar passing: list of the HostStates that pass the filter
-    :ivar filtered: (uuid of the instance that hosts were filtered for, version
-        of the table by which the filter judged them)
-    :ivar placed: {uuid: _Placed}
+    :ivar judged: (RequestSpec, uuid of the instance, version of the table,
+        HostStates, Assessment) of the last judgement
+    :ivar filtered: (uuid of the instance, version of the table) of the last
+        judgement by the filter. The weigher may judge again, by a newer
+        version, and keeps each host.
+    :ivar claims: {uuid: (host, StoredClaim that was published or None)}
+    :ivar selected: uuids of the instances for which Nova has selected a host
     """
 
     def __init__(self):
@@ -811,54 +780,5 @@ class _Request(threading.local):
         :param requesting: whether the thread handles a request now
         """
         self.requesting = requesting
-        self.value = self.passing = self._spec_obj = None
-        self.filtered = None, None
-        self.placed = {}
-
-    def placed_for(self, spec_obj):
-        """Return {uuid: _Placed} of a RequestSpec.
-
-        :param spec_obj: nova RequestSpec
-        """
-        if self._spec_obj is not spec_obj:
-            self._spec_obj, self.placed = spec_obj, {}
-        return self.placed
-
-
-class _Placed:
-    """One placement of a request: host, StoredClaim, whether it is final.
-
-    :param host: name of the host, or None
-    :param word: StoredClaim that was published, or None
-    :param sure: whether Nova has selected the host
-    """
-
-    __slots__ = ('host', 'word', 'sure')
-
-    def __init__(self, host=None, word=None, sure=False):
-        self.host, self.word, self.sure = host, word, sure
-
-
-_NOT_PLACED = _Placed()
-
-
-class _Asked:
-    """Hosts of one request, and their slots in a LoadTable.
-
-    :param hosts: list of names
-    """
-
-    __slots__ = ('hosts', '_slots')
-
-    def __init__(self, hosts):
-        self.hosts = hosts
-        self._slots = None, None
-
-    def slots(self, table):
-        """Return the (h,) slots of the hosts, in a LoadTable with all of them.
-
-        :param table: LoadTable
-        """
-        if self._slots[0] is not table:
-            self._slots = table, table.slots_of(self.hosts)
-        return self._slots[1]
+        self.judged, self.filtered = (None,) * 5, (None, None)
+        self.claims, self.selected = {}, set()
