@@ -31,27 +31,26 @@ _PURGE_SECONDS = 30.0
 _MOST_KEPT = 10_000
 
 
-class ClaimsBroadcast:
+class ClaimsBroadcast(worker_thread.WorkerThread):
     """Publishes the claims of one worker and receives those of others.
 
     The constructor opens nothing.
 
     :param store: Store, or an object with its methods for claims
     :param seconds: seconds between two readings of the claims of others, > 0
-    :param hear: callable(list of (StoredClaim, its age in seconds)), receives
-        the claims of other workers
+    :param receive: callable(list of (StoredClaim, its age in seconds)),
+        receives the claims of other workers
     :param claimed_by: name of this process for operators
     :param report: callable(topic, problem or None), receives problems
     """
 
-    def __init__(self, store, seconds, hear, claimed_by, report):
+    def __init__(self, store, seconds, receive, claimed_by, report):
+        super().__init__('vswitch-claims', self.step, self._forget)
         self._store = store
         self._seconds = seconds
-        self._hear = hear
+        self._receive = receive
         self._claimed_by = claimed_by
         self._report = report
-        self._thread = worker_thread.WorkerThread(
-            'vswitch-claims', self.step, self._forget)
         self._forget()
 
     def _forget(self):
@@ -59,21 +58,9 @@ class ClaimsBroadcast:
         self._author = secrets.token_hex(8)
         self._tokens = itertools.count(1)
         # (StoredClaim, monotonic time of its expiry), the oldest first.
-        self._words = collections.deque(maxlen=_MOST_KEPT)
-        self._seen = None
+        self._unwritten = collections.deque(maxlen=_MOST_KEPT)
+        self._last_read = None   # ClaimsSeen
         self._purge_at = float('-inf')
-
-    def start(self):
-        """Start the thread in this process, unless it runs."""
-        self._thread.start()
-
-    def wake(self, older_than_seconds=0.0):
-        """Exchange claims now, unless a recent exchange is new enough.
-
-        :param older_than_seconds: do nothing if an exchange began less than
-            this number of seconds ago
-        """
-        self._thread.wake(older_than_seconds)
 
     def wait_until_read(self, seconds):
         """Wait until the claims of others were read, or until reading failed.
@@ -81,10 +68,6 @@ class ClaimsBroadcast:
         :param seconds: longest time to wait, in seconds
         """
         self._tried.wait(seconds)
-
-    def stop(self):
-        """End the thread, if it runs."""
-        self._thread.stop()
 
     def placed(self, instance_uuid, host, source, law, stated, attachments):
         """Publish the claim of an instance on a host.
@@ -98,24 +81,23 @@ class ClaimsBroadcast:
         :param attachments: Attachments of the instance
         :returns: StoredClaim, the argument of :meth:`withdrawn`
         """
-        word = store.StoredClaim(
+        return self._publish(store.StoredClaim(
             instance_uuid, f'{self._author}-{next(self._tokens)}',
             store.ASSUMED, host, source, law, stated, HELD_SECONDS,
-            self._claimed_by, 0 if self._seen is None else self._seen.number,
-            attachments=attachments)
-        self._tell(word)
-        return word
+            self._claimed_by, self._last_read.number if self._last_read else 0,
+            attachments=attachments))
 
-    def withdrawn(self, word):
+    def withdrawn(self, claim):
         """Publish that a claim is void.
 
-        :param word: StoredClaim that :meth:`placed` returned
+        :param claim: StoredClaim that :meth:`placed` returned
         """
-        self._tell(dataclasses.replace(word, state=store.FORGOTTEN))
+        self._publish(dataclasses.replace(claim, state=store.FORGOTTEN))
 
-    def _tell(self, word):
-        self._words.append((word, time.monotonic() + word.seconds))
-        self._thread.wake()
+    def _publish(self, claim):
+        self._unwritten.append((claim, time.monotonic() + claim.seconds))
+        self.wake()
+        return claim
 
     def step(self):
         """Write and read once.
@@ -137,7 +119,7 @@ class ClaimsBroadcast:
 
     def _write(self):
         now = time.monotonic()
-        claims = list(self._words)
+        claims = list(self._unwritten)
         unexpired = [dataclasses.replace(claim, seconds=expires_at - now)
                      for claim, expires_at in claims if expires_at > now]
         if unexpired:
@@ -145,17 +127,17 @@ class ClaimsBroadcast:
         for claim_and_expiry in claims:
             # Other threads append meanwhile, which can push out the oldest
             # claim.
-            if self._words and self._words[0] is claim_and_expiry:
-                self._words.popleft()
+            if self._unwritten and self._unwritten[0] is claim_and_expiry:
+                self._unwritten.popleft()
 
     def _read(self):
-        changes = self._store.read_claims(self._seen)
-        first = self._seen is None or changes.complete
-        self._hear([
+        changes = self._store.read_claims(self._last_read)
+        first = self._last_read is None or changes.complete
+        self._receive([
             (claim, max(0.0, HELD_SECONDS - claim.seconds) if first else 0.0)
             for claim in changes.claims
             if not claim.token.startswith(f'{self._author}-')])
-        self._seen = changes.seen
+        self._last_read = changes.seen
         if time.monotonic() >= self._purge_at:
             self._store.purge_claims()
             self._purge_at = time.monotonic() + _PURGE_SECONDS

@@ -119,7 +119,7 @@ class SchedulerState:
             self.report, lambda: self._monotonic(), self._await_claims)
         self._broadcast = claims_broadcast.ClaimsBroadcast(
             wiring.make_store(conf, _BROADCAST_TIMEOUT_SECONDS),
-            conf.claims_broadcast_seconds, self._hear, worker_report.name(),
+            conf.claims_broadcast_seconds, self._receive_claims, worker_report.name(),
             self.report) if conf.claims_broadcast_seconds > 0 else None
         if conf.decisions_kept:
             self.decisions.open(
@@ -432,7 +432,7 @@ class SchedulerState:
             self._next_incomplete = now + _FIRST_READING_SECONDS
             self._describe_in_turn()
 
-    def _hear(self, claims):
+    def _receive_claims(self, claims):
         with self._lock:
             now = self._monotonic()
             for claim, age in claims:

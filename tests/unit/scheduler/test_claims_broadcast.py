@@ -106,13 +106,13 @@ class TestClaimsBroadcast(unittest.TestCase):
         for number in range(claims_broadcast._MOST_KEPT + 5):
             self._place(f'i{number}')
         self.one.step()
-        self.assertEqual(claims_broadcast._MOST_KEPT, len(self.one._words))
-        word, _ = self.one._words[-1]
-        self.one._words.clear()
-        self.one._words.append((word, time.monotonic() - 1))
+        self.assertEqual(claims_broadcast._MOST_KEPT, len(self.one._unwritten))
+        word, _ = self.one._unwritten[-1]
+        self.one._unwritten.clear()
+        self.one._unwritten.append((word, time.monotonic() - 1))
         self.store.problem = None
         self.assertEqual([], self._step(self.one, self.two))
-        self.assertEqual(0, len(self.one._words))
+        self.assertEqual(0, len(self.one._unwritten))
 
     def test_a_failure_to_read_leaves_what_was_written(self):
         self._place()

@@ -159,7 +159,7 @@ class TestWorkers(SharingTestCase):
                                 (store.FORGOTTEN, 0)):
             old.write_claims([store.StoredClaim(
                 **{**vars(word), 'state': state})])
-            self.wait_for(lambda: self.two._broadcast._seen.number
+            self.wait_for(lambda: self.two._broadcast._last_read.number
                           == old.read_claims().seen.number)
             self.wait_for(
                 lambda: self.load(self.two, self.a) == [expected])
@@ -234,14 +234,14 @@ class TestProcesses(SharingTestCase):
             for number in range(self.EACH):
                 number += 100 * (index + 1)
                 placed[number] = self._boot(worker, number, hosts)
-            self.wait_for(lambda: not worker._broadcast._words)
+            self.wait_for(lambda: not worker._broadcast._unwritten)
             print(json.dumps(placed), file=stream, flush=True)
             # Until all have told what they have placed.
             os.read(ready, 1)
             last = database.Store(self.url).read_claims().seen.number
             self.wait_for(
-                lambda: worker._broadcast._seen is not None
-                and worker._broadcast._seen.number >= last)
+                lambda: worker._broadcast._last_read is not None
+                and worker._broadcast._last_read.number >= last)
             print(json.dumps(self._count(worker)), file=stream)
 
         children = [self._fork(lambda stream, index=index: play(
