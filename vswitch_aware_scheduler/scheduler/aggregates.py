@@ -43,10 +43,10 @@ class Aggregates:
         self._uplink_policies = uplink_policies
         self._strict = strict
         self._report = report
-        self._of = {}            # host -> its aggregates
-        self._asked = None       # hosts of the last request
-        self._groups = None      # their aggregates
-        self._found = {}         # host -> ((HostProfile, bare metal), policy)
+        self._aggregates_of = {}     # host -> its aggregates
+        self._last_hosts = None      # hosts of the last request
+        self._last_groups = None     # their aggregates
+        self._policy_of = {}     # host -> ((HostProfile, bare metal), policy)
         self._changed = set()    # hosts that observe() returns next
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
         self._metadata_kept = 0
@@ -68,11 +68,12 @@ class Aggregates:
         for aggregate, metadata in list(self._metadata.values()):
             if aggregate.metadata != metadata:
                 self._changed_in_place(aggregate)
-        if hosts is not self._asked:
-            self._asked, self._groups = hosts, list(map(self._of.get, hosts))
-        if groups != self._groups:
+        if hosts is not self._last_hosts:
+            self._last_hosts = hosts
+            self._last_groups = list(map(self._aggregates_of.get, hosts))
+        if groups != self._last_groups:
             for host, aggregates in zip(hosts, groups):
-                if self._of.get(host) != aggregates:
+                if self._aggregates_of.get(host) != aggregates:
                     self._belongs_to(host, list(aggregates))
         if self._regrouped:
             self._find_uplinks()
@@ -86,12 +87,12 @@ class Aggregates:
         :param stored: the store's HostProfile of the host, or None
         :param bare_metal: as in :meth:`.HostPolicies.find`
         """
-        entry, key = self._found.get(host), (stored, bare_metal)
+        entry, key = self._policy_of.get(host), (stored, bare_metal)
         if entry is None or entry[0] != key:
-            entry = self._found[host] = key, self._behind_uplinks(
+            entry = self._policy_of[host] = key, self._behind_uplinks(
                 host, self._policies.find(
                     [(aggregate.name, aggregate.metadata)
-                     for aggregate in self._of[host]], *key))
+                     for aggregate in self._aggregates_of[host]], *key))
         return entry[1]
 
     def admit(self, host):
@@ -106,20 +107,20 @@ class Aggregates:
 
         :param host: name of the host
         """
-        for kept in (self._of, self._found):
-            kept.pop(host, None)
-        self._asked = None
+        for by_host in (self._aggregates_of, self._policy_of):
+            by_host.pop(host, None)
+        self._last_hosts = None
 
     def _outdate(self, host):
-        self._found.pop(host, None)
+        self._policy_of.pop(host, None)
         self._changed.add(host)
 
     def _belongs_to(self, host, aggregates):
         self._regrouped |= any(
-            uplinks.is_in(other.metadata)
-            for other in (*aggregates, *self._of.get(host, ())))
-        self._of[host] = aggregates
-        self._asked = None
+            uplinks.is_in(aggregate.metadata) for aggregate in (
+                *aggregates, *self._aggregates_of.get(host, ())))
+        self._aggregates_of[host] = aggregates
+        self._last_hosts = None
         self._outdate(host)
         for aggregate in aggregates:
             self._metadata[id(aggregate)] = (aggregate,
@@ -131,17 +132,18 @@ class Aggregates:
             self._metadata_kept = len(self._metadata)
 
     def _in_use(self):
-        return {id(aggregate) for of in self._of.values() for aggregate in of}
+        return {id(aggregate) for aggregates in self._aggregates_of.values()
+                for aggregate in aggregates}
 
     def _changed_in_place(self, aggregate):
         # observe() finds a new object by comparison. An object that was
         # changed in place has to be found here.
         self._regrouped |= any(
-            uplinks.is_in(other) for other in (
+            uplinks.is_in(metadata) for metadata in (
                 aggregate.metadata, self._metadata[id(aggregate)][1]))
         self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
-        for host, of in self._of.items():
-            if any(other is aggregate for other in of):
+        for host, aggregates in self._aggregates_of.items():
+            if any(candidate is aggregate for candidate in aggregates):
                 self._outdate(host)
 
     def _find_uplinks(self):
@@ -163,8 +165,8 @@ class Aggregates:
                 f'them, and two schedulers can use the same room at once')
                 if uplinks_now else None)
         behind = collections.defaultdict(set)
-        for host, of in self._of.items():
-            for aggregate in of:
+        for host, aggregates in self._aggregates_of.items():
+            for aggregate in aggregates:
                 last = latest[_identity(aggregate)]
                 listed = request_demand.read(last, 'hosts')
                 if last is aggregate or listed is None or host in listed:
@@ -176,8 +178,8 @@ class Aggregates:
                     members.setdefault(host, []).append(aggregate)
         self.members = members
         before, self.behind = self.behind, {
-            host: names for host, of in behind.items()
-            if (names := tuple(sorted(of.intersection(uplinks_now))))}
+            host: names for host, all_names in behind.items()
+            if (names := tuple(sorted(all_names.intersection(uplinks_now))))}
         former_uplinks, self._uplinks = self._uplinks, uplinks_now
         for host in before.keys() | self.behind.keys():
             names = self.behind.get(host, ())

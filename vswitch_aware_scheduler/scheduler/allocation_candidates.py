@@ -86,7 +86,7 @@ class Candidates:
             if not may_refuse:
                 passing.append(host_state)
             elif amount <= room.free:
-                room.asked = amount
+                room.requested = amount
                 # Other objects refer to the old candidates.
                 host_state.allocation_candidates = [
                     _with(candidate, room.provider, amount)
@@ -109,8 +109,8 @@ class Candidates:
         """
         room = self._rooms().get(host_state.uuid)
         if room is not None:
-            room.free -= room.asked
-            room.asked = 0
+            room.free -= room.requested
+            room.requested = 0
 
     def _rooms(self):
         try:
@@ -127,15 +127,15 @@ class _Room:
     :param free: kbit/s
     :ivar provider: uuid of the resource provider with the inventory
     :ivar free: kbit/s
-    :ivar asked: kbit/s that the request takes if Nova selects this host
+    :ivar requested: kbit/s that the request takes if Nova selects this host
     """
 
-    __slots__ = ('provider', 'free', 'asked')
+    __slots__ = ('provider', 'free', 'requested')
 
     def __init__(self, provider, free):
         self.provider = provider
         self.free = free
-        self.asked = 0
+        self.requested = 0
 
 
 def _with(candidate, provider, amount):

@@ -24,6 +24,9 @@ HELD_SECONDS = 600.0
 
 #: Seconds until the next attempt after a failure.
 _AGAIN_SECONDS = 1.0
+
+#: Longest time to wait for the first attempt to read claims, in seconds.
+_FIRST_SECONDS = 2.0
 _PURGE_SECONDS = 30.0
 
 #: Maximum number of claims that wait while the store cannot be written. The
@@ -62,12 +65,9 @@ class ClaimsBroadcast(worker_thread.WorkerThread):
         self._last_read = None   # ClaimsSeen
         self._purge_at = float('-inf')
 
-    def wait_until_read(self, seconds):
-        """Wait until the claims of others were read, or until reading failed.
-
-        :param seconds: longest time to wait, in seconds
-        """
-        self._tried.wait(seconds)
+    def wait_until_read(self):
+        """Wait until the claims of others were read, for a limited time."""
+        self._tried.wait(_FIRST_SECONDS)
 
     def placed(self, instance_uuid, host, source, law, stated, attachments):
         """Publish the claim of an instance on a host.

@@ -196,9 +196,8 @@ class NovaRecord(worker_thread.WorkerThread):
                 reader.stop(0.0)
                 self._report(reader.topic, None)
         with self.lock:
-            # Nova has deleted these cells. A disabled cell keeps its record.
-            for uuid in self.residency.cells() - mapped.keys():
-                self.residency.forget_cell(uuid)
+            # A disabled cell keeps its record.
+            self.residency.forget_cells(mapped.keys())
         new_readers = {uuid: CellReader(self, cell)
                        for uuid, cell in enabled.items()
                        if uuid not in self.readers}
@@ -244,6 +243,7 @@ class CellReader(worker_thread.WorkerThread):
         self._complete = False
         self._full_at = float('-inf')
         self._since = None       # previous result of _newest()
+        self._changes_at = 0.0   # time for the next reading of changes
 
     def hangs_for(self):
         """Return for how many seconds a statement has been running."""
@@ -251,7 +251,8 @@ class CellReader(worker_thread.WorkerThread):
         return 0.0 if began is None else time.monotonic() - began
 
     def _step(self):
-        record, seconds = self._record, self._record.conf.record_refresh_seconds
+        record = self._record
+        seconds = record.conf.record_refresh_seconds
         try:
             self.refresh()
             self.problem = None
@@ -320,6 +321,8 @@ class CellReader(worker_thread.WorkerThread):
                                        moving, began)
         self._take(reading)
         self._since = newest
+        self._changes_at = \
+            self._record.clock() + self._record.conf.record_refresh_seconds
 
     def _newest(self, connection):
         """Return the time, and what is newest in the database.
@@ -342,11 +345,9 @@ class CellReader(worker_thread.WorkerThread):
         missing = set(record.residency.rows.get(self.uuid, ()))
         moving = set(record.residency.moves.get(self.uuid, ()))
         last_id = 0
-        changes_at = record.clock() + record.conf.record_refresh_seconds
         while last_id is not None:
-            if record.clock() >= changes_at:
+            if record.clock() >= self._changes_at:
                 self._read_changes()
-                changes_at = record.clock() + record.conf.record_refresh_seconds
             rows = self._read_batch(sa.select(*_COLUMNS).where(
                 _INSTANCE.c.id > last_id, _INSTANCE.c.deleted == 0).order_by(
                     _INSTANCE.c.id).limit(_PIECE))

@@ -239,30 +239,30 @@ def raised(law, guaranteed, packet_bytes):
         law.low_states)
 
 
-def attachments_of(spec_obj, known=None):
+def attachments_of(spec_obj, previous=None):
     """Return the Attachments of a request.
 
     A request may not name its networks: a user can boot with ports or with an
-    automatically chosen network. Then the known attachments of the instance
+    automatically chosen network. Then the previous attachments of the instance
     apply, or else :data:`.UNKNOWN`.
 
     :param spec_obj: nova RequestSpec
-    :param known: Attachments that the instance had, or None
+    :param previous: Attachments that the instance had, or None
     :returns: Attachments
     """
     networks = _requested_networks(spec_obj)
-    if networks is None and known is not None:
-        return known
+    if networks is None and previous is not None:
+        return previous
     pci = read(spec_obj, 'pci_requests')
     if pci is not None:
         functions = sum(
             read(item, 'count') or 0 for item in read(pci, 'requests') or ()
             if item.source == item.NEUTRON_PORT)
     else:
-        functions = (known or vswitch_attachments.UNKNOWN).virtual_functions
+        functions = (previous or vswitch_attachments.UNKNOWN).virtual_functions
     if networks is None:
         return vswitch_attachments.Attachments((None,), (), functions)
-    untunnelled = set(known.others) if known else set()
+    untunnelled = set(previous.others) if previous else set()
     metadata = read(spec_obj, 'network_metadata')
     if metadata is not None and not metadata.tunneled \
             and _AUTO not in networks:

@@ -166,9 +166,9 @@ class Residency:
                                self._read.get(cell, reading.began))
         if reading.complete and cell not in self.complete:
             self.complete.add(cell)
-            for host in [host for host, (of, _) in self._listed.items()
-                         if of == cell]:
-                self._list(host, cell, {})
+            for host, (unread_cell, _) in list(self._listed.items()):
+                if unread_cell == cell:
+                    self._list(host, cell, {})
         ended = [claim for claim in self.claims
                  if claim.received < reading.began
                  and self._is_ended(claim, reading)]
@@ -202,22 +202,24 @@ class Residency:
         self._cell_of.update(zip(hosts, cells))
         unread = set(cells) - self.complete
         for host, cell, uuids in zip(hosts, cells, listings) if unread else ():
-            if cell in unread:
-                self._list(host, cell, dict.fromkeys(uuids))
+            listed = dict.fromkeys(uuids)
+            if cell in unread and self._listed.get(host) != (cell, listed):
+                self._list(host, cell, listed)
 
-    def forget_cell(self, cell):
-        """Drop what is stored about a cell that Nova has deleted.
+    def forget_cells(self, mapped):
+        """Drop what is stored about cells that Nova has deleted.
 
-        :param cell: uuid of the cell
+        :param mapped: uuids of the cells that Nova has
         """
-        self.take(Reading(cell, float('-inf'),
-                          dict.fromkeys(self.rows.get(cell, ())),
-                          moves=dict.fromkeys(self.moves.get(cell, ()))))
-        self.complete.discard(cell)
-        del self._read[cell]
-        for claim in self.claims:
-            if self._cell_of.get(claim.host) == cell:
-                self._drop(claim)
+        for cell in self._read.keys() - mapped:
+            self.take(Reading(cell, float('-inf'),
+                              dict.fromkeys(self.rows.get(cell, ())),
+                              moves=dict.fromkeys(self.moves.get(cell, ()))))
+            self.complete.discard(cell)
+            del self._read[cell]
+            for claim in self.claims:
+                if self._cell_of.get(claim.host) == cell:
+                    self._drop(claim)
 
     def claim(self, instance_uuid, host, law, now, age_seconds=0.0,
               source=None, foreign=False):
@@ -323,10 +325,6 @@ class Residency:
 
     # For the reader of the record.
 
-    def cells(self):
-        """Return the set of the cells that were read."""
-        return set(self._read)
-
     def unsettled(self, cell):
         """Return the uuids that each reading of a cell has to include.
 
@@ -388,10 +386,10 @@ class Residency:
         before_cell, before = self._listed.pop(host, (cell, {}))
         if listed:
             self._listed[host] = cell, listed
-        for of, uuid in ({(before_cell, uuid) for uuid in before}
-                         ^ {(cell, uuid) for uuid in listed}):
+        for listed_in, uuid in ({(before_cell, uuid) for uuid in before}
+                                ^ {(cell, uuid) for uuid in listed}):
             _put(self._listed_on, uuid, host, cell if uuid in listed else None)
-            if uuid not in self.rows.get(of, ()):
+            if uuid not in self.rows.get(listed_in, ()):
                 self._place(uuid)
 
     def _recorded(self, uuid):

@@ -48,7 +48,7 @@ _BROADCAST_TIMEOUT_SECONDS = 2.0
 _DROP_SECONDS = 120.0
 
 #: Interval in seconds at which it is stored which hosts requests have, and
-#: which instances these hosts list, even if the hosts are those of the previous
+#: which instances these hosts list, if the hosts are those of the previous
 #: request. The lists matter once a policy counts attachments.
 _NOTE_SECONDS = 10.0
 
@@ -114,13 +114,17 @@ class SchedulerState:
             **opts.default_demand(conf)).law
         self._residency = residency.Residency()
         self._statements = request_demand.Statements()
-        self._record = nova_record.NovaRecord(
-            self._take_reading, self._residency, self._lock, conf,
-            self.report, lambda: self._monotonic(), self._await_claims)
         self._broadcast = claims_broadcast.ClaimsBroadcast(
             wiring.make_store(conf, _BROADCAST_TIMEOUT_SECONDS),
-            conf.claims_broadcast_seconds, self._receive_claims, worker_report.name(),
-            self.report) if conf.claims_broadcast_seconds > 0 else None
+            conf.claims_broadcast_seconds, self._receive_claims,
+            worker_report.name(), self.report) \
+            if conf.claims_broadcast_seconds > 0 else None
+        # The first reading verifies the claims of others: those of the last
+        # ten minutes may concern instances that were moved or deleted since.
+        self._record = nova_record.NovaRecord(
+            self._take_reading, self._residency, self._lock, conf,
+            self.report, lambda: self._monotonic(),
+            self._broadcast and self._broadcast.wait_until_read)
         if conf.decisions_kept:
             self.decisions.open(
                 wiring.make_store(conf), conf.decisions_kept,
@@ -199,20 +203,10 @@ class SchedulerState:
         return assessment, demand
 
     def _start(self):
+        if self._broadcast is not None:
+            self._broadcast.start()
         self._record.start()
         self._worker.start()
-        if self._broadcast is not None:
-            self._broadcast.start()
-
-    def _await_claims(self):
-        """Wait for the claims of others, which the first reading verifies.
-
-        The claims of the last ten minutes may concern instances that have been
-        moved or deleted since.
-        """
-        if self._broadcast is not None:
-            self._broadcast.start()
-            self._broadcast.wait_until_read(_BROADCAST_TIMEOUT_SECONDS)
 
     @property
     def _version(self):
@@ -240,13 +234,13 @@ class SchedulerState:
         self._recent.filtered = self._recent.judged[1:3]
         if not self._conf.strict:
             return host_states, {}
-        amounts, enforced, of_policy = [], [], {}
+        amounts, enforced, amount_of = [], [], {}
         with self._lock:
             for host in map(_HOST, host_states):
                 policy = self._policies[host]
-                if policy not in of_policy:
-                    of_policy[policy] = self._amount(host, policy, demand)
-                amounts.append(of_policy[policy])
+                if policy not in amount_of:
+                    amount_of[policy] = self._amount(host, policy, demand)
+                amounts.append(amount_of[policy])
                 enforced.append(policy.enforced)
         return self._candidates.book(host_states, amounts, enforced)
 
@@ -495,12 +489,12 @@ class SchedulerState:
             policies = {
                 host: policy for host, policy in self._policies.items()
                 if policy is not None and policy.profile is not None}
-            found = self._table.assess(self._table.slots_of(policies),
-                                       rate_law.SILENT)
+            assessment = self._table.assess(self._table.slots_of(policies),
+                                            rate_law.SILENT)
         of_profile = {}
         for policy, overload, is_above in zip(
-                policies.values(), found.overload_probability.tolist(),
-                found.above.tolist()):
+                policies.values(), assessment.overload_probability.tolist(),
+                assessment.above.tolist()):
             of_profile.setdefault(policy.profile.name, []).append(
                 (overload, is_above))
         return {name: metrics.Risk(
@@ -512,6 +506,7 @@ class SchedulerState:
     def refresh(self):
         """Read the store and Nova's record now."""
         self._ensure_ready()
+        self._start()
         self._source.refresh()
         self._record.refresh()
 
@@ -607,8 +602,7 @@ class SchedulerState:
         return hosts
 
     def _describe_in_turn(self):
-        """Describe changed hosts in the background, so that no request has to.
-        """
+        """Describe changed hosts in the background instead of in a request."""
         while True:
             with self._lock:
                 described = self._describe_due(_FEW_CHANGED)
@@ -681,13 +675,13 @@ class SchedulerState:
         table = self._new_table(snapshot)
         for _ in range(_MOST_ROUNDS):
             for first in range(0, len(hosts), _FEW_HOSTS):
-                some = hosts[first:first + _FEW_HOSTS]
-                for host in some:
+                few_hosts = hosts[first:first + _FEW_HOSTS]
+                for host in few_hosts:
                     with self._lock:
                         self._describe(table, snapshot, host)
                 # No request uses this table yet. Computing its values now
                 # saves the first request the time.
-                table.prepare(some, self._default_law, self._table)
+                table.prepare(few_hosts, self._default_law, self._table)
                 time.sleep(_PAUSE_SECONDS)
             with self._lock:
                 # Changes since then are only in the table in use.
@@ -697,11 +691,11 @@ class SchedulerState:
                 break
         with self._lock:
             self._outdated.update(hosts, self._described)
-            before, self._table, self._snapshot = (
+            replaced_table, self._table, self._snapshot = (
                 self._table, table, snapshot)
             self._multiples = self._corrections.multiples(snapshot.outcomes)
         # Freeing all residents at once would stop all other threads.
-        for _ in before.drop_residents(_FEW_CHANGED):
+        for _ in replaced_table.drop_residents(_FEW_CHANGED):
             time.sleep(_PAUSE_SECONDS)
 
     def _tidy(self):

@@ -570,7 +570,7 @@ class TestHosts(base.StateTestCase):
             self.state.refresh()
         for names in (self.state.counted(), self.state._listings,
                       self.state._counts, self.state._had_at,
-                      self.state._aggregates._of,
+                      self.state._aggregates._aggregates_of,
                       self.state._residency._cell_of):
             self.assertLess(len(names), 100)
             self.assertIn('kept', names)
