@@ -33,7 +33,9 @@ SLACK = 1 + fourier_sum.TOLERANCE
 #: rates are on the grid of the tables. FINE: all rates are on a finer grid,
 #: and the tables use that grid.
 _SMOOTH, _NARROW, _ON_GRID, _FINE = range(4)
-_FINER = 8
+
+#: Number of grid cells in one table cell: SMOOTH; NARROW and FINE.
+_SMOOTHER, _FINER = 2, 8
 
 #: A sum with a smaller standard deviation, in cells, is narrow.
 _FEW_CELLS = 2.5
@@ -41,9 +43,6 @@ _FEW_CELLS = 2.5
 #: A sum of up to this number of sources is also narrow, and is computed from
 #: the beginning after each change.
 _FEW = 20
-
-#: Sums of more sources are never computed on the finer grid.
-_MOST_FINER = 256
 
 #: Smallest capacity, relative to the real one, that LoadTable.stretch uses.
 _LEAST_PLACE = 1e-3
@@ -116,7 +115,7 @@ class LimitSums:
         self._places = np.zeros((_PLACES, 0, 0), dtype=np.int64)
         self._stale = np.zeros(0, dtype=bool)
         # By kind.
-        self._grids = [fourier_sum.grid(cells, on_grid=False),
+        self._grids = [fourier_sum.grid(cells, _SMOOTHER, on_grid=False),
                        fourier_sum.grid(cells, _FINER, on_grid=False),
                        fourier_sum.grid(cells),
                        fourier_sum.grid(cells * _FINER)]
@@ -198,7 +197,7 @@ class LimitSums:
             if stale.any():
                 # np.unique loads numpy.ma at its first call, which would make
                 # the first request of a worker slow.
-                self.refresh(sorted(set(slots[stale].tolist())))
+                self._refresh(sorted(set(slots[stale].tolist())))
 
     def with_source(self, slots, law):
         """Return the :class:`Load` of some hosts with one more instance.
@@ -236,7 +235,7 @@ class LimitSums:
             lacking = at[places[_ROW] == _NO_ROW]
             if lacking.size:
                 self.expect(dict(zip(self._units, levels.peaks.tolist())))
-                self.refresh(set((lacking % self._stale.size).tolist()))
+                self._refresh(set((lacking % self._stale.size).tolist()))
                 return self._with_source(slots, law)
             found = self._look_up(
                 self._numbers.reshape(_NUMBERS, -1).take(at, axis=1), places,
@@ -270,16 +269,6 @@ class LimitSums:
         """
         return ((_at(self._places[_KIND], slots) <= _NARROW)
                 & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
-
-    def are_coarse(self, slots):
-        """Return which hosts have a tail that a finer grid may change.
-
-        :param slots: (h,) int, slots of the hosts
-        :returns: (h,) bool
-        """
-        return ((self._places[_KEPT][:, slots] != _NO_ROW)
-                & (self._numbers[_ACTIVE][:, slots] <= _MOST_FINER)
-                ).any(axis=0)
 
     def stretch(self, slot):
         """Return how much wider the load is than of independent instances.
@@ -332,16 +321,14 @@ class LimitSums:
                 rows.free(row)
         places[_KIND:] = _NOWHERE[_KIND:]
 
-    def refresh(self, slots, finer=False):
+    def _refresh(self, slots):
         """Compute the sums of some hosts from all their residents.
 
         :param slots: iterable of slots, all different
-        :param finer: whether to compute smooth tails on the finer grid; such a
-            tail is kept until the residents of the host change
         """
         for slot in slots:
             self._outdate(slot)
-        self._add([(self._hosts[slot], None) for slot in slots], finer)
+        self._add([(self._hosts[slot], None) for slot in slots])
 
     def _follow(self):
         """Update the sums by the laws that were added and removed."""
@@ -358,14 +345,13 @@ class LimitSums:
         self._pending = {}
         self._add(changes)
 
-    def _add(self, changes, finer=False):
+    def _add(self, changes):
         """Add sources to the sums of some hosts.
 
         A host whose sums have to be computed from all residents is outdated.
 
         :param changes: list of (host, {law: number of instances, negative:
             removed}); None: all residents of a host that is outdated
-        :param finer: whether to compute smooth tails on the finer grid
         """
         for begin in range(0, len(changes), _TOGETHER):
             some = [(host, counts or collections.Counter(
@@ -384,7 +370,7 @@ class LimitSums:
             for host, counts in some:
                 of_law = figures[host.policy]
                 of_host = self._add_to(host, counts, np.array(
-                    [of_law[law] for law in counts]), finer)
+                    [of_law[law] for law in counts]))
                 if of_host is None:
                     self._outdate(host.slot)
                 else:
@@ -409,12 +395,11 @@ class LimitSums:
         units = list(self._units)
         return [units[unit] for unit in self._places[_UNIT, :, slot].tolist()]
 
-    def _add_to(self, host, counts, figures, finer):
+    def _add_to(self, host, counts, figures):
         """Add sources to the sums of a host.
 
         :param counts: {law: number of instances}
         :param figures: (n, limits, 14) as in :meth:`_figures_of`
-        :param finer: whether to compute a smooth tail on the finer grid
         :returns: list with (position, slot, kind, spectrum, sums, slots) of
             each limit with a look-up table, or None if the sums have to be
             computed from all residents
@@ -433,7 +418,7 @@ class LimitSums:
             classed = of_limit[:, admission_sources.CLASSED].any()
             if fresh:
                 self._start(numbers, places,
-                            of_limit[:, admission_sources.STEP], finer)
+                            of_limit[:, admission_sources.STEP])
                 if classed:
                     places[_SLOT_ROW] = self._slot_sums.start()
             elif places[_KEPT] == _NO_ROW or (
@@ -465,11 +450,10 @@ class LimitSums:
         return numbers[_PEAK] + self.expected.get(unit, 0.0) \
             > numbers[_CAPACITY] * SLACK
 
-    def _start(self, numbers, places, steps, finer):
+    def _start(self, numbers, places, steps):
         """Choose the kind of look-up table of a limit of a host.
 
         :param steps: (n,) common steps of the sources
-        :param finer: whether to compute a smooth tail on the finer grid
         """
         capacity, common = numbers[_CAPACITY], 0.0
         if steps.all():
@@ -480,7 +464,7 @@ class LimitSums:
             kind = _ON_GRID if common * self._cells >= capacity / SLACK \
                 else _FINE
         else:
-            kind = _NARROW if finer or self._is_narrow(numbers) else _SMOOTH
+            kind = _NARROW if self._is_narrow(numbers) else _SMOOTH
         cells = self._cells * (_FINER if kind == _FINE else 1)
         unit = common if 0 < common < np.inf else capacity
         numbers[_STEP] = unit / np.floor(unit * cells / capacity * SLACK)

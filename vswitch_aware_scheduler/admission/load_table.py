@@ -26,12 +26,6 @@ __all__ = ['LoadTable']
 #: Absolute error of probabilities, in addition to the tolerance of policies.
 _NOISE = 1e-12
 
-#: If the overload probability of a host differs from its limit by less than
-#: this, relatively, the host is judged by finer sums; maximum number of hosts
-#: for which these are computed in one assessment.
-_DOUBT = .1
-_MOST_DOUBTFUL = 8
-
 _NO_SLOT = -1
 
 #: Hosts are judged with the hosts between their slots, if there are no more
@@ -389,15 +383,6 @@ class LoadTable:
         # The union bound is at least the probability that any limit is
         # exceeded.
         overload = np.minimum(load.overload_probability.sum(axis=0), 1.0)
-        doubtful = self._doubtful(part, at, overload, rules)
-        if doubtful.size:
-            some = np.arange(len(self._entries))[part][doubtful]
-            self._sums.refresh(some.tolist(), finer=True)
-            finer = self._sums.with_source(some, law)
-            load.overload_probability[:, doubtful] = finer.overload_probability
-            load.loss[:, doubtful] = finer.loss
-            overload[doubtful] = np.minimum(
-                finer.overload_probability.sum(axis=0), 1.0)
         # The first check that refuses is reported. It is therefore written
         # last.
         reason = np.where(self._exceeds(part, overload, rules[_LIMIT]),
@@ -427,23 +412,6 @@ class LoadTable:
             self, slots, reason, overload, loss, used, rules[_KNOWN] > 0,
             rules[_ENFORCED] > 0, load, at, rules[_LIMIT].copy(), full,
             budget_days=rules[_BUDGET].copy() if self._budgets else None)
-
-    def _doubtful(self, part, at, overload, rules):
-        """Return positions of hosts to judge by finer sums, nearest first.
-
-        :param part: slots of the hosts, as :func:`_span` returns them
-        :param at: positions of the hosts that are asked for
-        """
-        limit = rules[_LIMIT]
-        near = np.flatnonzero(np.abs(overload - limit) < _DOUBT * limit)
-        if near.size and at is not None:
-            near = near[np.isin(near, at)]
-        if near.size:
-            near = near[(rules[_AVERAGE, near] == 0)
-                        & self._sums.are_coarse(part)[near]]
-            distances = np.abs(overload[near] / limit[near] - 1.0)
-            near = near[distances.argsort()[:_MOST_DOUBTFUL]]
-        return near
 
     def _exceeds(self, part, overload, limit):
         """Return which hosts are above their limit of overload probability."""
