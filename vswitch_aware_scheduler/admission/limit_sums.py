@@ -103,7 +103,6 @@ class LimitSums:
         self._cells = cells
         self._hosts = hosts
         self._units = {}         # (weights, packet bytes) -> unit number
-        self._levels = {}        # RateLaw -> Levels
         #: The peaks given to :meth:`expect`, and those of instances for which
         #: look-up tables were computed.
         self.expected = {}
@@ -124,7 +123,8 @@ class LimitSums:
         self._spectra = admission_rows.Rows(
             (complex, (self._grids[_SMOOTH].frequencies,)))
         self._slot_sums = slot_sums.SlotSums()
-        # Figures, and transforms by kind.
+        # Levels, figures, and transforms by kind.
+        self._levels = admission_sources.KnownLaws(_MOST_LAWS)
         self._figures = admission_sources.KnownLaws(4 * _MOST_LAWS)
         self._transforms = [admission_sources.KnownLaws(
             _MOST_BYTES // (16 * one.frequencies)) for one in self._grids]
@@ -360,35 +360,29 @@ class LimitSums:
             # Allocate one array for all instead of copying it repeatedly.
             for rows in (self._tables[False], self._spectra, self._slot_sums):
                 rows.expected = len(changes) - begin
-            by_policy = {}
+            to_tabulate = []
             for host, counts in some:
-                by_policy.setdefault(host.policy, (host, {}))[1].update(counts)
-            figures = {policy: dict(zip(laws, self._figures_of(
-                host, list(laws)))) for policy, (host, laws)
-                in by_policy.items()}
-            found = []
-            for host, counts in some:
-                of_law = figures[host.policy]
-                of_host = self._add_to(host, counts, np.array(
-                    [of_law[law] for law in counts]))
+                of_host = self._add_to(
+                    host, counts, self._figures_of(host, list(counts)))
                 if of_host is None:
                     self._outdate(host.slot)
                 else:
                     self._stale[host.slot] = False
-                    found += of_host
-            self._tabulate(found)
+                    to_tabulate += of_host
+            self._tabulate(to_tabulate)
 
     def _figures_of(self, host, laws):
-        """Return an iterator over :meth:`.Sources.figures` of each law.
+        """Return (n, limits, 14), :meth:`.Sources.figures` of n laws.
 
-        It has (limits, 14) for each, with the limits of a host.
+        :param host: host with these limits
         """
-        limits = list(zip(self._unit_keys(host.slot), (
+        limits = tuple(zip(self._unit_keys(host.slot), (
             capacity for _, capacity, _ in host.policy.limits)))
-        return self._figures.of(laws, tuple(limits), lambda sources: np.array([
-            sources.figures(unit, capacity, capacity / self._cells,
-                            self._cells * _FINER)
-            for unit, capacity in limits]).swapaxes(0, 1))
+        return np.array(list(self._figures.of(
+            laws, limits, lambda sources: np.array([
+                sources.figures(unit, capacity, capacity / self._cells,
+                                self._cells * _FINER)
+                for unit, capacity in limits]).swapaxes(0, 1))))
 
     def _unit_keys(self, slot):
         """Return the units of the limits of a host."""
@@ -560,13 +554,10 @@ class LimitSums:
 
     def _levels_of(self, law):
         """Return the Levels of a law in all units."""
-        found = self._levels.get(law)
-        if found is None or found.units < len(self._units):
-            if len(self._levels) >= _MOST_LAWS:
-                self._levels.clear()
-            found = self._levels[law] = admission_sources.Levels(
-                law, tuple(self._units))
-        return found
+        [levels] = self._levels.of(
+            [law], len(self._units), lambda source: [
+                admission_sources.Levels(law, source, self._units)])
+        return levels
 
 
 class _Tables(admission_rows.Rows):

@@ -52,7 +52,13 @@ class Sources:
         :param packet_bytes: size of a packet in bytes, for laws without a
             packet rate
         """
-        return _values(self._rates, weights, packet_bytes)
+        egress, ingress, packets = self._rates
+        values = weights[0] * egress + weights[1] * ingress
+        if weights[2]:
+            values += weights[2] * np.where(
+                packets.any(axis=0), packets,
+                (egress + ingress) / (8.0 * packet_bytes))
+        return values
 
     def figures(self, unit, capacity, step, most):
         """Return what each source adds to the sums of a host.
@@ -78,17 +84,24 @@ class Sources:
         levels = above / step
         off = (np.abs(levels - np.rint(levels)) > fourier_sum.NEAR).any(axis=0)
         total, low, high = slot_sums.class_moments(
-            values / capacity, self._shares)
+            values / capacity, self.shares)
         # A source that exceeds the capacity alone also exceeds it with others.
         above[above > capacity] = 0.0
         return np.array([
             peaks, means, least, peaks > least,
             weighted.sum(axis=0) - means * means, off, *total,
-            self._low_states < np.minimum(self._states, 255), *low,
-            *(high - low), fourier_sum.common_step(above, capacity, most)]).T
+            self.have_classes, *low, *(high - low),
+            fourier_sum.common_step(above, capacity, most)]).T
+
+    @property
+    def have_classes(self):
+        """(n,) bool, as :attr:`.RateLaw.has_classes`."""
+        return self._low_states < np.minimum(
+            self._states, rate_law.MOST_LOW_STATES)
 
     @functools.cached_property
-    def _shares(self):
+    def shares(self):
+        """(3, m, n) as returned by :func:`.slot_sums.class_shares`."""
         return slot_sums.class_shares(self.masses, self._low_states)
 
 
@@ -100,7 +113,10 @@ class KnownLaws:
 
     def __init__(self, most):
         self._most = most
-        self._values = {}
+        self._values = {}        # key -> {law: value}
+
+    def __len__(self):
+        return sum(map(len, self._values.values()))
 
     def of(self, laws, key, compute):
         """Yield the value of each law.
@@ -111,15 +127,17 @@ class KnownLaws:
         """
         for begin in range(0, len(laws), _TOGETHER):
             some = laws[begin:begin + _TOGETHER]
-            found = [self._values.get((law, key)) for law in some]
-            lacking = [i for i, one in enumerate(found) if one is None]
+            known = self._values.get(key, {})
+            values = list(map(known.get, some))
+            lacking = [i for i, value in enumerate(values) if value is None]
             if lacking:
-                if len(self._values) > self._most:
+                if len(self) > self._most:
                     self._values.clear()
-                for i, one in zip(lacking, compute(
+                known = self._values.setdefault(key, {})
+                for i, value in zip(lacking, compute(
                         Sources([some[i] for i in lacking]))):
-                    found[i] = self._values[some[i], key] = one
-            yield from found
+                    values[i] = known[some[i]] = value
+            yield from values
 
 
 def high_slots(laws):
@@ -136,8 +154,8 @@ class Levels:
     """The rates of one law in each of several units.
 
     :param law: RateLaw
-    :param unit_keys: tuple of u (weights, packet bytes)
-    :ivar units: number u of units
+    :param source: :class:`Sources` of this law
+    :param units: sized iterable of u (weights, packet bytes)
     :ivar masses: (n,) probabilities of the states
     :ivar values: (n, u) rates of the states
     :ivar means: (u,) mean rates
@@ -148,38 +166,17 @@ class Levels:
         None without classes
     """
 
-    def __init__(self, law, unit_keys):
-        self.units, self.masses = len(unit_keys), law.probabilities
-        masses = self.masses[:, None]
-        self.values = _values(law.rates.T[..., None], *_columns(unit_keys))
-        self.means = (masses * self.values).sum(axis=0)
+    def __init__(self, law, source, units):
+        # Contiguous, because hosts look them up along the last axis.
+        self.masses = source.masses[:, 0].copy()
+        self.values = np.empty((self.masses.size, len(units)))
+        for i, unit in enumerate(units):
+            self.values[:, i] = source.values(*unit)[:, 0]
+        self.means = (self.masses[:, None] * self.values).sum(axis=0)
         self.peaks = self.values.max(axis=0)
-        self.shares, self.high = masses[None], None
+        self.shares, self.high = source.masses[None], None
         if law.has_classes:
-            self.shares = slot_sums.class_shares(masses, law.low_states)
-            self.high = np.flatnonzero(law.high)
-
-
-@functools.lru_cache(maxsize=64)
-def _columns(unit_keys):
-    """Return (3, u) weights and (u,) packet bytes; 1 of each without units."""
-    keys = unit_keys or (((0.0, 0.0, 0.0), None),)
-    return (np.array([weights for weights, _ in keys]).T,
-            np.array([size or 1.0 for _, size in keys]))
-
-
-def _values(rates, weights, packet_bytes):
-    """Return rates in a unit, from an array of each of their columns.
-
-    In several units if weights and packet sizes are arrays.
-    """
-    egress, ingress, packets = rates
-    values = weights[0] * egress + weights[1] * ingress
-    if np.any(weights[2]):
-        values += weights[2] * np.where(
-            packets.any(axis=0), packets,
-            (egress + ingress) / (8.0 * packet_bytes))
-    return values
+            self.shares, self.high = source.shares, np.flatnonzero(law.high)
 
 
 def _padded(law, length):
