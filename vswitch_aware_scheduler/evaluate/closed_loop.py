@@ -258,39 +258,40 @@ class Replay:
         count = self.fleet.count
         if not count:
             return
-        on = (self.fleet.loads.hosts
-              == np.arange(count)[:, None]).astype(float)
-        there = (np.arange(first, last) >= self._arrivals[:, None])
-        rates = np.where(there, self._rates[:, first:last], 0.0)
+        residents = (self.fleet.loads.hosts
+                     == np.arange(count)[:, None]).astype(float)
+        is_present = (np.arange(first, last) >= self._arrivals[:, None])
+        rates = np.where(is_present, self._rates[:, first:last], 0.0)
         bins = slice(first, last)
-        self._used[:count, bins] = on @ there > 0
-        alone = on @ (rates > self._most) > 0
-        total = on @ rates
-        own = self._transfer(count, last - first)
-        total += own
-        above = total > self._most
+        self._used[:count, bins] = residents @ is_present > 0
+        alone_above = residents @ (rates > self._most) > 0
+        load = residents @ rates
+        migration_load = self._transfer(count, last - first)
+        load += migration_load
+        above = load > self._most
         self._overload[:count, bins] = above
-        self._avoidable[:count, bins] = above & ~alone
-        known = np.where(there, self._known[
+        self._avoidable[:count, bins] = above & ~alone_above
+        known = np.where(is_present, self._known[
             :, self._begin + first:self._begin + last], 0.0)
-        self._seen[:count, bins] = (on @ known + own > self._most) & ~(
-            on @ (known > self._most) > 0)
-        self._sent += float(total.sum())
-        self._cut += float((total[above] - self._capacity).sum())
+        known_load = residents @ known + migration_load
+        self._seen[:count, bins] = (known_load > self._most) & ~(
+            residents @ (known > self._most) > 0)
+        self._sent += float(load.sum())
+        self._cut += float((load[above] - self._capacity).sum())
 
     def _transfer(self, count, bins):
         """Continue running migrations. Return (hosts, bins) their load."""
         load = np.zeros((count, bins))
         rate = self.migration_kbps
-        for running in list(self._running):
-            instance, destination, left = running
-            needed = left / rate / self.bin_seconds      # bins
-            part = np.clip(needed - np.arange(bins), 0.0, 1.0) * rate
-            load[self.fleet.loads.hosts[instance]] += part
-            load[destination] += part
-            running[2] = left - rate * self.bin_seconds * bins
-            if running[2] <= 0:
-                self._running.remove(running)
+        for migration in list(self._running):
+            instance, destination, kbit_left = migration
+            bins_left = kbit_left / rate / self.bin_seconds
+            added = np.clip(bins_left - np.arange(bins), 0.0, 1.0) * rate
+            load[self.fleet.loads.hosts[instance]] += added
+            load[destination] += added
+            migration[2] = kbit_left - rate * self.bin_seconds * bins
+            if migration[2] <= 0:
+                self._running.remove(migration)
                 self._end(instance, destination)
         return load
 

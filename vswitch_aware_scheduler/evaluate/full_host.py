@@ -47,12 +47,13 @@ def learned(rates):
     :param rates: (V, T) kbit/s, one row of samples for each instance
     """
     times = patterns.PERIOD_SECONDS * np.arange(rates.shape[1])
-    every = [series.RateSeries.from_samples(
+    histories = [series.RateSeries.from_samples(
         str(number), patterns.PERIOD_SECONDS, times, row, 0 * row)
         for number, row in enumerate(rates)]
     return {number: fitted.law for number, fitted in enumerate(
-        estimate.fit_models(estimate.count_all(every),
-                            keys=[one.instance_uuid for one in every]))}
+        estimate.fit_models(
+            estimate.count_all(histories),
+            keys=[history.instance_uuid for history in histories]))}
 
 
 def overload_probability(laws, capacity_kbps):
@@ -75,14 +76,15 @@ def capacity_at(laws, limit):
     :param laws: {number: RateLaw} of the instances
     :param limit: limit of the overload probability
     """
-    least, most = 0.0, float(sum(law.peak[:2].sum() for law in laws.values()))
+    too_small = 0.0
+    sufficient = float(sum(law.peak[:2].sum() for law in laws.values()))
     for _ in range(_STEPS):
-        middle = (least + most) / 2
+        middle = (too_small + sufficient) / 2
         if overload_probability(laws, middle) > limit:
-            least = middle
+            too_small = middle
         else:
-            most = middle
-    return most
+            sufficient = middle
+    return sufficient
 
 
 def fill(pattern, limits, rng, instances=25, days=14, judged_days=280):

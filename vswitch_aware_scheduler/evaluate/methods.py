@@ -187,10 +187,10 @@ class PriorEstimator(Estimator):
     def _pools(self, laws, groups):
         if not self._learns:
             return {}
-        known = [i for i, law in enumerate(laws) if law is not None]
+        fitted = [i for i, law in enumerate(laws) if law is not None]
         return prior.group_pools(
-            *([groups[i][at] for i in known] for at in (0, 1)),
-            [laws[i] for i in known])
+            *([groups[i][part] for i in fitted] for part in (0, 1)),
+            [laws[i] for i in fitted])
 
 
 class Admission(Method):
@@ -670,9 +670,9 @@ class _Queue(_Figures):
     def _blocks(self, on):
         """Return how many blocks keep P(more are on) within the limit."""
         beyond = np.cumsum(on[:, ::-1], axis=1)[:, ::-1]  # P(count >= n)
-        enough = np.column_stack([beyond[:, 1:], np.zeros(len(on))]) \
+        is_sufficient = np.column_stack([beyond[:, 1:], np.zeros(len(on))]) \
             <= self.limit * (1 + _TOLERANCE)
-        return enough.argmax(axis=1)
+        return is_sufficient.argmax(axis=1)
 
     def admitted(self, instance):
         base, spike, probability = self._figures[instance]

@@ -98,18 +98,18 @@ class FirstFit(abc.ABC):
         :param closed: (hosts,) bool: hosts that accept no arrivals; default:
             none
         """
-        found = ()
+        candidates = ()
         if self.residents:
             used = np.array([len(rows) > 0 for rows in self.residents])
             admitted = self.admitted(instance) & self.has_room(instance)
             if closed is not None:
                 admitted &= ~closed
-            found = np.flatnonzero(admitted & used)
-            if not found.size:
+            candidates = np.flatnonzero(admitted & used)
+            if not candidates.size:
                 # A host that moves have emptied is equivalent to a new one.
-                found = np.flatnonzero(~used)
-        if len(found):
-            host = int(found[0])
+                candidates = np.flatnonzero(~used)
+        if len(candidates):
+            host = int(candidates[0])
         else:
             host = len(self.residents)
             self.open()
@@ -248,28 +248,28 @@ class Clairvoyant(FirstFit):
 
     def _will_be(self, instance):
         first = self._from_bin[instance]
-        comes = np.zeros(self._rates.shape[1])
-        comes[first:] = self._rates[instance, first:]
-        return comes
+        future = np.zeros(self._rates.shape[1])
+        future[first:] = self._rates[instance, first:]
+        return future
 
-    def _avoidable(self, hosts, comes):
-        above = self._total[hosts] + comes > self._limit
+    def _avoidable(self, hosts, future):
+        above = self._total[hosts] + future > self._limit
         above &= ~self._alone[hosts]
-        above &= comes <= self._limit
+        above &= future <= self._limit
         return (np.count_nonzero(above, axis=1)
-                / (comes.size - self._opened[hosts]))
+                / (future.size - self._opened[hosts]))
 
     def admitted(self, instance):
         """Return (hosts,) bool, correct up to the first host that accepts it.
 
         :param instance: row of the instance
         """
-        comes = self._will_be(instance)
+        future = self._will_be(instance)
         result = np.zeros(len(self.residents), dtype=bool)
         has_room = self.has_room(instance)
         for first in range(0, result.size, _BLOCK):
             block = slice(first, min(first + _BLOCK, result.size))
-            result[block] = self._avoidable(block, comes) <= self._share
+            result[block] = self._avoidable(block, future) <= self._share
             if (result[block] & has_room[block]).any():
                 break
         return result
@@ -287,14 +287,14 @@ class Clairvoyant(FirstFit):
         """
         if host == len(self._total):
             # Double the room; rows beyond the hosts are empty.
-            room = max(_BLOCK, 2 * len(self._total))
+            size = max(_BLOCK, 2 * len(self._total))
             for name in ('_total', '_alone', '_opened'):
                 old = getattr(self, name)
-                new = np.zeros((room,) + old.shape[1:], dtype=old.dtype)
+                new = np.zeros((size,) + old.shape[1:], dtype=old.dtype)
                 new[:len(old)] = old
                 setattr(self, name, new)
         if len(self.residents[host]) == 1:
             self._opened[host] = self._from_bin[instance]
-        comes = self._will_be(instance)
-        self._total[host] += comes
-        self._alone[host] |= comes > self._limit
+        future = self._will_be(instance)
+        self._total[host] += future
+        self._alone[host] |= future > self._limit

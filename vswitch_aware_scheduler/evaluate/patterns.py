@@ -96,21 +96,21 @@ class Pattern:
         busy = self.busy_periods(rng, periods)
         busy = busy[np.arange(instances) % len(busy)].T
         likely = np.where(busy, self.busy, self.calm)
-        draws = rng.random((periods, instances)) < likely
-        again = rng.random((periods, instances)) < 1 / _STAY_PERIODS
+        drawn_on = rng.random((periods, instances)) < likely
+        is_redrawn = rng.random((periods, instances)) < 1 / _STAY_PERIODS
         # An instance whose group becomes busy or calm decides at once.
-        again[1:] |= busy[1:] != busy[:-1]
-        again[0] = True
-        decided = np.maximum.accumulate(
-            np.where(again, np.arange(periods)[:, None], 0), axis=0)
-        on = np.take_along_axis(draws, decided, axis=0)
+        is_redrawn[1:] |= busy[1:] != busy[:-1]
+        is_redrawn[0] = True
+        drawn_at = np.maximum.accumulate(
+            np.where(is_redrawn, np.arange(periods)[:, None], 0), axis=0)
+        on = np.take_along_axis(drawn_on, drawn_at, axis=0)
         rates = levels * np.where(on, 1.0, _OFF_RATE) * np.exp(
             _JITTER * rng.standard_normal((periods, instances)))
         return np.ascontiguousarray(rates.T)
 
 
 #: By name.
-PATTERNS = {one.name: one for one in (
+PATTERNS = {pattern.name: pattern for pattern in (
     Pattern('independent', calm=.15, busy=.15),
     Pattern('backup 2 %', calm=.1, busy=1.0, hours=((2, 2.48),)),
     Pattern('backup 5 %', calm=.1, busy=1.0, hours=((2, 3.2),)),

@@ -83,8 +83,8 @@ def _reliability(axes, results, limit):
     axes.axhline(limit, color='grey', linestyle=':', linewidth=1)
     for number, result in enumerate(results.values()):
         predicted = np.concatenate(result.predicted)
-        realised = np.concatenate([one.avoidable
-                                   for one in result.judgements])
+        realised = np.concatenate([judgement.avoidable
+                                   for judgement in result.judgements])
         axes.scatter(np.maximum(predicted, _FLOOR),
                      np.maximum(realised, _FLOOR), s=14, alpha=0.6,
                      label=result.method, **_mark(number))
@@ -99,8 +99,9 @@ def _frontier(axes, results, limit):
     axes.axhline(limit, color='grey', linestyle=':', linewidth=1,
                  label='limit')
     for number, result in enumerate(results.values()):
-        realised = np.mean([one.avoidable.mean() if one.avoidable.size
-                            else 0.0 for one in result.judgements])
+        realised = np.mean([
+            judgement.avoidable.mean() if judgement.avoidable.size else 0.0
+            for judgement in result.judgements])
         axes.scatter(result.hosts, max(realised, _FLOOR), s=60,
                      label=result.method, **_mark(number))
     axes.set(yscale='log', xlabel='hosts', ylabel='realised avoidable '

@@ -61,11 +61,12 @@ class Case:
     conditions: closed_loop.Conditions = closed_loop.Conditions()
 
     def __post_init__(self):
-        for name, known in (('protocol', PROTOCOLS), ('history', HISTORIES)):
-            if getattr(self, name) not in known:
+        for name, allowed in (('protocol', PROTOCOLS),
+                              ('history', HISTORIES)):
+            if getattr(self, name) not in allowed:
                 raise exceptions.InvalidInput(
                     f'{name}: {getattr(self, name)!r}; expected one of '
-                    f'{", ".join(known)}')
+                    f'{", ".join(allowed)}')
         if not 0 < self.saturation_kbps < np.inf:
             raise exceptions.InvalidInput(
                 f'saturation: {self.saturation_kbps} kbit/s; expected a '
@@ -96,12 +97,14 @@ class Result:
     @property
     def hosts(self):
         """Largest number of hosts in use at a time, mean over the orders."""
-        return float(np.mean([one.peak_hosts for one in self.judgements]))
+        return float(np.mean(
+            [judged.peak_hosts for judged in self.judgements]))
 
     @property
     def hosts_mean(self):
         """Number of hosts in use, mean over time and over the orders."""
-        return float(np.mean([one.mean_hosts for one in self.judgements]))
+        return float(np.mean(
+            [judged.mean_hosts for judged in self.judgements]))
 
     def figures(self, overload_probability, clairvoyant):
         """Return the row of the report, means over the seeds.
@@ -112,25 +115,27 @@ class Result:
         limit = overload_probability * (1 + 1e-9)
 
         def mean(of):
-            return float(np.mean([of(one) for one in self.judgements]))
+            return float(np.mean(
+                [of(judged) for judged in self.judgements]))
 
         return {
             'method': self.method,
             'hosts': self.hosts,
             'refused': float(np.mean(self.refused)),
-            'overload_mean': mean(lambda one: _mean(one.overload)),
+            'overload_mean': mean(lambda judged: _mean(judged.overload)),
             'overload_avoidable_mean': mean(
-                lambda one: _mean(one.avoidable)),
+                lambda judged: _mean(judged.avoidable)),
             'overload_worst': mean(
-                lambda one: one.overload.max(initial=0.0)),
+                lambda judged: judged.overload.max(initial=0.0)),
             'overload_avoidable_worst': mean(
-                lambda one: one.avoidable.max(initial=0.0)),
-            'hosts_above': mean(lambda one: _mean(one.overload > limit)),
+                lambda judged: judged.avoidable.max(initial=0.0)),
+            'hosts_above': mean(
+                lambda judged: _mean(judged.overload > limit)),
             'hosts_above_avoidable': mean(
-                lambda one: _mean(one.avoidable > limit)),
-            'loss': mean(lambda one: one.loss),
+                lambda judged: _mean(judged.avoidable > limit)),
+            'loss': mean(lambda judged: judged.loss),
             'predicted_mean': float(np.mean(
-                [_mean(one) for one in self.predicted])),
+                [_mean(hosts) for hosts in self.predicted])),
             'hosts_relative': (None if not clairvoyant
                                or not clairvoyant.hosts
                                else self.hosts / clairvoyant.hosts),
@@ -138,17 +143,19 @@ class Result:
             'hosts_mean_relative': (
                 None if not clairvoyant or not clairvoyant.hosts_mean
                 else self.hosts_mean / clairvoyant.hosts_mean),
-            'overload_avoidable_weighted': mean(lambda one: one.weighted),
+            'overload_avoidable_weighted': mean(
+                lambda judged: judged.weighted),
             'overload_over_limit': mean(
-                lambda one: _mean(one.avoidable)) / overload_probability,
+                lambda judged: _mean(judged.avoidable)) / overload_probability,
             'overload_over_limit_weighted': mean(
-                lambda one: one.weighted) / overload_probability,
+                lambda judged: judged.weighted) / overload_probability,
             'overload_over_limit_worst': mean(
-                lambda one: one.avoidable.max(initial=0.0)
+                lambda judged: judged.avoidable.max(initial=0.0)
             ) / overload_probability,
             'moves_per_instance_week': mean(
-                lambda one: one.moves_per_instance_week),
-            'migration_share': mean(lambda one: one.migration_share),
+                lambda judged: judged.moves_per_instance_week),
+            'migration_share': mean(
+                lambda judged: judged.migration_share),
         }
 
 

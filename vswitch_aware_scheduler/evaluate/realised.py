@@ -134,22 +134,23 @@ def overload(policy, series, instances, start, end):
     :param start: start of the time, seconds UTC
     :param end: end of the time, exclusive, seconds UTC
     """
-    measured = {uuid: one for uuid in instances
-                if (one := series.get(uuid)) is not None and len(one)}
+    # Neither a missing nor an empty series was measured.
+    measured = [series[uuid] for uuid in dict.fromkeys(instances)
+                if series.get(uuid)]
     if not measured:
         return 0, 0
-    seconds = max(one.period_seconds for one in measured.values())
+    seconds = max(history.period_seconds for history in measured)
     first, last = math.ceil(start / seconds), math.floor(end / seconds)
     if last <= first:
         return 0, 0
     counts = np.zeros(last - first)
     totals = [np.zeros(last - first) for _ in policy.limits]
-    for one in measured.values():
-        slots = np.floor(one.times / seconds).astype(int) - first
-        inside = (slots >= 0) & (slots < last - first)
-        if not inside.any():
+    for history in measured:
+        slots = np.floor(history.times / seconds).astype(int) - first
+        in_range = (slots >= 0) & (slots < last - first)
+        if not in_range.any():
             continue
-        rates, slots = one.rates[inside], slots[inside]
+        rates, slots = history.rates[in_range], slots[in_range]
         number = np.bincount(slots, minlength=last - first)
         counts += number > 0
         # A law with one state for each sample has a rate in any unit.
@@ -159,11 +160,11 @@ def overload(policy, series, instances, start, end):
             total += np.bincount(slots, law.values(
                 weights, policy.profile.typical_packet_bytes),
                 last - first) / np.maximum(number, 1)
-    enough = counts >= _MEASURED * len(instances)
+    is_counted = counts >= _MEASURED * len(instances)
     above = np.zeros(last - first, dtype=bool)
     for total, (_, capacity, _) in zip(totals, policy.limits):
         above |= total > capacity * (1 + fourier_sum.TOLERANCE)
-    return int(enough.sum()), int((above & enough).sum())
+    return int(is_counted.sum()), int((above & is_counted).sum())
 
 
 def group_of(hosts, seed=1):
@@ -174,18 +175,18 @@ def group_of(hosts, seed=1):
     :param hosts: list of Realised
     :param seed: seed of the bootstrap
     """
-    measured = [one for one in hosts if one.is_measured]
+    measured = [host for host in hosts if host.is_measured]
     if not measured:
         return Group(0, 0, *[None] * 7)
-    number = len(measured)
-    overloaded = sum(one.is_overloaded for one in measured)
-    shares = np.array([one.share for one in measured])
-    drawn = np.random.default_rng(seed).integers(number, size=(_DRAWS,
-                                                               number))
-    means = shares[drawn].mean(axis=1)
+    count = len(measured)
+    overloaded = sum(host.is_overloaded for host in measured)
+    shares = np.array([host.share for host in measured])
+    draws = np.random.default_rng(seed).integers(
+        count, size=(_DRAWS, count))
+    means = shares[draws].mean(axis=1)
     low, high = np.quantile(means, [(1 - CONFIDENCE) / 2,
                                     (1 + CONFIDENCE) / 2])
     return Group(
-        number, overloaded, overloaded / number, *wilson(overloaded, number),
-        statistics.fmean(one.predicted for one in measured),
+        count, overloaded, overloaded / count, *wilson(overloaded, count),
+        statistics.fmean(host.predicted for host in measured),
         float(shares.mean()), float(low), float(high))

@@ -209,11 +209,13 @@ class WorkloadBalance(closed_loop.Strategy):
                 continue
             row = rows[demand[rows].argmax()]
             fits = fleet.constraints().allowed([row], range(sizes.size))[0]
-            takes = np.flatnonzero(fits & (sizes > 0) & ~busy
-                                   & (load + demand[row] < self._most))
-            takes = takes[takes != source]
-            fleet.move(int(row), int(takes[load[takes].argmin()])
-                       if takes.size else fleet.empty_hosts()[0])
+            destinations = np.flatnonzero(
+                fits & (sizes > 0) & ~busy
+                & (load + demand[row] < self._most))
+            destinations = destinations[destinations != source]
+            fleet.move(
+                int(row), int(destinations[load[destinations].argmin()])
+                if destinations.size else fleet.empty_hosts()[0])
             return
 
 
@@ -266,14 +268,15 @@ class Sandpiper(closed_loop.Strategy):
             sizes[:fleet.count] = fleet.sizes
             busy[:fleet.count] = fleet.busy()
             fits = np.zeros(load.size, dtype=bool)
-            known = min(load.size, fleet.hosts)
-            fits[:known] = fleet.constraints().allowed(
-                [row], range(known))[0]
-            takes = np.flatnonzero(fits & (sizes > 0) & ~hot & ~busy
-                                   & (load + demand[row] < self._most))
-            takes = takes[takes != source]
-            if takes.size:
-                host = int(takes[load[takes].argmin()])
+            visible = min(load.size, fleet.hosts)
+            fits[:visible] = fleet.constraints().allowed(
+                [row], range(visible))[0]
+            destinations = np.flatnonzero(
+                fits & (sizes > 0) & ~hot & ~busy
+                & (load + demand[row] < self._most))
+            destinations = destinations[destinations != source]
+            if destinations.size:
+                host = int(destinations[load[destinations].argmin()])
             elif demand[row] < self._most:
                 host = fleet.empty_hosts()[0]
             else:

@@ -45,7 +45,7 @@ class Trace:
     @property
     def uuids(self):
         """Tuple of instance uuids in the order of the rows."""
-        return tuple(one.instance_uuid for one in self.series)
+        return tuple(recording.instance_uuid for recording in self.series)
 
     @classmethod
     def from_series(cls, series):
@@ -56,31 +56,35 @@ class Trace:
         :raises InvalidInput: if no series has a sample
         """
         series = tuple(series)
-        recorded = [one for one in series if len(one)]
+        recorded = [recording for recording in series if len(recording)]
         if not recorded:
             raise exceptions.InvalidInput(
                 f'trace of {len(series)} instances: no sample; expected at '
                 'least one')
-        lengths, counts = np.unique([one.period_seconds for one in recorded],
-                                    return_counts=True)
+        lengths, counts = np.unique(
+            [recording.period_seconds for recording in recorded],
+            return_counts=True)
         period = float(lengths[np.argmax(counts)])
-        start = min(one.times[0] for one in recorded)
+        start = min(recording.times[0] for recording in recorded)
         # Tolerance of a thousandth of a bin for imprecise clocks and rounding.
         columns = tuple(
-            np.floor((one.times - start) / period + 1e-3).astype(np.int64)
-            for one in series)
-        lasts = [max(1, round(one.period_seconds / period))
-                 for one in series]
-        bins = max(int(at[-1]) + last
-                   for at, last in zip(columns, lasts) if at.size)
+            np.floor((recording.times - start) / period
+                     + 1e-3).astype(np.int64)
+            for recording in series)
+        lengths = [max(1, round(recording.period_seconds / period))
+                   for recording in series]
+        bins = max(int(column[-1]) + length
+                   for column, length in zip(columns, lengths) if column.size)
         rates = np.full((len(series), bins), np.nan)
-        for row, (one, at, last) in enumerate(zip(series, columns, lasts)):
-            here = np.bincount(at, minlength=bins)
-            total = np.bincount(at, weights=one.rates[:, :2].sum(axis=1),
-                                minlength=bins)
-            filled = here > 0
-            rates[row, filled] = total[filled] / here[filled]
-            for later in range(1, last):
+        for row, (recording, column, length) in enumerate(
+                zip(series, columns, lengths)):
+            samples = np.bincount(column, minlength=bins)
+            total = np.bincount(
+                column, weights=recording.rates[:, :2].sum(axis=1),
+                minlength=bins)
+            filled = samples > 0
+            rates[row, filled] = total[filled] / samples[filled]
+            for later in range(1, length):
                 following = np.flatnonzero(filled) + later
                 following = following[following < bins]
                 following = following[np.isnan(rates[row, following])]
@@ -95,12 +99,14 @@ class Trace:
         :param generator: numpy.random.Generator
         """
         rates, series, columns = self.rates.copy(), [], []
-        for row, (one, at) in enumerate(zip(self.series, self.columns)):
-            kept = generator.random(at.size) >= missing_share
-            rates[row, np.setdiff1d(at, at[kept])] = np.nan
+        for row, (recording, column) in enumerate(
+                zip(self.series, self.columns)):
+            kept = generator.random(column.size) >= missing_share
+            rates[row, np.setdiff1d(column, column[kept])] = np.nan
             series.append(dataclasses.replace(
-                one, times=one.times[kept], rates=one.rates[kept]))
-            columns.append(at[kept])
+                recording, times=recording.times[kept],
+                rates=recording.rates[kept]))
+            columns.append(column[kept])
         return Trace(tuple(series), self.period_seconds, self.times,
                      tuple(columns), rates)
 
@@ -127,19 +133,19 @@ class Trace:
         rates = np.full((len(self.series), bins + self.times.size), np.nan)
         rates[:, bins:] = self.rates
         series, columns = [], []
-        for row, one in enumerate(self.series):
-            at = self.columns[row] + bins
-            found = rows.get(one.instance_uuid)
-            if found is not None:
-                before = past.series[found]
-                rates[row, :bins] = past.rates[found]
-                one = rate_series.RateSeries(
-                    one.instance_uuid, one.period_seconds,
-                    np.concatenate([before.times - moved, one.times]),
-                    np.concatenate([before.rates, one.rates]))
-                at = np.concatenate([past.columns[found], at])
-            series.append(one)
-            columns.append(at)
+        for row, recording in enumerate(self.series):
+            column = self.columns[row] + bins
+            past_row = rows.get(recording.instance_uuid)
+            if past_row is not None:
+                earlier = past.series[past_row]
+                rates[row, :bins] = past.rates[past_row]
+                recording = rate_series.RateSeries(
+                    recording.instance_uuid, recording.period_seconds,
+                    np.concatenate([earlier.times - moved, recording.times]),
+                    np.concatenate([earlier.rates, recording.rates]))
+                column = np.concatenate([past.columns[past_row], column])
+            series.append(recording)
+            columns.append(column)
         times = np.concatenate([past.times - moved, self.times])
         return Trace(tuple(series), self.period_seconds, times,
                      tuple(columns), rates), bins
@@ -166,23 +172,23 @@ def load_needs(path, uuids):
     :returns: (V, 2) cores and memory in MB
     :raises InvalidInput: if a value is missing; the message names the instance
     """
-    known = {one.uuid: one for one
-             in telemetry_file.FileDriver(path).instances()}
+    instances = {instance.uuid: instance for instance
+                 in telemetry_file.FileDriver(path).instances()}
     needs = np.zeros((len(uuids), 2))
     for row, uuid in enumerate(uuids):
-        one = known[uuid]
+        instance = instances[uuid]
         for column, (key, unit) in enumerate((('cpu_cores', 1.0),
                                               ('memory_kb', 1024.0))):
             try:
-                value = float(one.metadata.get(key))
+                value = float(instance.metadata.get(key))
             except (TypeError, ValueError):
                 value = np.nan
             if not 0 <= value < np.inf:
                 raise exceptions.InvalidInput(
-                    f'instance {one.name or uuid} of trace {path}: {key}: '
-                    f'{one.metadata.get(key)!r}; expected a number from 0, '
-                    f'from a GWA-T-12 trace or from vms_X.csv beside X.npz. '
-                    f'For other traces, omit --host-cores and '
+                    f'instance {instance.name or uuid} of trace {path}: '
+                    f'{key}: {instance.metadata.get(key)!r}; expected a '
+                    f'number from 0, from a GWA-T-12 trace or from vms_X.csv '
+                    f'beside X.npz. For other traces, omit --host-cores and '
                     f'--host-memory-mb')
             needs[row, column] = value / unit
     return needs
@@ -196,19 +202,19 @@ def load_groups(path):
         unknown
     :raises InvalidInput: if the file cannot be read
     """
-    found = {}
+    groups = {}
     try:
         with open(path, newline='', encoding='utf-8') as lines:
             for row in csv.DictReader(lines):
                 uuid = telemetry_file.instance_uuid(row['instance'].strip())
-                found[uuid] = tuple((row.get(column) or '').strip() or None
+                groups[uuid] = tuple((row.get(column) or '').strip() or None
                                     for column in ('flavor', 'project'))
     except (OSError, LookupError, ValueError, AttributeError,
             csv.Error) as error:
         raise exceptions.InvalidInput(
             f'groups {path}: {type(error).__name__}: {error}; expected CSV '
             f'with the columns instance, flavor and project') from error
-    return found
+    return groups
 
 
 class History:
@@ -268,19 +274,20 @@ class History:
                 f'bin {end}: requested after bin {self._counted}; expected '
                 'bins in increasing order')
         pieces = {}
-        for row, one in enumerate(self._trace.series):
-            at = self._trace.columns[row]
-            known = (at < end) & ((at < self._begin)
-                                  | (at >= self._known_from[row]))
-            new = known & (at >= self._counted)
+        for row, recording in enumerate(self._trace.series):
+            column = self._trace.columns[row]
+            known = (column < end) & ((column < self._begin)
+                                      | (column >= self._known_from[row]))
+            new = known & (column >= self._counted)
             if new.any():
                 pieces[row] = dataclasses.replace(
-                    one, times=one.times[new], rates=one.rates[new])
+                    recording, times=recording.times[new],
+                    rates=recording.rates[new])
         for row, piece in zip(pieces, estimate.count_all(
                 list(pieces.values()))):
-            so_far = self._counts[row]
-            self._counts[row] = (piece if so_far is None
-                                 else so_far.merged(piece))
+            earlier = self._counts[row]
+            self._counts[row] = (piece if earlier is None
+                                 else earlier.merged(piece))
         self._counted = end
         return tuple(self._counts)
 
@@ -362,6 +369,7 @@ class Known:
         if not self.rates.shape[1]:
             return np.zeros(len(self.rates))
         ranked = np.sort(self.rates, axis=1)         # NaN comes last
-        at = np.ceil(0.99 * self.samples - 1e-9).astype(np.int64) - 1
-        found = ranked[np.arange(len(ranked)), np.maximum(at, 0)]
-        return np.where(self.samples > 0, found, 0.0)
+        positions = np.ceil(0.99 * self.samples - 1e-9).astype(np.int64) - 1
+        percentiles = ranked[
+            np.arange(len(ranked)), np.maximum(positions, 0)]
+        return np.where(self.samples > 0, percentiles, 0.0)
