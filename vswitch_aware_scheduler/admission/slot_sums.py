@@ -19,8 +19,8 @@ __all__ = ['GROUP_SHARES', 'MARGIN', 'SlotSums', 'class_moments',
            'class_shares']
 
 #: Factor on the rates in the slots. It is a safety margin, because a tail of
-#: some per mille is estimated from few slots and traffic changes.
-MARGIN = 1.05
+#: some per mille is estimated from few slots.
+MARGIN = 1.02
 
 # From the least loaded slots on.
 _SIZES = np.array(slots.GROUP_SIZES[::-1])

@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import slot_sums
 from vswitch_aware_scheduler.admission import sources
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
@@ -1388,7 +1389,7 @@ class TestSlots(AdmissionTestCase):
                 (means[part].mean(), variances[part].mean()
                  + means[part].var(), len(part)) for part in parts])
         places = mean + np.sqrt(variance / variances) * (
-            capacity / 1.05 - means)
+            capacity / slot_sums.MARGIN - means)
         # No table goes further than that.
         together = wider.tail(np.minimum(places, 1.48 * capacity)) \
             @ weights / 504
@@ -1431,7 +1432,7 @@ class TestSlots(AdmissionTestCase):
             [.48, .48, .02, .02], [1, 3, 95, 105], high, 2)
             for high in (busy, np.roll(busy, 7)))
         # More than 25 are, less than 26.
-        laws, capacity = [first] * 25, 1.05 * 2550.0
+        laws, capacity = [first] * 25, slot_sums.MARGIN * 2550.0
         with_them, without = (
             self.host(laws, capacity, one) for one in (first, other))
         self.assertGreater(with_them, 5 * without)
@@ -1547,7 +1548,8 @@ class TestSlots(AdmissionTestCase):
         # All at once for 10 of 504 slots, 100 above the capacity.
         busy = np.arange(504) < 10
         law = _egress([1 - busy.mean(), busy.mean()], [0, 100], busy, 1)
-        found = _judged(_policy(saturation_kbps=1900.0 * 1.05), [law] * 20)
+        found = _judged(_policy(
+            saturation_kbps=1900.0 * slot_sums.MARGIN), [law] * 20)
         self.assertAlmostEqual(100 / 2000, found.loss_fraction[0], 4)
 
     def test_absurd_rates_give_no_nan(self):
