@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether hosts keep to their limit on recorded traffic, and at what cost.
+"""Measures overload and hosts of methods on recorded traffic.
 
-Runs every case of two months of one fleet: each month by itself and each
-after the other, both protocols, limits .01 and .003, three capacities. Prints
-realised avoidable overload over the limit @ hosts over the clairvoyant's, and
-where that is at most 1 and 1.5.
+Evaluates all cases of two months of one fleet: each month alone and after the
+other month, both protocols, limits .01 and .003, and three capacities. Prints
+the realised avoidable overload divided by the limit, and the hosts divided by
+those of the clairvoyant. Marks values above 1 and above 1.5.
 
     calibration.py --traces DIR --methods ours,onoff
 
-DIR has two traces that ``vswitch-manage evaluate`` reads. To try an estimator
-write it into a file that makes METHODS, a list of evaluate.methods.Method:
+DIR has two traces that ``vswitch-manage evaluate`` can read. To evaluate
+another estimator, write a file that defines METHODS, a list of
+evaluate.methods.Method:
 
     calibration.py --traces DIR --variants mine.py --methods mine
 """
@@ -45,7 +46,7 @@ def arguments():
                         default='2013-7.npz,2013-8.npz')
     parser.add_argument('--methods', metavar='NAME,...', default='ours')
     parser.add_argument('--variants', metavar='PATH',
-                        help='Python file that makes METHODS')
+                        help='Python file that defines METHODS')
     parser.add_argument('--protocols', metavar='NAME,...',
                         default='static,rolling')
     parser.add_argument('--saturation-kbps', type=numbers, metavar='C,...',
@@ -56,27 +57,27 @@ def arguments():
                         default=protocols.TRACE)
     parser.add_argument('--feedback', default=True,
                         action=argparse.BooleanOptionalAction,
-                        help='ours corrects its limit by trials, in the '
-                             'protocol rolling')
+                        help='protocol rolling: ours corrects its limit by '
+                             'trials')
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--json', action='store_true')
     return parser.parse_args()
 
 
 def chosen_methods(names, variants, corrects):
-    known = {one.name: one for one in methods.make_methods(
+    by_name = {method.name: method for method in methods.make_methods(
         _traces.DEFAULT_LAW, corrects=corrects)}
     if variants:
-        known.update((one.name, one)
-                     for one in runpy.run_path(variants)['METHODS'])
-    missing = [name for name in names.split(',') if name not in known]
+        by_name.update((method.name, method)
+                       for method in runpy.run_path(variants)['METHODS'])
+    missing = [name for name in names.split(',') if name not in by_name]
     if missing:
-        sys.exit(f'no method {", ".join(missing)}; there are '
-                 f'{", ".join(known)}')
-    return [known[name] for name in names.split(',')]
+        sys.exit(f'methods: {", ".join(missing)}; expected names out of '
+                 f'{", ".join(by_name)}')
+    return [by_name[name] for name in names.split(',')]
 
 
-def replays(options, ways, **fields):
+def replays(options, chosen, **fields):
     """Yield (protocol, case, capacity, limit, {name: Result}).
 
     :param fields: others of a protocols.Case
@@ -97,7 +98,7 @@ def replays(options, ways, **fields):
                 protocol=protocol, history=options.history, **fields)
             for (capacity, limit), results in zip(
                     limits, protocols.evaluate_limits(
-                        case, limits, ways, options.seeds)):
+                        case, limits, chosen, options.seeds)):
                 yield protocol, label, capacity, limit, results
 
 
@@ -106,22 +107,23 @@ def main():
     if not options.traces:
         print('No --traces DIR and no VSWITCH_TRACES: nothing to calibrate')
         return 0
-    ways = chosen_methods(options.methods, options.variants, options.feedback)
+    chosen = chosen_methods(options.methods, options.variants,
+                            options.feedback)
     began, rows = time.monotonic(), []
-    width = max(18, *(len(way.name) + 2 for way in ways))
+    width = max(18, *(len(method.name) + 2 for method in chosen))
     if not options.json:
         print(f'{"case":36}' + ''.join(
-            f'{way.name:>{width}}' for way in ways), flush=True)
-    for protocol, label, capacity, limit, results in replays(options, ways):
-        best = results[protocols.CLAIRVOYANT]
+            f'{method.name:>{width}}' for method in chosen), flush=True)
+    for protocol, label, capacity, limit, results in replays(options, chosen):
+        clairvoyant = results[protocols.CLAIRVOYANT]
         text = f'{protocol} {label} {capacity:g} {limit:g}'
         line = f'{text:36}'
-        for way in ways:
-            found = results[way.name].figures(limit, best)
-            overload = found['overload_avoidable_mean'] / limit
-            hosts = found['hosts_relative']
+        for method in chosen:
+            figures = results[method.name].figures(limit, clairvoyant)
+            overload = figures['overload_avoidable_mean'] / limit
+            hosts = figures['hosts_relative']
             rows.append({
-                'protocol': protocol, 'case': label, 'method': way.name,
+                'protocol': protocol, 'case': label, 'method': method.name,
                 'saturation_kbps': capacity, 'overload_probability': limit,
                 'overload': overload, 'hosts': hosts,
                 'passes': overload <= 1 and hosts <= MOST_HOSTS})
@@ -136,16 +138,16 @@ def main():
         print(json.dumps({'rows': rows, 'seconds': seconds}, indent=2))
         return 0
     print(f'\n! above the limit, # more than {MOST_HOSTS:g} x the hosts')
-    for way in ways:
-        mine = [row for row in rows if row['method'] == way.name]
-        overload = np.array([row['overload'] for row in mine])
-        hosts = np.array([row['hosts'] for row in mine])
-        print(f'{way.name}: {sum(row["passes"] for row in mine)} of '
-              f'{len(mine)} pass')
+    for method in chosen:
+        own_rows = [row for row in rows if row['method'] == method.name]
+        overload = np.array([row['overload'] for row in own_rows])
+        hosts = np.array([row['hosts'] for row in own_rows])
+        print(f'{method.name}: {sum(row["passes"] for row in own_rows)} of '
+              f'{len(own_rows)} pass')
         for what, values, most in (('overload', overload, 1),
                                    ('hosts', hosts, MOST_HOSTS)):
             print(f'    {what}: {np.count_nonzero(values <= most)} of '
-                  f'{len(mine)}, mean {values.mean():.2f}, worst '
+                  f'{len(own_rows)}, mean {values.mean():.2f}, worst '
                   f'{values.max():.2f}')
     print(f'{seconds:.0f} s')
     return 0

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What instances have in common, and what it does to the limit of a host.
+"""Measures overload of instances that are busy together.
 
-    dependence.py            a host filled up to the limit, by patterns of
-                             generated traffic
+    dependence.py            one host that is filled up to the limit with
+                             generated traffic, for each pattern
     dependence.py --traces DIR --frontier
-                             hosts against overload on recorded traffic: ours
-                             with rates counted several times, N-sigma and SBP
-                             with several N and limits
+                             hosts and overload on recorded traffic: ours with
+                             several factors of the rates, N-sigma and SBP with
+                             several N and limits
 
 Results: contributor/dependence.rst and reference/evaluation.rst.
 """
@@ -32,7 +32,7 @@ from vswitch_aware_scheduler.traffic import rate_law
 
 LIMITS = (0.01, 0.003)
 
-#: What is varied for a frontier: rates times it, N, or the limit times it.
+#: Values of a frontier: factor of the rates, N, and factor of the limit.
 FRONTIER = {'ours': (1.0, 1.1, 1.2), 'nsigma': (4.0, 5.0, 6.0),
             'sbp': (1e-2, 1e-3, 1e-5, 1e-7)}
 WANTED_OVERLOAD = 0.8
@@ -45,18 +45,19 @@ def by_pattern(options):
     """Return rows: realised overload over E, and capacity wasted."""
     rows = []
     for name, pattern in patterns.PATTERNS.items():
-        found = [full_host.fill(
+        outcomes_of_seeds = [full_host.fill(
             pattern, LIMITS, np.random.default_rng([seed, 7]),
             days=options.days, judged_days=options.judged_days)
             for seed in range(options.seeds)]
-        for outcomes in zip(*found):
-            overload = [one.overload for one in outcomes]
+        for outcomes in zip(*outcomes_of_seeds):
+            overload = [outcome.overload for outcome in outcomes]
             rows.append({
                 'pattern': name,
                 'overload_probability': outcomes[0].overload_probability,
                 'overload': float(np.mean(overload)),
                 'overload_worst': float(np.max(overload)),
-                'wasted': float(np.mean([one.wasted for one in outcomes]))})
+                'wasted': float(np.mean(
+                    [outcome.wasted for outcome in outcomes]))})
     return rows
 
 
@@ -71,7 +72,7 @@ def print_patterns(rows):
 # Recorded traffic
 
 class _Scaled(methods.CountsEstimator):
-    """Ours, with rates that count several times, up to the capacity."""
+    """Ours, with rates multiplied by a factor, up to the capacity."""
 
     def __init__(self, factor):
         super().__init__(estimate.fit_model, _traces.DEFAULT_LAW)
@@ -86,7 +87,7 @@ class _Scaled(methods.CountsEstimator):
 
 
 class _Way(methods.Method):
-    """One way with one value of what is varied."""
+    """A method with one value of its number."""
 
     def __init__(self, way, value):
         super().__init__(f'{way} {value:g}')
@@ -117,9 +118,9 @@ def frontier(options):
             past=None if past is None else loaded[past])
         for (_, limit), results in zip(limits, protocols.evaluate_limits(
                 case, limits, ways, options.seeds)):
-            best = results[protocols.CLAIRVOYANT]
+            clairvoyant = results[protocols.CLAIRVOYANT]
             for way in ways:
-                figures = results[way.name].figures(limit, best)
+                figures = results[way.name].figures(limit, clairvoyant)
                 rows.append({
                     'way': way.way, 'value': way.value,
                     'overload': figures['overload_avoidable_mean'] / limit,
@@ -133,10 +134,10 @@ def print_frontier(rows):
     for way in dict.fromkeys(row['way'] for row in rows):
         points = []
         for value in FRONTIER[way]:
-            mine = [row for row in rows
+            own_rows = [row for row in rows
                     if (row['way'], row['value']) == (way, value)]
-            overload = np.array([row['overload'] for row in mine])
-            hosts = np.array([row['hosts'] for row in mine])
+            overload = np.array([row['overload'] for row in own_rows])
+            hosts = np.array([row['hosts'] for row in own_rows])
             points.append((np.log(np.maximum(overload, LEAST_OVERLOAD)),
                            np.log(hosts)))
             print(f'{way:14}{value:6g}  {np.exp(points[-1][0].mean()):.2f} '
@@ -145,9 +146,9 @@ def print_frontier(rows):
                   f'{overload.size}')
         overloads, hosts = np.transpose(points, (1, 2, 0))
         rng = np.random.default_rng(1)
-        drawn = [rng.integers(0, len(hosts), len(hosts)) for _ in range(500)]
-        values = [_at_overload(overloads[some].mean(axis=0),
-                               hosts[some].mean(axis=0)) for some in drawn]
+        draws = [rng.integers(0, len(hosts), len(hosts)) for _ in range(500)]
+        values = [_at_overload(overloads[draw].mean(axis=0),
+                               hosts[draw].mean(axis=0)) for draw in draws]
         low, high = np.quantile(values, [0.05, 0.95])
         print(f'{way:14}at {WANTED_OVERLOAD:g} E: '
               f'{_at_overload(overloads.mean(axis=0), hosts.mean(axis=0)):.3f}'
@@ -173,7 +174,7 @@ def arguments():
     parser.add_argument('--ways', default=','.join(FRONTIER),
                         help='of the frontier (default: all)')
     parser.add_argument('--days', type=float, default=14,
-                        help='known of a pattern')
+                        help='history of a pattern')
     parser.add_argument('--judged-days', type=float, default=280)
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--json', action='store_true')
@@ -185,11 +186,11 @@ def main():
     if options.frontier and not options.traces:
         print('No --traces DIR and no VSWITCH_TRACES: nothing to pack')
         return 0
-    found = (frontier if options.frontier else by_pattern)(options)
+    rows = (frontier if options.frontier else by_pattern)(options)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(rows, indent=2))
     else:
-        (print_frontier if options.frontier else print_patterns)(found)
+        (print_frontier if options.frontier else print_patterns)(rows)
     return 0
 
 
