@@ -135,7 +135,7 @@ def print_frontier(rows):
         points = []
         for value in FRONTIER[way]:
             own_rows = [row for row in rows
-                    if (row['way'], row['value']) == (way, value)]
+                        if (row['way'], row['value']) == (way, value)]
             overload = np.array([row['overload'] for row in own_rows])
             hosts = np.array([row['hosts'] for row in own_rows])
             points.append((np.log(np.maximum(overload, LEAST_OVERLOAD)),

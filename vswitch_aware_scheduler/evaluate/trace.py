@@ -208,7 +208,7 @@ def load_groups(path):
             for row in csv.DictReader(lines):
                 uuid = telemetry_file.instance_uuid(row['instance'].strip())
                 groups[uuid] = tuple((row.get(column) or '').strip() or None
-                                    for column in ('flavor', 'project'))
+                                     for column in ('flavor', 'project'))
     except (OSError, LookupError, ValueError, AttributeError,
             csv.Error) as error:
         raise exceptions.InvalidInput(
