@@ -25,12 +25,9 @@ _ITERATIONS = 50
 _EXACT = 1e-18
 
 
-def fit_capacity(
-    measurements,
-    line_kbps=None,
-    framing_bytes=cost_model.ETHERNET_FRAMING_BYTES,
-    unit_bytes=0.0,
-):
+def fit_capacity(measurements, line_kbps=None,
+                 framing_bytes=cost_model.ETHERNET_FRAMING_BYTES,
+                 unit_bytes=0.0):
     """Return the CapacityModel of a table, by least squares.
 
     The function minimises the sum of squared relative errors and determines
@@ -51,33 +48,22 @@ def fit_capacity(
         raise exceptions.InvalidModel(
             'table of measurements: no row; expected 1 or more')
     if line_kbps is not None:
-        cost_model.check(
-            'line_kbps',
-            line_kbps,
-            'a number > 0 or None',
-            lambda value: value > 0,
-        )
-    cost_model.check(
-        'framing_bytes',
-        framing_bytes,
-        'a number >= 0',
-        lambda value: value >= 0,
-    )
-    cost_model.check(
-        'unit_bytes', unit_bytes, 'a number >= 0', lambda value: value >= 0
-    )
+        cost_model.check_positive('line_kbps', line_kbps,
+                                  'a number > 0 or None')
+    cost_model.check_not_negative('framing_bytes', framing_bytes)
+    cost_model.check_not_negative('unit_bytes', unit_bytes)
     table = _Table(rows, line_kbps, framing_bytes, unit_bytes)
     best = None
     for start in table.starts():
-        found = table.descend(start)
-        if best is None or found.criterion < best.criterion - 1e-9:
-            best = found
+        solution = table.descend(start)
+        if best is None or solution.criterion < best.criterion - 1e-9:
+            best = solution
     return table.model(best)
 
 
 @dataclasses.dataclass
 class _Solution:
-    costs: dict    # level -> (a by encapsulation and b, which are known)
+    costs: dict    # level -> (a by encapsulation and b, which were measured)
     criterion: float
 
 
@@ -142,12 +128,12 @@ class _Table:
 
         :param assignment: (rows,) int, the initial level of each row
         """
-        best, seen = None, set()
+        best, assignments_seen = None, set()
         for _ in range(_ITERATIONS):
             key = assignment.tobytes()
-            if key in seen:
+            if key in assignments_seen:
                 break
-            seen.add(key)
+            assignments_seen.add(key)
             costs = self._solve(assignment)
             times = self._times(costs)
             assignment = times.argmax(axis=1)
@@ -174,8 +160,8 @@ class _Table:
                 self.counts[level][chosen, None]
             target = self.time[chosen]
             # One packet size does not determine the cost of a byte.
-            known = design.any(axis=0)
-            usable = known.copy()
+            measured = design.any(axis=0)
+            usable = measured.copy()
             if np.ptp(self.size[chosen]) == 0 or (
                     np.count_nonzero(chosen) < np.count_nonzero(usable)):
                 usable[-1] = False
@@ -185,7 +171,7 @@ class _Table:
                     design * weight[:, None], target * weight, usable)
                 # Weights from measured times would include their errors.
                 weight = 1 / np.maximum(design @ parameters, 1e-3 * target)
-            costs[level] = parameters, known
+            costs[level] = parameters, measured
         return costs
 
     def _times(self, costs):
@@ -194,16 +180,16 @@ class _Table:
         for level in self.levels:
             if level in costs:
                 # A level has no cost for encapsulations that it never limited.
-                parameters, known = costs[level]
+                parameters, measured = costs[level]
                 columns.append(np.where(
-                    self.design[:, :-1] @ known[:-1] > 0,
+                    self.design[:, :-1] @ measured[:-1] > 0,
                     self.design @ parameters, 0.0) / self.counts[level])
             else:
                 columns.append(np.zeros(self.time.size))
         return np.column_stack([*columns, self.line])
 
-    def model(self, found):
-        times = self._times(found.costs)
+    def model(self, solution):
+        times = self._times(solution.costs)
         rows = np.arange(self.time.size)
         assignment = times.argmax(axis=1)
         slowest = times[rows, assignment]
@@ -212,25 +198,25 @@ class _Table:
         blocks = {}
         for number, level in enumerate(self.levels):
             chosen = assignment == number
-            if level in found.costs and chosen.any():
+            if level in solution.costs and chosen.any():
                 design = self.design[chosen] / (
                     self.counts[level] * slowest)[chosen, None]
-                known = design.any(axis=0)
+                measured = design.any(axis=0)
                 if np.ptp(self.size[chosen]) == 0:
-                    known[-1] = False
-                blocks[level] = design, known
+                    measured[-1] = False
+                blocks[level] = design, measured
         freedom = int(self.time.size - sum(
-            min(np.count_nonzero(known), len(design))
-            for design, known in blocks.values()))
+            min(np.count_nonzero(measured), len(design))
+            for design, measured in blocks.values()))
         deviation = math.sqrt(squares / freedom) if freedom > 0 else 0.0
         costs = {}
-        for level, (design, known) in blocks.items():
-            covariance = np.full((known.size, known.size), np.inf)
+        for level, (design, measured) in blocks.items():
+            covariance = np.full((measured.size, measured.size), np.inf)
             if freedom > 0:
-                covariance[np.ix_(known, known)] = _covariance(
-                    design[:, known], deviation)
-            kept = [*np.flatnonzero(known[:-1]), known.size - 1]
-            parameters = found.costs[level][0]
+                covariance[np.ix_(measured, measured)] = _covariance(
+                    design[:, measured], deviation)
+            kept = [*np.flatnonzero(measured[:-1]), measured.size - 1]
+            parameters = solution.costs[level][0]
             costs[level] = cost_model.PacketCost(
                 {self.names[i]: float(parameters[i]) for i in kept[:-1]},
                 float(parameters[-1]), covariance[np.ix_(kept, kept)],
@@ -256,7 +242,7 @@ def _non_negative(design, target, usable):
     The solution is exact for the small number of parameters: the best of all
     choices of parameters that are 0, starting with few zeros.
     """
-    best, least = np.zeros(design.shape[1]), math.inf
+    best_solution, least_squares = np.zeros(design.shape[1]), math.inf
     columns = np.flatnonzero(usable)
     for zeros in range(columns.size):
         for kept in itertools.combinations(columns, columns.size - zeros):
@@ -265,13 +251,13 @@ def _non_negative(design, target, usable):
             if (solution < 0).any():
                 continue
             squares = float(((part @ solution - target) ** 2).sum())
-            if squares < least:
-                least = squares
-                best = np.zeros(design.shape[1])
-                best[list(kept)] = solution
-        if zeros == 0 and least < math.inf:
+            if squares < least_squares:
+                least_squares = squares
+                best_solution = np.zeros(design.shape[1])
+                best_solution[list(kept)] = solution
+        if zeros == 0 and least_squares < math.inf:
             break
-    return best
+    return best_solution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,7 +292,7 @@ def leave_one_out(measurements, key='packet_bytes', **options):
     :returns: list of Prediction
     """
     rows = list(measurements)
-    found = {}
+    predictions = {}
     for value in dict.fromkeys(getattr(row, key) for row in rows):
         rest = [row for row in rows if getattr(row, key) != value]
         model = fit_capacity(rest, **options) if rest else None
@@ -322,8 +308,8 @@ def leave_one_out(measurements, key='packet_bytes', **options):
                 except exceptions.InvalidModel:
                     # Only the rows that were left out have this encapsulation.
                     pass
-            found[i] = Prediction(row, row.rate_kbps, predicted)
-    return [found[i] for i in range(len(rows))]
+            predictions[i] = Prediction(row, row.rate_kbps, predicted)
+    return [predictions[i] for i in range(len(rows))]
 
 
 def median_error(predictions):
@@ -348,29 +334,30 @@ def contradictions(measurements, tolerance=.05):
     :returns: list of strings
     """
     rows = list(measurements)
-    found = []
+    sentences = []
 
     def place(row):
         return (f'{row.packet_bytes:g} bytes, {row.pairs} pairs, '
                 f'{row.flows} flows each, encapsulation {row.encapsulation}')
 
-    for one, other in itertools.permutations(rows, 2):
-        if one.setting == other.setting \
-                and one.packet_bytes < other.packet_bytes \
-                and one.packet_us > other.packet_us * (1 + tolerance):
-            found.append(
-                f'{place(one)}: {one.packet_us:.3g} us a packet, but '
-                f'{other.packet_us:.3g} us at {other.packet_bytes:g} bytes')
-        elif one.packet_bytes == other.packet_bytes \
-                and one.encapsulation == other.encapsulation \
-                and one.pairs <= other.pairs and one.flows <= other.flows \
-                and one.setting != other.setting \
-                and one.rate_kbps > other.rate_kbps * (1 + tolerance):
-            found.append(
-                f'{place(one)}: {one.rate_kbps:.15g} kbit/s, but '
-                f'{other.rate_kbps:.15g} kbit/s with {other.pairs} pairs, '
-                f'{other.flows} flows each')
-    return found
+    for first, second in itertools.permutations(rows, 2):
+        if first.setting == second.setting \
+                and first.packet_bytes < second.packet_bytes \
+                and first.packet_us > second.packet_us * (1 + tolerance):
+            sentences.append(
+                f'{place(first)}: {first.packet_us:.3g} us a packet, but '
+                f'{second.packet_us:.3g} us at {second.packet_bytes:g} bytes')
+        elif first.packet_bytes == second.packet_bytes \
+                and first.encapsulation == second.encapsulation \
+                and first.pairs <= second.pairs \
+                and first.flows <= second.flows \
+                and first.setting != second.setting \
+                and first.rate_kbps > second.rate_kbps * (1 + tolerance):
+            sentences.append(
+                f'{place(first)}: {first.rate_kbps:.15g} kbit/s, but '
+                f'{second.rate_kbps:.15g} kbit/s with {second.pairs} pairs, '
+                f'{second.flows} flows each')
+    return sentences
 
 
 def fit_cpu(measurements, idle_mhz=0.0, senders=False):
@@ -384,9 +371,7 @@ def fit_cpu(measurements, idle_mhz=0.0, senders=False):
     :returns: CpuCost
     :raises InvalidModel: if no row has a value above ``idle_mhz``
     """
-    cost_model.check(
-        'idle_mhz', idle_mhz, 'a number >= 0', lambda value: value >= 0
-    )
+    cost_model.check_not_negative('idle_mhz', idle_mhz)
     rows = [row for row in measurements if row.cpu_mhz is not None]
     if not rows:
         raise exceptions.InvalidModel(
@@ -406,8 +391,6 @@ def fit_cpu(measurements, idle_mhz=0.0, senders=False):
                           (total - idle_mhz) / total, usable)
     errors = (design @ costs + idle_mhz) / total - 1
     freedom = len(rows) - np.count_nonzero(costs)
-    return cost_model.CpuCost(
-        float(idle_mhz),
-        *map(float, costs),
-        math.sqrt(float((errors**2).sum()) / freedom) if freedom else 0.0,
-    )
+    deviation = math.sqrt(float((errors ** 2).sum()) / freedom) \
+        if freedom else 0.0
+    return cost_model.CpuCost(float(idle_mhz), *map(float, costs), deviation)

@@ -33,33 +33,45 @@ ETHERNET_FRAMING_BYTES = 38
 LEVELS = ('flow', 'sender', 'switch')
 
 
-def check(name, value, wanted, good):
+def check(name, value, expected, is_valid):
     """Check that a value satisfies a condition.
 
     :param name: name of the value, for the message
     :param value: value to check
-    :param wanted: description of the valid values, for the message
-    :param good: callable(value), returns whether the value is valid
+    :param expected: description of the valid values, for the message
+    :param is_valid: callable(value), returns whether the value is valid
     :raises InvalidModel: if the value is invalid
     """
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or not good(value):
+    if not real or not math.isfinite(value) or not is_valid(value):
         raise exceptions.InvalidModel(
-            f'{name}: {value!r}; expected {wanted}')
-    return value
+            f'{name}: {value!r}; expected {expected}')
+
+
+def check_positive(name, value, expected='a number > 0'):
+    """Check that a value is a number above 0.
+
+    :param name: name of the value, for the message
+    :param value: value to check
+    :param expected: description of the valid values, for the message
+    :raises InvalidModel: if the value is invalid
+    """
+    check(name, value, expected, lambda number: number > 0)
+
+
+def check_not_negative(name, value):
+    """Check that a value is a number of 0 or more.
+
+    :param name: name of the value, for the message
+    :param value: value to check
+    :raises InvalidModel: if the value is invalid
+    """
+    check(name, value, 'a number >= 0', lambda number: number >= 0)
 
 
 def _check_count(name, value):
-    if not isinstance(value, numbers.Integral):
-        check(
-            name,
-            math.nan if isinstance(value, bool) else value,
-            'a whole number >= 1',
-            lambda _: False,
-        )
-    return int(
-        check(name, value, 'a whole number >= 1', lambda found: found >= 1)
-    )
+    check(name, value, 'a whole number >= 1',
+          lambda count: isinstance(count, numbers.Integral) and count >= 1)
 
 
 def _check_encapsulation(value):
@@ -91,22 +103,13 @@ class Measurement:
 
     def __post_init__(self):
         for key in ('packet_bytes', 'rate_kbps'):
-            check(
-                key,
-                getattr(self, key),
-                'a number > 0 (1e-6 to 1e15)',
-                lambda value: 1e-6 <= value <= 1e15,
-            )
+            check(key, getattr(self, key), 'a number > 0 (1e-6 to 1e15)',
+                  lambda value: 1e-6 <= value <= 1e15)
         for key in ('pairs', 'flows'):
             _check_count(key, getattr(self, key))
         _check_encapsulation(self.encapsulation)
         if self.cpu_mhz is not None:
-            check(
-                'cpu_mhz',
-                self.cpu_mhz,
-                'a number > 0',
-                lambda value: value > 0,
-            )
+            check_positive('cpu_mhz', self.cpu_mhz)
 
     @property
     def packet_us(self):
@@ -235,37 +238,32 @@ class CapacityModel:
     def _times(self, packet_bytes, pairs, flows, encapsulation):
         # (time between packets, its standard error, level), all levels.
         counts = {'flow': pairs * flows, 'sender': pairs, 'switch': 1}
-        found = []
+        times = []
         for level in LEVELS:
             cost = getattr(self, level)
             if cost is not None and encapsulation in cost.packet_us:
                 mean, error = cost._us(packet_bytes, encapsulation,
                                        self.unit_bytes)
-                found.append((mean / counts[level], error / counts[level],
+                times.append((mean / counts[level], error / counts[level],
                               level))
         if self.line_kbps is not None:
             rate = line_rate_kbps(self.line_kbps, packet_bytes, encapsulation,
                                   self.framing_bytes)
-            found.append((8e3 * packet_bytes / rate, 0.0, 'line'))
-        return found
+            times.append((8e3 * packet_bytes / rate, 0.0, 'line'))
+        return times
 
     def _slowest(self, packet_bytes, pairs, flows, encapsulation):
-        check(
-            'packet_bytes',
-            packet_bytes,
-            'a number > 0',
-            lambda value: value > 0,
-        )
+        check_positive('packet_bytes', packet_bytes)
         _check_count('pairs', pairs)
         _check_count('flows', flows)
         _check_encapsulation(encapsulation)
         times = self._times(packet_bytes, pairs, flows, encapsulation)
-        known = sorted({name for level in LEVELS if getattr(self, level)
-                        for name in getattr(self, level).packet_us})
-        if not times or known and encapsulation not in known:
+        measured = sorted({name for level in LEVELS if getattr(self, level)
+                           for name in getattr(self, level).packet_us})
+        if not times or measured and encapsulation not in measured:
             raise exceptions.InvalidModel(
                 f'encapsulation: {encapsulation!r}; expected one that was '
-                f'measured: {", ".join(known) or "none of them was"}')
+                f'measured: {", ".join(measured) or "none of them was"}')
         return max(times, key=lambda entry: entry[0])
 
     def rate_kbps(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):

@@ -7,6 +7,7 @@ missing value. No store, no configuration and no client.
 """
 
 import dataclasses
+import operator
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -22,7 +23,7 @@ _SOFTWARE = (_OVS, 'Linux bridge agent', 'Macvtap agent',
              'OVN Controller agent', _GATEWAY)
 
 #: Agents without a switch of their own.
-_OTHERS = frozenset([
+_WITHOUT_SWITCH = frozenset([
     'BGP dynamic routing agent', 'DHCP agent', 'L3 agent', 'Metadata agent',
     'Metering agent', 'OVN Metadata agent', 'OVN Neutron agent'])
 
@@ -50,10 +51,10 @@ _PACKETS = ('resource_provider_packet_processing_without_direction',
             'resource_provider_packet_processing_with_direction')
 
 # Keys of an agent's configurations that are shown with a proposal.
-_TOLD = ('datapath_type', 'tunnel_types', 'tunneling_ip', 'bridge_mappings',
-         'bridge-mappings', 'interface_mappings', 'device_mappings',
-         'chassis_name', _BANDWIDTHS, *_PACKETS,
-         'resource_provider_inventory_defaults')
+_SHOWN_KEYS = (
+    'datapath_type', 'tunnel_types', 'tunneling_ip', 'bridge_mappings',
+    'bridge-mappings', 'interface_mappings', 'device_mappings', 'chassis_name',
+    _BANDWIDTHS, *_PACKETS, 'resource_provider_inventory_defaults')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Proposal:
     agents: tuple = ()
 
 
-class _Untold(Exception):
+class _MissingValue(Exception):
     """A value that is needed for a proposal is missing."""
 
 
@@ -120,41 +121,42 @@ def propose(agents, profiles, mapping=None):
     """
     by_host = {}
     agents = [agent for agent in agents if agent['host'] != _DELETED]
-    for agent in sorted(agents, key=lambda one: (one['host'],
-                                                 one['agent_type'])):
+    agents.sort(key=operator.itemgetter('host', 'agent_type'))
+    for agent in agents:
         by_host.setdefault(agent['host'], []).append(agent)
     mapping = {**_CATALOGUE, **(mapping or {})}
-    return [_of_host(host, found, profiles, mapping)
-            for host, found in by_host.items()]
+    return [_of_host(host, agents_of_host, profiles, mapping)
+            for host, agents_of_host in by_host.items()]
 
 
 def _of_host(host, agents, profiles, mapping):
     remarks = []
-    told = tuple({
+    shown_agents = tuple({
         'agent_type': agent['agent_type'], 'alive': agent['alive'],
-        **{key: value for key in _TOLD if (value := agent[
+        **{key: value for key in _SHOWN_KEYS if (value := agent[
             'configurations'].get(key)) not in (None, '', [], {})}}
         for agent in agents)
     try:
-        agent = _deciding(agents, remarks)
-        profile, reason = _chosen(agent, profiles, mapping)
-        overrides = _stated(agent, remarks)
-    except _Untold as reason:
+        agent = _switch_agent(agents, remarks)
+        profile, reason = _profile_of(agent, profiles, mapping)
+        overrides = _configured_numbers(agent, remarks)
+    except _MissingValue as reason:
         return Proposal(host, None, str(reason), remarks=tuple(remarks),
-                        agents=told)
-    return Proposal(host, profile, reason, overrides, tuple(remarks), told)
+                        agents=shown_agents)
+    return Proposal(host, profile, reason, overrides, tuple(remarks),
+                    shown_agents)
 
 
-def _deciding(agents, remarks):
+def _switch_agent(agents, remarks):
     """Return the agent of the switch that the host's instances use.
 
-    :raises _Untold: if there is no agent, if it is down, or if there are
+    :raises _MissingValue: if there is no agent, if it is down, or if there are
         several
     """
     down, alive, devices = [], [], []
     for agent in agents:
         kind = agent['agent_type']
-        if kind in _OTHERS:
+        if kind in _WITHOUT_SWITCH:
             continue
         if kind not in _SOFTWARE and kind != _NIC:
             remarks.append(f'{kind} is a type of agent that is not known')
@@ -171,123 +173,133 @@ def _deciding(agents, remarks):
             for agent in alive}) > 1 or len(alive) > 1 and any(
                 agent['configurations'] != alive[0]['configurations']
                 for agent in alive):
-        raise _Untold('agents that are up disagree on the switch: '
-                      + ', '.join(agent['agent_type'] for agent in alive))
+        raise _MissingValue(
+            'agents that are up disagree on the switch: '
+            + ', '.join(agent['agent_type'] for agent in alive))
     if not alive and any(agent['agent_type'] != _NIC for agent in down):
-        raise _Untold('the agent of its switch is down')
+        raise _MissingValue('the agent of its switch is down')
     if alive and devices:
         remarks.append('virtual functions go past this switch: there is a '
                        f'{_NIC} as well')
     if not alive and not devices:
-        raise _Untold(f'the {_NIC} is down' if down
-                      else 'no agent of a supported switch')
+        raise _MissingValue(f'the {_NIC} is down' if down
+                            else 'no agent of a supported switch')
     return (alive or devices)[0]
 
 
-def _chosen(agent, profiles, mapping):
-    """Return (name of a profile, why)."""
-    switch, encapsulations, seen = _seen(agent)
+def _profile_of(agent, profiles, mapping):
+    """Return (name of the profile, reason in words)."""
+    switch, encapsulations, description = _switch_of(agent)
     if encapsulations is None:
         if switch not in mapping:
-            raise _Untold(f'{seen}; there is no profile for {switch}')
+            raise _MissingValue(
+                f'{description}; there is no profile for {switch}')
         name = mapping[switch]
-        return name, f'{seen}: {name} is for {switch}'
-    found = {}
+        return name, f'{description}: {name} is for {switch}'
+    keys = {}    # by name of the profile
     for encapsulation in encapsulations:
         key = f'{switch}:{encapsulation}'
         name = mapping.get(key, mapping.get(switch))
         if name is None:
-            raise _Untold(f'{seen}; there is no profile for {key}')
-        found[name] = key
+            raise _MissingValue(
+                f'{description}; there is no profile for {key}')
+        keys[name] = key
     # Of several profiles, use the one with the lowest capacity.
-    name = min(found, key=lambda one: profiles[one].bandwidth_kbps())
-    more = ', which carries least of ' + ', '.join(found) if found.keys() != {
-        name} else ''
-    return name, f'{seen}: {name} is for {found[name]}{more}'
+    name = min(keys, key=lambda name: profiles[name].bandwidth_kbps())
+    remark = f', which carries least of {", ".join(keys)}' \
+        if len(keys) > 1 else ''
+    return name, f'{description}: {name} is for {keys[name]}{remark}'
 
 
-def _seen(agent):
-    """Return (switch, its encapsulations or None, both in words)."""
-    kind, told = agent['agent_type'], agent['configurations']
+def _switch_of(agent):
+    """Return (switch, list of encapsulations or None, description of both).
+
+    :raises _MissingValue: if the agent does not report a necessary value
+    """
+    kind, configurations = agent['agent_type'], agent['configurations']
     if kind in (_NIC, 'Macvtap agent'):
         return _OF_TYPE[kind], None, kind
     if kind != _OVS and _OF_TYPE[kind] == 'ovn':
         return 'ovn', None, (f'{kind}, which tells neither datapath nor '
                              f'encapsulation')
-    switch, seen = _OF_TYPE.get(kind), kind
+    switch, description = _OF_TYPE.get(kind), kind
     if kind == _OVS:
-        datapath = told.get('datapath_type')
-        seen += f' with datapath_type {datapath}'
+        datapath = configurations.get('datapath_type')
+        description += f' with datapath_type {datapath}'
         if datapath not in ('system', 'netdev'):
-            raise _Untold(f'{seen}; expected system or netdev')
+            raise _MissingValue(f'{description}; expected system or netdev')
         switch = f'ovs-{datapath}'
-        kinds = _mapping(told, 'ovs_capabilities').get('iface_types')
+        kinds = _mapping(configurations, 'ovs_capabilities').get('iface_types')
         if datapath == 'netdev' and isinstance(kinds, list) \
                 and 'dpdk' in kinds:
             switch = 'ovs-dpdk'
-            seen += ' and interfaces of DPDK'
-    tunnels = told.get('tunnel_types')
+            description += ' and interfaces of DPDK'
+    tunnels = configurations.get('tunnel_types')
     if not isinstance(tunnels, list):
-        raise _Untold(f'{seen}; tunnel_types: {tunnels!r}; expected a list')
-    for one in tunnels:
-        if one not in switch_profile.ENCAPSULATIONS:
-            raise _Untold(f'{seen}; tunnel_types contains {one!r}, which is '
-                          f'not supported')
-    return switch, tunnels or ['none'], seen + (
+        raise _MissingValue(
+            f'{description}; tunnel_types: {tunnels!r}; expected a list')
+    for tunnel_type in tunnels:
+        if tunnel_type not in switch_profile.ENCAPSULATIONS:
+            raise _MissingValue(
+                f'{description}; tunnel_types contains {tunnel_type!r}, which '
+                f'is not supported')
+    return switch, tunnels or ['none'], description + (
         f', tunnels {", ".join(tunnels)}' if tunnels else ', no tunnels')
 
 
-def _mapping(told, key):
-    value = told.get(key)
+def _mapping(configurations, key):
+    value = configurations.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _rate(told, direction):
+def _rate(rates, direction):
     """Return a configured rate, or None if it is missing or 0."""
-    value = told.get(direction) if isinstance(told, dict) else None
+    value = rates.get(direction) if isinstance(rates, dict) else None
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and value > 0 else None
 
 
-def _stated(agent, remarks):
+def _configured_numbers(agent, remarks):
     """Return the numbers that the operator configured in Neutron."""
-    told, found = agent['configurations'], {}
-    rates = _mapping(told, _BANDWIDTHS)
+    configurations, overrides = agent['configurations'], {}
+    rates = _mapping(configurations, _BANDWIDTHS)
     if rates:
-        missing = _without_rate(told, rates)
+        missing = _without_rate(configurations, rates)
         if missing:
             remarks.append(
                 f'{_BANDWIDTHS} are not taken for the line rate: they do not '
                 f'state both directions of {", ".join(missing)}')
         else:
-            found['line_rate_kbps'] = min(
-                sum(_rate(one, direction) for one in rates.values())
+            overrides['line_rate_kbps'] = min(
+                sum(_rate(line, direction) for line in rates.values())
                 for direction in ('egress', 'ingress'))
     for key in _PACKETS:
-        packets = [packet_rate for one in _mapping(told, key).values()
-                   if (packet_rate := _packet_rate(one)) is not None]
+        packets = [
+            packet_rate for entry in _mapping(configurations, key).values()
+            if (packet_rate := _packet_rate(entry)) is not None]
         if packets:
-            found['packet_rate_kpps'] = sum(packets)
-    for key, value in found.items():
+            overrides['packet_rate_kpps'] = sum(packets)
+    for key, value in overrides.items():
         remarks.append(f'{key} is {value}, as the operator stated it to '
                        f'Neutron')
-    return found
+    return overrides
 
 
-def _packet_rate(told):
+def _packet_rate(rates):
     """Return the packet rate of both directions together, or None."""
-    both = _rate(told, 'any')
-    each = [_rate(told, direction) for direction in ('egress', 'ingress')]
+    both = _rate(rates, 'any')
+    each = [_rate(rates, direction) for direction in ('egress', 'ingress')]
     return sum(each) if both is None and None not in each else both
 
 
-def _without_rate(told, rates):
+def _without_rate(configurations, rates):
     """Return the lines without a bandwidth for both directions."""
-    devices = {str(one) for one in _mapping(told, 'bridge_mappings').values()}
-    for several in _mapping(told, 'device_mappings').values():
+    devices = set(map(str, _mapping(
+        configurations, 'bridge_mappings').values()))
+    for several in _mapping(configurations, 'device_mappings').values():
         devices.update(map(str, several))
-    if told.get('tunnel_types') and not rates.keys() - devices:
+    if configurations.get('tunnel_types') and not rates.keys() - devices:
         # An option can change this name; this is its default.
         devices.add(_TUNNELLED)
-    return sorted(one for one in devices | rates.keys() if None in (
-        _rate(rates.get(one), 'egress'), _rate(rates.get(one), 'ingress')))
+    return sorted(line for line in devices | rates.keys() if None in (
+        _rate(rates.get(line), 'egress'), _rate(rates.get(line), 'ingress')))

@@ -59,12 +59,12 @@ def inventory(profile):
     size = profile.typical_packet_bytes
     both = profile.bandwidth_kbps()
     saturation = profile.saturation_kbps_at()
-    most = dict.fromkeys(('egress', 'ingress'), profile.line_rate_kbps
-                         or math.inf)
-    if saturation is not None and profile.saturation_dimension in most:
-        most[profile.saturation_dimension] = min(
-            most[profile.saturation_dimension], saturation)
-    egress, ingress = most['egress'], most['ingress']
+    limits = dict.fromkeys(('egress', 'ingress'),
+                           profile.line_rate_kbps or math.inf)
+    if saturation is not None and profile.saturation_dimension in limits:
+        limits[profile.saturation_dimension] = min(
+            limits[profile.saturation_dimension], saturation)
+    egress, ingress = limits['egress'], limits['ingress']
     if both < math.inf:
         # As equal as the separate limits permit.
         egress = min(egress, max(both / 2, both - ingress))
@@ -97,24 +97,24 @@ def provider_config(profile):
     :param profile: SwitchProfile
     :returns: a dictionary of schema version 1.0
     """
-    found = inventory(profile)
+    stated = inventory(profile)
     classes = {}
     for name, total in (
-            ('EGR_KILOBIT_PER_SEC', found.egress_kbps),
-            ('IGR_KILOBIT_PER_SEC', found.ingress_kbps),
-            ('KILOBIT_PER_SEC', found.bandwidth_kbps),
-            ('KILOPACKET_PER_SEC', found.packets_kpps),
+            ('EGR_KILOBIT_PER_SEC', stated.egress_kbps),
+            ('IGR_KILOBIT_PER_SEC', stated.ingress_kbps),
+            ('KILOBIT_PER_SEC', stated.bandwidth_kbps),
+            ('KILOPACKET_PER_SEC', stated.packets_kpps),
             ('TUNNEL', profile.max_tunnels
              if profile.tunnel_unit in ('instances', 'interfaces') else None),
             ('VIRTUAL_FUNCTION', profile.max_virtual_functions)):
         if not total:
             continue
-        most = total
-        if name.endswith('KILOBIT_PER_SEC') and found.max_kbps:
-            most = min(total, found.max_kbps)
+        max_unit = total
+        if name.endswith('KILOBIT_PER_SEC') and stated.max_kbps:
+            max_unit = min(total, stated.max_kbps)
         classes[f'CUSTOM_VSWITCH_{name}'] = {
             'total': min(total, _MOST), 'reserved': 0, 'min_unit': 1,
-            'max_unit': min(most, _MOST), 'step_size': 1,
+            'max_unit': min(max_unit, _MOST), 'step_size': 1,
             'allocation_ratio': 1.0}
     trait = re.sub('[^A-Z0-9_]', '_', profile.name.upper())
     return {'meta': {'schema_version': '1.0'}, 'providers': [{
@@ -143,26 +143,26 @@ def neutron_options(profile, devices, hypervisor='', directions=False,
             raise exceptions.InvalidInput(
                 f'a bridge, device or hypervisor: {name!r}; expected '
                 f'letters, digits, "_", "." and "-"')
-    found, options = inventory(profile), {}
-    both = (found.egress_kbps, found.ingress_kbps)
+    stated, options = inventory(profile), {}
+    both = (stated.egress_kbps, stated.ingress_kbps)
     if any(both):
         shares = [None if rate is None else rate // len(devices)
                   for rate in both]
         options['resource_provider_bandwidths'] = ','.join(
             ':'.join([device, *('' if rate is None else str(rate)
                                 for rate in shares)]) for device in devices)
-        most = min(rate for rate in (found.max_kbps, *shares) if rate)
+        max_unit = min(rate for rate in (stated.max_kbps, *shares) if rate)
         options['resource_provider_inventory_defaults'] = (
-            f'allocation_ratio:1.0,min_unit:1,max_unit:{most},step_size:1,'
+            f'allocation_ratio:1.0,min_unit:1,max_unit:{max_unit},step_size:1,'
             f'reserved:0')
-    if packets and found.packets_kpps:
+    if packets and stated.packets_kpps:
         name = 'resource_provider_packet_processing_'
-        half = found.packets_kpps // 2
+        half = stated.packets_kpps // 2
         if directions:
             options[name + 'with_direction'] = f'{hypervisor}:{half}:{half}'
         else:
             options[name + 'without_direction'] = \
-                f'{hypervisor}:{found.packets_kpps}'
+                f'{hypervisor}:{stated.packets_kpps}'
     return options
 
 

@@ -212,14 +212,16 @@ def plan(site):
                       f'VLAN of interface group {group}')
     free = {name: _free(taken, VLANS) for name, taken in vlans.items()}
     free_vnis = _free(vnis, VNIS)
-    found = []
+    planned = []
     for network in site.networks:
-        given = {group: _next(free[group], network, f'VLAN of interface '
-                              f'group {group}') if vlan is None else vlan
-                 for group, vlan in network.vlans.items()}
-        found.append((network, _next(free_vnis, network, 'VNI')
-                      if network.vni is None else network.vni, given))
-    result = Plan(found, site)
+        network_vlans = {
+            group: _next(free[group], network, f'VLAN of interface group '
+                         f'{group}') if vlan is None else vlan
+            for group, vlan in network.vlans.items()}
+        vni = _next(free_vnis, network, 'VNI') \
+            if network.vni is None else network.vni
+        planned.append((network, vni, network_vlans))
+    result = Plan(planned, site)
     for name, gateway in site.gateways.items():
         needed, count = result.entries(name), len(result.mappings(name))
         if needed > gateway.mapping_entries:
@@ -232,24 +234,24 @@ def plan(site):
     return result
 
 
-def _take(taken, number, network, what):
-    other = taken.setdefault(number, network)
-    if other is not network:
+def _take(taken, number, network, number_name):
+    owner = taken.setdefault(number, network)
+    if owner is not network:
         raise exceptions.InvalidInput(
-            f'network {network}: {what}: {number}; expected a {what} that '
-            f'network {other} does not have')
+            f'network {network}: {number_name}: {number}; expected a '
+            f'{number_name} that network {owner} does not have')
 
 
 def _free(taken, numbers):
     return (number for number in numbers if number not in taken)
 
 
-def _next(free, network, what):
+def _next(free, network, number_name):
     try:
         return next(free)
     except StopIteration:
         raise exceptions.InvalidInput(
-            f'network {network}: no free {what}; expected at least '
+            f'network {network}: no free {number_name}; expected at least '
             f'one') from None
 
 
@@ -284,21 +286,21 @@ def site_from_dict(data):
     """
     top = _mapping('the file', data, ('gateways', 'silos', 'tenants'))
     gateways = {}
-    for name, one in _named('gateways', top).items():
+    for name, entry in _named('gateways', top).items():
         where = f'gateway {name}'
-        one = _mapping(where, one, ('interfaces', 'mapping_entries',
-                                    'switch_back'))
-        switch_back = one.get('switch_back', False)
+        entry = _mapping(where, entry, ('interfaces', 'mapping_entries',
+                                        'switch_back'))
+        switch_back = entry.get('switch_back', False)
         if not isinstance(switch_back, bool):
             _refuse(where, 'switch_back', switch_back, 'true or false')
         gateways[name] = Gateway(
-            name, _whole(where, 'interfaces', one.get('interfaces'), 1),
-            _whole(where, 'mapping_entries', one.get('mapping_entries'), 0),
+            name, _whole(where, 'interfaces', entry.get('interfaces'), 1),
+            _whole(where, 'mapping_entries', entry.get('mapping_entries'), 0),
             switch_back)
     groups = {}
-    for silo, one in _named('silos', top).items():
-        one = _mapping(f'silo {silo}', one, ('interface_groups',))
-        for name, interfaces in _named('interface_groups', one).items():
+    for silo, entry in _named('silos', top).items():
+        entry = _mapping(f'silo {silo}', entry, ('interface_groups',))
+        for name, interfaces in _named('interface_groups', entry).items():
             where = f'interface group {name}'
             if name in groups:
                 _refuse(where, 'its silo', silo,
@@ -308,11 +310,11 @@ def site_from_dict(data):
                 for gateway, numbers
                 in _mapping(where, interfaces, None).items()})
     networks = []
-    for tenant, one in _named('tenants', top).items():
-        one = _mapping(f'tenant {tenant}', one, ('networks',))
+    for tenant, entry in _named('tenants', top).items():
+        entry = _mapping(f'tenant {tenant}', entry, ('networks',))
         networks.extend(
             _network(tenant, name, network, groups)
-            for name, network in _named('networks', one).items())
+            for name, network in _named('networks', entry).items())
     return Site(gateways, groups, networks)
 
 
@@ -320,13 +322,13 @@ def _network(tenant, name, data, groups):
     where = f'network {tenant}/{name}'
     data = _mapping(where, data, ('silos', 'vlans', 'vni'))
     silos = data.get('silos') or []
-    known = {group.silo for group in groups.values()}
+    silo_names = {group.silo for group in groups.values()}
     if not isinstance(silos, list):
         _refuse(where, 'silos', silos, 'a list of names')
     for silo in silos:
-        if silo not in known:
+        if silo not in silo_names:
             _refuse(where, 'a silo', silo, 'one of '
-                    + ', '.join(sorted(known)))
+                    + ', '.join(sorted(silo_names)))
     vlans = {group.name: None for group in groups.values()
              if group.silo in silos}
     for group, vlan in _mapping(where, data.get('vlans') or {},
@@ -344,22 +346,22 @@ def _network(tenant, name, data, groups):
 
 def _interfaces(where, gateway, numbers):
     """Return a tuple of interfaces: the given ones, or a number from 1 on."""
-    what = f'interfaces of gateway {gateway}'
+    value_name = f'interfaces of gateway {gateway}'
     if not isinstance(numbers, list):
-        return tuple(range(1, 1 + _whole(where, what, numbers, 1)))
-    numbers = [_whole(where, what, one, 1) for one in numbers]
+        return tuple(range(1, 1 + _whole(where, value_name, numbers, 1)))
+    numbers = [_whole(where, value_name, number, 1) for number in numbers]
     if not numbers or len(set(numbers)) < len(numbers):
-        _refuse(where, what, numbers, 'each once, and one or more')
+        _refuse(where, value_name, numbers, 'each once, and one or more')
     return tuple(numbers)
 
 
 def _named(key, data):
     """Return the mapping of names to values of a key."""
-    found = _mapping(key, data.get(key) or {}, None)
-    for name in found:
+    entries_by_name = _mapping(key, data.get(key) or {}, None)
+    for name in entries_by_name:
         if not isinstance(name, str) or not name:
             _refuse(key, 'a name', name, 'text')
-    return found
+    return entries_by_name
 
 
 def _mapping(where, data, keys):
@@ -371,14 +373,14 @@ def _mapping(where, data, keys):
     return data
 
 
-def _whole(where, what, value, least, most=None):
+def _whole(where, value_name, value, lowest, highest=None):
     if isinstance(value, bool) or not isinstance(value, int) \
-            or value < least or most is not None and value > most:
-        _refuse(where, what, value, f'a whole number >= {least}' + (
-            '' if most is None else f' and <= {most}'))
+            or value < lowest or highest is not None and value > highest:
+        _refuse(where, value_name, value, f'a whole number >= {lowest}' + (
+            '' if highest is None else f' and <= {highest}'))
     return value
 
 
-def _refuse(where, what, seen, wanted):
+def _refuse(where, value_name, value, expected):
     raise exceptions.InvalidInput(
-        f'{where}: {what}: {_BRIEF.repr(seen)}; expected {wanted}')
+        f'{where}: {value_name}: {_BRIEF.repr(value)}; expected {expected}')

@@ -54,7 +54,7 @@ def parse_csv(text, place):
             f'columns {", ".join(COLUMNS[:2])} and optionally '
             f'{", ".join(COLUMNS[2:])}')
     reader.fieldnames = header
-    found = []
+    measurements = []
     for row in reader:
         values = {}
         for name in COLUMNS:
@@ -63,17 +63,17 @@ def parse_csv(text, place):
                 values[name] = _cell(name, cell, f'{place}: line '
                                      f'{reader.line_num}')
         try:
-            found.append(cost_model.Measurement(**values))
+            measurements.append(cost_model.Measurement(**values))
         except (exceptions.InvalidModel, TypeError) as error:
-            lacking = [name for name in COLUMNS[:2] if name not in values]
-            text = str(error) if not lacking else (
-                f'{lacking[0]} is empty; expected a number > 0')
+            missing = [name for name in COLUMNS[:2] if name not in values]
+            problem = str(error) if not missing else (
+                f'{missing[0]} is empty; expected a number > 0')
             raise exceptions.InvalidModel(
-                f'{place}: line {reader.line_num}: {text}') from None
-    if not found:
+                f'{place}: line {reader.line_num}: {problem}') from None
+    if not measurements:
         raise exceptions.InvalidModel(
             f'{place}: no row below the header; expected 1 or more')
-    return found
+    return measurements
 
 
 def _cell(name, cell, place):

@@ -113,7 +113,10 @@ def _number(key, value):
 
 
 def _open(rate):
-    """Return the capacity for computations of a rate, or None for None."""
+    """Return a rate, at least the smallest capacity that models accept.
+
+    :param rate: kbit/s or kilo-packets/s, or None, which is returned
+    """
     return None if rate is None else max(rate, model.LEAST_CAPACITY)
 
 
@@ -140,10 +143,10 @@ def override_number(key, value, where):
             number = None
     try:
         return _number(key, number)
-    except ValueError as wanted:
+    except ValueError as expectation:
         raise exceptions.InvalidOverride(
             f'{where}: {key}: {_BRIEF.repr(value)}; expected '
-            f'{wanted}') from None
+            f'{expectation}') from None
 
 
 def most_cautious(key, values, where):
@@ -154,24 +157,24 @@ def most_cautious(key, values, where):
     :param where: what states the values, for messages
     :raises InvalidOverride: if a value is invalid or there is none
     """
-    found = [override_number(key, value, where) for value in values]
-    if not found:
+    override_numbers = [override_number(key, value, where) for value in values]
+    if not override_numbers:
         raise exceptions.InvalidOverride(
             f'{where}: {key}: no value; expected one or more')
-    return min(found)
+    return min(override_numbers)
 
 
-def _one_of(seen, known):
-    """Return a text with the known words and the most similar one."""
-    near = difflib.get_close_matches(str(seen), known, n=1)
-    return f'one of {", ".join(known)}' + (
-        f'; did you mean {near[0]!r}?' if near else '')
+def _one_of(word, words):
+    """Return the valid words as text, with the word that is most similar."""
+    similar = difflib.get_close_matches(str(word), words, n=1)
+    return f'one of {", ".join(words)}' + (
+        f'; did you mean {similar[0]!r}?' if similar else '')
 
 
-def _invalid(name, what, seen, wanted):
+def _invalid(name, value_name, value, expected):
     raise exceptions.InvalidProfile(
-        f'profile {_BRIEF.repr(name)}: {what}: {_BRIEF.repr(seen)}; expected '
-        f'{wanted}')
+        f'profile {_BRIEF.repr(name)}: {value_name}: {_BRIEF.repr(value)}; '
+        f'expected {expected}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,19 +281,19 @@ class SwitchProfile:
                              'that starts with a letter or digit')
         if not isinstance(self.description, str):
             self._refuse('description', 'text')
-        for key, known in (('encapsulation', ENCAPSULATIONS),
-                           ('saturation_dimension', SATURATION_DIMENSIONS),
-                           ('tunnel_unit', TUNNEL_UNITS)):
-            if getattr(self, key) not in known:
-                self._refuse(key, _one_of(getattr(self, key), known))
+        for key, choices in (('encapsulation', ENCAPSULATIONS),
+                             ('saturation_dimension', SATURATION_DIMENSIONS),
+                             ('tunnel_unit', TUNNEL_UNITS)):
+            if getattr(self, key) not in choices:
+                self._refuse(key, _one_of(getattr(self, key), choices))
         for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO, *_SAME_HOST):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
                 continue
             try:
                 object.__setattr__(self, key, _number(key, value))
-            except ValueError as wanted:
-                self._refuse(key, wanted)
+            except ValueError as expectation:
+                self._refuse(key, expectation)
         if self.saturation_by_packet_bytes is not None:
             object.__setattr__(self, _TABLE, self._checked_table())
             if self.saturation_kbps is not None:
@@ -319,8 +322,8 @@ class SwitchProfile:
         object.__setattr__(self, 'sources', dict(self.sources))
         object.__setattr__(self, 'provenance', self._checked_provenance())
 
-    def _refuse(self, key, wanted):
-        _invalid(self.name, key, getattr(self, key), wanted)
+    def _refuse(self, key, expected):
+        _invalid(self.name, key, getattr(self, key), expected)
 
     def _checked_table(self):
         table = self.saturation_by_packet_bytes
@@ -341,8 +344,8 @@ class SwitchProfile:
                          'each size once')
             try:
                 checked[number] = _number(_TABLE, rate)
-            except ValueError as wanted:
-                _invalid(self.name, f'{_TABLE}: {size}', rate, wanted)
+            except ValueError as expectation:
+                _invalid(self.name, f'{_TABLE}: {size}', rate, expectation)
         return dict(sorted(checked.items()))
 
     def _checked_provenance(self):
@@ -362,8 +365,8 @@ class SwitchProfile:
             return self.typical_packet_bytes
         try:
             return _number('typical_packet_bytes', packet_bytes)
-        except ValueError as wanted:
-            _invalid(self.name, 'packet_bytes', packet_bytes, wanted)
+        except ValueError as expectation:
+            _invalid(self.name, 'packet_bytes', packet_bytes, expectation)
 
     def saturation_kbps_at(self, packet_bytes=None):
         """Return the saturation bandwidth in packets of one size.
@@ -386,9 +389,9 @@ class SwitchProfile:
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
-        found = [rate for rate in (self._saturation(size), self._cost(size))
+        rates = [rate for rate in (self._saturation(size), self._cost(size))
                  if rate is not None]
-        return min(found, default=None)
+        return min(rates, default=None)
 
     @property
     def most_kbps(self):
@@ -433,14 +436,14 @@ class SwitchProfile:
     def _capacities(self, packet_bytes):
         # (name of the limit, its dimension, its capacity), None left out.
         line = self._shared(_open(self.line_rate_kbps), math.inf)
-        return [found for found in (
+        return [entry for entry in (
             ('saturation', self.saturation_dimension,
              self._shared(self._saturation(self._size(packet_bytes)),
                           self.same_host_saturation_kbps)),
             ('line_rate_egress', 'egress', line),
             ('line_rate_ingress', 'ingress', line),
             ('packet_rate', 'packets', _open(self.packet_rate_kpps)),
-        ) if found[2] is not None]
+        ) if entry[2] is not None]
 
     def _shared(self, rate, same_host):
         """Return the limit of a rate for all traffic of the host's VMs.
@@ -462,15 +465,15 @@ class SwitchProfile:
 
         :returns: tuple of :class:`Limit`, empty if the profile has none
         """
-        found = [Limit(name, model.DIMENSIONS[dimension], capacity)
-                 for name, dimension, capacity in self._capacities(None)]
+        limits = [Limit(name, model.DIMENSIONS[dimension], capacity)
+                  for name, dimension, capacity in self._capacities(None)]
         if self._cost(1.0) is not None:
             # Share of each second that 1 kbit/s (125 bytes) and 1
             # kilo-packet/s take of the switch.
             kbit = (self.byte_cost_ns or 0.0) * 125e-9
             packets = (self.packet_cost_us or 0.0) * 1e-3
-            found.append(Limit('switching', (kbit, kbit, packets), 1.0))
-        return tuple(found)
+            limits.append(Limit('switching', (kbit, kbit, packets), 1.0))
+        return tuple(limits)
 
     def bandwidth_kbps(self, packet_bytes=None):
         """Return the largest sum of egress and ingress that all limits permit.
@@ -483,12 +486,13 @@ class SwitchProfile:
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
-        most = dict.fromkeys(model.DIMENSIONS, math.inf)
+        capacities = dict.fromkeys(model.DIMENSIONS, math.inf)
         for _, dimension, capacity in self._capacities(size):
-            most[dimension] = min(most[dimension], capacity)
+            capacities[dimension] = min(capacities[dimension], capacity)
         costs = self._cost(size)
-        return min(most['bandwidth'], most['egress'] + most['ingress'],
-                   most['packets'] * 8.0 * size,
+        return min(capacities['bandwidth'],
+                   capacities['egress'] + capacities['ingress'],
+                   capacities['packets'] * 8.0 * size,
                    math.inf if costs is None else costs)
 
     def cpu_mhz(self, rate_kbps, packet_bytes=None):
@@ -512,10 +516,10 @@ class SwitchProfile:
     @property
     def counts(self):
         """{one of :data:`.COUNTED`: maximum} of the limited counts."""
-        return {unit: most for unit, most in (
+        return {unit: maximum for unit, maximum in (
             (self.tunnel_unit, self.max_tunnels),
             ('virtual_functions', self.max_virtual_functions))
-            if most is not None}
+            if maximum is not None}
 
     @property
     def max_instances(self):
@@ -530,7 +534,7 @@ class SwitchProfile:
                        in ('instances', 'interfaces'))]
         return min(counts, default=None)
 
-    def overridden(self, mapping, where, **others):
+    def overridden(self, mapping, where, **other_keys):
         """Return this profile with numbers of aggregate metadata.
 
         ``saturation_kbps`` also replaces a table by packet size. The source of
@@ -541,7 +545,7 @@ class SwitchProfile:
             of which the smallest applies
         :param where: what states the numbers, for example ``aggregate 'rack
             7'``
-        :param others: other keys of the profile that change together with them
+        :param other_keys: values of other keys of the profile that change too
         :returns: SwitchProfile
         :raises InvalidOverride: if a value is invalid; the message names
             where, key, value and the valid values
@@ -553,7 +557,7 @@ class SwitchProfile:
                 where)
             for key, values in mapping.items()}
         return self._changed(
-            {**changes, **others},
+            {**changes, **other_keys},
             {key: f'override: {where}' for key in changes})
 
     def _changed(self, changes, sources):
@@ -564,10 +568,10 @@ class SwitchProfile:
         if any(changes.get(form) is not None for form in forms):
             for form in forms:
                 changes.setdefault(form, None)
-        kept = {key: text for key, text in self.sources.items()
-                if key not in changes}
+        kept_sources = {key: text for key, text in self.sources.items()
+                        if key not in changes}
         return dataclasses.replace(self, **changes,
-                                   sources={**kept, **sources})
+                                   sources={**kept_sources, **sources})
 
     def to_dict(self):
         """Return the stated values of the profile, for JSON or YAML."""
@@ -592,15 +596,15 @@ class SwitchProfile:
 _KEYS = tuple(field.name for field in dataclasses.fields(SwitchProfile))
 
 
-def _from_entry(name, entry, known):
+def _from_entry(name, entry, bases):
     """Return the profile of one entry: a mapping of all keys but the name.
 
-    :param known: {name: SwitchProfile} that ``base`` may name, or None if
+    :param bases: {name: SwitchProfile} that ``base`` may name, or None if
         ``base`` is not permitted
     """
     if not isinstance(entry, dict):
         _invalid(name, 'its entry', entry, 'a mapping of keys to values')
-    allowed = _KEYS[1:] if known is None else ('base', *_KEYS[1:])
+    allowed = _KEYS[1:] if bases is None else ('base', *_KEYS[1:])
     for key, value in entry.items():
         if key not in allowed:
             raise exceptions.InvalidProfile(
@@ -617,13 +621,13 @@ def _from_entry(name, entry, known):
     if 'base' not in stated:
         return SwitchProfile(name=name, **stated)
     base = stated.pop('base')
-    if not isinstance(base, str) or base not in known:
+    if not isinstance(base, str) or base not in bases:
         _invalid(name, 'base', base, 'a built-in profile or an earlier one of '
-                 'the same file, ' + _one_of(base, tuple(known)))
+                 'the same file, ' + _one_of(base, tuple(bases)))
     sources = stated.pop('sources', {})
     if not isinstance(sources, dict):
         _invalid(name, 'sources', sources, 'a mapping of keys to text')
-    return known[base]._changed({'name': name, **stated}, sources)
+    return bases[base]._changed({'name': name, **stated}, sources)
 
 
 def _refuse_repeated_keys(loader, node, done):
@@ -639,12 +643,12 @@ def _refuse_repeated_keys(loader, node, done):
         for child in node.value:
             _refuse_repeated_keys(loader, child, done)
         return
-    seen = set()
+    keys_seen = set()
     for key_node, value_node in node.value:
         if isinstance(key_node, yaml.ScalarNode) and key_node.tag not in (
                 'tag:yaml.org,2002:merge', 'tag:yaml.org,2002:value'):
             key = loader.construct_object(key_node)
-            if key in seen:
+            if key in keys_seen:
                 value = (_BRIEF.repr(value_node.value)
                          if isinstance(value_node, yaml.ScalarNode)
                          else f'a {value_node.id}')
@@ -652,51 +656,52 @@ def _refuse_repeated_keys(loader, node, done):
                     problem=f'key {_BRIEF.repr(key)} comes a second time '
                     f'(value {value}); expected each key once',
                     problem_mark=key_node.start_mark)
-            seen.add(key)
+            keys_seen.add(key)
         _refuse_repeated_keys(loader, value_node, done)
 
 
-def named(name, known):
+def named(name, profiles_by_name):
     """Return the profile with a name.
 
     :param name: name of the profile
-    :param known: {name: SwitchProfile}
+    :param profiles_by_name: {name: SwitchProfile}
     :raises InvalidProfile: if there is no such profile
     """
-    if name not in known:
+    if name not in profiles_by_name:
         raise exceptions.InvalidProfile(
-            f'profile: {name!r}; expected one of {", ".join(known)}')
-    return known[name]
+            f'profile: {name!r}; expected one of '
+            f'{", ".join(profiles_by_name)}')
+    return profiles_by_name[name]
 
 
-def smallest(found):
+def smallest(candidates):
     """Return the profile with the lowest capacity, or None without any.
 
-    :param found: iterable of SwitchProfile
+    :param candidates: iterable of SwitchProfile
     """
-    return min(found, key=lambda profile: profile.bandwidth_kbps(),
+    return min(candidates, key=lambda profile: profile.bandwidth_kbps(),
                default=None)
 
 
-def with_numbers(found, numbers, where, **others):
+def with_numbers(base, numbers, where, **other_keys):
     """Return a profile with other numbers, or one that has only these.
 
-    :param found: SwitchProfile or None
+    :param base: SwitchProfile or None
     :param numbers: {key: values}, of which the most cautious applies
     :param where: what states the numbers, for messages
-    :param others: other keys of the profile that change together with them
+    :param other_keys: values of other keys of the profile that change too
     :returns: SwitchProfile, or None if nothing describes the switch
     """
-    if not numbers and (found is None or not others):
-        return found
-    if found is None:
+    if not numbers and (base is None or not other_keys):
+        return base
+    if base is None:
         limits = [key for key in numbers if key != 'typical_packet_bytes']
         if not limits:
             return None
         key = min(limits)
-        found = SwitchProfile(NUMBERS_ONLY, **{
+        base = SwitchProfile(NUMBERS_ONLY, **{
             key: most_cautious(key, numbers[key], where)})
-    return found.overridden(numbers, where, **others)
+    return base.overridden(numbers, where, **other_keys)
 
 
 def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
@@ -727,12 +732,12 @@ def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
                         if key.start_mark.line <= mark.line]
                 place += f': {owner} {_BRIEF.repr(keys[-1])}'
         problem = ' '.join(str(getattr(error, 'problem', 0) or error).split())
-        wanted = '' if '; expected' in problem else '; expected valid YAML'
-        raise exceptions.InvalidProfile(
-            f'{place}: {problem}{wanted}') from None
+        if '; expected' not in problem:
+            problem += '; expected valid YAML'
+        raise exceptions.InvalidProfile(f'{place}: {problem}') from None
 
 
-def _parse(content, place, known, loader_class=yaml.SafeLoader):
+def _parse(content, place, bases, loader_class=yaml.SafeLoader):
     """Return the profiles of a YAML document.
 
     :param place: description of the document, for messages
@@ -743,26 +748,26 @@ def _parse(content, place, known, loader_class=yaml.SafeLoader):
         raise exceptions.InvalidProfile(
             f'{place}: content: {_BRIEF.repr(data)}; expected a mapping '
             'of profile names to profiles')
-    found = {}
+    parsed = {}
     for name, entry in data.items():
         try:
-            found[name] = _from_entry(name, entry, {**known, **found})
+            parsed[name] = _from_entry(name, entry, {**bases, **parsed})
         except exceptions.InvalidProfile as error:
             raise exceptions.InvalidProfile(f'{place}: {error}') from None
-    return found
+    return parsed
 
 
-def load_profiles(path, known=None):
+def load_profiles(path, bases=None):
     """Return the operator's profiles.
 
     :param path: path of a YAML file, a mapping of names to keys and values
-    :param known: {name: SwitchProfile} that ``base`` may name in addition to
+    :param bases: {name: SwitchProfile} that ``base`` may name in addition to
         earlier profiles of the file; None uses the catalogue
     :returns: {name: SwitchProfile} in the order of the file
     :raises InvalidProfile: if the file is invalid; the message names the file
         and, if known, the line, profile, key, value and the valid values
     """
-    known = catalogue() if known is None else known
+    bases = catalogue() if bases is None else bases
     try:
         with open(path, 'rb') as file:
             content = file.read()
@@ -771,7 +776,7 @@ def load_profiles(path, known=None):
             f'profile file {path}: cannot be read ('
             f'{getattr(error, "strerror", None) or error}); expected a YAML '
             'file of profiles') from error
-    return _parse(content, f'profile file {path}', known)
+    return _parse(content, f'profile file {path}', bases)
 
 
 def catalogue():
@@ -790,7 +795,7 @@ def profiles(path=None):
     :returns: {name: SwitchProfile}
     :raises InvalidProfile: as :func:`load_profiles`
     """
-    found = catalogue()
+    by_name = catalogue()
     if path:
-        found |= load_profiles(path, found)
-    return found
+        by_name |= load_profiles(path, by_name)
+    return by_name

@@ -73,9 +73,9 @@ def _table(name, entry):
     for size, pairs, flows, gbps in entry.get('rows', []):
         rows.append(cost_model.Measurement(size, gbps * 1e6, pairs, flows))
     statements = tuple(
-        Statement(size, pairs, flows, low * 1e6, high * 1e6, words,
+        Statement(size, pairs, flows, low * 1e6, high * 1e6, text,
                   rest[0] if rest else size)
-        for size, pairs, flows, low, high, words, *rest
+        for size, pairs, flows, low, high, text, *rest
         in entry.get('statements', []))
     return Table(
         name, entry['source'], tuple(rows), tuple(entry.get('leave_out', ())),
@@ -84,8 +84,8 @@ def _table(name, entry):
          'framing_bytes': entry.get('framing_bytes',
                                     cost_model.ETHERNET_FRAMING_BYTES)},
         entry.get('fit_line', True),
-        {what: (one['idle_mhz'], tuple(one['mhz']), one['senders'])
-         for what, one in entry.get('cpu', {}).items()})
+        {label: (cpu['idle_mhz'], tuple(cpu['mhz']), cpu['senders'])
+         for label, cpu in entry.get('cpu', {}).items()})
 
 
 def reproduce(table):
@@ -104,15 +104,17 @@ def reproduce(table):
               'contradictions': cost_fit.contradictions(rows),
               'remarks': list(table.remarks), 'model': None}
     for key in table.leave_out:
-        found = cost_fit.leave_one_out(rows, key, **table.options)
-        answer['rates'].extend(_line(key, one) for one in found)
-        answer['median_errors'][key] = cost_fit.median_error(found)
-    for what, (idle_mhz, mhz, senders) in table.cpu.items():
-        found = _leave_out_cpu(
-            [dataclasses.replace(row, cpu_mhz=one)
-             for row, one in zip(rows, mhz)], idle_mhz, senders)
-        answer['cpu'].extend(_line(what, one) for one in found)
-        answer['median_errors'][what] = cost_fit.median_error(found)
+        predictions = cost_fit.leave_one_out(rows, key, **table.options)
+        answer['rates'].extend(
+            _line(key, prediction) for prediction in predictions)
+        answer['median_errors'][key] = cost_fit.median_error(predictions)
+    for label, (idle_mhz, mhz, senders) in table.cpu.items():
+        predictions = _leave_out_cpu(
+            [dataclasses.replace(row, cpu_mhz=value)
+             for row, value in zip(rows, mhz)], idle_mhz, senders)
+        answer['cpu'].extend(
+            _line(label, prediction) for prediction in predictions)
+        answer['median_errors'][label] = cost_fit.median_error(predictions)
     if rows:
         options = dict(table.options)
         if not table.fit_line:
@@ -124,34 +126,38 @@ def reproduce(table):
     else:
         # Only statements: the line alone.
         model = cost_model.CapacityModel(None, None, None, **table.options)
-    for one in table.statements:
-        rate = model.rate_kbps(one.packet_bytes, one.pairs, one.flows) \
-            * one.payload_bytes / one.packet_bytes
+    for statement in table.statements:
+        rate = model.rate_kbps(
+            statement.packet_bytes, statement.pairs, statement.flows
+        ) * statement.payload_bytes / statement.packet_bytes
         # Tolerance, because the statements are rounded.
         slack = 1e-3
         answer['statements'].append({
-            'packet_bytes': one.packet_bytes, 'pairs': one.pairs,
-            'flows': one.flows, 'low': one.low_kbps, 'high': one.high_kbps,
-            'predicted': rate, 'words': one.words,
-            'within': one.low_kbps * (1 - slack) <= rate
-            <= one.high_kbps * (1 + slack)})
+            'packet_bytes': statement.packet_bytes, 'pairs': statement.pairs,
+            'flows': statement.flows, 'low': statement.low_kbps,
+            'high': statement.high_kbps, 'predicted': rate,
+            'words': statement.words,
+            'within': statement.low_kbps * (1 - slack) <= rate
+            <= statement.high_kbps * (1 + slack)})
     return answer
 
 
-def _line(key, one):
-    row = one.measurement
+def _line(key, prediction):
+    row = prediction.measurement
     return {'left_out': key, 'packet_bytes': row.packet_bytes,
-            'pairs': row.pairs, 'flows': row.flows, 'measured': one.measured,
-            'predicted': one.predicted, 'unit': one.unit, 'error': one.error}
+            'pairs': row.pairs, 'flows': row.flows,
+            'measured': prediction.measured,
+            'predicted': prediction.predicted, 'unit': prediction.unit,
+            'error': prediction.error}
 
 
 def _leave_out_cpu(rows, idle_mhz, senders):
-    found = []
+    predictions = []
     for row in rows:
         cost = cost_fit.fit_cpu(
             [other for other in rows if other is not row], idle_mhz,
             senders)
-        found.append(cost_fit.Prediction(
+        predictions.append(cost_fit.Prediction(
             row, row.cpu_mhz,
             cost.mhz(row.rate_kbps, row.packet_bytes, row.pairs), 'MHz'))
-    return found
+    return predictions

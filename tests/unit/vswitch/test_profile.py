@@ -717,7 +717,7 @@ class TestOwnFile(ProfileTestCase):
             sources={'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet',
                      'max_tunnels': 'guess'})}
         own = self.load('own:\n  base: base\n  saturation_kbps: 7\n'
-                        '  max_tunnels: ~\n', known=known)['own']
+                        '  max_tunnels: ~\n', bases=known)['own']
         self.assertEqual(
             profile.SwitchProfile(
                 name='own', description='x', saturation_kbps=7,
@@ -741,7 +741,7 @@ class TestOwnFile(ProfileTestCase):
                      'saturation_by_packet_bytes': 'bench'})}
         found = self.load(
             'a: {base: constant, saturation_by_packet_bytes: {64: 6}}\n'
-            'b: {base: table, saturation_kbps: 7}\n', known=known)
+            'b: {base: table, saturation_kbps: 7}\n', bases=known)
         self.assertEqual(({64: 6}, None),
                          (found['a'].saturation_by_packet_bytes,
                           found['a'].saturation_kbps))
@@ -756,7 +756,7 @@ class TestOwnFile(ProfileTestCase):
             'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet'})}
         own = self.load('own: {base: base, saturation_kbps: 7, '
                         'sources: {saturation_kbps: mine}}\n',
-                        known=known)['own']
+                        bases=known)['own']
         self.assertEqual({'saturation_kbps': 'mine',
                           'line_rate_kbps': 'sheet'}, own.sources)
         self.refuses('own: {base: ovs-flat, sources: [a]}\n', 'sources')
@@ -802,7 +802,7 @@ class TestOwnFile(ProfileTestCase):
         try:
             found = self.load(content if isinstance(content, bytes)
                               else content.encode('utf-8', 'surrogatepass'),
-                              known={})
+                              bases={})
         except exceptions.InvalidProfile as error:
             self.assertIn(self.path, str(error))
             self.assertIn('expected', str(error))
