@@ -138,7 +138,7 @@ class BoundedSession(requests.Session):
         try:
             if not is_error and _stated_bytes(response) > limit:
                 self._refuse_size()
-            for chunk in _as_it_comes(response):
+            for chunk in _received_chunks(response):
                 content += chunk
                 if len(content) > limit:
                     if is_error:
@@ -175,19 +175,19 @@ class BoundedSession(requests.Session):
             for _, guard in self._watched:
                 _shut_down(guard)
 
-    def _forget_closed(self, all_of_them=False):
+    def _forget_closed(self, close_all=False):
         with self._lock:
-            kept = []
+            still_open = []
             for owner, guard in self._watched:
-                if self._expired or all_of_them or owner.sock is None:
+                if self._expired or close_all or owner.sock is None:
                     guard.close()
                 else:
-                    kept.append((owner, guard))
-            self._watched = kept
+                    still_open.append((owner, guard))
+            self._watched = still_open
 
     def close(self):
         super().close()
-        self._forget_closed(all_of_them=True)
+        self._forget_closed(close_all=True)
 
 
 def _shut_down(guard):
@@ -202,7 +202,7 @@ def _stated_bytes(response):
         return 0
 
 
-def _as_it_comes(response):
+def _received_chunks(response):
     """Yield received bytes, without waiting until a large chunk is full."""
     read1 = getattr(response.raw, 'read1', None)
     if read1 is None:
@@ -266,14 +266,14 @@ class _Watched:
 
         urllib3 would wait its timeout for each of the addresses.
         """
-        name, found = self._dns_host, ()
+        name, address_infos = self._dns_host, ()
         # A SOCKS proxy resolves names itself. For a name without an address,
         # urllib3 raises its own error.
         if not hasattr(self, '_socks_options'):
             with contextlib.suppress(OSError):
-                found = socket.getaddrinfo(name, self.port, 0,
-                                           socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(info[4][0] for info in found))
+                address_infos = socket.getaddrinfo(
+                    name, self.port, 0, socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(info[4][0] for info in address_infos))
         for number, address in enumerate(addresses or [name], 1):
             self._dns_host = address
             self.timeout = self._session.remaining_seconds()

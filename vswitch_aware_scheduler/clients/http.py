@@ -131,14 +131,15 @@ class Access:
                     f'{name} of a telemetry service: {value!r}; expected a '
                     f'finite number {"above" if low == 0 else "from"} 0')
 
-    def where(self, what=''):
+    def where(self, service_kind=''):
         """Return the address of the service, for messages.
 
-        :param what: kind of service, used if the catalog provides its URL
+        :param service_kind: kind of service, which names the service if its
+            URL is in the catalog
         """
         if self.url is not None:
             return self.url
-        text = f'{what} of the catalog'.lstrip()
+        text = f'{service_kind} of the catalog'.lstrip()
         return f'{text} in {self.region_name}' if self.region_name else text
 
     def __reduce__(self):
@@ -159,12 +160,12 @@ def _without_secrets(url):
 class Passing(Exception):
     """A failure that may not occur again if the request is repeated.
 
-    :param seen: description of the failure
+    :param description: description of the failure
     :param pause_seconds: pause that the service requests, or None
     """
 
-    def __init__(self, seen, pause_seconds=None):
-        super().__init__(seen)
+    def __init__(self, description, pause_seconds=None):
+        super().__init__(description)
         self.pause_seconds = pause_seconds
 
 
@@ -244,27 +245,27 @@ class Client:
     def _auth(self):
         if self._access.auth is None:
             return None
-        given = dict(self._access.auth)
-        name = given.pop('auth_type')
+        options = dict(self._access.auth)
+        name = options.pop('auth_type')
         try:
             loader = ks_loading.get_plugin_loader(name)
-            return loader.load_from_options(**given)
+            return loader.load_from_options(**options)
         except (ks_exceptions.ClientException, TypeError) as error:
             # Messages of keystoneauth1 contain names of options but no values.
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: auth_type: {name!r} with the '
-                f'options {", ".join(sorted(given)) or "none"} '
+                f'options {", ".join(sorted(options)) or "none"} '
                 f'({type(error).__name__}: {shown(str(error))}); expected a '
                 f'plugin of keystoneauth1 and its options') from None
 
-    def json(self, what, method, path, wanted, check=None, items=None,
-             **arguments):
+    def json(self, request_name, method, path, expected, check=None,
+             items=None, **arguments):
         """Return the parsed answer to a request, and its headers.
 
-        :param what: name of the request, for messages
+        :param request_name: name of the request, for messages
         :param method: HTTP method
         :param path: path of the URL
-        :param wanted: description of the expected answer, for messages
+        :param expected: description of the expected answer, for messages
         :param check: None, or callable(answer), returns the result; it raises
             LookupError, TypeError or ValueError if the answer is invalid
         :param items: None, or (keys that lead to a long list in the answer,
@@ -285,7 +286,7 @@ class Client:
                 self._on_headers(response.headers)
             body = response.content
             if not 200 <= response.status_code < 300:
-                self._refuse(what, wanted, response, body)
+                self._refuse(request_name, expected, response, body)
             if not body and check is None:
                 return None, response.headers
             try:
@@ -302,13 +303,13 @@ class Client:
                     f'{shown(body[:400].decode("utf-8", "replace"))}'
                 ) from error
 
-        return self.attempt(what, wanted, once)
+        return self.attempt(request_name, expected, once)
 
-    def attempt(self, what, wanted, once):
+    def attempt(self, request_name, expected, once):
         """Call a function until it succeeds, for a limited number of attempts.
 
-        :param what: name of the request, for messages
-        :param wanted: description of the expected answer, for messages
+        :param request_name: name of the request, for messages
+        :param expected: description of the expected answer, for messages
         :param once: callable(), makes one request
         :returns: result of ``once``
         :raises TelemetryError: if all attempts have failed
@@ -326,23 +327,24 @@ class Client:
                 raise
             except bounded_session.AnswerTooLarge as error:
                 raise TooLarge(
-                    f'telemetry {self._source}: {what}: seen {error}; '
+                    f'telemetry {self._source}: {request_name}: seen {error}; '
                     f'expected at most max_answer_mib = '
                     f'{access.max_answer_mib:g}. Raise max_answer_mib, or '
                     f'request less at a time') from error
             except Exception as error:
-                seen, asked = self._told(error)
-                if seen is None:
+                problem, requested_pause = self._description(error)
+                if problem is None:
                     raise
-                if asked is _FINAL or attempt == attempts:
+                if requested_pause is _FINAL or attempt == attempts:
                     seconds = self._clock() - began
                     raise exceptions.TelemetryError(
-                        f'telemetry {self._source}: {what}: seen {seen}; '
-                        f'expected {wanted} ({attempt} attempts in '
-                        f'{seconds:.1f} s)') from error
-                wait = min(max(pause, asked or 0), MAX_PAUSE_SECONDS)
-                LOG.debug('Telemetry %s: %s: %s; attempt %d follows in %.1f '
-                          's', self._source, what, seen, attempt + 1, wait)
+                        f'telemetry {self._source}: {request_name}: seen '
+                        f'{problem}; expected {expected} ({attempt} attempts '
+                        f'in {seconds:.1f} s)') from error
+                wait = min(max(pause, requested_pause or 0), MAX_PAUSE_SECONDS)
+                LOG.debug('Telemetry %s: %s: %s; attempt %d follows in %.1f s',
+                          self._source, request_name, problem, attempt + 1,
+                          wait)
                 self._sleep(wait)
                 pause *= 2
 
@@ -354,10 +356,12 @@ class Client:
             now = self._next
         self._next = now + 1 / self._access.requests_per_second
 
-    def _told(self, error):
+    def _description(self, error):
         """Return a description of an error and the requested pause.
 
-        (None, None) for an error that does not come from a service.
+        The pause is in seconds, None without a request, or _FINAL if a retry
+        would not help. For an error that does not come from a service, the
+        method returns (None, None).
         """
         if isinstance(error, Passing):
             return str(error), error.pause_seconds
@@ -383,18 +387,19 @@ class Client:
             return text, _FINAL
         return None, None
 
-    def _refuse(self, what, wanted, response, body):
+    def _refuse(self, request_name, expected, response, body):
         """Raise the exception for an answer with an error status."""
         text = body.decode('utf-8', 'replace')
-        seen = f'HTTP {response.status_code}: {shown(text[:2000])}'
+        problem = f'HTTP {response.status_code}: {shown(text[:2000])}'
         if response.status_code in _PASSING_STATUS:
             try:
                 pause = float(response.headers.get('Retry-After', ''))
             except ValueError:
                 pause = None
-            raise Passing(seen, pause)
-        raise Refusal(f'telemetry {self._source}: {what}: seen {seen}; '
-                      f'expected {wanted}', response.status_code, text)
+            raise Passing(problem, pause)
+        raise Refusal(
+            f'telemetry {self._source}: {request_name}: seen {problem}; '
+            f'expected {expected}', response.status_code, text)
 
 
 class TooLarge(exceptions.TelemetryError):

@@ -50,17 +50,17 @@ def _value(text, at, path, read):
 
 def _collection(text, at, closing, element):
     """Return a list of elements and the position of the next token."""
-    found = []
+    elements = []
     at = _skip(text, at + 1)
     if text[at:at + 1] == closing:
-        return found, _skip(text, at + 1)
+        return elements, _skip(text, at + 1)
     while True:
         value, at = element(at)
-        found.append(value)
+        elements.append(value)
         mark = text[at:at + 1]
         at = _skip(text, at + 1)
         if mark == closing:
-            return found, at
+            return elements, at
         if mark != ',':
             raise ValueError(f'Expected , or {closing} before character {at}')
 

@@ -31,13 +31,14 @@ class SdkClient(http.Client):
         self.no_connection += (sdk_exceptions.SDKException,)
         options = self.adapter_options()
         kind = self._service_type
-        known = connection.Connection(
+        sdk_connection = connection.Connection(
             session=self.session, region_name=options['region_name'],
             **{f'{kind}_interface': options['interface'],
                f'{kind}_endpoint_override': options['endpoint_override']})
         # This requests the available versions.
         self.adapter = self.attempt(
-            'versions', f'the {kind} API', lambda: getattr(known, kind))
+            'versions', f'the {kind} API',
+            lambda: getattr(sdk_connection, kind))
         return self
 
 
@@ -56,7 +57,7 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
     :param arguments: keyword arguments of :meth:`.Client.json`
     :raises TelemetryError: if the list cannot be read completely
     """
-    query, seen = dict(query or {}), set()
+    query, ids_seen = dict(query or {}), set()
 
     def check(answer):
         items = answer[kind]
@@ -68,18 +69,18 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
             for link in answer.get(f'{kind}_links') or ())
 
     for number in range(1, _MAX_PAGES + 1):
-        (page, more), _ = client.json(
+        (page, has_next), _ = client.json(
             f'page {number} of {kind}', 'GET', path, f'a page of {kind}',
             check, params=query, **arguments)
-        new = page.keys() - seen
-        if more and page and not new and not repeats:
+        new = page.keys() - ids_seen
+        if has_next and page and not new and not repeats:
             raise exceptions.TelemetryError(
                 f'telemetry {client.name}: {kind}: the same ids on two pages; '
                 f'expected different ids')
         yield page
-        if not more or not new:
+        if not has_next or not new:
             return
-        seen |= new
+        ids_seen |= new
         query['marker'] = list(page)[-1]
     raise exceptions.TelemetryError(
         f'telemetry {client.name}: {kind}: seen more than {_MAX_PAGES} '

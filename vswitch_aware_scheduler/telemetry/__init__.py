@@ -53,14 +53,14 @@ def load_driver(name, **options):
     try:
         signature.bind(**options)
     except TypeError as error:
-        needed, others = [], []
+        needed, optional = [], []
         for parameter in signature.parameters.values():
             (needed if parameter.default is parameter.empty
-             else others).append(parameter.name)
+             else optional).append(parameter.name)
         raise exceptions.TelemetryError(
             f'telemetry driver {name!r}: options are '
             f'{", ".join(sorted(options)) or "none"}; expected '
             f'{", ".join(needed) or "none"}'
-            + (f', and optionally {", ".join(others)}' if others else '')
+            + (f', and optionally {", ".join(optional)}' if optional else '')
         ) from error
     return factory(**options)

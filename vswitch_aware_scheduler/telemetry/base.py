@@ -44,8 +44,8 @@ def normalised_uuid(text):
         canonical = str(uuid.UUID(text))
     except ValueError:
         return None
-    given = text.lower()
-    return canonical if given in (canonical, canonical.replace('-', '')) \
+    lower_case = text.lower()
+    return canonical if lower_case in (canonical, canonical.replace('-', '')) \
         else None
 
 

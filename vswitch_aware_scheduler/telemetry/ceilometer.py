@@ -62,14 +62,10 @@ class CeilometerDriver(service.ServiceDriver):
         """
         super().__init__(access, period_seconds, settle_seconds,
                          max_age_seconds, clock, sleep)
-        if self._period_seconds != int(self._period_seconds):
-            raise exceptions.InvalidInput(
-                f'period_seconds of telemetry driver ceilometer: '
-                f'{self._period_seconds}; expected a whole number')
-        if self._max_age_seconds is None:
-            raise exceptions.InvalidInput(
-                'max_age_seconds of telemetry driver ceilometer is None; '
-                'expected a number from 0')
+        self._require(self._period_seconds == int(self._period_seconds),
+                      'period_seconds', self._period_seconds, 'a whole number')
+        self._require(max_age_seconds is not None, 'max_age_seconds',
+                      max_age_seconds, 'a number from 0')
 
     def instances(self):
         """Return the instances that have had samples since the oldest time.
@@ -77,38 +73,33 @@ class CeilometerDriver(service.ServiceDriver):
         :returns: list of :class:`.base.Instance`
         :raises TelemetryError: if Ceilometer does not answer
         """
-        with self._opened() as client:
-            found = self._known(client, None)
+        with self._client(_CeilometerClient) as client:
+            instance_links = self._interfaces(client, None)
         return [base.Instance(uuid, links[0].domain or uuid)
-                for uuid, links in found]
-
-    def _opened(self):
-        return _CeilometerClient(self._access, self.source,
-                                 self.SERVICE_TYPE, sleep=self._sleep,
-                                 on_headers=self._hear)
+                for uuid, links in instance_links]
 
     def _series(self, start, end, instances, progress):
         if instances is not None and not instances:
             progress(0, 0)
             return
-        with self._opened() as client:
-            found = self._known(client, instances)
-            progress(0, len(found))
+        with self._client(_CeilometerClient) as client:
+            instance_links = self._interfaces(client, instances)
+            progress(0, len(instance_links))
             first, last, oldest = self._bounds(start, end)
             first = max(first, math.floor(oldest / self._period_seconds), 0)
             # Unlike for a counter, no later sample is needed: a period has its
             # rate when it is over.
             last += end == math.inf
             begin = max(0, first - counters.GRACE_PERIODS)
-            for done, (uuid, links) in enumerate(found, 1):
+            for done, (uuid, links) in enumerate(instance_links, 1):
                 parts = [self._part(client, link, begin, last)
                          for link in links] if first < last else []
                 yield counters.instance_series(
                     uuid, self._period_seconds, start,
                     min(end, last * self._period_seconds), parts, oldest)
-                progress(done, len(found))
+                progress(done, len(instance_links))
 
-    def _known(self, client, wanted):
+    def _interfaces(self, client, instance_uuids):
         """Return [(instance uuid, [_Interface])], sorted by uuid."""
         since = self._clock() - self._max_age_seconds
         links = {}
@@ -116,24 +107,24 @@ class CeilometerDriver(service.ServiceDriver):
             for resource, span in client.resources(meter, since):
                 match = _RESOURCE.fullmatch(resource)
                 uuid = base.normalised_uuid(match[2]) if match else None
-                if uuid and (wanted is None or uuid in wanted):
+                if uuid and (instance_uuids is None or uuid in instance_uuids):
                     links.setdefault(resource, _Interface(
                         resource, uuid, match[1])).meters[meter] = span
-        found = {}
+        links_by_uuid = {}
         for resource in sorted(links):
             link = links[resource]
             # Packets alone do not give the traffic. If one direction is
             # missing, its rate is unknown.
             if set(_BYTES) & set(link.meters):
-                found.setdefault(link.instance_uuid, []).append(link)
-        return sorted(found.items())
+                links_by_uuid.setdefault(link.instance_uuid, []).append(link)
+        return sorted(links_by_uuid.items())
 
     def _part(self, client, link, first, last):
         """Return the :class:`.Part` of an interface."""
         meters = list(_BYTES)
         if set(_PACKETS) <= set(link.meters):
             meters += _PACKETS
-        told = []
+        values_of_meters = []
         for meter in meters:
             values = {}
             if meter in link.meters:
@@ -145,11 +136,12 @@ class CeilometerDriver(service.ServiceDriver):
                     values.update(client.statistics(
                         meter, link.resource, self._period_seconds, low,
                         min(low + _MAX_PERIODS, last)))
-            told.append(values)
-        periods = np.array(sorted(set().union(*told)), dtype=np.int64)
+            values_of_meters.append(values)
+        periods = np.array(sorted(set().union(*values_of_meters)),
+                           dtype=np.int64)
         columns = [np.array([values.get(period, math.nan)
                              for period in periods.tolist()])
-                   for values in told]
+                   for values in values_of_meters]
         rates = np.zeros((periods.size, 3))
         rates[:, 0] = columns[0] * counters.KBPS_PER_BYTE
         rates[:, 1] = columns[1] * counters.KBPS_PER_BYTE
@@ -199,12 +191,12 @@ class _CeilometerClient(http.Client):
         :param since: time in seconds UTC
         """
         def read(item):
-            resource = _text(item['groupby']['resource_id'])
+            resource = service.require_text(item['groupby']['resource_id'])
             begin = _seconds(item['duration_start'])
-            # Read from the oldest time on where the first is not known.
+            # If the time of the first sample is unknown, start at ``since``.
             return resource, since if math.isnan(begin) else begin
 
-        return self._ask(
+        return self._statistics(
             f'resources of meter {meter}', meter,
             [_query('timestamp', 'ge', service.iso_time(since))],
             read, ['groupby=resource_id'])
@@ -231,7 +223,7 @@ class _CeilometerClient(http.Client):
                 return None, math.nan
             return period, float(value) if math.isfinite(value) else math.nan
 
-        found = dict(self._ask(
+        rates = dict(self._statistics(
             f'statistics of meter {meter} of {http.shown(resource)}',
             meter,
             [_query('resource_id', 'eq', resource),
@@ -240,19 +232,14 @@ class _CeilometerClient(http.Client):
              _query('timestamp', 'lt',
                     service.iso_time(last * period_seconds))],
             read, [f'period={int(period_seconds)}']))
-        found.pop(None, None)
-        return found
+        rates.pop(None, None)
+        return rates
 
-    def _ask(self, what, meter, query, read, parameters):
-        def check(answer):
-            if not isinstance(answer, list):
-                raise TypeError(f'{type(answer).__name__} for a list')
-            return answer
-
-        return self.json(
-            what, 'GET', self._build_url(f'/v2/meters/{meter}/statistics',
-                                         query, parameters),
-            'statistics of Ceilometer', check, ((), read))[0]
+    def _statistics(self, description, meter, query, read, parameters):
+        url = self._build_url(f'/v2/meters/{meter}/statistics', query,
+                              parameters)
+        return self.json(description, 'GET', url, 'statistics of Ceilometer',
+                         service.require_list, ((), read))[0]
 
 
 def _query(field, operator, value):
@@ -265,9 +252,3 @@ def _seconds(text):
         moment = datetime.datetime.fromisoformat(text)
         return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
     return math.nan
-
-
-def _text(value):
-    if not isinstance(value, str) or not value:
-        raise TypeError(f'{value!r} is no text')
-    return value

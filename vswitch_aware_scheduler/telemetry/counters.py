@@ -38,6 +38,7 @@ Derivation: reference/counters.rst.
 import bisect
 import dataclasses
 import math
+import operator
 
 import numpy as np
 
@@ -220,8 +221,8 @@ def joined(series):
     :param series: list of (times, values) as :func:`finite` returns them
     :returns: (times, values)
     """
-    series = sorted((one for one in series if one[0].size),
-                    key=lambda one: one[0][0])
+    series = sorted(((times, values) for times, values in series
+                     if times.size), key=lambda readings: readings[0][0])
     if not series:
         return np.empty(0), np.empty(0)
     times, values = series[0]
@@ -290,20 +291,21 @@ def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
     :returns: seconds; 0.0 if the counters are continuous as far as their
         readings show; None if too few of them change
     """
-    found = []
+    candidates = []
     for times, values in series:
         if times.size > 2:
             between = float(np.median(np.diff(times)))
             apart = _usual_intervals(times, values, between, min_changes)
             if apart.size and apart.mean() <= _LONGEST:
-                found.append((float(apart.mean()), between, apart.size,
-                              values))
-    if not found:
+                candidates.append((float(apart.mean()), between, apart.size,
+                                   values))
+    if not candidates:
         return None
-    found.sort(key=lambda one: one[0])
-    interval, between, count, _ = found[len(found) // 10]
+    candidates.sort(key=operator.itemgetter(0))
+    interval, between, count, _ = candidates[len(candidates) // 10]
     if interval < _VISIBLE * between:
-        numbers = [_updates_of_reading(one[-1], between) for one in found]
+        numbers = [_updates_of_reading(values, between)
+                   for *_, values in candidates]
         hidden = list(filter(None, numbers))
         if hidden:
             return between / float(np.median(hidden))
@@ -324,18 +326,18 @@ def guessed_update_seconds(series, period_seconds, until):
     :param until: end of the time that was read, seconds UTC
     :returns: seconds, or None if later readings may still show it
     """
-    known = update_seconds(series, 3, period_seconds)
-    if known is not None:
-        return known
+    update = update_seconds(series, 3, period_seconds)
+    if update is not None:
+        return update
     if any(times.size and until - times[-1] < _WAIT_SECONDS
            and times[-1] - times[0] < _WAIT_SECONDS
            and np.median(np.diff(times)) < period_seconds / 2
            for times, _ in series if times.size > 1):
         return None
     # Rates over less than a period would not be useful.
-    known = update_seconds(series, 2)
-    if known is not None:
-        return known
+    update = update_seconds(series, 2)
+    if update is not None:
+        return update
     return float(period_seconds) if any(times.size > 1 and np.median(
         np.diff(times)) < period_seconds / 2 for times, _ in series) else 0.0
 
@@ -359,14 +361,14 @@ def _usual_intervals(times, values, between, min_changes):
     # A change is between two readings. If a reading is missing in between, the
     # time of the change is uncertain.
     low, high = times[changed], times[changed + 1]
-    told = (high - low) <= _MISSED * between
-    apart = np.diff((low + high) / 2)[told[:-1] & told[1:]]
+    is_certain = (high - low) <= _MISSED * between
+    apart = np.diff((low + high) / 2)[is_certain[:-1] & is_certain[1:]]
     if not apart.size:
         return nothing
     # Changes follow each other at the interval, with an error of the interval
     # of the readings, and further apart if there was no traffic.
-    least = np.quantile(apart, 0.1)
-    near = apart < max(1.7 * least, least + 2.05 * between)
+    shortest = np.quantile(apart, 0.1)
+    near = apart < max(1.7 * shortest, shortest + 2.05 * between)
     return apart[near] if near.sum() >= max(1, min_changes - 2) else nothing
 
 
@@ -400,16 +402,16 @@ def _updates_of_reading(values, between):
             whole = np.round(rises / unit)
             unit = rises.sum() / whole.sum()
         updates = rises / unit
-        others = np.flatnonzero(whole != number)
-        if not others.size:
+        unusual = np.flatnonzero(whole != number)
+        if not unusual.size:
             continue
         # Each end of a rise may be early or late by the jitter.
         exactly = 2 * _JITTER_SECONDS * number / between + _EXACTLY_WHOLE
         off = abs(updates - whole) > (
-            min(exactly, _WHOLE) if others.size > 1 else _EXACTLY_WHOLE)
+            min(exactly, _WHOLE) if unusual.size > 1 else _EXACTLY_WHOLE)
         together = np.append(
-            (np.diff(whole[others]) == 0) & (np.diff(others) == 1), False)
-        if max(off.mean(), off[others].mean()) <= 0.05 \
+            (np.diff(whole[unusual]) == 0) & (np.diff(unusual) == 1), False)
+        if max(off.mean(), off[unusual].mean()) <= 0.05 \
                 and together.mean() <= 0.5:
             return float(whole.sum() / whole.size)
     return 0.0
@@ -482,7 +484,7 @@ def _runs(host, readings, newest, period_seconds, update):
                    2 * AGGREGATES_AROUND * period_seconds)
     apart = (np.diff(times, axis=0) > gap).any(axis=1)
     cuts = np.flatnonzero(reset | apart) + 1
-    found = []
+    runs = []
     for begin, end in zip([0, *cuts], [*cuts, len(times)]):
         is_over = end < len(times) or newest - times[end - 1].max() > gap
         sides = [bool(0 < at < len(times) and times[at].max()
@@ -491,9 +493,9 @@ def _runs(host, readings, newest, period_seconds, update):
                  for at in (begin, end)] if aggregated else None
         first, rates = _rates(times[begin:end], counters[begin:end],
                               is_over, period_seconds, update, sides)
-        found.append(_Run(host, first, first + len(rates), rates,
-                          bool(begin and reset[begin - 1])))
-    return found
+        runs.append(_Run(host, first, first + len(rates), rates,
+                         bool(begin and reset[begin - 1])))
+    return runs
 
 
 def _rates(times, counters, is_over, period_seconds, update, sides=None):
@@ -540,12 +542,12 @@ def _rates(times, counters, is_over, period_seconds, update, sides=None):
         _rises(curve.times[:, column], curve.volumes[:, column], bounds,
                joins_readings)
         for column in range(counters.shape[1])], axis=1)
-    told = np.flatnonzero(np.isfinite(per_second).all(axis=1))
-    if not told.size:
+    with_rate = np.flatnonzero(np.isfinite(per_second).all(axis=1))
+    if not with_rate.size:
         return math.floor(begin / period_seconds), np.zeros((0, 3))
     # Only periods at the ends can be without a rate.
-    first += int(told[0])
-    per_second = per_second[told[0]:told[-1] + 1]
+    first += int(with_rate[0])
+    per_second = per_second[with_rate[0]:with_rate[-1] + 1]
     rates = np.zeros((len(per_second), 3))
     rates[:, :2] = per_second[:, :2] * KBPS_PER_BYTE
     if per_second.shape[1] == 4:
@@ -800,12 +802,12 @@ def _is_steady(apart, between, update):
 
 def _around(steady, numbers):
     """Return the first of some changes, up to the second steady one."""
-    found = []
+    positions = []
     for number in numbers[:_AROUND]:
-        found.append(number)
-        if steady[found].sum() == 2:
+        positions.append(number)
+        if steady[positions].sum() == 2:
             break
-    return found
+    return positions
 
 
 def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
@@ -823,13 +825,13 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
     runs = sorted((run for number, readings in enumerate(hosts)
                    for run in _runs(number, readings, newest, period_seconds,
                                     update)), key=_Run.order)
-    kept, lost, seen = [], {}, set()
+    kept_runs, lost, hosts_seen = [], {}, set()
     while runs:
         run = runs.pop(0)
-        began_here = run.after_reset or run.host not in seen
-        seen.add(run.host)
-        if kept:
-            before = kept[-1]
+        began_here = run.after_reset or run.host not in hosts_seen
+        hosts_seen.add(run.host)
+        if kept_runs:
+            before = kept_runs[-1]
             if run.host == before.host:
                 reason = _RESET if run.after_reset else _GAP
                 first = before.last
@@ -845,11 +847,11 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
             lost.update(dict.fromkeys(
                 range(max(first, run.first - _LONGEST_GAP), run.first),
                 reason))
-        kept.append(run)
+        kept_runs.append(run)
     periods = [np.arange(run.first, run.first + len(run.rates))
-               for run in kept]
+               for run in kept_runs]
     return Part(np.concatenate(periods or [np.empty(0, np.int64)]),
-                np.concatenate([run.rates for run in kept]
+                np.concatenate([run.rates for run in kept_runs]
                                or [np.empty((0, 3))]), lost)
 
 
@@ -946,9 +948,10 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
     :returns: :class:`.series.RateSeries`; a time is the start of a period.
         Lower bounds are marked ``partial``.
     """
-    known = [periods for part in parts for periods in (
+    period_arrays = [periods for part in parts for periods in (
         part.periods, np.fromiter(part.lost, np.int64, len(part.lost)))]
-    periods = np.unique(np.concatenate([np.empty(0, np.int64), *known]))
+    periods = np.unique(
+        np.concatenate([np.empty(0, np.int64), *period_arrays]))
     total = np.zeros((periods.size, 3))
     answered = np.zeros(periods.size, dtype=bool)
     trouble = np.full(periods.size, 0 if complete else _MISSING,
@@ -960,22 +963,22 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
     recent = np.zeros(periods.size)
     for _, reason in reports:
         expected = _lately(periods, periods[reason >= 0])
-        why = np.where(expected & (reason < 0), _MISSING,
-                       np.maximum(reason, 0))
-        trouble = np.maximum(trouble, why)
+        problem = np.where(expected & (reason < 0), _MISSING,
+                           np.maximum(reason, 0))
+        trouble = np.maximum(trouble, problem)
         recent = np.maximum(recent, np.where(
-            why, _recent_bandwidth(periods, total, reason == 0), 0))
+            problem, _recent_bandwidth(periods, total, reason == 0), 0))
     times = periods * float(period_seconds)
-    wanted = (times >= start) & (times < end)
-    old = wanted & (times < oldest)
-    wanted &= ~old
+    requested = (times >= start) & (times < end)
+    old = requested & (times < oldest)
+    requested &= ~old
     whole = answered & (trouble == 0)
     partial = answered & (trouble > 0) \
         & (total[:, :2].sum(axis=1) >= recent)
-    good = wanted & (whole | partial)
+    usable = requested & (whole | partial)
     series = rate_series.RateSeries.from_samples(
-        instance_uuid, period_seconds, times[good], *total[good].T)
-    counts = {name: int((wanted & ~good & (trouble == code)).sum())
+        instance_uuid, period_seconds, times[usable], *total[usable].T)
+    counts = {name: int((requested & ~usable & (trouble == code)).sum())
               for code, name in enumerate(_REASONS, 1)}
     return dataclasses.replace(
         series, partial=np.isin(series.times, times[partial]),
@@ -992,8 +995,8 @@ def _usable(part, periods):
     """
     rates = np.zeros((periods.size, 3))
     reason = np.full(periods.size, -1, dtype=np.int8)
-    for period, why in part.lost.items():
-        reason[np.searchsorted(periods, period)] = why
+    for period, code in part.lost.items():
+        reason[np.searchsorted(periods, period)] = code
     at = np.searchsorted(periods, part.periods)
     with np.errstate(invalid='ignore'):
         negative, absurd = part.rates < 0, part.rates > _LIMITS
@@ -1014,13 +1017,13 @@ def _lately(periods, alive):
         periods - alive[np.maximum(before, 0)] <= GRACE_PERIODS)
 
 
-def _recent_bandwidth(periods, total, told):
+def _recent_bandwidth(periods, total, considered):
     """Return the largest sum shortly before each period.
 
-    :param told: (n,) bool, the periods to consider
+    :param considered: (n,) bool, the periods to consider
     """
     largest = np.zeros(periods.size)
-    bandwidth = np.where(told, total[:, :2].sum(axis=1), 0)
+    bandwidth = np.where(considered, total[:, :2].sum(axis=1), 0)
     for ago in range(1, GRACE_PERIODS + 1):
         at = np.minimum(np.searchsorted(periods, periods - ago),
                         max(periods.size - 1, 0))

@@ -158,7 +158,7 @@ class FileDriver(base.Driver):
         path = self.source
         if os.path.isdir(path):
             return _GwaTrace(_numbered_files(path))
-        with _telling(path), open(path, 'rb') as stream:
+        with _translating_errors(path), open(path, 'rb') as stream:
             head = stream.read(4)
         if head.startswith(b'PK'):
             return _NpzTrace(path, self._period_seconds)
@@ -181,18 +181,18 @@ class FileDriver(base.Driver):
         period = samples.period_seconds or self._period_seconds
         if period is None:
             period = _usual_step(samples.times)
-        wanted = (samples.times >= start) & (samples.times < end)
-        kpps = None if samples.kpps is None else samples.kpps[wanted]
+        inside = (samples.times >= start) & (samples.times < end)
+        kpps = None if samples.kpps is None else samples.kpps[inside]
         series = rate_series.RateSeries.from_samples(
-            samples.uuid, period, samples.times[wanted],
-            samples.egress_kbps[wanted], samples.ingress_kbps[wanted], kpps)
+            samples.uuid, period, samples.times[inside],
+            samples.egress_kbps[inside], samples.ingress_kbps[inside], kpps)
         if samples.cut_off and end == math.inf:
             # The time of the incomplete line is unknown: it counts in a
             # reading without an end.
             series = dataclasses.replace(
                 series,
                 refused=series.refused + rate_series.Refused(missing=1))
-        keep = _apart(series.times, period / 2)
+        keep = _at_a_distance(series.times, period / 2)
         if keep.all():
             return series
         return dataclasses.replace(
@@ -237,7 +237,7 @@ class _NpzTrace:
                               metadata.get(number, {}))
                 for number in numbers]
 
-    def samples(self, wanted, progress):
+    def samples(self, uuids, progress):
         with self._arrays() as arrays:
             numbers = self._numbers(arrays)
             t0 = self._scalar(arrays, 't0')
@@ -255,7 +255,7 @@ class _NpzTrace:
         times = t0 + dt * np.arange(received.shape[1])
         rows = [(row, uuid_) for row, uuid_
                 in enumerate(map(instance_uuid, numbers))
-                if wanted is None or uuid_ in wanted]
+                if uuids is None or uuid_ in uuids]
         progress(0, len(rows))
         for done, (row, uuid_) in enumerate(rows, 1):
             yield _Samples(
@@ -269,7 +269,8 @@ class _NpzTrace:
     def _arrays(self):
         # Opened here, because np.load does not close a file that it cannot
         # read.
-        with _telling(self._path), open(self._path, 'rb') as stream, \
+        with _translating_errors(self._path), \
+                open(self._path, 'rb') as stream, \
                 np.load(stream, allow_pickle=False) as arrays:
             yield arrays
 
@@ -307,8 +308,8 @@ class _NpzTrace:
                 f'numbers of shape ({rows}, {columns or "T"})')
         return value
 
-    def _wrong(self, what, seen, wanted):
-        return _error(self._path, what, seen, wanted)
+    def _wrong(self, place, value, expected):
+        return _error(self._path, place, value, expected)
 
     def _metadata(self):
         """Return {VM number: metadata} of the companion CSV file, if any."""
@@ -319,10 +320,10 @@ class _NpzTrace:
         metadata = {}
         with _text(path) as (_, text):
             rows = csv.reader(text)
-            wanted = ('vm', 'cpu_cores', 'mem_kb')
+            columns = ('vm', 'cpu_cores', 'mem_kb')
             names = next(rows, [])
-            _check_columns(path, names, wanted)
-            at = [names.index(name) for name in wanted]
+            _check_columns(path, names, columns)
+            at = [names.index(name) for name in columns]
             for row in filter(None, rows):
                 try:
                     number, *cells = (row[column] for column in at)
@@ -350,10 +351,10 @@ class _GwaTrace:
                               self._metadata(path))
                 for name, path in self._files]
 
-    def samples(self, wanted, progress):
+    def samples(self, uuids, progress):
         files = [(instance_uuid(name), path) for name, path in self._files]
-        if wanted is not None:
-            files = [item for item in files if item[0] in wanted]
+        if uuids is not None:
+            files = [item for item in files if item[0] in uuids]
         progress(0, len(files))
         for done, (uuid_, path) in enumerate(files, 1):
             yield self._samples(uuid_, path)
@@ -404,21 +405,21 @@ class _PlainCsv:
         with _text(self._path) as (_, text):
             rows = csv.reader(text)
             at = self._header(rows).index('instance')
-            known = set()
+            names_seen = set()
             for row in rows:
-                if row and row[at] not in known:
-                    known.add(row[at])
+                if row and row[at] not in names_seen:
+                    names_seen.add(row[at])
                     names.setdefault(self._uuid(row[at], rows.line_num),
                                      row[at].strip())
         return [base.Instance(uuid_, name) for uuid_, name in names.items()]
 
-    def samples(self, wanted, progress):
+    def samples(self, uuids, progress):
         total = 0
         with contextlib.suppress(OSError):
             total = os.path.getsize(self._path)
         progress(0, total)
         buffers = self._read(
-            wanted, lambda done: progress(min(done, total), total))
+            uuids, lambda done: progress(min(done, total), total))
         # A buffer is deleted after its instance was returned: the maximum is
         # the samples of the file and one series.
         for uuid_ in list(buffers):
@@ -427,7 +428,7 @@ class _PlainCsv:
                            cut_off=buffer.cut_off)
         progress(total, total)
 
-    def _read(self, wanted, report):
+    def _read(self, uuids, report):
         """Return {uuid: _Buffer} of some instances, in the file's order."""
         buffers, by_name, ignored = {}, {}, object()
         bad = _BadCells(self._path)
@@ -453,7 +454,7 @@ class _PlainCsv:
                 buffer = by_name.get(name)
                 if buffer is None:
                     uuid_ = self._uuid(name, rows.line_num)
-                    if wanted is not None and uuid_ not in wanted:
+                    if uuids is not None and uuid_ not in uuids:
                         buffer = ignored
                     else:
                         buffer = buffers.setdefault(
@@ -523,7 +524,7 @@ class _BadCells:
     :param path: path of the file
     """
 
-    _SAYS_NOTHING = frozenset(['', '-', 'na', 'n/a', 'nan', 'none', 'null'])
+    _EMPTY = frozenset(['', '-', 'na', 'n/a', 'nan', 'none', 'null'])
 
     def __init__(self, path):
         self._path = path
@@ -531,7 +532,7 @@ class _BadCells:
         self._first = None
 
     def note(self, line, column, cell):
-        if cell.strip().lower() in self._SAYS_NOTHING:
+        if cell.strip().lower() in self._EMPTY:
             return
         self._count += 1
         self._first = self._first or (line, column, _shown(cell.strip()))
@@ -606,7 +607,7 @@ def _careful_table(path, lines, names, at):
 def _numbered_files(folder):
     """Return [(VM number, path)] of a folder, by number."""
     paths = {}
-    with _telling(folder):
+    with _translating_errors(folder):
         names = sorted(os.listdir(folder))
     for name in names:
         match = _GWA_FILE.fullmatch(name)
@@ -628,7 +629,7 @@ def _numbered_files(folder):
 @contextlib.contextmanager
 def _text(path):
     """Open a text file, compressed or not: (file of bytes, file of text)."""
-    with _telling(path), contextlib.ExitStack() as stack:
+    with _translating_errors(path), contextlib.ExitStack() as stack:
         raw = stack.enter_context(open(path, 'rb'))
         packed = raw.read(2) == b'\x1f\x8b'
         raw.seek(0)
@@ -640,7 +641,7 @@ def _text(path):
 
 
 @contextlib.contextmanager
-def _telling(path):
+def _translating_errors(path):
     """Convert exceptions for a damaged file to TelemetryError."""
     try:
         yield
@@ -663,9 +664,9 @@ def _telling(path):
                      f'{_shown(str(error))})', 'an undamaged file') from error
 
 
-def _error(path, what, seen, wanted):
+def _error(path, place, value, expected):
     return exceptions.TelemetryError(
-        f'telemetry file {path}: {what}: {seen}; expected {wanted}')
+        f'telemetry file {path}: {place}: {value}; expected {expected}')
 
 
 def _shown(text):
@@ -736,7 +737,7 @@ def _usual_step(times):
     return float(values[np.argmax(counts)])
 
 
-def _apart(times, distance):
+def _at_a_distance(times, distance):
     """Return (n,) bool: more than ``distance`` after the last kept time."""
     keep = np.ones(times.size, dtype=bool)
     if (np.diff(times) > distance).all():

@@ -14,6 +14,7 @@ interfaces are requested together, and the sum over the interfaces of an
 instance is computed here (:mod:`.counters` explains why).
 """
 
+import collections
 import contextlib
 import datetime
 import math
@@ -33,6 +34,8 @@ from vswitch_aware_scheduler.telemetry import service
 __all__ = ['AGGREGATIONS', 'GnocchiDriver']
 
 LOG = logs.get_logger(__name__)
+
+_text = service.require_text
 
 #: Aggregations of a counter that can be used, the best first.
 AGGREGATIONS = ('rate:mean', 'last', 'max', 'mean', 'min')
@@ -95,28 +98,21 @@ class GnocchiDriver(service.ServiceDriver):
                          max_age_seconds, clock, sleep)
         if interval_seconds is None:
             interval_seconds = self._period_seconds
-        if not 0 < interval_seconds <= self._period_seconds:
-            raise exceptions.InvalidInput(
-                f'interval_seconds of telemetry driver gnocchi: '
-                f'{interval_seconds!r}; expected a number above 0 and at most '
-                f'the period of {self._period_seconds:g}')
-        if aggregation not in ('auto', *AGGREGATIONS):
-            raise exceptions.InvalidInput(
-                f'aggregation of telemetry driver gnocchi: '
-                f'{aggregation!r}; expected auto or one of '
-                f'{", ".join(AGGREGATIONS)}')
-        if not isinstance(points_per_request, int) or points_per_request < 1:
-            raise exceptions.InvalidInput(
-                f'points_per_request of telemetry driver gnocchi: '
-                f'{points_per_request!r}; expected an integer above 0')
+        self._require(0 < interval_seconds <= self._period_seconds,
+                      'interval_seconds', interval_seconds,
+                      f'a number above 0 and at most the period of '
+                      f'{self._period_seconds:g}')
+        self._require(aggregation in ('auto', *AGGREGATIONS), 'aggregation',
+                      aggregation, f'auto or one of {", ".join(AGGREGATIONS)}')
+        self._require(
+            isinstance(points_per_request, int) and points_per_request >= 1,
+            'points_per_request', points_per_request, 'an integer above 0')
+        self._require(not isinstance(trusted_creators, str),
+                      'trusted_creators', trusted_creators, 'a list')
         self._interval_seconds = interval_seconds
         self._aggregation = aggregation
         self._points_per_request = points_per_request
         self._resource_type = resource_type
-        if isinstance(trusted_creators, str):
-            raise exceptions.InvalidInput(
-                f'trusted_creators of telemetry driver gnocchi is '
-                f'{trusted_creators!r}; expected a list')
         self._trusted_creators = frozenset(trusted_creators or ())
         self._ignored = {}
 
@@ -131,34 +127,29 @@ class GnocchiDriver(service.ServiceDriver):
         :returns: list of :class:`.base.Instance`
         :raises TelemetryError: if Gnocchi does not answer
         """
-        with self._opened() as client:
+        with self._client(_GnocchiClient) as client:
             trusted = self._trusted(client)
-            found = self._resources(client, None, trusted)
-            self._ignored = self._others(client, trusted)
+            instance_links = self._resources(client, None, trusted)
+            self._ignored = self._count_untrusted(client, trusted)
         return [base.Instance(uuid, links[0].domain, _metadata(links))
-                for uuid, links in found]
-
-    def _opened(self):
-        return _GnocchiClient(self._access, self.source, self.SERVICE_TYPE,
-                              sleep=self._sleep,
-                              on_headers=self._hear)
+                for uuid, links in instance_links]
 
     def _series(self, start, end, instances, progress):
-        with self._opened() as client:
+        with self._client(_GnocchiClient) as client:
             trusted = self._trusted(client)
-            found = self._resources(client, instances, trusted)
-            progress(0, len(found))
-            self._learn_policies(client, found, _few(instances),
+            instance_links = self._resources(client, instances, trusted)
+            progress(0, len(instance_links))
+            self._learn_policies(client, instance_links, _are_few(instances),
                                  trusted is not None)
             _, last, oldest = self._bounds(start, end)
-            first = self._first(found, start)
+            first = self._first(instance_links, start)
             # The following points show whether polls were late.
             settled = self._bounds(-math.inf, math.inf)[1]
             finish = min(last + _AFTER, settled)
             if first is not None and last <= start / self._period_seconds:
-                finish = first  # nothing is wanted
+                finish = first  # no period is requested
             done = 0
-            for shard in self._shards(found, first, finish):
+            for shard in self._shards(instance_links, first, finish):
                 answers = self._read(client, shard, first, finish)
                 update = self._update(shard, answers)
                 for uuid, links in shard:
@@ -172,7 +163,7 @@ class GnocchiDriver(service.ServiceDriver):
                         min(end, last * self._period_seconds), parts, oldest,
                         complete=len(parts) == len(measured))
                     done += 1
-                    progress(done, len(found))
+                    progress(done, len(instance_links))
 
     # Resources and metrics.
 
@@ -194,38 +185,38 @@ class GnocchiDriver(service.ServiceDriver):
                 client.session.get_project_id)
         return frozenset([creator]) if creator else None
 
-    def _resources(self, client, wanted, trusted):
+    def _resources(self, client, instance_uuids, trusted):
         """Return [(instance uuid, [_Interface])], sorted by uuid."""
-        if wanted is not None and not wanted:
+        if instance_uuids is not None and not instance_uuids:
             return []
         # A list with one type, because Gnocchi does not accept "true" as a
         # search.
-        search = {'in': {'instance_id': sorted(wanted)}} if _few(wanted) \
-            else {'!=': {'instance_id': None}}
+        search = {'in': {'instance_id': sorted(instance_uuids)}} \
+            if _are_few(instance_uuids) else {'!=': {'instance_id': None}}
         if trusted is not None:
             search = {'and': [search, _made_by(trusted)]}
-        found = {}
+        links_by_uuid = {}
         for item in client.pages(
                 'list of interfaces',
                 f'v1/search/resource/{self._resource_type}', search,
                 _Interface.from_answer):
             if item.instance_uuid is None or not item.is_made_by(trusted):
                 continue
-            if wanted is None or item.instance_uuid in wanted:
-                found.setdefault(item.instance_uuid, []).append(item)
-        for links in found.values():
+            if instance_uuids is None or item.instance_uuid in instance_uuids:
+                links_by_uuid.setdefault(item.instance_uuid, []).append(item)
+        for links in links_by_uuid.values():
             links.sort(key=lambda link: link.id)
-        return sorted(found.items())
+        return sorted(links_by_uuid.items())
 
-    def _others(self, client, trusted):
-        """Return {reason: number} of resources that do not count.
+    def _count_untrusted(self, client, trusted):
+        """Return {reason: number} of resources with an untrusted creator.
 
         Only the first page is read, to limit the effort.
         """
         if trusted is None:
             return {}
         try:
-            others = client.page(
+            interfaces = client.page(
                 'list of interfaces of others',
                 f'v1/search/resource/{self._resource_type}',
                 {'and': [{'!=': {'instance_id': None}},
@@ -235,34 +226,34 @@ class GnocchiDriver(service.ServiceDriver):
             LOG.debug('Telemetry %s: resources of others cannot be counted: '
                       '%s', self.source, error)
             return {}
-        found = {}
-        for item in others:
-            if not item.is_made_by(trusted):
-                why = f'creator: {plain_text.printable(item.creator)[:100]}'
-                found[why] = found.get(why, 0) + 1
-        return found
+        return collections.Counter(
+            f'creator: {plain_text.printable(interface.creator)[:100]}'
+            for interface in interfaces if not interface.is_made_by(trusted))
 
-    def _learn_policies(self, client, found, few, by_creator):
+    def _learn_policies(self, client, instance_links, by_interface,
+                        by_creator):
         """Determine which aggregation of each interface can be read.
 
-        :param few: whether the interfaces are a small part of all
+        :param instance_links: list as returned by :meth:`_resources`
+        :param by_interface: whether to request the metrics of each interface,
+            because these interfaces are few
         :param by_creator: whether metrics of other creators are omitted
         """
-        links = [link for _, links in found for link in links
+        links = [link for _, links in instance_links for link in links
                  if set(_BYTES) & set(link.metrics)]
-        if few:
+        if by_interface:
             metrics = (metric for link in links for metric in client.metrics(
                 f'metrics of interface {link.id}',
                 f'v1/resource/{self._resource_type}/{link.id}/metric'))
         else:
-            asked = [{'name': name, **creator}
-                     for name in (*_BYTES, *_PACKETS)
-                     for creator in ([{'creator': one} for one in sorted(
-                         {link.creator for link in links})]
-                         if by_creator else [{}])]
-            metrics = (metric for one in asked for metric in client.pages(
-                f'list of metrics {one["name"]}', 'v1/metric', None,
-                _Metric.from_answer, one))
+            creators = [{'creator': creator} for creator in sorted(
+                {link.creator for link in links})] if by_creator else [{}]
+            queries = [{'name': name, **creator}
+                       for name in (*_BYTES, *_PACKETS)
+                       for creator in creators]
+            metrics = (metric for query in queries for metric in client.pages(
+                f'list of metrics {query["name"]}', 'v1/metric', None,
+                _Metric.from_answer, query))
         policies = {metric.id: metric for metric in metrics}
         coarse, methods, usable = {}, set(), 0
         for link in links:
@@ -273,14 +264,15 @@ class GnocchiDriver(service.ServiceDriver):
                 else [name for name in names if name in _BYTES]
             if not link.names:
                 continue
-            mine = [policies[link.metrics[name]] for name in link.names]
+            link_metrics = [policies[link.metrics[name]]
+                            for name in link.names]
             if not all(self._period_seconds in metric.granularities
-                       for metric in mine):
-                for metric in mine:
+                       for metric in link_metrics):
+                for metric in link_metrics:
                     coarse[metric.policy] = metric.granularities
                 continue
             shared = set.intersection(
-                *(set(metric.methods) for metric in mine))
+                *(set(metric.methods) for metric in link_metrics))
             methods |= shared
             for method in AGGREGATIONS if self._aggregation == 'auto' \
                     else (self._aggregation,):
@@ -288,66 +280,75 @@ class GnocchiDriver(service.ServiceDriver):
                     link.aggregation = method
                     link.points = max(
                         metric.granularities[self._period_seconds]
-                        for metric in mine)
+                        for metric in link_metrics)
                     usable += 1
                     break
-        if usable == len(links):
-            return
-        told = []
+        if usable < len(links):
+            self._report_unusable(usable, len(links), coarse, methods)
+
+    def _report_unusable(self, usable, total, coarse, methods):
+        """Log that some interfaces cannot be read, or raise if none can.
+
+        :param usable: number of interfaces that can be read
+        :param total: number of all interfaces
+        :param coarse: {archive policy without the granularity: granularities}
+        :param methods: set of the aggregations that the interfaces have
+        """
+        details = []
         if coarse:
-            told.append('archive policies without that granularity: '
-                        + '; '.join(
-                            f'{name} has '
-                            f'{", ".join(f"{g:g}" for g in sorted(having))}'
-                            for name, having in sorted(coarse.items())))
-        told.append(f'aggregations seen: '
-                    f'{", ".join(sorted(methods)) or "none"}')
-        seen = (f'{len(links) - usable} of {len(links)} interfaces have no '
-                f'{self._aggregation} aggregation of bytes at granularity '
-                f'{self._period_seconds:g} s ({"; ".join(told)})')
-        wanted = ('a granularity and an aggregation that the archive '
-                  'policies have')
+            details.append(
+                'archive policies without that granularity: ' + '; '.join(
+                    f'{name} has '
+                    f'{", ".join(f"{g:g}" for g in sorted(granularities))}'
+                    for name, granularities in sorted(coarse.items())))
+        details.append(
+            f'aggregations seen: {", ".join(sorted(methods)) or "none"}')
+        problem = (f'{total - usable} of {total} interfaces have no '
+                   f'{self._aggregation} aggregation of bytes at granularity '
+                   f'{self._period_seconds:g} s ({"; ".join(details)})')
+        expected = ('a granularity and an aggregation that the archive '
+                    'policies have')
         if not usable:
             raise exceptions.TelemetryError(
-                f'telemetry {self.source}: {seen}; expected {wanted}')
+                f'telemetry {self.source}: {problem}; expected {expected}')
         LOG.warning('Telemetry %s: %s; expected %s; they have no samples',
-                    self.source, seen, wanted)
+                    self.source, problem, expected)
 
     # Measures.
 
-    def _first(self, found, start):
+    def _first(self, instance_links, start):
         """Return the first period to request; None: the first that exists.
 
         It is early enough for the first requested period to have predecessors.
         """
         if start > -math.inf:
             rates = all(link.aggregation == 'rate:mean'
-                        for _, links in found for link in links)
+                        for _, links in instance_links for link in links)
             return max(0, math.ceil(min(start, http.TIME_RANGE[1])
                                     / self._period_seconds)
                        - (counters.GRACE_PERIODS + 1 if rates else _BEFORE))
-        points = max((link.points for _, links in found for link in links),
-                     default=0)
+        points = max((link.points for _, links in instance_links
+                      for link in links), default=0)
         if points <= _MAX_POINTS_OF_METRIC:
             return None
         return max(0, math.floor(
             self._clock() / self._period_seconds) - points)
 
-    def _shards(self, found, first, last):
+    def _shards(self, instance_links, first, last):
         """Divide the list of instances into parts for one request each."""
         shard, size = [], 0
-        for uuid, links in found:
-            more = 0
+        for uuid, links in instance_links:
+            instance_points = 0
             for link in links:
                 if link.aggregation:
                     points = link.points if first is None \
                         else min(link.points, last + 1 - first)
-                    more += len(link.names) * max(1, points)
-            if shard and size + more > self._points_per_request:
+                    instance_points += len(link.names) * max(1, points)
+            if shard and size + instance_points > self._points_per_request:
                 yield shard
                 shard, size = [], 0
             shard.append((uuid, links))
-            size += more
+            size += instance_points
         if shard:
             yield shard
 
@@ -369,20 +370,20 @@ class GnocchiDriver(service.ServiceDriver):
                     if link.aggregation}
         cuts = [first] if first is None else list(
             range(first, end, _MAX_POINTS_OF_METRIC))
-        found = {}
+        pieces_by_link = {}
         for (aggregation, names), ids in sorted(groups.items()):
             for low, high in zip(cuts, [*cuts[1:], end]):
                 answer = self._measures(client, ids, names, aggregation, low,
                                         high)
                 for link, metrics in answer.items():
-                    pieces = found.setdefault(link, {})
+                    pieces = pieces_by_link.setdefault(link, {})
                     for name, piece in metrics.items():
                         pieces.setdefault(name, []).append(piece)
         # An interface that was deleted after it was listed has no answer, or
         # only for a part of the time.
         return {link: {name: tuple(map(np.concatenate, zip(*pieces)))
                        for name, pieces in metrics.items()}
-                for link, metrics in found.items()
+                for link, metrics in pieces_by_link.items()
                 if all(len(pieces) == len(cuts)
                        for pieces in metrics.values())}
 
@@ -399,11 +400,11 @@ class GnocchiDriver(service.ServiceDriver):
         except http.TooLarge as error:
             if len(ids) > 1:
                 middle = len(ids) // 2
-                found = self._measures(client, ids[:middle], names,
-                                       aggregation, low, high)
-                found.update(self._measures(client, ids[middle:], names,
-                                            aggregation, low, high))
-                return found
+                return {
+                    **self._measures(client, ids[:middle], names, aggregation,
+                                     low, high),
+                    **self._measures(client, ids[middle:], names, aggregation,
+                                     low, high)}
             LOG.warning('%s; interface %s has no samples', error, ids[0])
             return {}
 
@@ -457,9 +458,9 @@ def _made_by(trusted):
 
     A creator is ``user:project`` with keystone, or the name of a user.
     """
-    return {'or': [condition for one in sorted(trusted) for condition in (
-        {'=': {'creator': one}}, {'like': {'creator': f'%:{one}'}},
-        {'like': {'creator': f'{one}:%'}})]}
+    return {'or': [condition for creator in sorted(trusted) for condition in (
+        {'=': {'creator': creator}}, {'like': {'creator': f'%:{creator}'}},
+        {'like': {'creator': f'{creator}:%'}})]}
 
 
 def _metadata(links):
@@ -473,8 +474,8 @@ def _metadata(links):
     return metadata
 
 
-def _few(wanted):
-    return wanted is not None and len(wanted) <= _FEW
+def _are_few(instance_uuids):
+    return instance_uuids is not None and len(instance_uuids) <= _FEW
 
 
 class _Interface:
@@ -546,9 +547,9 @@ class _Metric:
     def from_answer(cls, item):
         policy = item['archive_policy']
         return cls(_text(item['id']), _text(policy['name']),
-                   {_granularity(one['granularity']): int(one['points'])
-                    for one in policy['definition']},
-                   [_text(one) for one in policy['aggregation_methods']])
+                   {_granularity(entry['granularity']): int(entry['points'])
+                    for entry in policy['definition']},
+                   [_text(entry) for entry in policy['aggregation_methods']])
 
 
 def _end(value):
@@ -560,12 +561,6 @@ def _end(value):
     if end.tzinfo is None:
         end = end.replace(tzinfo=datetime.timezone.utc)
     return end.timestamp()
-
-
-def _text(value):
-    if not isinstance(value, str) or not value:
-        raise TypeError(f'{value!r} is no text')
-    return value
 
 
 def _granularity(value):
@@ -602,50 +597,46 @@ class _GnocchiClient(http.Client):
                                client_exceptions.UnknownConnectionError)
         return self
 
-    def page(self, what, path, search, read, parameters):
+    def page(self, description, path, search, read, parameters):
         """Return the results of ``read`` for the items of one page.
 
-        :param what: description of the request, for messages
+        :param description: description of the request, for messages
         :param path: path of the URL
         :param search: search expression of a POST, or None for a GET
         :param read: callable(item), converts one item of the answer
         :param parameters: {name: value} of the query of the URL
         :raises TooLarge: if the answer is too large
         """
-        def check(answer):
-            if not isinstance(answer, list):
-                raise TypeError(f'{type(answer).__name__} for a list')
-            return answer
-
         arguments = {'params': parameters}
         if search is not None:
             arguments['json'] = search
         return self.json(
-            what, 'GET' if search is None else 'POST', path,
-            'a list of Gnocchi', check, ((), read), **arguments)[0]
+            description, 'GET' if search is None else 'POST', path,
+            'a list of Gnocchi', service.require_list, ((), read),
+            **arguments)[0]
 
-    def pages(self, what, path, search, read, parameters=None):
+    def pages(self, description, path, search, read, parameters=None):
         """Yield the items of all pages of a list.
 
-        :param what: description of the request, for messages
+        :param description: description of the request, for messages
         :param path: path of the URL
         :param search: search expression of a POST, or None for a GET
         :param read: callable(item), converts one item of the answer
         :param parameters: {name: value} of the query of the URL, or None
         """
-        marker, seen, limit = None, set(), _PAGE
+        marker, ids_seen, limit = None, set(), _PAGE
         for _ in range(_MAX_PAGES):
-            asked = {**(parameters or {}), 'limit': limit, 'sort': 'id:asc'}
+            query = {**(parameters or {}), 'limit': limit, 'sort': 'id:asc'}
             if marker is not None:
-                asked['marker'] = marker
+                query['marker'] = marker
             try:
-                items = self.page(what, path, search, read, asked)
+                items = self.page(description, path, search, read, query)
             except http.TooLarge:
                 if limit == 1:
                     raise
                 limit = max(1, limit // 4)
                 continue
-            new = [item for item in items if item.id not in seen]
+            new = [item for item in items if item.id not in ids_seen]
             yield from new
             # The server may return fewer items than requested. Only an empty
             # page is certainly the end.
@@ -653,23 +644,23 @@ class _GnocchiClient(http.Client):
                 return
             if not new:
                 raise exceptions.TelemetryError(
-                    f'telemetry {self._source}: {what}: seen the same page '
-                    f'twice (marker {marker}); expected the next page')
+                    f'telemetry {self._source}: {description}: seen the same '
+                    f'page twice (marker {marker}); expected the next page')
             marker = items[-1].id
-            seen.update(item.id for item in new)
+            ids_seen.update(item.id for item in new)
         raise exceptions.TelemetryError(
-            f'telemetry {self._source}: {what}: seen more than {_MAX_PAGES} '
-            f'pages; expected fewer')
+            f'telemetry {self._source}: {description}: seen more than '
+            f'{_MAX_PAGES} pages; expected fewer')
 
-    def metrics(self, what, path):
+    def metrics(self, description, path):
         """Return the metrics of a resource; none if it no longer exists.
 
-        :param what: description of the request, for messages
+        :param description: description of the request, for messages
         :param path: path of the URL
         """
         try:
             answer, _ = self.json(
-                what, 'GET', path, 'a list of metrics',
+                description, 'GET', path, 'a list of metrics',
                 lambda answer: [_Metric.from_answer(item)
                                 for item in answer])
         except http.Refusal as refusal:
@@ -697,23 +688,23 @@ class _GnocchiClient(http.Client):
 
             :param group: one group of the answer
             """
-            found = {}
+            by_link = {}
             for link, metrics in group['measures']['measures'].items():
-                if link in wanted:
+                if link in wanted_ids:
                     with contextlib.suppress(LookupError, TypeError):
-                        found[link] = {
+                        by_link[link] = {
                             name: _points(metrics[name][aggregation],
                                           granularity) for name in names}
-            return found
+            return by_link
 
         def check(answer):
             if not isinstance(answer, list):
                 raise TypeError(f'{type(answer).__name__} for a list of '
                                 f'groups')
-            return {link: metrics for found in answer
-                    for link, metrics in found.items()}
+            return {link: metrics for by_link in answer
+                    for link, metrics in by_link.items()}
 
-        wanted = set(ids)
+        wanted_ids = set(ids)
         parameters = {'groupby': 'instance_id',
                       'granularity': f'{granularity:.15g}',
                       'stop': service.iso_time(last * granularity)}

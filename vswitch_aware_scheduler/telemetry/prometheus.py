@@ -193,18 +193,19 @@ class PrometheusDriver(service.ServiceDriver):
         """
         super().__init__(access, period_seconds, settle_seconds,
                          max_age_seconds, clock, sleep)
-        if self._max_age_seconds is None:
-            raise exceptions.InvalidInput(
-                'max_age_seconds of telemetry driver prometheus is None; '
-                'expected a number from 0')
-        if exporter not in EXPORTERS:
-            raise exceptions.InvalidInput(
-                f'exporter of telemetry driver prometheus: {exporter!r}; '
-                f'expected one of {", ".join(EXPORTERS)}')
-        if not isinstance(samples_per_request, int) or samples_per_request < 1:
-            raise exceptions.InvalidInput(
-                f'samples_per_request of telemetry driver prometheus: '
-                f'{samples_per_request!r}; expected an integer above 0')
+        self._require(max_age_seconds is not None, 'max_age_seconds',
+                      max_age_seconds, 'a number from 0')
+        self._require(exporter in EXPORTERS, 'exporter', exporter,
+                      f'one of {", ".join(EXPORTERS)}')
+        self._require(
+            isinstance(samples_per_request, int) and samples_per_request >= 1,
+            'samples_per_request', samples_per_request, 'an integer above 0')
+        self._require(
+            update_interval_seconds is None
+            or isinstance(update_interval_seconds, (int, float))
+            and 0 <= update_interval_seconds < math.inf,
+            'update_interval_seconds', update_interval_seconds,
+            'a finite number from 0, or None')
         try:
             self._names = dataclasses.replace(EXPORTERS[exporter],
                                               **(names or {}))
@@ -212,13 +213,6 @@ class PrometheusDriver(service.ServiceDriver):
             raise exceptions.InvalidInput(
                 f'names of telemetry driver prometheus: {error}; expected '
                 f'arguments of Names') from None
-        if update_interval_seconds is not None and not (
-                isinstance(update_interval_seconds, (int, float))
-                and 0 <= update_interval_seconds < math.inf):
-            raise exceptions.InvalidInput(
-                f'update_interval_seconds of telemetry driver prometheus is '
-                f'{update_interval_seconds!r}; expected a finite number from '
-                f'0, or None')
         self._samples_per_request = samples_per_request
         self._update_seconds = update_interval_seconds
         self._host_names = dict(host_names or {})
@@ -237,15 +231,10 @@ class PrometheusDriver(service.ServiceDriver):
         :raises TelemetryError: if Prometheus does not answer
         """
         self._ignored = {}
-        with self._opened() as client:
-            found = self._reading(client).known(None)
+        with self._client(_PrometheusClient) as client:
+            instance_values = self._reading(client).instances(None)
         return [base.Instance(uuid, sorted(values)[0])
-                for uuid, values in found]
-
-    def _opened(self):
-        return _PrometheusClient(self._access, self.source,
-                                 self.SERVICE_TYPE, sleep=self._sleep,
-                                 on_headers=self._hear)
+                for uuid, values in instance_values]
 
     def recent(self, since):
         """Return the instances that have had series since a given time.
@@ -254,9 +243,9 @@ class PrometheusDriver(service.ServiceDriver):
         :returns: set of uuids
         :raises TelemetryError: if Prometheus does not answer
         """
-        with self._opened() as client:
+        with self._client(_PrometheusClient) as client:
             return {uuid for uuid, _ in self._reading(
-                client, since).known(None)}
+                client, since).instances(None)}
 
     def _reading(self, client, since=-math.inf):
         now = self._clock()
@@ -268,7 +257,7 @@ class PrometheusDriver(service.ServiceDriver):
         """Return the last period that ended long enough ago."""
         return self._bounds(-math.inf, math.inf)[1]
 
-    def _update(self, reading, found, oldest, first, last, start):
+    def _update(self, reading, instance_values, oldest, first, last, start):
         """Return the interval at which counters are updated, in seconds.
 
         None means that too few readings are available.
@@ -280,7 +269,7 @@ class PrometheusDriver(service.ServiceDriver):
         """
         if self._update_seconds is not None:
             return float(self._update_seconds)
-        if not found:
+        if not instance_values:
             return 0.0
         if start > -math.inf:
             # The time that was read in the last pass, and a margin.
@@ -295,8 +284,9 @@ class PrometheusDriver(service.ServiceDriver):
                 hours * 3600 / self._period_seconds)) \
                 if hours < math.inf else oldest
             if low < high:
-                few = found[::max(1, len(found) // instances)][:instances]
-                series = reading.columns(few, low, high)
+                step = max(1, len(instance_values) // instances)
+                series = reading.columns(
+                    instance_values[::step][:instances], low, high)
             update = interface_counters.update_seconds(
                 series, period_seconds=self._period_seconds)
             if update is not None:
@@ -309,28 +299,28 @@ class PrometheusDriver(service.ServiceDriver):
         if instances is not None and not instances:
             progress(0, 0)
             return
-        with self._opened() as client:
+        with self._client(_PrometheusClient) as client:
             reading = self._reading(client)
-            found = reading.known(instances)
-            progress(0, len(found))
+            instance_values = reading.instances(instances)
+            progress(0, len(instance_values))
             first, last, oldest = self._bounds(start, end)
             # Nothing from before the oldest time, except what determines the
             # counters at the start of the first period.
             lowest = max(math.floor(oldest / self._period_seconds), 0)
             first = max(first, lowest)
-            update = self._update(reading, found, lowest, first, last, start)
+            update = self._update(reading, instance_values, lowest, first,
+                                  last, start)
             if update is None:
                 # No period is old enough.
                 first, update = last, 0.0
             margin = math.ceil(interface_counters.margin_seconds(
                 self._period_seconds, update) / self._period_seconds)
             begin = max(
-                0, first - max(margin, interface_counters.GRACE_PERIODS)
-            )
+                0, first - max(margin, interface_counters.GRACE_PERIODS))
             # Readings that complete the last period and are old enough.
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
-            for shard in reading.shards(found, begin, finish):
+            for shard in reading.shards(instance_values, begin, finish):
                 counters = reading.counters(shard, begin, finish) \
                     if first < last else {}
                 for uuid, _ in shard:
@@ -346,7 +336,7 @@ class PrometheusDriver(service.ServiceDriver):
                         min(end, last * self._period_seconds), parts, oldest,
                         complete)
                     done += 1
-                    progress(done, len(found))
+                    progress(done, len(instance_values))
 
     def _leave_out_others(self, links, home):
         """Remove what other hosts report while the instance is on its host.
@@ -364,6 +354,7 @@ class PrometheusDriver(service.ServiceDriver):
                      for times, _ in columns.values() if times.size),
                     default=-math.inf)
         at_home = home in named.values()
+        ignored = collections.Counter(self._ignored)
         for link, hosts in list(links.items()):
             for key, columns in list(hosts.items()):
                 if named[key] == home or not (at_home or named[key]):
@@ -373,19 +364,20 @@ class PrometheusDriver(service.ServiceDriver):
                     columns[number] = times[early], values[early]
                     if not early.any():
                         del columns[number]
-                        why = f'host: {plain_text.printable(key[-1])[:100]}'
-                        self._ignored[why] = self._ignored.get(why, 0) + 1
+                        label = plain_text.printable(key[-1])[:100]
+                        ignored.update([f'host: {label}'])
                 if not columns:
                     del hosts[key]
             if not hosts:
                 del links[link]
+        self._ignored = ignored
 
     def _host_of(self, value):
         """Return the host of Nova that a label names, or None."""
         name = re.sub(r':\d+$', '', value)
-        for one in (value, name):
-            if one in self._host_names:
-                return self._host_names[one]
+        for label_value in (value, name):
+            if label_value in self._host_names:
+                return self._host_names[label_value]
         if name in self._known_hosts:
             return self._known_hosts[name]
         return self._known_hosts.get(name.partition('.')[0])
@@ -415,9 +407,9 @@ def _parts(links, count, period_seconds, update, until):
     parts, complete = [], True
     for _, hosts in sorted(links.items()):
         # If a counter is missing, the others are a lower bound.
-        told = {number for columns in hosts.values() for number in columns}
-        numbers = list(range(count)) if len(told) == count \
-            else sorted(told & {0, 1})
+        reported = {number for columns in hosts.values() for number in columns}
+        numbers = list(range(count)) if len(reported) == count \
+            else sorted(reported & {0, 1})
         readings = [
             interface_counters.together([columns[number] for number in (
                 numbers if len(numbers) > 1 else numbers * 2)],
@@ -427,9 +419,8 @@ def _parts(links, count, period_seconds, update, until):
         if not readings:
             complete = False
             continue
-        part = interface_counters.from_counters(
-            readings, period_seconds, update, until
-        )
+        part = interface_counters.from_counters(readings, period_seconds,
+                                                update, until)
         for column in set(range(count)) - set(numbers):
             part.rates[:, min(column, 2)] = math.nan
         parts.append(part)
@@ -462,10 +453,10 @@ class _Reading:
         # and bars are encoded.
         self._characters = client.selector_characters
 
-    def known(self, wanted):
+    def instances(self, instance_uuids):
         """Return [(instance uuid, values of the select label)], by uuid.
 
-        :param wanted: collection of uuids, or None for all
+        :param instance_uuids: collection of uuids, or None for all
         """
         names = self._names
         if names.identity_query:
@@ -477,16 +468,17 @@ class _Reading:
                 if uuid:
                     self._identities[_values(
                         labels, names.identity_labels)] = uuid
-        found = {}
+        values_by_uuid = {}
         for labels in self._client.series(
                 names.egress_query, self._since, self._now,
                 {names.select_label, names.instance_label,
                  *names.identity_labels}):
             uuid = self._uuid_of(labels)
             value = labels.get(names.select_label)
-            if uuid and value and (wanted is None or uuid in wanted):
-                found.setdefault(uuid, set()).add(value)
-        return sorted(found.items())
+            if uuid and value and (
+                    instance_uuids is None or uuid in instance_uuids):
+                values_by_uuid.setdefault(uuid, set()).add(value)
+        return sorted(values_by_uuid.items())
 
     def _uuid_of(self, labels):
         if self._identities is None:
@@ -494,16 +486,16 @@ class _Reading:
         return self._identities.get(
             _values(labels, self._names.identity_labels))
 
-    def shards(self, found, first, last):
+    def shards(self, instance_values, first, last):
         """Divide the list of instances into parts for one query each.
 
-        :param found: list as returned by :meth:`known`
+        :param instance_values: list as returned by :meth:`instances`
         :param first: first period
         :param last: end of the periods, exclusive
         """
         periods = max(1, min(last - first, self._longest(1)))
         shard, series, characters = [], 0, 0
-        for uuid, values in found:
+        for uuid, values in instance_values:
             length = sum(len(_quoted(value)) + 1 for value in values)
             if shard and (
                     characters + length > self._characters
@@ -535,9 +527,9 @@ class _Reading:
         :returns: {uuid: {interface: {host: {number of the query: (times,
             values)}}}}
         """
-        wanted = {uuid for uuid, _ in shard}
+        instance_uuids = {uuid for uuid, _ in shard}
         values = sorted({value for _, values in shard for value in values})
-        found = {}
+        counters = {}
         for number, query in enumerate(self._names.queries[:queries]):
             low = first
             while low < last:
@@ -545,9 +537,9 @@ class _Reading:
                 for labels, times, readings in self._samples(
                         query, values, low, high):
                     uuid = self._uuid_of(labels)
-                    if uuid not in wanted:
+                    if uuid not in instance_uuids:
                         continue
-                    found.setdefault(uuid, {}).setdefault(
+                    counters.setdefault(uuid, {}).setdefault(
                         _values(labels, self._names.interface_labels), {}
                     ).setdefault(
                         _values(labels, self._names.host_labels), {}
@@ -555,21 +547,17 @@ class _Reading:
                         tuple(sorted(labels.items())), []).append(
                         (times, readings))
                 low = high
-        for links in found.values():
+        for links in counters.values():
             for hosts in links.values():
                 for columns in hosts.values():
                     for number, series in columns.items():
                         # Series of one host may differ in irrelevant labels,
                         # such as the name of the instance.
-                        columns[number] = interface_counters.joined(
-                            [
-                                interface_counters.finite(
-                                    *map(np.concatenate, zip(*pieces))
-                                )
-                                for _, pieces in sorted(series.items())
-                            ]
-                        )
-        return found
+                        columns[number] = interface_counters.joined([
+                            interface_counters.finite(
+                                *map(np.concatenate, zip(*pieces)))
+                            for _, pieces in sorted(series.items())])
+        return counters
 
     def columns(self, shard, first, last):
         """Return [(times, values)] of the bytes of all interfaces.
@@ -591,11 +579,11 @@ class _Reading:
         single period has no samples from then on.
         """
         period = self._period_seconds
-        values = [one for one in values if one not in self._too_large]
+        values = [value for value in values if value not in self._too_large]
         if not values:
             return []
         try:
-            found = self._client.samples(
+            series = self._client.samples(
                 _with_values(query, self._names.select_label, values),
                 low * period, high * period)
         except (http.Refusal, http.TooLarge) as error:
@@ -615,13 +603,13 @@ class _Reading:
             LOG.warning('%s; the instance has no samples', error)
             self._too_large.add(values[0])
             return []
-        densest = max((len(times) for _, times, _ in found), default=0)
+        densest = max((len(times) for _, times, _ in series), default=0)
         # With at most one sample the interval is unknown: request more next
         # time.
         seconds = (high - low) * period / densest if densest > 1 \
             else 2 * self._sample_seconds
         self._sample_seconds = min(seconds, period)
-        return found
+        return series
 
 
 def _uuid(text):
@@ -665,7 +653,7 @@ class _PrometheusClient(http.Client):
         # Aetos only supports GET.
         return self._access.auth is not None
 
-    def _ask(self, what, path, parameters, keys, read):
+    def _items(self, description, path, parameters, keys, read):
         """Return the results of ``read`` for the items of a list in an answer.
 
         :param keys: path to the list in the data of the answer
@@ -677,19 +665,17 @@ class _PrometheusClient(http.Client):
                 # The answer covers only a part of the data, for example
                 # because a remote store is down, and is therefore not used.
                 raise ValueError(f'warnings {answer["warnings"]!r}')
-            found = answer['data']
-            if keys and found['resultType'] != 'matrix':
-                raise ValueError(f'resultType {found["resultType"]!r}')
+            content = answer['data']
+            if keys and content['resultType'] != 'matrix':
+                raise ValueError(f'resultType {content["resultType"]!r}')
             for key in keys:
-                found = found[key]
-            if not isinstance(found, list):
-                raise TypeError(f'{type(found).__name__} for a list')
-            return found
+                content = content[key]
+            return service.require_list(content)
 
         arguments = {'params': parameters} if self._behind_keystone() \
             else {'data': parameters}
         return self.json(
-            what, 'GET' if self._behind_keystone() else 'POST',
+            description, 'GET' if self._behind_keystone() else 'POST',
             f'/api/v1/{path}', 'an answer of Prometheus without warnings',
             checked, (('data', *keys), read), **arguments)[0]
 
@@ -705,9 +691,10 @@ class _PrometheusClient(http.Client):
             return {name: _text(labels[name]) for name in names
                     if name in labels}
 
-        return self._ask(f'series of {http.shown(selector)}', 'series',
-                         {'match[]': selector, 'start': f'{start:.3f}',
-                          'end': f'{end:.3f}'}, (), read)
+        return self._items(
+            f'series of {http.shown(selector)}', 'series',
+            {'match[]': selector, 'start': f'{start:.3f}',
+             'end': f'{end:.3f}'}, (), read)
 
     def samples(self, selector, start, end):
         """Return [(labels, times, values)], ``start <= times < end``.
@@ -719,10 +706,10 @@ class _PrometheusClient(http.Client):
         :param start: start of the time, seconds UTC
         :param end: end of the time, seconds UTC
         """
-        def read(one):
+        def read(series):
             labels = {str(name): _text(value)
-                      for name, value in one['metric'].items()}
-            readings = one.get('values', ())
+                      for name, value in series['metric'].items()}
+            readings = series.get('values', ())
             times = service.numbers([_at(reading, 0) for reading in readings])
             values = service.numbers([_at(reading, 1)
                                       for reading in readings])
@@ -733,7 +720,7 @@ class _PrometheusClient(http.Client):
         # Prometheus 3 only the later one. To work with both, the range starts
         # and ends one millisecond earlier.
         milliseconds = round((end - start) * 1000)
-        return self._ask(
+        return self._items(
             f'samples of {http.shown(selector)}', 'query',
             {'query': f'{selector}[{milliseconds}ms]',
              'time': f'{end - .001:.3f}'}, ('result',), read)

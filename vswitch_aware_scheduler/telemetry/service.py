@@ -13,7 +13,8 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['ServiceDriver', 'iso_time', 'numbers']
+__all__ = ['ServiceDriver', 'iso_time', 'numbers', 'require_list',
+           'require_text']
 
 
 class ServiceDriver(base.Driver):
@@ -38,10 +39,8 @@ class ServiceDriver(base.Driver):
         :raises InvalidInput: if an option has an invalid value
         """
         super().__init__(period_seconds)
-        if self._period_seconds is None:
-            raise exceptions.InvalidInput(
-                f'period_seconds of telemetry driver {self.NAME} is None; '
-                f'expected a number above 0')
+        self._require(self._period_seconds is not None, 'period_seconds',
+                      period_seconds, 'a number above 0')
         if not isinstance(access, http.Access):
             try:
                 access = http.Access(**access)
@@ -51,12 +50,10 @@ class ServiceDriver(base.Driver):
                     f'expected the arguments of Access') from None
         for name, value in (('settle_seconds', settle_seconds),
                             ('max_age_seconds', max_age_seconds)):
-            if value is not None and not (
-                    isinstance(value, (int, float))
-                    and 0 <= value < math.inf):
-                raise exceptions.InvalidInput(
-                    f'{name} of telemetry driver {self.NAME}: {value!r}; '
-                    f'expected a finite number from 0')
+            self._require(
+                value is None or isinstance(value, (int, float))
+                and 0 <= value < math.inf,
+                name, value, 'a finite number from 0')
         self._access = access
         self._settle_seconds = settle_seconds
         self._max_age_seconds = max_age_seconds
@@ -65,6 +62,19 @@ class ServiceDriver(base.Driver):
         # Date of the newest answer, and monotonic seconds when it arrived.
         self._served = None
 
+    def _require(self, is_valid, option, value, expected):
+        """Raise InvalidInput if the value of an option is not valid.
+
+        :param is_valid: whether it is valid
+        :param option: name of the option, for the message
+        :param value: value of the option
+        :param expected: description of the valid values, for the message
+        """
+        if not is_valid:
+            raise exceptions.InvalidInput(
+                f'{option} of telemetry driver {self.NAME}: {value!r}; '
+                f'expected {expected}')
+
     def server_time(self):
         """Return the current time of the service's clock, or None."""
         if self._served is None:
@@ -72,7 +82,11 @@ class ServiceDriver(base.Driver):
         seconds, at = self._served
         return seconds + time.monotonic() - at
 
-    def _hear(self, headers):
+    def _note_time(self, headers):
+        """Store the date of an answer.
+
+        :param headers: mapping of the headers of the answer
+        """
         # The header is missing or is not a date.
         with contextlib.suppress(LookupError, TypeError, ValueError,
                                  OverflowError):
@@ -84,14 +98,13 @@ class ServiceDriver(base.Driver):
         """Name of the driver and URL of the service."""
         return f'{self.NAME} {self._access.where(self.SERVICE_TYPE)}'
 
-    def _client(self):
-        return http.Client(
-            self._access,
-            self.source,
-            self.SERVICE_TYPE,
-            sleep=self._sleep,
-            on_headers=self._hear,
-        )
+    def _client(self, client_class):
+        """Return a client of the service, which opens nothing yet.
+
+        :param client_class: :class:`.Client` or a subclass
+        """
+        return client_class(self._access, self.source, self.SERVICE_TYPE,
+                            sleep=self._sleep, on_headers=self._note_time)
 
     def _bounds(self, start, end):
         """Return the periods to read, and the oldest usable time.
@@ -128,6 +141,28 @@ def _number(value):
         with contextlib.suppress(ValueError, OverflowError):
             return float(value)
     return math.nan
+
+
+def require_list(answer):
+    """Return an answer that has to be a list.
+
+    :param answer: parsed answer of a service
+    :raises TypeError: if it is not a list
+    """
+    if not isinstance(answer, list):
+        raise TypeError(f'{type(answer).__name__} for a list')
+    return answer
+
+
+def require_text(value):
+    """Return a value of an answer that has to be a text.
+
+    :param value: any value
+    :raises TypeError: if it is not a text, or an empty one
+    """
+    if not isinstance(value, str) or not value:
+        raise TypeError(f'{value!r} is no text')
+    return value
 
 
 def iso_time(seconds):

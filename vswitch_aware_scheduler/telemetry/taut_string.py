@@ -32,24 +32,24 @@ def taut_string(low_times, low, high_times, high, begin, end):
     while index < count:
         # The range of slopes that all bounds so far permit, up to the first
         # bound that excludes all slopes.
-        least, most = -np.inf, np.inf
-        least_at = most_at = index
+        lowest_slope, highest_slope = -np.inf, np.inf
+        lowest_at = highest_at = index
         turn = None
         for number in range(index, count):
             seconds = at[number] - time
             slope = (bound[number] - volume) / seconds
             if is_low[number] != _UPPER:
-                if slope > most:
-                    turn = most_at
+                if slope > highest_slope:
+                    turn = highest_at
                     break
-                if slope >= least:
-                    least, least_at = slope, number
+                if slope >= lowest_slope:
+                    lowest_slope, lowest_at = slope, number
             if is_low[number] != _LOWER:
-                if slope < least:
-                    turn = least_at
+                if slope < lowest_slope:
+                    turn = lowest_at
                     break
-                if slope <= most:
-                    most, most_at = slope, number
+                if slope <= highest_slope:
+                    highest_slope, highest_at = slope, number
         if turn is None:
             turn = count - 1
         time, volume = at[turn], bound[turn]

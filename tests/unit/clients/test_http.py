@@ -102,9 +102,9 @@ class FaultsTest(ServiceTestCase):
         self.assertLess(abs(driver.server_time() - time.time()), 60)
         served = driver.server_time()
         for headers in ({}, {'Date': 'yesterday'}, {'Date': '5' * 5000}):
-            driver._hear(headers)
+            driver._note_time(headers)
             self.assertLess(abs(driver.server_time() - served), 60)
-        driver._hear({'Date': 'Thu, 08 Jan 2026 00:00:00 GMT'})
+        driver._note_time({'Date': 'Thu, 08 Jan 2026 00:00:00 GMT'})
         self.assertLess(abs(driver.server_time() - 1767830400.0), 60)
 
     @ddt.idata(kinds())
