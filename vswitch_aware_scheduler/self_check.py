@@ -45,28 +45,30 @@ def is_silent(modeler, now):
 
 
 def is_replaced(modeler, modelers):
-    """Return whether another one was started later on the same host.
+    """Return whether another process was started later on the same host.
 
     :param modeler: :class:`~.store.Modeler` that is silent, or a
         :class:`~.store.Worker`
     :param modelers: list of all Modelers, or of all Workers
     """
-    return any(one.host == modeler.host and one.name != modeler.name
-               and one.started_at > modeler.seen_at for one in modelers)
+    return any(other.host == modeler.host and other.name != modeler.name
+               and other.started_at > modeler.seen_at for other in modelers)
 
 
 def reporting_workers(workers, now):
     """Return the workers that report now.
 
-    After a restart of nova-scheduler the last reports of the workers before
-    stay in the store. They do not count once a worker that was started later
-    on the same host has reported: their options and problems are of the past.
+    After a restart of nova-scheduler, the store still has the last reports of
+    the former workers. As soon as a worker that was started later on the same
+    host reports, the options and problems of a former worker are outdated, and
+    it is not returned.
 
     :param workers: list of :class:`~.store.Worker`
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     """
-    return [one for one in workers if now - one.seen_at <= WORKER_SECONDS
-            and not is_replaced(one, workers)]
+    return [worker for worker in workers
+            if now - worker.seen_at <= WORKER_SECONDS
+            and not is_replaced(worker, workers)]
 
 
 def is_overdue(modeler, now):
@@ -90,22 +92,23 @@ def modeler_problem(modelers, now, learned):
     :param now: current time, seconds UTC
     :param learned: whether the store has models
     """
-    running = [one for one in modelers if not one.ended
-               and one.interval_seconds is not None
-               and not is_silent(one, now)]
-    if any(not one.waiting_for and not is_overdue(one, now)
-           for one in running):
+    running = [modeler for modeler in modelers if not modeler.ended
+               and modeler.interval_seconds is not None
+               and not is_silent(modeler, now)]
+    if any(not modeler.waiting_for and not is_overdue(modeler, now)
+           for modeler in running):
         return None
-    waiting = [one for one in running if one.waiting_for]
+    waiting = [modeler for modeler in running if modeler.waiting_for]
     if waiting:
         return (f'vswitch-modeler on {waiting[0].host} waits: '
                 f'{waiting[0].waiting_for}')
     if running:
         return (f'vswitch-modeler on {running[0].host} has completed no pass '
                 f'for longer than its cycle; see its log')
-    lasting = [one for one in modelers if one.interval_seconds is not None]
+    lasting = [modeler for modeler in modelers
+               if modeler.interval_seconds is not None]
     if lasting:
-        last = max(lasting, key=lambda one: one.seen_at)
+        last = max(lasting, key=lambda modeler: modeler.seen_at)
         return (f'vswitch-modeler on {last.host} '
                 + ('has ended' if last.ended else 'is silent')
                 + '; start it, or see its log')
@@ -116,7 +119,7 @@ def modeler_problem(modelers, now, learned):
 
 
 def differing_options(ours, theirs):
-    """Return {option: (value here, value there)} of those that differ.
+    """Return {option: (our value, their value)} of the different options.
 
     :param ours: {option: value}
     :param theirs: {option: value}; an option that only one side has is ignored
@@ -125,34 +128,36 @@ def differing_options(ours, theirs):
             if name in theirs and theirs[name] != value}
 
 
-def options_problem(ours, theirs, who):
+def options_problem(ours, theirs, other_file):
     """Return which options differ that must be equal, or None.
 
     :param ours: as in :func:`differing_options`
     :param theirs: as in :func:`differing_options`
-    :param who: name of the file with the other options
+    :param other_file: name of the file with the other options
     """
     different = differing_options(ours, theirs)
     if not different:
         return None
     return ('options that have to be alike differ: ' + ', '.join(
-        f'{name} is {here!r} here and {there!r} in {who}'
-        for name, (here, there) in sorted(different.items()))
+        f'{name} is {our_value!r} here and {their_value!r} in {other_file}'
+        for name, (our_value, their_value) in sorted(different.items()))
         + '; set them alike in nova.conf and vswitch.conf')
 
 
 def workers_problem(workers, modelers, now):
     """Return why no worker of a scheduler has reported, or None.
 
-    Reports are kept for one day, so that there is no result before.
+    The store keeps the reports of workers for one day. The result is therefore
+    None until a modeler has run for one day.
 
     :param workers: list of :class:`~.store.Worker`
     :param modelers: list of :class:`~.store.Modeler`
     :param now: current time, seconds UTC
     """
     if workers or not any(
-            not one.ended and one.interval_seconds is not None
-            and now - one.started_at >= _DAY_SECONDS for one in modelers):
+            not modeler.ended and modeler.interval_seconds is not None
+            and now - modeler.started_at >= _DAY_SECONDS
+            for modeler in modelers):
         return None
     return ('no worker of nova-scheduler has reported in the last day: '
             'VSwitchFilter and VSwitchWeigher are not enabled, no request '
@@ -179,12 +184,12 @@ def record_problems(worker, now):
     :param worker: :class:`~.store.Worker` that is not silent
     :param now: current time, seconds UTC
     """
-    found = []
+    problems = []
     for cell, age in sorted((worker.state.get('cells') or {}).items()):
         if age is None:
-            found.append(f'it could not read cell {cell} yet')
+            problems.append(f'it could not read cell {cell} yet')
         elif age > RECORD_SECONDS:
-            found.append(
+            problems.append(
                 f'its record of who is where in cell {cell} is '
                 f'{age + max(now - worker.seen_at, 0.0):.0f} s old')
-    return found
+    return problems
