@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error this project raises, in one tree.
+"""The exceptions of this project, in one tree.
 
 ::
 
     VSwitchError
     ├── InvalidInput (also a ValueError)
-    │   ├── InvalidModel         a traffic model or a capacity is not usable
-    │   ├── InvalidSeries        samples that cannot be a rate series
-    │   ├── InvalidProfile       a switch profile or a file of them
-    │   └── InvalidOverride      aggregate metadata or extra specs
-    ├── MappingTableFull         mappings that a gateway has no room for
-    ├── NotEnoughSamples         too short a history to fit a model
-    ├── TelemetryError           a driver could not answer
-    │   └── TelemetryNotConfigured  no option says what a driver should ask
+    │   ├── InvalidModel         a traffic model or a capacity is invalid
+    │   ├── InvalidSeries        samples do not form a rate series
+    │   ├── InvalidProfile       a switch profile or its file is invalid
+    │   └── InvalidOverride      aggregate metadata or an extra spec is invalid
+    ├── MappingTableFull         the table of a VXLAN gateway is too small
+    ├── NotEnoughSamples         a history is too short to fit a model
+    ├── TelemetryError           a driver cannot deliver the requested data
+    │   └── TelemetryNotConfigured  no option names the source of the samples
     ├── NothingMeasured          no instance or host has measured traffic
-    ├── CalibrationError         a measurement could not be made
-    ├── CoordinationError        modelers cannot share the instances
-    ├── ClockError               two clocks do not agree
+    ├── CalibrationError         the capacity of a switch cannot be measured
+    ├── CoordinationError        modelers cannot divide the instances
+    ├── ClockError               two clocks differ
     └── StoreError               the store cannot be read or written
-        ├── StoreChanged         another writer came in between
-        ├── StoreMissing         there is no store at that URL
-        └── StoreVersionError    its schema or a record has another version
+        ├── StoreChanged         another process has changed the data
+        ├── StoreMissing         the store or its schema does not exist
+        └── StoreVersionError    the schema or a record has another version
 
 A message has the form ``<thing>: <value seen>; expected <what is legal>``,
 then what to do, if that is not obvious. Parts of a message may come from users
@@ -79,7 +79,7 @@ class TelemetryNotConfigured(TelemetryError):
 
 
 class NothingMeasured(VSwitchError):
-    """There is no measured traffic that a plan could be made of."""
+    """A plan needs measured traffic, and none is available."""
 
 
 class CalibrationError(VSwitchError):
@@ -91,7 +91,7 @@ class CoordinationError(VSwitchError):
 
 
 class ClockError(VSwitchError):
-    """The clock of this machine and another clock do not agree."""
+    """The clock of this machine differs too much from another clock."""
 
 
 class StoreError(VSwitchError):

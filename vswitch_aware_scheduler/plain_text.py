@@ -14,8 +14,8 @@ __all__ = ['chance', 'distinct', 'iso_time', 'number_of', 'one_line',
 #: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
 
-#: A smaller probability, share of time or rate of events is not printed.
-_LEAST = 1e-9
+#: The digits of a smaller probability depend on rounding.
+_SMALLEST_CHANCE = 1e-9
 
 _LINE_END = re.compile(r'\s*[\r\n]+\s*')
 
@@ -62,18 +62,19 @@ def iso_time(seconds):
 
 
 def chance(value, form='.3g'):
-    """Return a probability, or what follows from one, as text.
+    """Return a probability, or a number derived from one, as text.
 
-    What is smaller than 1e-9 and not 0 is ``<1e-9``: the digits of 1e-250
-    depend on rounding.
+    A number between 0 and 1e-9 becomes ``<1e-9``, because its digits depend on
+    rounding. None becomes ``-``.
 
-    :param value: float, None for none
-    :param form: format of all others
+    :param value: number, or None
+    :param form: format of other numbers
     """
     if value is None:
         return '-'
-    return f'<{_LEAST:g}'.replace('e-0', 'e-') if 0 < value < _LEAST \
-        else format(value, form)
+    if 0 < value < _SMALLEST_CHANCE:
+        return f'<{_SMALLEST_CHANCE:g}'.replace('e-0', 'e-')
+    return format(value, form)
 
 
 def number_of(count, singular, plural):

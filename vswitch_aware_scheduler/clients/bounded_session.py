@@ -117,6 +117,7 @@ class BoundedSession(requests.Session):
 
         :param request: prepared request
         :param kwargs: keyword arguments of requests.Session.send
+        :returns: requests.Response
         :raises DeadlineExceeded: if it is not complete in time
         :raises AnswerTooLarge: if it is too large
         :raises BrokenAnswer: if the connection ends before the answer
@@ -186,6 +187,7 @@ class BoundedSession(requests.Session):
             self._watched = still_open
 
     def close(self):
+        """Close all connections."""
         super().close()
         self._forget_closed(close_all=True)
 

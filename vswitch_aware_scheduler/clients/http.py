@@ -25,7 +25,8 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['Access', 'Client', 'Passing', 'Refusal', 'TooLarge', 'shown']
+__all__ = ['Access', 'Client', 'Refusal', 'TemporaryFailure', 'TooLarge',
+           'shown']
 
 LOG = logs.get_logger(__name__)
 
@@ -37,7 +38,7 @@ MAX_PAUSE_SECONDS = 60.0
 TIME_RANGE = (0.0, 4102444800.0)
 
 #: HTTP statuses that may differ in a retry.
-_PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
+_TEMPORARY_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
 
 _NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
                   ConnectionError, TimeoutError)
@@ -157,7 +158,7 @@ def _without_secrets(url):
     return scheme + mark + rest.rpartition('@')[2]
 
 
-class Passing(Exception):
+class TemporaryFailure(Exception):
     """A failure that may not occur again if the request is repeated.
 
     :param description: description of the failure
@@ -275,6 +276,7 @@ class Client:
         :returns: (answer, headers); the answer is None if there is no content
             and no check
         :raises TelemetryError: if all attempts have failed
+        :raises TooLarge: if the answer is larger than max_answer_mib
         :raises Refusal: if the service rejects the request
         """
         def once():
@@ -297,7 +299,7 @@ class Client:
                 return (check(answer) if check else answer), response.headers
             except (LookupError, TypeError, ValueError, AttributeError,
                     RecursionError, OverflowError) as error:
-                raise Passing(
+                raise TemporaryFailure(
                     f'an invalid response '
                     f'({type(error).__name__}: {shown(str(error), 80)}): '
                     f'{shown(body[:400].decode("utf-8", "replace"))}'
@@ -310,9 +312,13 @@ class Client:
 
         :param request_name: name of the request, for messages
         :param expected: description of the expected answer, for messages
-        :param once: callable(), makes one request
+        :param once: callable(), makes one request; it raises
+            TemporaryFailure if the request may be repeated
         :returns: result of ``once``
-        :raises TelemetryError: if all attempts have failed
+        :raises TelemetryError: if all attempts have failed, or at once if the
+            failure is permanent
+        :raises TooLarge: if the answer is larger than max_answer_mib
+        :raises VSwitchError: any that ``once`` raises; it is not retried
         """
         access = self._access
         began = self._clock()
@@ -363,7 +369,7 @@ class Client:
         would not help. For an error that does not come from a service, the
         method returns (None, None).
         """
-        if isinstance(error, Passing):
+        if isinstance(error, TemporaryFailure):
             return str(error), error.pause_seconds
         if isinstance(error, (bounded_session.DeadlineExceeded,
                               bounded_session.BrokenAnswer)):
@@ -380,7 +386,7 @@ class Client:
         if isinstance(error, self.no_connection):
             return text, None
         if isinstance(status, int):
-            return text, None if status in _PASSING_STATUS else _FINAL
+            return text, None if status in _TEMPORARY_STATUS else _FINAL
         if isinstance(error, ks_exceptions.ClientException):
             # For example an unknown user, or a service that is missing in the
             # catalog.
@@ -391,12 +397,12 @@ class Client:
         """Raise the exception for an answer with an error status."""
         text = body.decode('utf-8', 'replace')
         problem = f'HTTP {response.status_code}: {shown(text[:2000])}'
-        if response.status_code in _PASSING_STATUS:
+        if response.status_code in _TEMPORARY_STATUS:
             try:
                 pause = float(response.headers.get('Retry-After', ''))
             except ValueError:
                 pause = None
-            raise Passing(problem, pause)
+            raise TemporaryFailure(problem, pause)
         raise Refusal(
             f'telemetry {self._source}: {request_name}: seen {problem}; '
             f'expected {expected}', response.status_code, text)

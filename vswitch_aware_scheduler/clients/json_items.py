@@ -18,7 +18,7 @@ _SPACE = re.compile(r'[ \t\n\r]*')
 def load(text, path, read):
     """Return the result of json.loads, with the items of a list converted.
 
-    :param text: of one JSON value
+    :param text: JSON text of one value
     :param path: keys that lead to the list from the outermost object; () if
         the list is the outermost value
     :param read: callable(item), returns the value that replaces the item

@@ -49,7 +49,8 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
     :param client: SdkClient
     :param kind: key of the items in an answer
     :param path: path of the URL
-    :param read: callable(item), returns the value for the item
+    :param read: callable(item), returns the value for the item; it raises
+        LookupError, TypeError or ValueError if the item is invalid
     :param query: {name: value}, parameters of each request
     :param repeats: whether items may occur again; a page without new items is
         then the last one, even if the service names a next page

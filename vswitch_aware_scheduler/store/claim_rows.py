@@ -165,7 +165,7 @@ def _claims(rows, now, damaged):
 
 
 def upsert_rows(connection, claims, uuid_chunks, number, now):
-    """Return what a write of claims changes.
+    """Return the rows that a write of claims inserts or updates.
 
     :param connection: sqlalchemy Connection
     :param claims: list of StoredClaim, oldest first

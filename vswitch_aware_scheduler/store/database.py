@@ -432,7 +432,10 @@ class Store:
         return late
 
     def purge_claims(self):
-        """Delete the expired claims and return their number."""
+        """Delete the expired claims.
+
+        :returns: number of deleted claims
+        """
         with self._claims('read') as (connection, claims_head):
             if not connection.scalar(sa.select(sa.func.count()).where(
                     tables.claim.c.expires_at < claims_head[-1])):
@@ -554,10 +557,11 @@ class Store:
         self._log_damaged(left_out)
 
     def purge_decisions(self, most_decisions, age_seconds):
-        """Remove the oldest decisions; return the number of removed ones.
+        """Remove the oldest decisions.
 
-        :param most_decisions: number of decisions to keep, the newest ones
+        :param most_decisions: largest number of decisions to keep
         :param age_seconds: largest age of a decision
+        :returns: number of removed decisions
         """
         def expired(connection):
             return decision_table.expired_ids(connection, most_decisions,

@@ -92,8 +92,8 @@ def to_row(decision):
 def conditions(since, values):
     """Return the conditions of a selection as a list.
 
-    :param since: only of this time or later, seconds UTC, or None
-    :param values: {name of a column: value, None restricts nothing}
+    :param since: earliest time of a decision, seconds UTC, or None
+    :param values: {name of a column: required value, or None for any}
     """
     columns = tables.decision.c
     where = [columns[name] == value for name, value in values.items()

@@ -155,7 +155,13 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
 
 
 def _upgrade(connection, shown, wanted_version, known_versions):
-    """Return the revisions before and after, as :func:`sync` does."""
+    """Update a schema; return the revisions before and after.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param shown: URL of the store, for messages
+    :param wanted_version: revision after the update
+    :param known_versions: all revisions, the oldest first
+    """
     before = sql.schema_version(connection)
     if before is not None and before not in known_versions:
         raise exceptions.StoreVersionError(

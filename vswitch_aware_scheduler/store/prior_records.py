@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of priors."""
+"""Records of priors, the expected traffic of instances without a model."""
 
 import dataclasses
 import math

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of priors."""
+"""Rows of priors, the expected traffic of instances without a model."""
 
 import sqlalchemy as sa
 

@@ -239,7 +239,7 @@ def end_plan(connection, plan_id, state, reason, now):
             state=DROPPED, ended_at=now))
 
 
-# The lock
+# The lock of rebalancing
 
 def _locked_now(connection):
     """Lock the row of the lock and return the time of the database.
@@ -252,7 +252,7 @@ def _locked_now(connection):
 
 
 def take_lock(connection, holder, token, lease_seconds):
-    """Acquire the lock; return None, or the name of its other holder.
+    """Acquire the lock of rebalancing.
 
     After the clock of the database was set back, a lock may expire later than
     any new lock. Such a lock is ignored. If its holder still runs, it starts
@@ -262,6 +262,7 @@ def take_lock(connection, holder, token, lease_seconds):
     :param holder: name of the process, for messages
     :param token: 32 hexadecimal digits, different for each acquisition
     :param lease_seconds: time until the lock expires
+    :returns: None, or the name of the other process that has the lock
     """
     table = tables.rebalance_lock
     now = _locked_now(connection)
@@ -276,11 +277,12 @@ def take_lock(connection, holder, token, lease_seconds):
 
 
 def keep_lock(connection, token, lease_seconds):
-    """Renew the lock; return whether the caller still has it.
+    """Renew the lock of rebalancing.
 
     :param connection: sqlalchemy Connection within a transaction
     :param token: token of the lock that the caller has
     :param lease_seconds: time until the lock expires
+    :returns: True, or False if the caller has lost the lock
     """
     table = tables.rebalance_lock
     now = _locked_now(connection)

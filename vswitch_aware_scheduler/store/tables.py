@@ -34,9 +34,9 @@ Schedulers do not read these tables, so that they create no generation.
 ``decision`` has how schedulers judged the hosts for their last requests. It
 creates no generation either.
 
-``rebalance_plan`` and ``rebalance_move`` are the audit record of migrations,
-``rebalance_lock`` says which process may carry out a plan. No scheduler reads
-them.
+``rebalance_plan`` and ``rebalance_move`` are the audit record of migrations.
+``rebalance_lock`` names the process that may execute a plan. Schedulers do not
+read these tables.
 """
 
 import sqlalchemy as sa
@@ -346,8 +346,9 @@ decision = sa.Table(
     sa.Index('ix_decision_instance_uuid', 'instance_uuid'),
     **_MYSQL)
 
-# On which host an instance was from a time on, until its next row; host is
-# null while it was on none, or was deleted. running is as in placement.
+# The host of an instance since a given time, until the next row of the same
+# instance. host is null if the instance is on no host or was deleted. running
+# is as in placement.
 stay = sa.Table(
     'stay', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -356,9 +357,9 @@ stay = sa.Table(
     sa.Column('running', sa.Boolean, nullable=True),
     **_MYSQL)
 
-# What the instances of one modeler asked of a host or an uplink (kind) in
-# some periods; first_slot is the number of the first one since 1970. data is
-# what budget_records.Share packs.
+# The sums of the traffic of one modeler's instances on a host or an uplink
+# (kind) in some periods. first_slot is the number of the first period since
+# 1970. data is the result of budgets.Share.to_bytes.
 budget_share = sa.Table(
     'budget_share', metadata,
     sa.Column('modeler', sa.String(255), primary_key=True),
@@ -371,8 +372,9 @@ budget_share = sa.Table(
     sa.Column('written_at', sa.Double, nullable=False),
     **_MYSQL)
 
-# until is up to when periods are settled. balance is seconds of overload,
-# below 0 in debt. burn is a JSON object: {seconds of a window: burn rate}.
+# until is the end of the settled periods. balance is the number of remaining
+# seconds of overload, negative for debt. burn is a JSON object: {length of a
+# window in seconds: burn rate}.
 error_budget = sa.Table(
     'error_budget', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
@@ -393,9 +395,9 @@ error_budget = sa.Table(
     sa.Column('burn', _TEXT, nullable=False),
     **_MYSQL)
 
-# The sums of one day, in days since 1970. limits is a JSON list of
-# [weights, packet bytes, capacity]; data is packed for each limit, see
-# rebalance.packed.
+# The sums of one day (number of days since 1970). limits is a JSON list of
+# [weights, packet bytes, capacity]. data has the packed sums for each limit,
+# see rebalance.packed.
 sum_history = sa.Table(
     'sum_history', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
@@ -406,7 +408,7 @@ sum_history = sa.Table(
     sa.Column('data', _BLOB, nullable=False),
     **_MYSQL)
 
-# One row, once there are budgets. stays are complete up to stays_until.
+# One row, as soon as budgets exist. stays are complete up to stays_until.
 budget_state = sa.Table(
     'budget_state', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
@@ -414,8 +416,8 @@ budget_state = sa.Table(
     sa.Column('stays_until', sa.Double, nullable=False),
     **_MYSQL)
 
-# A plan of migrations; see rebalance_records.PlanRecord. Times are of the
-# clock of the process that made the plan.
+# A plan of migrations, see rebalance_records.PlanRecord. Times are those of
+# the clock of the process that created the plan.
 rebalance_plan = sa.Table(
     'rebalance_plan', metadata,
     sa.Column('plan_id', sa.String(36), primary_key=True),
@@ -443,8 +445,8 @@ rebalance_move = sa.Table(
     sa.Index('ix_rebalance_move_ended_at', 'ended_at'),
     **_MYSQL)
 
-# One row. expires_at is of the clock of the database; token is another one
-# for each time that a process takes the lock, empty while none has it.
+# One row. expires_at is a time of the database's clock. token differs for each
+# acquisition of the lock; it is empty if no process has the lock.
 rebalance_lock = sa.Table(
     'rebalance_lock', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),

@@ -480,7 +480,13 @@ class _PlainCsv:
         return names
 
     def _accept_cut(self, rows, row, cells):
-        """Return if a row with too few cells is an incomplete last line."""
+        """Check that a row with too few cells is the last one, and log it.
+
+        :param rows: csv reader, of which ``row`` is the last row that was read
+        :param row: list of texts
+        :param cells: number of cells of the header
+        :raises TelemetryError: if the row is not an incomplete last line
+        """
         line = rows.line_num
         if len(row) > cells or any(rows):
             raise _error(self._path, f'line {line}',

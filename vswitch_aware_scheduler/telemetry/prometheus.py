@@ -339,10 +339,12 @@ class PrometheusDriver(service.ServiceDriver):
                     progress(done, len(instance_values))
 
     def _leave_out_others(self, links, home):
-        """Remove what other hosts report while the instance is on its host.
+        """Remove readings of other hosts than the host of the instance.
 
-        Before the first reading on its host, the instance was on other hosts.
-        A host name that Nova does not know may be another name of its host.
+        Readings from before the first reading on this host remain: at that
+        time the instance was on another host. If no label names this host,
+        readings of hosts that Nova does not know also remain: they may be of
+        this host, under another name.
 
         :param links: as for :func:`_parts`
         :param home: host of the instance in Nova

@@ -118,6 +118,7 @@ class Measurement:
 
     @property
     def kpps(self):
+        """Packet rate of all pairs together, in kilo-packets/s."""
         return self.rate_kbps / (8.0 * self.packet_bytes)
 
     @property
@@ -202,6 +203,7 @@ class PacketCost:
             'byte_ns': interval(self.byte_ns, errors[-1])}
 
     def to_dict(self):
+        """Return the costs and their confidence limits, for JSON."""
         limits = self.limits()
         return {
             'packet_us': dict(self.packet_us), 'byte_ns': self.byte_ns,

@@ -293,7 +293,7 @@ def _packet_rate(rates):
 
 
 def _without_rate(configurations, rates):
-    """Return the lines without a bandwidth for both directions."""
+    """Return the bridges and devices without a rate for each direction."""
     devices = set(map(str, _mapping(
         configurations, 'bridge_mappings').values()))
     for several in _mapping(configurations, 'device_mappings').values():

@@ -81,8 +81,10 @@ _BRIEF.maxlevel = 3
 
 
 def _number(key, value):
-    """Return a value as the number that a key requires.
+    """Return the value of a key as a number of the type that it requires.
 
+    :param key: key of a profile
+    :param value: value to check
     :raises ValueError: with a description of the valid values
     """
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -194,7 +196,11 @@ class Limit:
 
 
 class MaxInstances(typing.NamedTuple):
-    """The maximum number of instances of a switch, and its key."""
+    """The maximum number of instances of a switch.
+
+    :ivar count: the number
+    :ivar key: key of the profile that states it
+    """
 
     count: int
     key: str

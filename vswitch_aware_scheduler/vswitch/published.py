@@ -56,7 +56,7 @@ class Table:
 
 
 def tables():
-    """Return {name: Table} of all tables."""
+    """Return {name: :class:`Table`} of the published tables."""
     content = resources.files(__package__).joinpath(
         'published.yaml').read_bytes()
     return {name: _table(name, entry)
