@@ -7,8 +7,9 @@ of a server, passes through :func:`printable` before it is displayed.
 
 import datetime
 import re
+import reprlib
 
-__all__ = ['chance', 'distinct', 'iso_time', 'number_of', 'one_line',
+__all__ = ['brief', 'chance', 'distinct', 'iso_time', 'number_of', 'one_line',
            'printable']
 
 #: Maximum number of significant digits of a float.
@@ -18,6 +19,10 @@ _MOST_DIGITS = 17
 _SMALLEST_CHANCE = 1e-9
 
 _LINE_END = re.compile(r'\s*[\r\n]+\s*')
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
+_BRIEF.maxlevel = 3
 
 
 def printable(value):
@@ -37,6 +42,14 @@ def printable(value):
         letter if letter.isprintable()
         else letter.encode('unicode_escape').decode('ascii')
         for letter in text)
+
+
+def brief(value):
+    """Return the repr of a value, shortened for a message.
+
+    :param value: any value
+    """
+    return _BRIEF.repr(value)
 
 
 def one_line(value):

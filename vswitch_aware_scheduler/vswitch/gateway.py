@@ -13,9 +13,9 @@ and Evaluation of VXLAN Gateway-based Data Center Network Virtualization".
 """
 
 import dataclasses
-import reprlib
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
@@ -24,10 +24,6 @@ __all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
 #: VLAN ids and VNIs that can be assigned.
 VLANS = range(1, 4095)
 VNIS = range(1, 1 << 24)
-
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 80
-_BRIEF.maxlevel = 3
 
 
 def entries(vlans, interfaces, switch_back):
@@ -383,4 +379,5 @@ def _whole(where, value_name, value, lowest, highest=None):
 
 def _refuse(where, value_name, value, expected):
     raise exceptions.InvalidInput(
-        f'{where}: {value_name}: {_BRIEF.repr(value)}; expected {expected}')
+        f'{where}: {value_name}: {plain_text.brief(value)}; expected '
+        f'{expected}')

@@ -12,13 +12,13 @@ from importlib import resources
 import math
 import numbers
 import re
-import reprlib
 import typing
 
 import numpy as np
 import yaml
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
@@ -75,9 +75,6 @@ NUMBERS_ONLY = 'numbers-only'
 _FAST_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
 _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 80
-_BRIEF.maxlevel = 3
 
 
 def _number(key, value):
@@ -134,8 +131,8 @@ def override_number(key, value, where):
     """
     if key not in OVERRIDABLE_KEYS:
         raise exceptions.InvalidOverride(
-            f'{where}: there is no key {_BRIEF.repr(key)} (value '
-            f'{_BRIEF.repr(value)}); expected '
+            f'{where}: there is no key {plain_text.brief(key)} (value '
+            f'{plain_text.brief(value)}); expected '
             f'{_one_of(key, OVERRIDABLE_KEYS)}')
     number = value
     if isinstance(value, str):
@@ -147,7 +144,7 @@ def override_number(key, value, where):
         return _number(key, number)
     except ValueError as expectation:
         raise exceptions.InvalidOverride(
-            f'{where}: {key}: {_BRIEF.repr(value)}; expected '
+            f'{where}: {key}: {plain_text.brief(value)}; expected '
             f'{expectation}') from None
 
 
@@ -175,8 +172,8 @@ def _one_of(word, words):
 
 def _invalid(name, value_name, value, expected):
     raise exceptions.InvalidProfile(
-        f'profile {_BRIEF.repr(name)}: {value_name}: {_BRIEF.repr(value)}; '
-        f'expected {expected}')
+        f'profile {plain_text.brief(name)}: {value_name}: '
+        f'{plain_text.brief(value)}; expected {expected}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -614,9 +611,9 @@ def _from_entry(name, entry, bases):
     for key, value in entry.items():
         if key not in allowed:
             raise exceptions.InvalidProfile(
-                f'profile {_BRIEF.repr(name)}: there is no key '
-                f'{_BRIEF.repr(key)} (value {_BRIEF.repr(value)}); expected '
-                f'{_one_of(key, allowed)}')
+                f'profile {plain_text.brief(name)}: there is no key '
+                f'{plain_text.brief(key)} (value {plain_text.brief(value)}); '
+                f'expected {_one_of(key, allowed)}')
     stated = dict(entry)
     # A key without a value means the default, or no limit.
     for field in dataclasses.fields(SwitchProfile)[1:]:
@@ -655,11 +652,11 @@ def _refuse_repeated_keys(loader, node, done):
                 'tag:yaml.org,2002:merge', 'tag:yaml.org,2002:value'):
             key = loader.construct_object(key_node)
             if key in keys_seen:
-                value = (_BRIEF.repr(value_node.value)
+                value = (plain_text.brief(value_node.value)
                          if isinstance(value_node, yaml.ScalarNode)
                          else f'a {value_node.id}')
                 raise yaml.constructor.ConstructorError(
-                    problem=f'key {_BRIEF.repr(key)} comes a second time '
+                    problem=f'key {plain_text.brief(key)} comes a second time '
                     f'(value {value}); expected each key once',
                     problem_mark=key_node.start_mark)
             keys_seen.add(key)
@@ -736,7 +733,7 @@ def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
             if owner is not None and isinstance(top, yaml.MappingNode):
                 keys = [key.value for key, value in top.value
                         if key.start_mark.line <= mark.line]
-                place += f': {owner} {_BRIEF.repr(keys[-1])}'
+                place += f': {owner} {plain_text.brief(keys[-1])}'
         problem = ' '.join(str(getattr(error, 'problem', 0) or error).split())
         if '; expected' not in problem:
             problem += '; expected valid YAML'
@@ -752,7 +749,7 @@ def _parse(content, place, bases, loader_class=yaml.SafeLoader):
     data = read_yaml(content, place, 'profile', loader_class)
     if not isinstance(data, dict) or not data:
         raise exceptions.InvalidProfile(
-            f'{place}: content: {_BRIEF.repr(data)}; expected a mapping '
+            f'{place}: content: {plain_text.brief(data)}; expected a mapping '
             'of profile names to profiles')
     parsed = {}
     for name, entry in data.items():
