@@ -89,19 +89,19 @@ class Server:
         :param vm: :class:`.inputs.Vm`
         :param method: one of :data:`METHODS`
         """
-        for resource, need, most in (
+        for resource, need, size in (
                 ('cores', vm.cores, self.type.cores),
                 ('memory', vm.memory_mb, self.type.memory_mb)):
-            if need > most * _SLACK:
+            if need > size * _SLACK:
                 return resource
         if method == AGNOSTIC:
             return None
         law = self._law(vm)
-        for (weights, capacity, most), limit in zip(
+        for (weights, capacity, most_of_one), limit in zip(
                 self._policy.limits, self._limit_names):
             if float(law.values(weights, self.profile.typical_packet_bytes)
-                     .max()) > most * _SLACK:
-                return 'peak' if most < capacity else limit
+                     .max()) > most_of_one * _SLACK:
+                return 'peak' if most_of_one < capacity else limit
         return self._fill([vm], method).first
 
     @functools.cached_property
@@ -156,10 +156,10 @@ class Server:
 
     def _most_counted(self):
         """Return (resource, number of VMs) of the limits on counts."""
-        most = self.profile.max_instances
-        if most is None:
+        count_limit = self.profile.max_instances
+        if count_limit is None:
             return None
-        return _COUNT_RESOURCES[most.key], most.count
+        return _COUNT_RESOURCES[count_limit.key], count_limit.count
 
     def _mean(self, vm, weights):
         law = self._law(vm)
@@ -184,22 +184,22 @@ class Server:
 
     def _tightest(self, vms):
         """Return the resource that some VMs most likely exceed."""
-        found = self.overload_by_resource(vms)
-        return max(found, key=found.get, default=None)
+        probabilities = self.overload_by_resource(vms)
+        return max(probabilities, key=probabilities.get, default=None)
 
     def overload_by_resource(self, vms):
         """Return {resource: probability that some VMs exceed it}.
 
         :param vms: list of :class:`.inputs.Vm`
         """
-        found = {}
+        probabilities = {}
         for name in dict.fromkeys(self._limit_names):
             if name not in _RESOURCE_KEYS:
                 continue
             policy = admission.HostPolicy(_only(self.profile, name))
-            found[name] = float(_assessed(
+            probabilities[name] = float(_assessed(
                 policy, vms).overload_probability[0])
-        return found
+        return probabilities
 
     # The resulting state.
 
@@ -234,10 +234,10 @@ class Server:
         return used
 
     def _overload(self, vms):
-        found = _assessed(self._policy, vms)
+        assessed = _assessed(self._policy, vms)
         answer = {
-            'overload_probability': float(found.overload_probability[0]),
-            'loss_fraction': float(found.loss_fraction[0]),
+            'overload_probability': float(assessed.overload_probability[0]),
+            'loss_fraction': float(assessed.loss_fraction[0]),
             'episodes_per_day': None, 'mean_episode_seconds': None}
         if self._uplink is not None:
             answer['uplink_overload_probability'] = float(_assessed(
@@ -301,8 +301,8 @@ def _table(policy, vms):
 def _admits(policy, vms):
     """Return whether hosts with a policy admit the last of some VMs."""
     table, slot = _table(policy, vms[:-1])
-    found = table.assess([slot], _law_of(policy, vms[-1]))
-    return bool(found.admitted[0])
+    assessed = table.assess([slot], _law_of(policy, vms[-1]))
+    return bool(assessed.admitted[0])
 
 
 def _assessed(policy, vms):
@@ -313,11 +313,11 @@ def _assessed(policy, vms):
 
 def _only(profile, resource):
     """Return a profile with only one of its limits."""
-    others = {key: None for name, keys in _RESOURCE_KEYS.items()
-              if name != resource for key in keys}
+    other_limits = {key: None for name, keys in _RESOURCE_KEYS.items()
+                    if name != resource for key in keys}
     return dataclasses.replace(
         profile, max_tunnels=None, max_virtual_functions=None, sources={},
-        same_host_share=None, same_host_saturation_kbps=None, **others)
+        same_host_share=None, same_host_saturation_kbps=None, **other_limits)
 
 
 # Fleets
@@ -334,8 +334,8 @@ def purchase(server_types, mix, overload_probability, count=None,
     :returns: list of dictionaries, in the order of types and their switches
     """
     count = mix.total if count is None else count
-    pairs = [(one, profile) for one in server_types
-             for profile in one.profiles]
+    pairs = [(server_type, profile) for server_type in server_types
+             for profile in server_type.profiles]
     grown = {factor: mix.grown(factor) for factor in GROWTHS}
     rows = []
     for done, (server_type, profile) in enumerate(pairs):
@@ -358,15 +358,16 @@ def by_technology(rows):
     :returns: list of {switch, encapsulation, server, profile, vms, servers,
         cost}; the last five are None if every row refuses some VM
     """
-    found = {}
+    rows_of_kind = {}
     for row in rows:
-        kind = found.setdefault((row['switch'], row['encapsulation']), [])
+        kind_rows = rows_of_kind.setdefault(
+            (row['switch'], row['encapsulation']), [])
         if row[OVERLAY]['servers'] is not None \
                 and not row[OVERLAY]['refused']:
-            kind.append(row)
+            kind_rows.append(row)
     answer = []
-    for (switch, encapsulation), kind in found.items():
-        best = min(kind, default=None, key=lambda row: (
+    for (switch, encapsulation), kind_rows in rows_of_kind.items():
+        best = min(kind_rows, default=None, key=lambda row: (
             row[OVERLAY]['cost'] is None, row[OVERLAY]['cost'] or 0.0,
             row[OVERLAY]['servers']))
         answer.append({
@@ -442,10 +443,10 @@ def _fleet(server, mix, method, count):
     elif placeable:
         servers, at = 0, 0
         while at < len(placeable):
-            found = server.fill(placeable[at:], method)
-            filled = filled or found
+            next_server = server.fill(placeable[at:], method)
+            filled = filled or next_server
             servers += 1
-            at += found.vms
+            at += next_server.vms
         vms_per_server = len(placeable) / servers
     servers = math.ceil(placed / vms_per_server * (1 - 1e-12)) \
         if vms_per_server else None

@@ -141,9 +141,9 @@ def mix_of_flavors(vms, length):
     for number in range(1, length + 1):
         # The flavor with the largest deficit; of equal ones the first.
         behind = shares * number - taken
-        which = int(np.argmax(behind > behind.max() - 1e-9))
-        taken[which] += 1
-        order.append(vms[which])
+        chosen = int(np.argmax(behind > behind.max() - 1e-9))
+        taken[chosen] += 1
+        order.append(vms[chosen])
     return Mix(tuple(order), sum(vm.count for vm in vms), True,
                tuple(vms))
 
@@ -182,11 +182,11 @@ def _server_type(place, name, entry, known_profiles, profile_names):
                           default=None)
     hosts = _whole(place, entry, 'hosts_per_uplink', default=None)
     if (uplink_kbps is None) != (hosts is None):
-        given, missing = (('uplink_kbps', 'hosts_per_uplink')
-                          if hosts is None else
-                          ('hosts_per_uplink', 'uplink_kbps'))
-        _refuse(f'{place}: {missing}', None,
-                f'a number above 0, for {given} is stated')
+        stated_key, missing_key = (('uplink_kbps', 'hosts_per_uplink')
+                                   if hosts is None else
+                                   ('hosts_per_uplink', 'uplink_kbps'))
+        _refuse(f'{place}: {missing_key}', None,
+                f'a number above 0, for {stated_key} is stated')
     return ServerType(
         name,
         _for_vms(place, entry, 'cores', 'reserved_cores',
@@ -210,21 +210,21 @@ def _for_vms(place, entry, key, reserved_key, ratio_key):
                                          default=1.0)
 
 
-def _profiles(place, names, known, nic_kbps):
+def _profiles(place, names, known_profiles, nic_kbps):
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list) or not names:
         _refuse(f'{place}: switch_profiles', names,
                 'the name of a switch profile, or a list of names')
-    found = []
+    profiles = []
     for name in names:
-        if not isinstance(name, str) or name not in known:
+        if not isinstance(name, str) or name not in known_profiles:
             _refuse(f'{place}: switch_profiles', name,
-                    _one_of(name, sorted(known)))
-        if name in [one.name for one in found]:
+                    _one_of(name, sorted(known_profiles)))
+        if name in [profile.name for profile in profiles]:
             _refuse(f'{place}: switch_profiles', name, 'each profile once')
-        found.append(_with_nic(known[name], nic_kbps))
-    return tuple(found)
+        profiles.append(_with_nic(known_profiles[name], nic_kbps))
+    return tuple(profiles)
 
 
 def _with_nic(profile, nic_kbps):
@@ -281,14 +281,15 @@ def traffic_of(place, stated):
 
 # Checks
 
-def _refuse(what, seen, wanted):
-    shown = 'not given' if seen is None else plain_text.one_line(repr(seen))
-    raise exceptions.InvalidInput(f'{what}: {shown[:80]}; expected {wanted}')
+def _refuse(subject, value, expected):
+    shown = 'not given' if value is None else plain_text.one_line(repr(value))
+    raise exceptions.InvalidInput(
+        f'{subject}: {shown[:80]}; expected {expected}')
 
 
-def _one_of(seen, known):
-    near = difflib.get_close_matches(str(seen), known, n=1)
-    return f'one of {", ".join(known)}' + (
+def _one_of(value, names):
+    near = difflib.get_close_matches(str(value), names, n=1)
+    return f'one of {", ".join(names)}' + (
         f'; did you mean {near[0]!r}?' if near else '')
 
 
@@ -333,11 +334,11 @@ def _number(place, entry, key, above=False, default=...):
     value = entry.get(key)
     if value is None and default is not ...:
         return default
-    wanted = 'a number above 0' if above else 'a number from 0'
+    expected = 'a number above 0' if above else 'a number from 0'
     if not isinstance(value, numbers.Real) or isinstance(value, bool) \
             or not math.isfinite(value) or not 0 <= value <= _MOST \
             or above and value <= 0:
-        _refuse(f'{place}: {key}', value, wanted)
+        _refuse(f'{place}: {key}', value, expected)
     return float(value)
 
 

@@ -33,7 +33,7 @@ def prepare(path):
     if ending not in FORMATS:
         raise exceptions.InvalidInput(
             f'plot: {path!r}; expected a file name that ends in '
-            f'{", ".join("." + one for one in FORMATS)}')
+            f'{", ".join("." + name for name in FORMATS)}')
     directory = os.path.dirname(path) or '.'
     if not os.path.isdir(directory) or not os.access(directory, os.W_OK) \
             or os.path.isdir(path):
@@ -101,8 +101,8 @@ def _bars(axes, rows, key, title):
 def _lines(axes, rows, key, label):
     for row in rows:
         points = row['sensitivity'][key]
-        axes.plot([one[key] for one in points],
-                  [one['vms'] for one in points], marker='o', markersize=3,
+        axes.plot([point[key] for point in points],
+                  [point['vms'] for point in points], marker='o', markersize=3,
                   label=_name(row))
     axes.set_xlabel(label)
     axes.set_ylabel('VMs a server, overlay')

@@ -76,32 +76,33 @@ class Fleet:
         rules = collections.Counter(
             rule for _, rule in self._stored.demands(host).values())
         self._rules.update(rules)
-        known = policy.profile is not None
-        risk = load.overload_probability if known else None
+        has_profile = policy.profile is not None
+        risk = load.overload_probability if has_profile else None
         return {
-            'host': host, 'profile': policy.profile.name if known else None,
+            'host': host,
+            'profile': policy.profile.name if has_profile else None,
             'instances': rules.total(),
             'modelled': rules[resident_demand.MODEL],
             'risk': risk,
-            'limit': None if not known else (
+            'limit': None if not has_profile else (
                 policy.overload_probability if load.limit is None
                 else load.limit),
-            'above': known and load.above,
-            'utilisation': load.utilisation if known else None,
-            'loss': load.loss_fraction if known else None,
+            'above': has_profile and load.above,
+            'utilisation': load.utilisation if has_profile else None,
+            'loss': load.loss_fraction if has_profile else None,
             **self._budget(model_store.HOST, host)}
 
     def _budget(self, kind, name):
         """Return what rows have of an error budget."""
-        found = self._stored.error_budgets.get((kind, name))
-        if found is None:
+        budget = self._stored.error_budgets.get((kind, name))
+        if budget is None:
             return {'budget': None, 'burn_rate': None, 'budget_days': None,
                     'budget_since': None, 'budget_why': None,
                     'budget_unknown': None}
         return {
-            'budget': found.left, 'burn_rate': found.burn.get('21600'),
-            'budget_days': found.days, 'budget_since': _time(found.since),
-            'budget_why': found.why, 'budget_unknown': found.unknown_why}
+            'budget': budget.left, 'burn_rate': budget.burn.get('21600'),
+            'budget_days': budget.days, 'budget_since': _time(budget.since),
+            'budget_why': budget.why, 'budget_unknown': budget.unknown_why}
 
     @property
     def hosts(self):
@@ -154,13 +155,13 @@ class Fleet:
             if host is None else None,
             'models': self._models(now, limits) if host is None else None,
             'modelers': [] if host is not None else [{
-                'name': one.name, 'host': one.host,
-                'seen_at': _time(one.seen_at), 'ended': one.ended,
-                'passes': one.passes, 'outcome': one.outcome,
-                'waiting_for': one.waiting_for}
-                for one in store.modelers()],
+                'name': modeler.name, 'host': modeler.host,
+                'seen_at': _time(modeler.seen_at), 'ended': modeler.ended,
+                'passes': modeler.passes, 'outcome': modeler.outcome,
+                'waiting_for': modeler.waiting_for}
+                for modeler in store.modelers()],
             'workers': [] if host is not None else [
-                _worker(one) for one in store.workers()]}
+                _worker(worker) for worker in store.workers()]}
 
     def _summary(self):
         judged = [row for row in self._rows if row['risk'] is not None]
@@ -222,7 +223,7 @@ class Fleet:
 
     def _feedback(self, now):
         """Return predictions and measurements, by kind of host."""
-        found = []
+        kinds = []
         for kind, outcome in sorted(self._store.trial_outcomes().items()):
             try:
                 limit = limit_feedback.limit_of(kind)
@@ -232,10 +233,10 @@ class Fleet:
             points = [{'forecast': min(limit * percent / 100.0, 1.0),
                        'measured': overload / days, 'host_days': days}
                       for percent, overload, days in outcome.days if days]
-            found.append({'kind': kind, 'limit': limit,
+            kinds.append({'kind': kind, 'limit': limit,
                           'until': _time(outcome.until),
                           'multiple': multiple, 'points': points})
-        return found
+        return kinds
 
     # One host.
 
@@ -247,17 +248,18 @@ class Fleet:
         """
         row = next(row for row in self._rows if row['host'] == host)
         policy, laws = self._stored.policies[host], self._stored.laws(host)
-        found = [self._limit(policy, which, laws)
-                 for which in range(len(policy.limits))]
-        found = [one for one in found if one]
-        tightest = max(found, default=None,
-                       key=lambda one: (one['risk'], one['utilisation']))
+        host_limits = [self._limit(policy, number, laws)
+                       for number in range(len(policy.limits))]
+        host_limits = [limit for limit in host_limits if limit]
+        tightest = max(host_limits, default=None,
+                       key=lambda limit: (limit['risk'], limit['utilisation']))
         instances = self._instances(host, policy, laws, tightest)
-        models = {one['instance']: one.pop('model') for one in instances}
+        models = {instance['instance']: instance.pop('model')
+                  for instance in instances}
         return {
             **row, 'limits': [
-                {key: value for key, value in one.items()
-                 if key != 'weights'} for one in found],
+                {key: value for key, value in limit.items()
+                 if key != 'weights'} for limit in host_limits],
             'tightest': tightest and tightest['name'],
             'distribution': tightest and self._distribution(
                 policy, laws, tightest),
@@ -265,14 +267,14 @@ class Fleet:
                 policy, models.values(), tightest),
             'vms': instances,
             'diagrams': [
-                {'instance': one['instance'], 'name': one['name'],
-                 'states': _states(models[one['instance']])}
-                for one in instances
-                if models[one['instance']] is not None][:limits.diagrams]}
+                {'instance': uuid, 'name': instance['name'],
+                 'states': _states(models[uuid])}
+                for uuid, instance in zip(models, instances)
+                if models[uuid] is not None][:limits.diagrams]}
 
-    def _limit(self, policy, which, laws):
+    def _limit(self, policy, number, laws):
         """Return one limit of a host, its load and its risk."""
-        weights, capacity, _ = policy.limits[which]
+        weights, capacity, _ = policy.limits[number]
         if not math.isfinite(capacity):
             return None
         weights = tuple(map(float, weights))
@@ -280,7 +282,7 @@ class Fleet:
         mean = sum(float(law.probabilities @ law.values(
             weights, policy.profile.typical_packet_bytes))
             for law in laws.values())
-        name = policy.profile.limits()[which].name.replace('_', ' ')
+        name = policy.profile.limits()[number].name.replace('_', ' ')
         return {
             'name': name, 'unit': unit or _SHARE, 'capacity': capacity,
             'mean': mean, 'utilisation': mean / capacity,
@@ -299,14 +301,14 @@ class Fleet:
 
     def _instances(self, host, policy, laws, tightest):
         """Return the instances of a host, the largest ones first."""
-        found = []
+        instances = []
         for uuid, law in laws.items():
             record = self._store.model(uuid)
             flavor, project = self._stored.instances(host)[uuid]
             weights = tightest['weights'] if tightest else (1.0, 1.0, 0.0)
             values = law.values(weights, policy.profile
                                 and policy.profile.typical_packet_bytes)
-            found.append({
+            instances.append({
                 'instance': uuid, 'name': record and record.name,
                 'flavor': flavor, 'project': project,
                 'counts_by': self._stored.demands(host)[uuid][1],
@@ -316,9 +318,9 @@ class Fleet:
                 / tightest['capacity'] if tightest else None,
                 'last_sample': record and _time(record.window_end),
                 'model': record and record.model})
-        found.sort(key=lambda one: (-(one['share'] or 0.0),
-                                    one['instance']))
-        return found
+        instances.sort(key=lambda instance: (-(instance['share'] or 0.0),
+                                             instance['instance']))
+        return instances
 
 
 def _tail(weights, policy, laws, capacities):
@@ -337,9 +339,9 @@ def _tail(weights, policy, laws, capacities):
 
 def _one_limit(weights, capacity, profile):
     """Return a profile with one limit with these weights."""
-    dimension = next((name for name, known
-                      in traffic_model.DIMENSIONS.items()
-                      if tuple(map(float, known)) == weights), None)
+    dimension = next(
+        (name for name, dimension_weights in traffic_model.DIMENSIONS.items()
+         if tuple(map(float, dimension_weights)) == weights), None)
     common = {'name': 'limit',
               'typical_packet_bytes': profile.typical_packet_bytes}
     if dimension == 'packets':
@@ -360,14 +362,14 @@ def _one_limit(weights, capacity, profile):
 def _episodes(policy, models, limit):
     """Return the overload episodes of a host; None if a model is missing."""
     models = list(models)
-    if not models or any(one is None for one in models):
+    if not models or any(model is None for model in models):
         return None
     try:
-        found = superposition.Superposition(
-            [one.with_packets(policy.profile.typical_packet_bytes)
-             for one in models], limit['capacity'], limit['weights'])
-        per_second = found.episodes_per_second()
-        probability = found.overload_probability()
+        total = superposition.Superposition(
+            [model.with_packets(policy.profile.typical_packet_bytes)
+             for model in models], limit['capacity'], limit['weights'])
+        per_second = total.episodes_per_second()
+        probability = total.overload_probability()
     except exceptions.InvalidModel:
         return None
     return {'per_day': per_second * _DAY_SECONDS,
@@ -396,7 +398,7 @@ def _worker(worker):
         'seen_at': _time(worker.seen_at),
         'models': models if isinstance(models, int) else None,
         'record_age_seconds': max(ages, default=None),
-        'problems': [str(one) for one in problems.values()]
+        'problems': [str(problem) for problem in problems.values()]
         if isinstance(problems, dict) else []}
 
 
@@ -411,28 +413,30 @@ def refusals(decisions, buckets):
     :param buckets: maximum number of time intervals
     :returns: dictionary, or None if there are no decisions
     """
-    decisions = sorted(decisions, key=lambda one: one.decided_at)
+    decisions = sorted(decisions, key=lambda decision: decision.decided_at)
     if not decisions:
         return None
     first, last = decisions[0].decided_at, decisions[-1].decided_at
     # Each interval has at least one minute.
     length = max((last - first) / buckets * (1 + 1e-9), 60.0)
-    found, reasons = {}, collections.Counter()
-    for one in decisions:
-        bucket = found.setdefault(int((one.decided_at - first) // length), {
+    numbered_buckets, reasons = {}, collections.Counter()
+    for decision in decisions:
+        number = int((decision.decided_at - first) // length)
+        bucket = numbered_buckets.setdefault(number, {
             'requests': 0, 'no_host': 0, 'hosts': 0,
             'refused': collections.Counter()})
         bucket['requests'] += 1
-        bucket['no_host'] += one.outcome == 'no host'
-        bucket['hosts'] += one.hosts
-        bucket['refused'].update(one.refused)
-        reasons.update(one.refused)
+        bucket['no_host'] += decision.outcome == 'no host'
+        bucket['hosts'] += decision.hosts
+        bucket['refused'].update(decision.refused)
+        reasons.update(decision.refused)
     return {
         'requests': len(decisions), 'since': _time(first),
-        'no_host': sum(one['no_host'] for one in found.values()),
+        'no_host': sum(bucket['no_host']
+                       for bucket in numbered_buckets.values()),
         'seconds': length, 'reasons': dict(reasons.most_common()),
         'buckets': [{
             'start': _time(first + number * length),
             'after_seconds': number * length,
-            **{**one, 'refused': dict(one['refused'])}}
-            for number, one in sorted(found.items())]}
+            **{**bucket, 'refused': dict(bucket['refused'])}}
+            for number, bucket in sorted(numbered_buckets.items())]}

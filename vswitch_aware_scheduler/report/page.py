@@ -85,7 +85,7 @@ class Page:
         {id: {'columns': [[title, kind]], 'rows': [[cell]], 'links': [target
         or None] of the first column, 'sort': [column, 1 or -1]}}
         """
-        in_detail = {one['host']: f'#host-{number}' for number, one
+        in_detail = {detail['host']: f'#host-{number}' for number, detail
                      in enumerate(report['details'])}
 
         def link(host):
@@ -136,7 +136,7 @@ class Page:
                           row['last_sample'], row['updated']]
                          for row in report['models']['listed']],
                 'sort': [3, 1]}
-        for number, one in enumerate(report['details']):
+        for number, detail in enumerate(report['details']):
             tables[f'vms-{number}'] = {
                 'columns': [
                     ['Instance', 'text'], ['Name', 'text'],
@@ -149,30 +149,30 @@ class Page:
                     vm['instance'], vm['name'], vm['flavor'], vm['project'],
                     vm['counts_by'], _short(vm['mean_kbps']),
                     _short(vm['peak_kbps']), _short(vm['share']),
-                    vm['last_sample']] for vm in one['vms']],
+                    vm['last_sample']] for vm in detail['vms']],
                 'sort': [7, -1]}
         return tables
 
 
 def _pictures(report):
     """Return {name: SVG} of the pictures for which there are data."""
-    found = {}
+    drawn = {}
     judged = [row for row in report['hosts'] if row['risk'] is not None]
     if report['host'] is None and judged:
-        found['hosts'] = pictures.hosts(judged)
+        drawn['hosts'] = pictures.hosts(judged)
     kinds = [kind for kind in report['feedback'] if kind['points']]
     if kinds:
-        found['reliability'] = pictures.reliability(kinds)
+        drawn['reliability'] = pictures.reliability(kinds)
     if report['refusals'] is not None:
-        found['refusals'] = pictures.refusals(report['refusals'])
-    for number, one in enumerate(report['details']):
-        if one['distribution'] is not None:
-            found[f'distribution-{number}'] = pictures.distribution(
-                one['distribution'])
-        for place, diagram in enumerate(one['diagrams']):
-            found[f'states-{number}-{place}'] = pictures.states(
+        drawn['refusals'] = pictures.refusals(report['refusals'])
+    for number, detail in enumerate(report['details']):
+        if detail['distribution'] is not None:
+            drawn[f'distribution-{number}'] = pictures.distribution(
+                detail['distribution'])
+        for place, diagram in enumerate(detail['diagrams']):
+            drawn[f'states-{number}-{place}'] = pictures.states(
                 diagram['states'])
-    return found
+    return drawn
 
 
 def _state(row):

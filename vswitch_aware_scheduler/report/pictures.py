@@ -51,11 +51,12 @@ def _drawn(draw, width, height, margins=(0.85, 0.5, 0.15, 0.1)):
     """
     import matplotlib
     from matplotlib import figure
-    left, bottom, right, top = margins
+    left_margin, bottom_margin, right_margin, top_margin = margins
     with matplotlib.rc_context(_STYLE):
         picture = figure.Figure(figsize=(width, height))
-        picture.subplots_adjust(left / width, bottom / height,
-                                1 - right / width, 1 - top / height)
+        picture.subplots_adjust(left_margin / width, bottom_margin / height,
+                                1 - right_margin / width,
+                                1 - top_margin / height)
         draw(picture.add_subplot(), picture)
         output = io.BytesIO()
         picture.savefig(output, format='svg', transparent=True,
@@ -103,20 +104,20 @@ def hosts(rows):
     return _drawn(draw, 6.4, 3.6)
 
 
-def distribution(found):
+def distribution(values):
     """Draw the distribution of the sum on a host and its capacity.
 
-    :param found: ``distribution`` of :meth:`.data.Fleet.detail`
+    :param values: ``distribution`` of :meth:`.data.Fleet.detail`
     """
     def draw(axes, _):
-        axes.plot(found['rates'], np.maximum(found['above'], _FLOOR),
+        axes.plot(values['rates'], np.maximum(values['above'], _FLOOR),
                   color=_COLOURS[0], drawstyle='steps-post')
-        axes.axvline(found['capacity'], color=_COLOURS[4], linestyle='--',
+        axes.axvline(values['capacity'], color=_COLOURS[4], linestyle='--',
                      label='capacity')
-        axes.axvline(found['mean'], color=_COLOURS[2], linestyle=':',
+        axes.axvline(values['mean'], color=_COLOURS[2], linestyle=':',
                      label='mean')
         axes.set(yscale='log', ylim=(_FLOOR, 1.3), xlim=(0, None),
-                 xlabel=found['unit'], ylabel='P(sum is above)')
+                 xlabel=values['unit'], ylabel='P(sum is above)')
         _plain_decades(axes.yaxis)
         axes.xaxis.set_major_formatter(lambda rate, _: f'{rate:,.4g}'
                                        if rate < 1000 else f'{rate:,.0f}')
@@ -142,10 +143,10 @@ def reliability(kinds):
                       color=_COLOURS[number % len(_COLOURS)],
                       label=f'kind {number + 1}' if number < 8 else None)
         points = [point for kind in kinds for point in kind['points']]
-        least = min(min(point['forecast'], point['measured'] or 1.0)
-                    for point in points) / 3
-        axes.set(xscale='log', yscale='log', xlim=(max(least, _FLOOR), 1),
-                 ylim=(max(least, _FLOOR), 1),
+        lowest = min(min(point['forecast'], point['measured'] or 1.0)
+                     for point in points) / 3
+        axes.set(xscale='log', yscale='log', xlim=(max(lowest, _FLOOR), 1),
+                 ylim=(max(lowest, _FLOOR), 1),
                  xlabel='overload probability that is forecast',
                  ylabel='share of time measured')
         _plain_decades(axes.xaxis)
@@ -155,28 +156,29 @@ def reliability(kinds):
     return _drawn(draw, 4.6, 3.4)
 
 
-def refusals(found):
+def refusals(intervals):
     """Draw refusals by reason over time.
 
-    :param found: ``refusals`` of a report
+    :param intervals: ``refusals`` of a report
     """
-    buckets = found['buckets']
+    buckets = intervals['buckets']
 
     def draw(axes, _):
         bottom = np.zeros(len(buckets))
-        hours = np.array([one['after_seconds'] / 3600 for one in buckets])
-        judged = np.maximum([one['hosts'] for one in buckets], 1)
-        for number, reason in enumerate(found['reasons']):
-            share = np.array([one['refused'].get(reason, 0)
-                              for one in buckets]) / judged
-            axes.bar(hours, share, found['seconds'] / 3600 * .9, bottom,
+        hours = np.array(
+            [bucket['after_seconds'] / 3600 for bucket in buckets])
+        judged = np.maximum([bucket['hosts'] for bucket in buckets], 1)
+        for number, reason in enumerate(intervals['reasons']):
+            share = np.array([bucket['refused'].get(reason, 0)
+                              for bucket in buckets]) / judged
+            axes.bar(hours, share, intervals['seconds'] / 3600 * .9, bottom,
                      color=_COLOURS[number % len(_COLOURS)],
                      label=reason.replace('$', r'\$'), align='edge')
             bottom += share
-        axes.set_xlabel(f'hours since {found["since"]}')
+        axes.set_xlabel(f'hours since {intervals["since"]}')
         axes.set_ylabel('hosts refused, of those judged')
         axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
-        if found['reasons']:
+        if intervals['reasons']:
             axes.legend(fontsize='small', frameon=False)
 
     return _drawn(draw, 6.4, 2.8)
@@ -201,10 +203,11 @@ def states(model):
             if count > 1 else np.zeros((1, 2))
         radii = 0.13 + 0.22 * np.sqrt(model['share'])
         for i, j in zip(*np.nonzero(jump > _RARE)):
-            way = places[j] - places[i]
-            way /= np.linalg.norm(way)
+            direction = places[j] - places[i]
+            direction /= np.linalg.norm(direction)
             axes.add_patch(patches.FancyArrowPatch(
-                places[i] + way * radii[i], places[j] - way * radii[j],
+                places[i] + direction * radii[i],
+                places[j] - direction * radii[j],
                 connectionstyle='arc3,rad=0.18', arrowstyle='-|>',
                 mutation_scale=8, linewidth=0.4 + 2.2 * jump[i, j],
                 color='#888888', alpha=0.35 + 0.65 * jump[i, j]))

@@ -82,13 +82,14 @@ class StoredFleet:
                 in self.snapshot.placements().items():
             if host:
                 self._instances.setdefault(host, {})[uuid] = flavor, project
-        known = self._instances.keys() | {
+        hosts = self._instances.keys() | {
             profile.host for profile in store.host_profiles()}
-        found = find_policies(known)
-        self.uplinks, self.origins = found.uplinks, found.origins
-        self.problems = found.problems
-        self.policies = {**dict.fromkeys(
-            known, admission.HostPolicy(None, judged=False)), **found.hosts}
+        policies = find_policies(hosts)
+        self.uplinks, self.origins = policies.uplinks, policies.origins
+        self.problems = policies.problems
+        self.policies = {
+            **dict.fromkeys(hosts, admission.HostPolicy(None, judged=False)),
+            **policies.hosts}
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self.host_table = admission.LoadTable(
             attachments=self.snapshot.attachments, budgets=self.budgets,
@@ -185,8 +186,8 @@ def _loads(table, described):
     :param described: list of (name, HostPolicy, {uuid: RateLaw})
     """
     slots = [table.describe(*row) for row in described]
-    found = table.assess(slots, rate_law.SILENT)
+    assessed = table.assess(slots, rate_law.SILENT)
     return [Load(*values) for values in zip(
-        found.overload_probability.tolist(), found.loss_fraction.tolist(),
-        found.utilisation.tolist(), map(found.limit, range(len(slots))),
-        found.above.tolist())]
+        assessed.overload_probability.tolist(),
+        assessed.loss_fraction.tolist(), assessed.utilisation.tolist(),
+        map(assessed.limit, range(len(slots))), assessed.above.tolist())]
