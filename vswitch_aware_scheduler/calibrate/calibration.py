@@ -155,7 +155,7 @@ class Journal:
                 if number == 0:
                     before = entry['setting']
                 else:
-                    samples = [Sample(**one) for one in entry['samples']]
+                    samples = [Sample(**stored) for stored in entry['samples']]
                     key = entry['repeat'], entry['cell']
             except (ValueError, KeyError, TypeError):
                 if number == len(lines) - 1 and number:
@@ -190,8 +190,8 @@ class Journal:
         if self._path is not None:
             with open(self._path, 'a', encoding='utf-8') as file:
                 file.write(json.dumps({
-                    'repeat': repeat, 'cell': cell.key, 'samples': [
-                        dataclasses.asdict(one) for one in samples]}) + '\n')
+                    'repeat': repeat, 'cell': cell.key, 'samples': list(map(
+                        dataclasses.asdict, samples))}) + '\n')
 
 
 class Calibration:
@@ -278,9 +278,9 @@ class Calibration:
                 break
             following = (math.sqrt(free * lossy) if free else min(
                 last.received_kbps * plans.RUNG, lossy / plans.RUNG))
-            found = self._tries(repeat, cell, following)
-            samples += found
-            last = found[-1]
+            next_samples = self._tries(repeat, cell, following)
+            samples += next_samples
+            last = next_samples[-1]
         return samples
 
     def _tries(self, repeat, cell, offered_kbps):
@@ -320,22 +320,22 @@ class Calibration:
             return {'rtt_ms': self._place.rtt_ms(cell)}
         clients = self._place.clients(cell)
         if cell.kind == 'tcp':
-            found = iperf.together(self._measure(
+            rates = iperf.together(self._measure(
                 clients, 'tcp', self._plan.seconds, streams=cell.streams))
         else:
             payload = cell.packet_bytes - iperf.UDP_HEADERS
             each = None if offered_kbps is None else (
                 offered_kbps * payload / cell.packet_bytes / len(clients))
-            found = iperf.together(self._measure(
+            rates = iperf.together(self._measure(
                 clients, 'udp', self._plan.seconds, payload=payload,
                 kbps=each))
-        if found.received_kbps <= 0:
+        if rates.received_kbps <= 0:
             raise exceptions.CalibrationError(
                 'no packet arrived; expected at least one')
-        return {'sent_kbps': found.sent_kbps,
-                'received_kbps': found.received_kbps,
-                'packet_rate_kpps': found.received_kpps, 'loss': found.loss,
-                'retransmits': found.retransmits, 'seconds': found.seconds}
+        return {'sent_kbps': rates.sent_kbps,
+                'received_kbps': rates.received_kbps,
+                'packet_rate_kpps': rates.received_kpps, 'loss': rates.loss,
+                'retransmits': rates.retransmits, 'seconds': rates.seconds}
 
 
 def _said(sample):
@@ -364,40 +364,41 @@ def figures(samples):
         builds = by_cell.setdefault(sample.cell, {})
         if sample.kept:
             builds.setdefault(sample.repeat, []).append(sample)
-    found = []
+    entries = []
     for cell, builds in by_cell.items():
         if not builds:
             continue
         entry = {**dataclasses.asdict(cell), 'builds': len(builds)}
         if cell.kind == 'rtt':
-            values = [statistics.fmean(one.rtt_ms for one in build)
+            values = [statistics.fmean(sample.rtt_ms for sample in build)
                       for build in builds.values()]
             entry['rtt_ms'] = statistics.median(values)
         else:
-            peaks = [max(build, key=lambda one: one.received_kbps)
+            peaks = [max(build, key=lambda sample: sample.received_kbps)
                      for build in builds.values()]
-            values = [one.received_kbps for one in peaks]
+            values = [peak.received_kbps for peak in peaks]
             entry['saturation_kbps'] = statistics.median(values)
             if cell.kind == 'udp':
                 entry['packet_rate_kpps'] = statistics.median(
-                    one.packet_rate_kpps for one in peaks)
+                    peak.packet_rate_kpps for peak in peaks)
                 entry['loss_at_peak'] = statistics.median(
-                    one.loss for one in peaks)
-                most = [one.loss for build in builds.values()
-                        for one in build if one.offered_kbps is None]
-                entry['loss_unlimited'] = (statistics.median(most) if most
-                                           else None)
+                    peak.loss for peak in peaks)
+                unlimited = [
+                    sample.loss for build in builds.values()
+                    for sample in build if sample.offered_kbps is None]
+                entry['loss_unlimited'] = (statistics.median(unlimited)
+                                           if unlimited else None)
                 entry['cpu_us_per_packet'] = statistics.median(
-                    1e3 * one.our_cores / one.packet_rate_kpps
-                    for one in peaks)
+                    1e3 * peak.our_cores / peak.packet_rate_kpps
+                    for peak in peaks)
             for name in ('busy_cores', 'our_cores', 'switch_cores'):
                 entry[name] = statistics.median(
-                    getattr(one, name) for one in peaks)
+                    getattr(peak, name) for peak in peaks)
         entry['spread'] = ((max(values) - min(values))
                            / statistics.median(values)
                            if len(values) > 1 else None)
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def verdict(entries, tolerance=TOLERANCE):
@@ -501,12 +502,13 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
         'packet_rate_kpps': round(max(
             entry['packet_rate_kpps'] for entry in cells), 3),
         'typical_packet_bytes': float(typical)}
-    one = [entry['saturation_kbps'] for entry in cells
-           if entry['pairs'] == 1 and entry['packet_bytes'] == typical]
+    single_rates = [
+        entry['saturation_kbps'] for entry in cells
+        if entry['pairs'] == 1 and entry['packet_bytes'] == typical]
     # If many senders have no higher rate than one, the sender is not the
     # limit.
-    if one and one[0] < table[typical]:
-        stated['vm_peak_kbps'] = round(one[0], 1)
+    if single_rates and single_rates[0] < table[typical]:
+        stated['vm_peak_kbps'] = round(single_rates[0], 1)
     sources = dict.fromkeys(stated, source)
     cost, deviation = _switch_cost(entries, encapsulation)
     if cost is not None:

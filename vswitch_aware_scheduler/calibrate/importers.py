@@ -70,7 +70,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
                 f'the columns packet_size and throughput_rx_fps of a VSPERF '
                 f'throughput test')
     reader.fieldnames = header
-    found = []
+    measurements = []
     for row in reader:
         where = f'{place}: line {reader.line_num}'
         size = _number(row, 'packet_size', where)
@@ -84,15 +84,15 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
         name = encapsulation or tunnel or 'none'
         packet = size - _FRAME_BYTES
         try:
-            found.append(cost_model.Measurement(
+            measurements.append(cost_model.Measurement(
                 packet, rate * 8 * packet / 1e3, pairs or 1,
                 encapsulation=name))
         except exceptions.InvalidModel as error:
             raise exceptions.CalibrationError(f'{where}: {error}') from None
-    if not found:
+    if not measurements:
         raise exceptions.CalibrationError(
             f'{place}: no row below the header; expected 1 or more')
-    return found
+    return measurements
 
 
 def _number(row, name, where):

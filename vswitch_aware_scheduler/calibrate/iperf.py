@@ -78,13 +78,13 @@ def server(port=5201, options=()):
 
 
 def _words(client, protocol, seconds, payload, kbps, streams):
-    words = ['iperf3', '-c', client.address, '-p', str(client.port), '-J',
-             '-i', '0', '-t', str(seconds), '-P', str(streams)]
+    argv = ['iperf3', '-c', client.address, '-p', str(client.port), '-J',
+            '-i', '0', '-t', str(seconds), '-P', str(streams)]
     if protocol == 'udp':
         # 0 means the maximum rate.
-        words += ['-u', '-l', str(payload), '-w', _BUFFER, '-b',
-                  str(round(kbps * 1e3 / streams)) if kbps else '0']
-    return words
+        argv += ['-u', '-l', str(payload), '-w', _BUFFER, '-b',
+                 str(round(kbps * 1e3 / streams)) if kbps else '0']
+    return argv
 
 
 def parse(text, place='iperf3'):
@@ -146,7 +146,7 @@ def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
     :raises CalibrationError: if a client fails
     """
     processes = []
-    found = []
+    rates = []
     try:
         for client in clients:
             processes.append(popen(
@@ -158,19 +158,19 @@ def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
         for client, process in zip(clients, processes):
             place = f'iperf3 to {client.address}'
             try:
-                output, said = process.communicate(
+                output, messages = process.communicate(
                     timeout=max(deadline - time.monotonic(), .1))
             except subprocess.TimeoutExpired:
                 raise exceptions.CalibrationError(
                     f'{place}: iperf3 has not ended; expected its end within '
                     f'{seconds} s and {_GRACE_SECONDS:g} s more') from None
-            found.append(parse(output or said, place))
+            rates.append(parse(output or messages, place))
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
             process.communicate()
-    return found
+    return rates
 
 
 def together(rates):
@@ -179,12 +179,12 @@ def together(rates):
     :param rates: list of Rates
     """
     def total(name):
-        values = [getattr(one, name) for one in rates]
+        values = [getattr(client_rates, name) for client_rates in rates]
         return None if None in values else sum(values)
 
-    return Rates(max(one.seconds for one in rates), total('sent_kbps'),
-                 total('received_kbps'), total('packets'), total('lost'),
-                 total('retransmits'))
+    return Rates(max(client_rates.seconds for client_rates in rates),
+                 total('sent_kbps'), total('received_kbps'), total('packets'),
+                 total('lost'), total('retransmits'))
 
 
 def version():

@@ -31,12 +31,12 @@ def parse_rtt(text):
     :param text: output of ping
     :returns: milliseconds
     """
-    found = re.search(r'= [\d.]+/([\d.]+)/', text)
-    if found is None:
+    match = re.search(r'= [\d.]+/([\d.]+)/', text)
+    if match is None:
         raise exceptions.CalibrationError(
             f'output of ping: {" ".join(text.split())[-120:]!r}; expected '
             f'round trip times')
-    return float(found.group(1))
+    return float(match.group(1))
 
 
 class LocalPlace(calibration.Place):
@@ -83,8 +83,8 @@ class LocalPlace(calibration.Place):
 
         def client(sender, host, number):
             return iperf.Client(
-                lambda words: run.argv(sender, machine.need_program(words[0]),
-                                       *words[1:]),
+                lambda command: run.argv(
+                    sender, machine.need_program(command[0]), *command[1:]),
                 topology.address(host, number))
 
         if cell.placement == 'same':

@@ -46,12 +46,12 @@ def need_program(name):
     :raises CalibrationError: if it is not installed; the message names its
         package
     """
-    found = find_program(name)
-    if found is None:
+    path = find_program(name)
+    if path is None:
         raise exceptions.CalibrationError(
             f'program {name}: not installed; install the package '
             f'{PACKAGES.get(name, name)}')
-    return found
+    return path
 
 
 def run(argv, timeout_seconds=30.0, check=True):
@@ -64,24 +64,24 @@ def run(argv, timeout_seconds=30.0, check=True):
         with ``check``, fails
     """
     argv = [need_program(argv[0]), *map(str, argv[1:])]
-    words = ' '.join([os.path.basename(argv[0]), *argv[1:]])
+    command = ' '.join([os.path.basename(argv[0]), *argv[1:]])
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors='replace', timeout=timeout_seconds)
     except subprocess.TimeoutExpired:
         raise exceptions.CalibrationError(
-            f'command "{words}": not ended; expected its end within '
+            f'command "{command}": not ended; expected its end within '
             f'{timeout_seconds:g} s'
         ) from None
     except OSError as error:
         raise exceptions.CalibrationError(
-            f'command "{words}" cannot run: {error}') from error
+            f'command "{command}" cannot run: {error}') from error
     if check and done.returncode:
-        said = ' '.join((done.stderr or done.stdout).split())
+        message = ' '.join((done.stderr or done.stdout).split())
         raise exceptions.CalibrationError(
-            f'command "{words}": exit status {done.returncode}; expected 0: '
-            f'{said[-300:] or "no output"}')
+            f'command "{command}": exit status {done.returncode}; expected 0: '
+            f'{message[-300:] or "no output"}')
     return done
 
 
@@ -128,14 +128,14 @@ class CpuUse:
         :param last: later CpuReading
         """
         seconds = max(last.clock - first.clock, 1e-9)
-        others = max(last.others - first.others, 0.0)
+        other_seconds = max(last.others - first.others, 0.0)
         busy = max(last.busy - first.busy, 0.0)
         stolen = max(last.steal - first.steal, 0.0)
         return cls(
-            seconds, busy / seconds, max(busy - others, 0.0) / seconds,
+            seconds, busy / seconds, max(busy - other_seconds, 0.0) / seconds,
             (max(last.softirq - first.softirq, 0.0)
              + max(last.switches - first.switches, 0.0)) / seconds,
-            min((others + stolen) / (seconds * last.cores), 1.0))
+            min((other_seconds + stolen) / (seconds * last.cores), 1.0))
 
 
 def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
@@ -194,14 +194,14 @@ def _process(text):
 def _reading(clock, totals, processes, ours, switches):
     lines = totals.splitlines()
     # user nice system idle iowait irq softirq steal ...
-    total = [int(word) / os.sysconf('SC_CLK_TCK')
-             for word in lines[0].split()[1:]]
+    total = [int(ticks) / os.sysconf('SC_CLK_TCK')
+             for ticks in lines[0].split()[1:]]
     cores = sum(line.startswith('cpu') for line in lines) - 1
     own = sum(processes[pid].seconds for pid in ours)
     return CpuReading(
         clock, total[0] + total[1] + total[2] + total[5] + total[6],
         total[6], total[7] if len(total) > 7 else 0.0, own,
-        sum(one.seconds for one in processes.values()) - own,
+        sum(process.seconds for process in processes.values()) - own,
         sum(processes[pid].seconds for pid in switches if pid in processes),
         max(cores, 1))
 
@@ -223,8 +223,10 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
                 processes |= _process(line)
         return _reading(
             clock(), totals, processes,
-            {pid for pid, one in processes.items() if one.name in ours},
-            [pid for pid, one in processes.items() if one.name in switches])
+            {pid for pid, process in processes.items()
+             if process.name in ours},
+            [pid for pid, process in processes.items()
+             if process.name in switches])
     except (ValueError, IndexError):
         raise exceptions.CalibrationError(
             f'/proc/stat: {totals[:60]!r}; expected the CPU times of Linux'
@@ -237,24 +239,25 @@ def mhz():
         text = pathlib.Path('/proc/cpuinfo').read_text()
     except OSError:
         return None
-    found = [float(line.partition(':')[2]) for line in text.splitlines()
-             if line.startswith('cpu MHz')]
-    return sum(found) / len(found) if found else None
+    clocks = [float(line.partition(':')[2]) for line in text.splitlines()
+              if line.startswith('cpu MHz')]
+    return sum(clocks) / len(clocks) if clocks else None
 
 
 def facts():
     """Return the properties of this machine: {word: text or number}."""
-    found = {'kernel': platform.release(), 'architecture': platform.machine(),
-             'cpu_cores': os.cpu_count() or 1}
+    properties = {
+        'kernel': platform.release(), 'architecture': platform.machine(),
+        'cpu_cores': os.cpu_count() or 1}
     try:
         text = pathlib.Path('/proc/cpuinfo').read_text()
     except OSError:
         text = ''
     for line in text.splitlines():
         if line.startswith('model name'):
-            found['cpu'] = line.partition(':')[2].strip()
+            properties['cpu'] = line.partition(':')[2].strip()
             break
     clock = mhz()
     if clock:
-        found['cpu_mhz'] = round(clock, 1)
-    return found
+        properties['cpu_mhz'] = round(clock, 1)
+    return properties

@@ -100,44 +100,44 @@ class Run:
         machine.run(['ip', 'netns', 'add', self.name(short)])
         self.ip(short, 'link', 'set', 'lo', 'up')
 
-    def ip(self, short, *words):
+    def ip(self, short, *command):
         """Run ``ip`` in a namespace.
 
         :param short: short name
-        :param words: words of the command
+        :param command: words of the command
         """
-        return machine.run(['ip', '-n', self.name(short), *words])
+        return machine.run(['ip', '-n', self.name(short), *command])
 
-    def argv(self, short, *words):
+    def argv(self, short, *command):
         """Return the command that runs another one in a namespace.
 
         :param short: short name
-        :param words: words of the command
+        :param command: words of the command
         """
         return [machine.need_program('ip'), 'netns', 'exec',
-                self.name(short), *map(str, words)]
+                self.name(short), *map(str, command)]
 
-    def run(self, short, *words, **options):
+    def run(self, short, *command, **options):
         """Run a command in a namespace.
 
         :param short: short name
-        :param words: words of the command
+        :param command: words of the command
         :param options: keyword arguments of :func:`.machine.run`
         """
-        machine.need_program(words[0])
-        return machine.run(['ip', 'netns', 'exec', self.name(short), *words],
+        machine.need_program(command[0])
+        return machine.run(['ip', 'netns', 'exec', self.name(short), *command],
                            **options)
 
-    def start(self, short, *words, **options):
+    def start(self, short, *command, **options):
         """Start a process in a namespace. It ends with the run.
 
         :param short: short name
-        :param words: words of the command
+        :param command: words of the command
         :param options: keyword arguments of subprocess.Popen
         """
-        words = [machine.need_program(words[0]), *words[1:]]
+        command = [machine.need_program(command[0]), *command[1:]]
         process = subprocess.Popen(
-            self.argv(short, *words),
+            self.argv(short, *command),
             **{'stdin': subprocess.DEVNULL, 'stdout': subprocess.DEVNULL,
                'stderr': subprocess.DEVNULL, **options})
         self._processes.append(process)
@@ -162,9 +162,9 @@ class Run:
 
 def _remove(names):
     """End the processes in namespaces, and remove the namespaces."""
-    there = set(existing())
+    existing_names = set(existing())
     for name in names:
-        if name not in there:
+        if name not in existing_names:
             continue
         for kind in (signal.SIGTERM, signal.SIGKILL):
             pids = machine.run(['ip', 'netns', 'pids', name],

@@ -51,14 +51,14 @@ class Cell:
         return '/'.join(str(value) for value in dataclasses.astuple(self))
 
     def __str__(self):
-        words = [self.kind.upper()]
+        parts = [self.kind.upper()]
         if self.packet_bytes:
-            words.append(f'{self.packet_bytes} bytes')
+            parts.append(f'{self.packet_bytes} bytes')
         if self.kind == 'tcp':
-            words.append(f'{self.streams} streams')
-        words.append({'cross': f'{self.pairs} pairs', 'same': 'same host',
+            parts.append(f'{self.streams} streams')
+        parts.append({'cross': f'{self.pairs} pairs', 'same': 'same host',
                       'many': f'one to {self.pairs}'}[self.placement])
-        return ', '.join(words)
+        return ', '.join(parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Plan:
     receivers: int = 3
 
     def __post_init__(self):
-        least = iperf.SMALLEST_PAYLOAD + iperf.UDP_HEADERS
+        smallest_packet = iperf.SMALLEST_PAYLOAD + iperf.UDP_HEADERS
         for name, values, low, high in (
-                ('packet size', self.sizes, least, 65000),
+                ('packet size', self.sizes, smallest_packet, 65000),
                 ('number of pairs', self.pairs, 1, 64),
                 ('seconds', [self.seconds], 1, 3600),
                 ('repeats', [self.repeats], 1, 1000),
@@ -119,18 +119,18 @@ class Plan:
         :param can_ping: whether round trip times can be measured
         :param placements: placements that the place supports
         """
-        found = [Cell('udp', 'cross', size, pairs)
+        cells = [Cell('udp', 'cross', size, pairs)
                  for pairs in self.pairs for size in self.sizes]
-        found.append(Cell('udp', 'same', self.typical_packet_bytes))
-        found += [Cell('tcp', placement, None, 1, streams)
+        cells.append(Cell('udp', 'same', self.typical_packet_bytes))
+        cells += [Cell('tcp', placement, None, 1, streams)
                   for placement in ('cross', 'same') for streams in (1, 4)]
         if self.receivers:
-            found += [Cell('udp', 'many', self.typical_packet_bytes,
+            cells += [Cell('udp', 'many', self.typical_packet_bytes,
                            self.receivers),
                       Cell('tcp', 'many', None, self.receivers)]
         if can_ping:
-            found += [Cell('rtt', 'cross'), Cell('rtt', 'same')]
-        return [cell for cell in found if cell.placement in placements]
+            cells += [Cell('rtt', 'cross'), Cell('rtt', 'same')]
+        return [cell for cell in cells if cell.placement in placements]
 
     def cell_seconds(self, cell):
         """Return the approximate duration of a cell in seconds.

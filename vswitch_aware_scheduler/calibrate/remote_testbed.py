@@ -79,20 +79,20 @@ class RemotePlace(calibration.Place):
         self._plan, self._ssh_options = plan, list(ssh_options)
         self._servers = []
 
-    def _ssh(self, host, words, terminal=False):
+    def _ssh(self, host, command, terminal=False):
         return [machine.need_program('ssh'), *_OPTIONS, *self._ssh_options,
                 *(['-tt'] if terminal else []), host.destination,
-                shlex.join(words)]
+                shlex.join(command)]
 
-    def ask(self, host, *words, check=True):
+    def ask(self, host, *command, check=True):
         """Run a command on a host. Return its output.
 
         :param host: Host
-        :param words: words of the command
+        :param command: words of the command
         :param check: whether a failure raises CalibrationError
         """
         try:
-            return machine.run(self._ssh(host, words), check=check).stdout
+            return machine.run(self._ssh(host, command), check=check).stdout
         except exceptions.CalibrationError as error:
             raise exceptions.CalibrationError(
                 f'host {host.destination}: {error}') from None
@@ -123,13 +123,13 @@ class RemotePlace(calibration.Place):
         """
         host, target = self._senders[0], self._receivers[0].address
         route = self.ask(host, 'ip', 'route', 'get', target)
-        found = re.search(r'\bdev (\S+)', route)
-        if found is None:
+        match = re.search(r'\bdev (\S+)', route)
+        if match is None:
             raise exceptions.CalibrationError(
                 f'host {host.destination}: route to {target}: '
                 f'{" ".join(route.split())!r}; expected a route with a '
                 f'device')
-        device = found.group(1)
+        device = match.group(1)
         text = self.ask(host, 'sh', '-c',
                         f'cd /sys/class/net/{shlex.quote(device)} && '
                         f'cat mtu; cat speed 2>/dev/null || echo 0; '
@@ -202,15 +202,15 @@ class RemotePlace(calibration.Place):
         self._serve()
 
     def clients(self, cell):
-        found = []
+        clients = []
         for number in range(cell.pairs):
             sender = self._senders[0 if cell.placement == 'many'
                                    else number % len(self._senders)]
-            found.append(iperf.Client(
-                lambda words, sender=sender: self._ssh(sender, words),
+            clients.append(iperf.Client(
+                lambda command, sender=sender: self._ssh(sender, command),
                 self._receivers[number % len(self._receivers)].address,
                 _FIRST_PORT + number))
-        return found
+        return clients
 
     def rtt_ms(self, cell):
         return local_testbed.parse_rtt(self.ask(

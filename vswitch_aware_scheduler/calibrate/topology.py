@@ -73,22 +73,22 @@ def cannot(run, switch, encapsulation):
                     '--switch ovs-netdev: "modprobe tun"')
         # Open vSwitch encapsulates itself in this case.
         return None
-    wanted = ['bridge'] if switch == 'linuxbridge' else []
+    link_types = ['bridge'] if switch == 'linuxbridge' else []
     if encapsulation != 'none':
-        wanted.append(_LINK_TYPES[encapsulation])
-    if not wanted:
+        link_types.append(_LINK_TYPES[encapsulation])
+    if not link_types:
         return None
     run.add('probe')
     try:
-        for kind in wanted:
-            words = ['link', 'add', 'probe0', 'type', kind]
+        for kind in link_types:
+            command = ['link', 'add', 'probe0', 'type', kind]
             if kind == 'vxlan':
-                words += ['id', '1', 'dstport', '4789']
+                command += ['id', '1', 'dstport', '4789']
             elif kind != 'bridge':
-                words += ['remote', '198.18.0.2']
-                words += ['id', '1'] if kind == 'geneve' else [
+                command += ['remote', '198.18.0.2']
+                command += ['id', '1'] if kind == 'geneve' else [
                     'local', '198.18.0.1']
-            done = machine.run(['ip', '-n', run.name('probe'), *words],
+            done = machine.run(['ip', '-n', run.name('probe'), *command],
                                check=False)
             if done.returncode:
                 option = _KERNEL_OPTIONS.get(encapsulation, 'CONFIG_BRIDGE') \
@@ -181,13 +181,13 @@ class Topology:
             other = _HOSTS[1 - _HOSTS.index(host)]
             ip(host, 'address', 'add', _UNDERLAY[host] + '/30', 'dev', 'u0')
             remote, local = _UNDERLAY[other], _UNDERLAY[host]
-            words = {
+            options = {
                 'vxlan': ['id', '1', 'local', local, 'remote', remote,
                           'dstport', '4789', 'dev', 'u0'],
                 'gre': ['local', local, 'remote', remote, 'key', '1'],
                 'geneve': ['id', '1', 'remote', remote]}
             ip(host, 'link', 'add', port, 'type',
-               _LINK_TYPES[self.encapsulation], *words[self.encapsulation])
+               _LINK_TYPES[self.encapsulation], *options[self.encapsulation])
             ip(host, 'link', 'set', port, 'mtu', str(self.mtu), 'up')
         ip(host, 'link', 'set', port, 'master', 'br0')
         ip(host, 'link', 'set', 'br0', 'mtu', str(self.mtu), 'up')
@@ -228,13 +228,13 @@ class Topology:
                     f'options:remote_ip={_UNDERLAY[other]}',
                     f'options:local_ip={_UNDERLAY[host]}', 'options:key=1')
 
-    def _vsctl(self, host, *words):
+    def _vsctl(self, host, *command):
         # --timeout: a daemon that has died must not block the calibration.
         self.run.run(host, 'ovs-vsctl', '--timeout=20',
-                     f'--db=unix:{self.run.work / host}.sock', *words)
+                     f'--db=unix:{self.run.work / host}.sock', *command)
 
-    def _daemon(self, host, *words):
-        process = self.run.start(host, *words)
+    def _daemon(self, host, *command):
+        process = self.run.start(host, *command)
         self.daemons.append(process.pid)
 
     def _await_file(self, path):
@@ -274,12 +274,12 @@ class Topology:
         for number in {1, self.vms}:
             target = self.address('h2', number)
             if machine.find_program('ping'):
-                words = ['ping', '-c', '1', '-W', '1', '-M', 'do', '-s',
-                         str(self.mtu - 28), target]
+                command = ['ping', '-c', '1', '-W', '1', '-M', 'do', '-s',
+                           str(self.mtu - 28), target]
             else:
-                words = [sys.executable, '-c', _CONNECT, target]
+                command = [sys.executable, '-c', _CONNECT, target]
             for _ in range(20):
-                done = self.run.run(self.vm('h1', number), *words,
+                done = self.run.run(self.vm('h1', number), *command,
                                     check=False)
                 if not done.returncode:
                     break
