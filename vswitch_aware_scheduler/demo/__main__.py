@@ -34,12 +34,12 @@ _FEW_HOSTS = len(fleet.HOST_MIX)
 _PLACING_TIMES = 8
 
 
-def _at_least(least, kind=int):
+def _at_least(minimum, kind=int):
     def number(text):
         value = kind(text)
-        if not value >= least:
+        if not value >= minimum:
             raise argparse.ArgumentTypeError(
-                f'{text}; expected {least} or more')
+                f'{text}; expected {minimum} or more')
         return value
     return number
 
@@ -100,15 +100,15 @@ def parser():
 class _Progress:
     """A bar on a terminal, else a line at intervals, on standard error.
 
-    :param what: title of the bar
+    :param label: title of the bar
     """
 
-    def __init__(self, what):
-        self._what = what
+    def __init__(self, label):
+        self._label = label
         self._bar = None
         if sys.stderr.isatty():
             self._bar = tqdm.tqdm(
-                desc=what, file=sys.stderr, leave=False,
+                desc=label, file=sys.stderr, leave=False,
                 bar_format='{desc}: {percentage:3.0f}%|{bar}| '
                            '{elapsed}<{remaining}')
         self._next = time.monotonic() + _LINE_SECONDS
@@ -119,7 +119,7 @@ class _Progress:
             self._bar.update(done - self._bar.n)
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + _LINE_SECONDS
-            _say(f'{self._what}: {100 * done / max(1, total):.0f} %')
+            _say(f'{self._label}: {100 * done / max(1, total):.0f} %')
 
     def close(self):
         if self._bar is not None:
@@ -127,14 +127,14 @@ class _Progress:
 
 
 @contextlib.contextmanager
-def _step(what):
+def _step(label):
     began = time.monotonic()
-    progress = _Progress(what)
+    progress = _Progress(label)
     try:
         yield progress
     finally:
         progress.close()
-    _say(f'{what}: done in {time.monotonic() - began:.0f} s')
+    _say(f'{label}: done in {time.monotonic() - began:.0f} s')
 
 
 def _say(text):
@@ -203,7 +203,7 @@ def compare(arguments, trace, folder, plot_path):
         'rebalancing': _rebalancing(placed, replayed), 'folder': folder,
         'plot': None,
         'report': None,
-        'refusals': {policy: {names[uuid]: why for uuid, why
+        'refusals': {policy: {names[uuid]: reason for uuid, reason
                               in placement.refusals.items()}
                      for policy, placement in placed.items()},
         'warnings': {policy: placement.warnings
@@ -232,8 +232,8 @@ def compare(arguments, trace, folder, plot_path):
     if data['rebalancing'] is not None:
         lines.append(_in_words(data['rebalancing'], arguments))
     for policy, refusals in data['refusals'].items():
-        lines += [f'Refused, {policy}: VM {name}: {why}'
-                  for name, why in refusals.items()]
+        lines += [f'Refused, {policy}: VM {name}: {reason}'
+                  for name, reason in refusals.items()]
     lines += [f'Warning, {policy}: {text}'
               for policy, texts in data['warnings'].items()
               for text in texts]
@@ -305,17 +305,17 @@ def _rebalancing(placed, replayed):
             for host, (overload, measured) in placement.budgets.items()}}
 
 
-def _in_words(found, arguments):
-    without = found['without_migrations']
-    worst = max(found['avoidable_share'].values())
+def _in_words(results, arguments):
+    without = results['without_migrations']
+    worst = max(results['avoidable_share'].values())
     return (
-        f'Rebalancing: {len(found["moves"])} live migrations. Without '
+        f'Rebalancing: {len(results["moves"])} live migrations. Without '
         f'them, {without["overloaded_samples"]} overloaded host-samples, '
         f'worst host {100 * without["overloaded_share_worst"]:.3f} %. '
         f'Avoidable overload, that is of several VMs together, with them: '
         f'worst host {100 * worst:.3f} % of its time, the limit is '
         f'{100 * arguments.overload_probability:g} %.' + ''.join(
-            f'\nRebalancing stopped: {text}' for text in found['problems']))
+            f'\nRebalancing stopped: {text}' for text in results['problems']))
 
 
 def _plot_path(arguments, number, folder):

@@ -190,10 +190,10 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
              for server_id, uuid in placed.items()},
             self._job['hosts'], job['overload_probability'])
         replay.run(lambda *_: self._tell({'done': done, 'total': done}))
-        found = rebalancing.summary(replay)
-        found['moves'] = [(sample, servers[server_id], host)
-                          for sample, server_id, host in found['moves']]
-        return found
+        result = rebalancing.summary(replay)
+        result['moves'] = [(sample, servers[server_id], host)
+                           for sample, server_id, host in result['moves']]
+        return result
 
     def _describe_switches(self):
         api, aggregates = self.admin_api, {}
@@ -213,10 +213,10 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         the rest of a boot.
         """
         deadline = time.monotonic() + self._job['boot_timeout_seconds']
-        seen = 0
+        events_read = 0
         while time.monotonic() < deadline:
-            for event in events[seen:]:
-                seen += 1
+            for event in events[events_read:]:
+                events_read += 1
                 kind = event['event_type']
                 data = event['payload'].get('nova_object.data', {})
                 if server_id not in (data.get('uuid'),
@@ -235,17 +235,17 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         """Return the hosts of the servers according to the API."""
         deadline = time.monotonic() + self._job['boot_timeout_seconds']
         while True:
-            found = {server['id']: server for server
-                     in self.admin_api.get_servers(detail=True)}
+            server_of = {server['id']: server for server
+                         in self.admin_api.get_servers(detail=True)}
             if not any(server['status'] == 'BUILD'
-                       for server in found.values()):
+                       for server in server_of.values()):
                 break
             if time.monotonic() > deadline:
                 raise CloudError('some servers are still in BUILD')
             time.sleep(0.5)
         placements, refusals = {}, {}
         for server_id, uuid in servers.items():
-            server = found[server_id]
+            server = server_of[server_id]
             host = server['OS-EXT-SRV-ATTR:host']
             if server['status'] == 'ACTIVE' and host:
                 placements[uuid] = host

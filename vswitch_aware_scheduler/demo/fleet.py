@@ -251,13 +251,14 @@ def learn(path, store_url, rng, count=None, progress=None):
     period = float(np.median([series.period_seconds
                               for series in everything]))
     periods = max(1, int((end - middle) // period))
-    rates, seen = {}, 0
+    rates, samples = {}, 0
     for uuid in chosen:
-        rates[uuid], found = _on_grid(later[uuid], middle, period, periods)
-        seen += found
+        rates[uuid], vm_samples = _on_grid(later[uuid], middle, period,
+                                           periods)
+        samples += vm_samples
     return Fleet(
         [_vm(instances[chosen[i]]) for i in rng.permutation(len(chosen))],
-        rates, period, len(stored), 1 - seen / (len(chosen) * periods),
+        rates, period, len(stored), 1 - samples / (len(chosen) * periods),
         middle)
 
 
@@ -319,6 +320,6 @@ def host_memory_mb(vms, host_count):
     :param vms: list of Vm
     :param host_count: number of hosts
     """
-    wanted = max(2 * sum(vm.memory_mb for vm in vms) / host_count,
-                 1.4 * max(vm.memory_mb for vm in vms))
-    return math.ceil(wanted / _MEMORY_STEP_MB) * _MEMORY_STEP_MB
+    needed_mb = max(2 * sum(vm.memory_mb for vm in vms) / host_count,
+                    1.4 * max(vm.memory_mb for vm in vms))
+    return math.ceil(needed_mb / _MEMORY_STEP_MB) * _MEMORY_STEP_MB

@@ -131,9 +131,10 @@ class Cloud(nova.Cloud):
         :param since: ignored: all of them are of this replay
         :param instance_uuid: only of this instance
         """
+        migrations = super().migrations(None, instance_uuid)
         return [dataclasses.replace(
-            one, changed_at=self._seen.setdefault(one.number, self.now))
-            for one in super().migrations(None, instance_uuid)]
+            migration, changed_at=self._seen.setdefault(
+                migration.number, self.now)) for migration in migrations]
 
 
 class Replay:
@@ -163,10 +164,11 @@ class Replay:
             admission.HostPolicy(profiles[name], admission.PROBABILITY,
                                  overload_probability)), 'origins': {}}
             for host, name in hosts}, 'uplink': {}}, traffic.time(0))
-        wanted, _ = budgets.targets(target)
+        host_targets, _ = budgets.targets(target)
         samples = traffic.rates.shape[1]
-        self._hosts = {name: _Host(name, one, traffic, samples, self._terms)
-                       for (_, name), one in wanted.items()}
+        self._hosts = {
+            name: _Host(name, host_target, traffic, samples, self._terms)
+            for (_, name), host_target in host_targets.items()}
         self._written = 0        # samples of which the store has the sums
 
     def run(self, progress=None):
@@ -219,31 +221,32 @@ class Replay:
         limit = time.monotonic() + _MOST_SECONDS
         with executor.Executor(
                 self._store, self._cloud, SETTINGS,
-                executor.holder_name('the demo'), lambda: now) as one:
+                executor.holder_name('the demo'), lambda: now) as runner:
             plan = proposal.propose(self._store, self._cloud, self._driver,
                                     SETTINGS, now)
             if not plan.moves:
                 return
-            plan_id = one.begin(plan)
-            while one.step():
+            plan_id = runner.begin(plan)
+            while runner.step():
                 if time.monotonic() > limit:
                     raise exceptions.VSwitchError(
                         f'plan {plan_id}: not executed after '
                         f'{_MOST_SECONDS:g} s')
                 time.sleep(_POLL_SECONDS)
-        if one.problem is not None:
-            self.problems.append(one.problem)
+        if runner.problem is not None:
+            self.problems.append(runner.problem)
         for move in self._store.moves(plan_id, records.DONE):
             self._host_of[move.instance_uuid] = move.destination
             self.moves.append((end, move.instance_uuid, move.destination))
 
     def _write(self, end, now):
         """Write what a modeler would have written until now."""
-        known = self._store.error_budgets()
+        stored_budgets = self._store.error_budgets()
         self._store.settle_budgets(
             store.BudgetState(self._traffic.period_seconds, now),
-            [(known[one.key].until if one.key in known else None, one)
-             for one in (host.stored(now) for host in self._hosts.values())],
+            [(stored_budgets[new.key].until if new.key in stored_budgets
+              else None, new)
+             for new in (host.stored(now) for host in self._hosts.values())],
             [days for host in self._hosts.values()
              for days in host.days(self._written)])
         self._store.write(placements=[
@@ -280,10 +283,10 @@ class _Host:
 
     def _loads(self, rows, first, end):
         """Return (l, t) sums of some instances, and bool: one is above."""
-        values = [one[rows, first:end] for one in self._values]
-        return np.stack([one.sum(axis=0) for one in values]), np.stack([
-            budget.exceeds(one, np.full(len(rows), capacity)).any(axis=0)
-            for one, capacity in zip(values, self._target.capacities)])
+        loads = [load[rows, first:end] for load in self._values]
+        return np.stack([load.sum(axis=0) for load in loads]), np.stack([
+            budget.exceeds(load, np.full(len(rows), capacity)).any(axis=0)
+            for load, capacity in zip(loads, self._target.capacities)])
 
     def overload(self, rows, first, end):
         """Return (t,) bool: avoidable overload by some instances.
@@ -314,12 +317,13 @@ class _Host:
 
         :param now: time of the replay, seconds UTC
         """
-        one = self.account
+        account = self.account
         return store.ErrorBudget(
-            store.HOST, self._sums.name, one.terms.overload_probability,
-            one.terms.earned_share, one.terms.first_days,
-            one.terms.most_days, one.kind, one.since, None, now, one.balance,
-            one.measured_seconds, one.overload_seconds)
+            store.HOST, self._sums.name, account.terms.overload_probability,
+            account.terms.earned_share, account.terms.first_days,
+            account.terms.most_days, account.kind, account.since, None, now,
+            account.balance, account.measured_seconds,
+            account.overload_seconds)
 
     def days(self, written):
         """Yield the StoredSums of the days that begin or go on at a sample.
@@ -351,9 +355,9 @@ def summary(replay):
 
     :param replay: Replay
     """
-    return {'moves': replay.moves, 'problems': replay.problems,
-            'budgets': {name: [one.overload_seconds, one.measured_seconds]
-                        for name, one in replay.accounts.items()}}
+    return {'moves': replay.moves, 'problems': replay.problems, 'budgets': {
+        name: [account.overload_seconds, account.measured_seconds]
+        for name, account in replay.accounts.items()}}
 
 
 def read_traffic(job, servers):
@@ -366,7 +370,8 @@ def read_traffic(job, servers):
     with np.load(job['rates']) as stored:
         row_of = {uuid: row for row, uuid
                   in enumerate(json.loads(str(stored['uuids'])))}
-        rates = stored['rates'][[row_of[one] for one in servers.values()]]
+        rates = stored['rates'][[
+            row_of[trace_uuid] for trace_uuid in servers.values()]]
     return Traffic(list(servers), rates, job['period_seconds'],
                    round(job['start'] / job['period_seconds']))
 

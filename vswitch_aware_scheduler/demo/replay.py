@@ -108,11 +108,11 @@ def carry(rates, profile):
     """
     offered = rates.sum(axis=1)
     kpps = offered / (8.0 * profile.typical_packet_bytes)
-    asked = np.column_stack([rates, kpps])
+    load_rates = np.column_stack([rates, kpps])
     fraction = np.ones(offered.size)
     overloaded = np.zeros(offered.size, dtype=bool)
     for limit in profile.limits():
-        load = asked @ np.asarray(limit.weights, dtype=float)
+        load = load_rates @ np.asarray(limit.weights, dtype=float)
         overloaded |= load > limit.capacity * (1 + _TOLERANCE)
         # A sample without traffic is carried completely.
         fraction = np.minimum(fraction, np.divide(
@@ -137,12 +137,12 @@ def replay(placements, rates, hosts, profiles, moves=()):
     stays = {uuid: [(0, host)] for uuid, host in placements.items()}
     for sample, uuid, host in moves:
         stays[uuid].append((sample, host))
-    for uuid, some in stays.items():
-        ends = [first for first, _ in some[1:]] + [periods]
-        for (first, host), end in zip(some, ends):
+    for uuid, vm_stays in stays.items():
+        ends = [first for first, _ in vm_stays[1:]] + [periods]
+        for (first, host), end in zip(vm_stays, ends):
             totals[host][first:end] += rates[uuid][first:end]
             used.add(host)
-        counts[some[-1][1]] += 1
+        counts[vm_stays[-1][1]] += 1
     results = []
     for host, name in hosts:
         overloaded, carried = carry(totals[host], profiles[name])
@@ -150,5 +150,5 @@ def replay(placements, rates, hosts, profiles, moves=()):
             host, name, profiles[name].bandwidth_kbps(), counts[host],
             overloaded, totals[host].sum(axis=1), carried, host in used))
     return Replay(results, len(rates),
-                  float(sum(one.sum(axis=1).mean()
-                            for one in rates.values())), len(moves))
+                  float(sum(vm_rates.sum(axis=1).mean()
+                            for vm_rates in rates.values())), len(moves))

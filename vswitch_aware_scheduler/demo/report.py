@@ -52,8 +52,9 @@ def tables(replays):
 
     :param replays: {policy: Replay}, the baseline first
     """
-    found = {policy: one.summary() for policy, one in replays.items()}
-    columns = list(found.values())
+    summaries = {policy: replay.summary()
+                 for policy, replay in replays.items()}
+    columns = list(summaries.values())
     rows = [(name, *(show(column) for column in columns))
             for name, show in (
                 ('VMs placed', lambda s: s['vms_placed']),
@@ -73,14 +74,15 @@ def tables(replays):
                 ('traffic carried, of the list',
                  lambda s: _percent(s['carried_traffic_share'])))]
     rows.insert(1, ('VMs refused', *(
-        one.vms - one.summary()['vms_placed'] for one in replays.values())))
+        replay.vms - summaries[policy]['vms_placed']
+        for policy, replay in replays.items())))
     rows.insert(3, ('live migrations', *(
-        one.live_migrations for one in replays.values())))
+        replay.live_migrations for replay in replays.values())))
     text = [_table(['', *replays], rows), '']
     rows = []
     for profile, kbps in next(iter(replays.values())).profiles.items():
-        for policy, one in replays.items():
-            part = one.summary(profile)
+        for policy, replay in replays.items():
+            part = replay.summary(profile)
             rows.append((
                 profile, _mbps(kbps), part['hosts'], policy,
                 part['vms_placed'],
@@ -97,11 +99,11 @@ def tables(replays):
     names = list(replays)
     text.append(f'Overloaded host-samples {names[1]}: ' + (
         f'{ratio:.4f} times those of {names[0]}.' if ratio is not None else
-        f'{found[names[1]]["overloaded_samples"]}, none with {names[0]}.'))
+        f'{summaries[names[1]]["overloaded_samples"]}, none with {names[0]}.'))
     text.append(
         f'Fairness: the whole list asked for {_mbps(baseline.list_kbps)} '
         f'Mbit/s. Carried of it: ' + ', '.join(
-            f'{policy} {_mbps(found[policy]["carried_kbps"])}'
+            f'{policy} {_mbps(summaries[policy]["carried_kbps"])}'
             for policy in replays) + '. A refused VM carries nothing.')
     return '\n'.join(text)
 
@@ -111,23 +113,23 @@ def as_dict(replays):
 
     :param replays: {policy: Replay}
     """
-    return {policy: _figures(one) for policy, one in replays.items()}
+    return {policy: _figures(replay) for policy, replay in replays.items()}
 
 
-def _figures(one):
-    summary = one.summary()
+def _figures(replay):
+    summary = replay.summary()
     return {
-        **summary, 'vms_refused': one.vms - summary['vms_placed'],
-        'live_migrations': one.live_migrations,
-        'list_kbps': one.list_kbps,
-        'by_switch_type': {profile: one.summary(profile)
-                           for profile in one.profiles},
+        **summary, 'vms_refused': replay.vms - summary['vms_placed'],
+        'live_migrations': replay.live_migrations,
+        'list_kbps': replay.list_kbps,
+        'by_switch_type': {profile: replay.summary(profile)
+                           for profile in replay.profiles},
         'by_host': [{
             'host': host.host, 'profile': host.profile, 'vms': host.vms,
             'overloaded_share': host.overloaded_share,
             'offered_kbps': float(host.offered_kbps.mean()),
             'carried_kbps': float(host.carried_kbps.mean())}
-            for host in one.hosts]}
+            for host in replay.hosts]}
 
 
 def plot(replays, period_seconds, title, path):
@@ -162,11 +164,12 @@ def _plot_hosts(axes, replays):
     profiles = next(iter(replays.values())).profiles
     start, edges, middles = 0, [], []
     for profile in profiles:
-        count = max(sum(host.profile == profile for host in one.hosts)
-                    for one in replays.values())
-        for number, (one, colour) in enumerate(zip(replays.values(),
-                                                   _COLOURS)):
-            shares = sorted((100 * host.overloaded_share for host in one.hosts
+        count = max(sum(host.profile == profile for host in replay.hosts)
+                    for replay in replays.values())
+        for number, (replay, colour) in enumerate(zip(replays.values(),
+                                                      _COLOURS)):
+            shares = sorted((100 * host.overloaded_share
+                             for host in replay.hosts
                              if host.profile == profile), reverse=True)
             axes.bar(start + np.arange(len(shares))
                      + 0.8 * ((number + 0.5) / len(replays) - 0.5),
@@ -194,9 +197,9 @@ def _plot_hosts(axes, replays):
 
 def _plot_losses(axes, replays, period_seconds):
     per_bin = max(1, round(6 * 3600 / period_seconds))
-    for one, colour in zip(replays.values(), _COLOURS):
+    for replay, colour in zip(replays.values(), _COLOURS):
         lost = sum(host.offered_kbps - host.carried_kbps
-                   for host in one.hosts) / 1000
+                   for host in replay.hosts) / 1000
         whole = max(1, lost.size // per_bin)
         size = min(per_bin, lost.size)
         binned = lost[:whole * size].reshape(whole, size).mean(axis=1)
