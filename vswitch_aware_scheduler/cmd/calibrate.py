@@ -43,7 +43,7 @@ PROG = 'vswitch-calibrate'
 
 def _whole_numbers(text):
     try:
-        return tuple(int(word) for word in text.split(','))
+        return tuple(int(number) for number in text.split(','))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f'{text!r}; expected a list of whole numbers such as 88,512,1500'
@@ -382,8 +382,8 @@ def _remote(arguments):
     place = remote_testbed.RemotePlace(
         [remote_testbed.Host.parse(text) for text in arguments.sender],
         [remote_testbed.Host.parse(text) for text in arguments.receiver], plan,
-        [word for option in arguments.ssh_option
-         for word in ('-o', option)])
+        [argument for option in arguments.ssh_option
+         for argument in ('-o', option)])
     place.check()
     link = place.link()
     can_ping = place.can_ping()

@@ -78,10 +78,10 @@ def default_config_files():
     return cfg.find_config_files('vswitch_aware_scheduler', 'vswitch')
 
 
-def ask(words, config_files=()):
+def ask(argv, config_files=()):
     """Return the :class:`.output.Answer` of a sub-command; print nothing.
 
-    :param words: arguments of the command line, without options for the
+    :param argv: arguments of the command line, without options for the
         output
     :param config_files: paths of configuration files
     :raises VSwitchError: when the sub-command fails
@@ -89,7 +89,7 @@ def ask(words, config_files=()):
     arguments = argparse.Namespace(
         config_file=list(config_files), store=None, output_format='json',
         debug=False, captured=output.Answer())
-    _parser().parse_args(list(words), arguments)
+    _parser().parse_args(list(argv), arguments)
     arguments.function(arguments, context.configuration(arguments))
     return arguments.captured
 

@@ -82,13 +82,13 @@ class Answer:
     :ivar answer: dictionary, for a sub-command that prints no list
     :ivar columns: list of the Columns of a list
     :ivar rows: list of the rows
-    :ivar others: dictionary with the other keys of the JSON output
+    :ivar other_keys: dictionary with the other keys of the JSON output
     """
 
     answer: dict | None = None
     columns: list = dataclasses.field(default_factory=list)
     rows: list = dataclasses.field(default_factory=list)
-    others: dict = dataclasses.field(default_factory=dict)
+    other_keys: dict = dataclasses.field(default_factory=dict)
 
 
 def add_list_arguments(parser, *filters):
@@ -156,7 +156,7 @@ def print_answer(arguments, answer):
     return True
 
 
-def print_list(arguments, rows, columns, name, below=None, others=None,
+def print_list(arguments, rows, columns, name, below=None, other_keys=None,
                belongs=None):
     """Print a list as the arguments of :func:`add_list_arguments` request.
 
@@ -167,13 +167,13 @@ def print_list(arguments, rows, columns, name, below=None, others=None,
     :param name: key of the rows in JSON; None prints only the rows
     :param below: name of the things in the list, printed below a table after
         their number
-    :param others: dictionary with the other keys of the JSON output
+    :param other_keys: dictionary with the other keys of the JSON output
     :param belongs: {filter: callable(row, value), returns whether a row
         matches}; by default, the key with the name of the filter has to have
         the value
     """
     rows, total = select(arguments, rows, columns, belongs)
-    print_selected(arguments, rows, total, columns, name, below, others)
+    print_selected(arguments, rows, total, columns, name, below, other_keys)
 
 
 def select(arguments, rows, columns, belongs=None):
@@ -213,7 +213,7 @@ def is_sorted_by(arguments, key):
 
 
 def print_selected(arguments, rows, total, columns, name, below=None,
-                   others=None):
+                   other_keys=None):
     """Print rows that :func:`select` returned.
 
     :param arguments: as in :func:`print_list`
@@ -222,12 +222,12 @@ def print_selected(arguments, rows, total, columns, name, below=None,
     :param columns: as in :func:`print_list`
     :param name: as in :func:`print_list`
     :param below: as in :func:`print_list`
-    :param others: as in :func:`print_list`
+    :param other_keys: as in :func:`print_list`
     """
     captured = getattr(arguments, 'captured', None)
     if captured is not None:
         captured.columns, captured.rows = columns, rows
-        captured.others = _with_texts(others or {})
+        captured.other_keys = _with_texts(other_keys or {})
         return
     printed = [_column(text, columns, rows) for text in arguments.columns]
     output_format = arguments.output_format or 'table'
@@ -235,7 +235,7 @@ def print_selected(arguments, rows, total, columns, name, below=None,
         if printed:
             rows = [_reduced(row, printed) for row in rows]
         _print_data(output_format, rows if name is None
-                    else {**_with_texts(others or {}), name: rows})
+                    else {**_with_texts(other_keys or {}), name: rows})
         return
     printed = printed or columns
     text = io.StringIO()

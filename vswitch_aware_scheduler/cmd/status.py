@@ -267,23 +267,23 @@ class Checks(upgradecheck.UpgradeCommands):
         credentials are configured.
         """
         passes = self._conf.unknown_host_policy == 'pass'
-        words = (f'no host has a switch profile, so VSwitchFilter '
-                 f'{"passes" if passes else "refuses"} every host')
+        problem = (f'no host has a switch profile, so VSwitchFilter '
+                   f'{"passes" if passes else "refuses"} every host')
         try:
             kinds = service.host_kinds(self._all_options)
             if kinds.described(self._store()):
                 return _result(upgradecheck.Code.SUCCESS)
         except (exceptions.VSwitchError, cfg.Error, OSError) as error:
-            words = (f'neither options nor the store give a host a switch '
-                     f'profile, and aggregates cannot be read ({error})')
+            problem = (f'neither options nor the store give a host a switch '
+                       f'profile, and aggregates cannot be read ({error})')
         else:
             if not kinds.asks_nova:
-                words += (f', unless metadata of aggregates give one; they '
-                          f'are not read, as auth_type in the group '
-                          f'[{options.INVENTORY_GROUP}] is not set')
+                problem += (f', unless metadata of aggregates give one; they '
+                            f'are not read, as auth_type in the group '
+                            f'[{options.INVENTORY_GROUP}] is not set')
         return _result(
             upgradecheck.Code.WARNING,
-            f'{words}; set default_switch_profile in nova.conf and here, or '
+            f'{problem}; set default_switch_profile in nova.conf and here, or '
             f'run "vswitch-manage host set HOST PROFILE", or set the '
             f'property vswitch:profile of an aggregate. The profiles are: '
             f'{", ".join(sorted(profiles))}')
@@ -451,14 +451,14 @@ class Checks(upgradecheck.UpgradeCommands):
                 'there are no error budgets yet: vswitch-modeler needs '
                 'samples of instances, an inventory, and hosts with a switch '
                 'profile and a limit')
-        words = (f'error budgets: {len(budgets)}, of which '
-                 f'{sum(budget.in_debt for budget in budgets.values())} '
-                 f'overspent')
+        summary = (f'error budgets: {len(budgets)}, of which '
+                   f'{sum(budget.in_debt for budget in budgets.values())} '
+                   f'overspent')
         age = time.time() - max(budget.until for budget in budgets.values())
         if age > snapshot.FRESH_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{words}; last update: {age:.0f} s ago; expected less than '
+                f'{summary}; last update: {age:.0f} s ago; expected less than '
                 f'{snapshot.FRESH_SECONDS:.0f} s: check vswitch-modeler and '
                 f'telemetry')
         unknown = [
@@ -472,11 +472,11 @@ class Checks(upgradecheck.UpgradeCommands):
         if unknown:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{words}; the traffic of {len(unknown)} was not measured for '
-                f'most of the time, so the budget does not grow: '
+                f'{summary}; the traffic of {len(unknown)} was not measured '
+                f'for most of the time, so the budget does not grow: '
                 f'{_some(unknown)}; check that telemetry has all instances '
                 f'of these hosts')
-        return _result(upgradecheck.Code.SUCCESS, words)
+        return _result(upgradecheck.Code.SUCCESS, summary)
 
     def _check_limit_factor(self):
         """Check that hosts which are filled above their limit are relieved."""
@@ -484,19 +484,19 @@ class Checks(upgradecheck.UpgradeCommands):
             target = self._store()
             factors = [policy.get('budget_limit_factor', 1.0) for policy
                        in target.fleet('host').facts.values()]
-            most = max(factors, default=self._conf.budget_limit_factor)
+            largest = max(factors, default=self._conf.budget_limit_factor)
             recent = self._clock() - _PLAN_SECONDS
-            planned = most > 1 and any(
+            planned = largest > 1 and any(
                 plan.made_at >= recent for plan in target.plans())
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
-        words = f'largest budget_limit_factor of a host: {most:g}'
-        if most <= 1 or planned or self._conf.rebalance_mode != 'off':
-            return _result(upgradecheck.Code.SUCCESS, words)
+        summary = f'largest budget_limit_factor of a host: {largest:g}'
+        if largest <= 1 or planned or self._conf.rebalance_mode != 'off':
+            return _result(upgradecheck.Code.SUCCESS, summary)
         return _result(
             upgradecheck.Code.WARNING,
-            f'{words}; rebalance_mode is off and no migration was planned in '
-            f'the last seven days: if hosts in debt are not relieved, they '
+            f'{summary}; rebalance_mode is off and no migration was planned '
+            f'in the last seven days: if hosts in debt are not relieved, they '
             f'are overloaded for longer than overload_probability; set '
             f'rebalance_mode or budget_limit_factor = 1')
 
@@ -576,14 +576,14 @@ def _options_first(argv):
     oslo.config only accepts them there.
     """
     first, remaining = [], []
-    words = iter(argv)
-    for word in words:
-        if word in ('--config-file', '--config-dir'):
-            first += [word, *itertools.islice(words, 1)]
-        elif word.startswith(('--config-file=', '--config-dir=')):
-            first.append(word)
+    arguments = iter(argv)
+    for argument in arguments:
+        if argument in ('--config-file', '--config-dir'):
+            first += [argument, *itertools.islice(arguments, 1)]
+        elif argument.startswith(('--config-file=', '--config-dir=')):
+            first.append(argument)
         else:
-            remaining.append(word)
+            remaining.append(argument)
     return first + remaining
 
 

@@ -70,10 +70,10 @@ class _Command:
     #: The commands only read the store, so that no authentication is needed.
     auth_required = False
 
-    def ask(self, *words):
+    def ask(self, *command):
         """Return the :class:`.output.Answer` of a sub-command.
 
-        :param words: words of the sub-command
+        :param command: words of the sub-command
         """
         path = getattr(self.app.options, 'vswitch_config_file', None)
         if path is None and not manage.default_config_files():
@@ -88,13 +88,13 @@ class _Command:
                 f'--vswitch-config-file: {path}; expected a readable file. '
                 f'There is no API server: run "openstack vswitch" on a '
                 f'machine of an administrator with access to the store')
-        return manage.ask(words, [] if path is None else [path])
+        return manage.ask(command, [] if path is None else [path])
 
 
 class _List(_Command, lister.Lister):
 
     #: Sub-command of vswitch-manage.
-    words = ()
+    command = ()
 
     #: {option: help} of options with a value, passed to the sub-command.
     options = {}
@@ -106,12 +106,12 @@ class _List(_Command, lister.Lister):
         return parser
 
     def take_action(self, arguments):
-        words = list(self.words)
+        command = list(self.command)
         for name in self.options:
             value = getattr(arguments, name)
             if value is not None:
-                words.append(f'--{name}={value}')
-        return self.table(self.ask(*words))
+                command.append(f'--{name}={value}')
+        return self.table(self.ask(*command))
 
     def table(self, answer):
         """Return (titles, rows) of an Answer.
@@ -125,17 +125,18 @@ class _List(_Command, lister.Lister):
 
 class _Show(_Command, show.ShowOne):
 
-    words = ()
+    command = ()
     argument = ('name', 'Name')
 
     def get_parser(self, prog_name):
         parser = super().get_parser(prog_name)
         name, text = self.argument
-        parser.add_argument('what', metavar=f'<{name}>', help=text)
+        parser.add_argument('subject', metavar=f'<{name}>', help=text)
         return parser
 
     def take_action(self, arguments):
-        return self.fields(self.ask(*self.words, '--', arguments.what).answer)
+        answer = self.ask(*self.command, '--', arguments.subject).answer
+        return self.fields(answer)
 
     def fields(self, answer):
         """Return (names, values) of a dictionary.
@@ -148,15 +149,15 @@ class _Show(_Command, show.ShowOne):
 
 def _lines(value):
     """Return a value as lines of text, one for each item of a list."""
-    return [_text(one) for one in value] if isinstance(value, list) \
+    return [_text(item) for item in value] if isinstance(value, list) \
         else [_text(value)]
 
 
 def _text(value, brackets=''):
     if isinstance(value, dict):
         return brackets[:1] + ', '.join(
-            f'{key}={_text(one, "()")}' for key, one in value.items()
-            if one is not None) + brackets[1:]
+            f'{key}={_text(item, "()")}' for key, item in value.items()
+            if item is not None) + brackets[1:]
     if isinstance(value, list):
         return '[' + ', '.join(map(_text, value)) + ']'
     if isinstance(value, float):
@@ -171,7 +172,7 @@ _OF_PROJECT = 'Show only what is of the project with this id'
 class FleetList(_List):
     """List hosts: what each carries, and how likely it is overloaded"""
 
-    words = 'fleet',
+    command = 'fleet',
     options = {'flavor': 'Show how many more instances of this flavor each '
                          'host has room for',
                'project': 'Project of these instances'}
@@ -180,7 +181,7 @@ class FleetList(_List):
 class HostList(_List):
     """List the switch profiles of hosts that are in the store"""
 
-    words = 'host', 'list'
+    command = 'host', 'list'
     options = {'host': _OF_HOST}
 
 
@@ -190,53 +191,53 @@ class HostShow(_Show):
     argument = 'host', 'Name of the host'
 
     def take_action(self, arguments):
-        answer = self.ask('fleet', f'--host={arguments.what}')
+        answer = self.ask('fleet', f'--host={arguments.subject}')
         if not answer.rows:
             raise exceptions.InvalidInput(
-                f'host: {arguments.what!r}; expected one of "openstack '
+                f'host: {arguments.subject!r}; expected one of "openstack '
                 f'vswitch fleet list"')
         return self.fields({**answer.rows[0], 'instances_on_host':
-                            answer.others.get('instances')})
+                            answer.other_keys.get('instances')})
 
 
 class ProfileList(_List):
     """List switch profiles"""
 
-    words = 'profile', 'list'
+    command = 'profile', 'list'
 
 
 class ProfileShow(_Show):
     """Show a switch profile"""
 
-    words = 'profile', 'show'
+    command = 'profile', 'show'
     argument = 'profile', 'Name of the switch profile'
 
 
 class ModelList(_List):
     """List the traffic models of instances"""
 
-    words = 'model', 'list'
+    command = 'model', 'list'
     options = {'host': _OF_HOST, 'project': _OF_PROJECT}
 
 
 class ModelShow(_Show):
     """Show the traffic model of an instance"""
 
-    words = 'model', 'show'
+    command = 'model', 'show'
     argument = 'server', 'Uuid of an instance, or name of one with a model'
 
 
 class DecisionList(_List):
     """List how schedulers judged hosts for the last requests"""
 
-    words = 'decision', 'list'
+    command = 'decision', 'list'
     options = {'host': _OF_HOST, 'project': _OF_PROJECT}
 
 
 class DecisionShow(_Show):
     """Show the newest decision on an instance or a request"""
 
-    words = 'decision', 'show'
+    command = 'decision', 'show'
     argument = ('server', 'Uuid of an instance, or id of a request of Nova')
 
     def fields(self, answer):
@@ -246,7 +247,7 @@ class DecisionShow(_Show):
 class Explain(_List):
     """List hosts as they would be judged for an instance now, and why"""
 
-    words = 'explain',
+    command = 'explain',
     options = {'server': 'Uuid of an instance, or name of one with a model',
                'flavor': 'Name of the flavor of a new instance',
                'project': 'Project of the new instance',

@@ -341,15 +341,16 @@ class _Judged:
                or policy.pass_unknown}
         if not has_profile:
             return
-        for unit, have, added, most in after.counts(i):
+        for unit, count_before, added, limit in after.counts(i):
+            count_after = count_before + added
             yield {'check': 'virtual functions' if unit.startswith('virtual')
-                   else 'tunnels', 'unit': unit, 'before': have,
-                   'adds': added, 'after': have + added, 'limit': most,
-                   'passes': not added or have + added <= most}
-        for unit, _, _, peak, most in after.loads(i):
+                   else 'tunnels', 'unit': unit, 'before': count_before,
+                   'adds': added, 'after': count_after, 'limit': limit,
+                   'passes': not added or count_after <= limit}
+        for unit, _, _, peak, limit in after.loads(i):
             yield {'check': 'peak', 'unit': unit, 'adds': peak,
-                   'limit': _number(most),
-                   'passes': peak <= most * (1 + 1e-9)}
+                   'limit': _number(limit),
+                   'passes': peak <= limit * (1 + 1e-9)}
         decides = policy.policy == admission.AVERAGE
         for (unit, mean, capacity, _, _), (_, mean_before, *_) in zip(
                 after.loads(i), before.loads(i)):

@@ -49,7 +49,7 @@ def _show(arguments, conf):
           for times in limit_feedback.FACTORS), column('UNTIL', 'until_iso')],
         'kinds', 'kinds of hosts' + (
             '' if conf.feedback else '; feedback is off: limits are as asked'),
-        others={'feedback': conf.feedback})
+        other_keys={'feedback': conf.feedback})
     return 0
 
 

@@ -429,7 +429,7 @@ def _rooms(table, names, laws, progress=None):
     :returns: list of numbers between 0 and sizing.MOST
     """
     low, high = [0] * len(names), [None] * len(names)
-    have = [0] * len(names)
+    dummies = [0] * len(names)
     rounds = 0
     while True:
         active = [i for i in range(len(names))
@@ -443,7 +443,7 @@ def _rooms(table, names, laws, progress=None):
         number = {i: min(max(2 * low[i], 1), sizing.MOST)
                   if high[i] is None else (low[i] + high[i]) // 2
                   for i in active}
-        _set_dummies(table, names, laws, have,
+        _set_dummies(table, names, laws, dummies,
                      {i: number[i] - 1 for i in active})
         assessment = table.assess_each(
             table.slots_of([names[i] for i in active]),
@@ -453,18 +453,19 @@ def _rooms(table, names, laws, progress=None):
                 low[i] = number[i]
             else:
                 high[i] = number[i]
-    _set_dummies(table, names, laws, have, dict.fromkeys(range(len(names)), 0))
+    _set_dummies(table, names, laws, dummies,
+                 dict.fromkeys(range(len(names)), 0))
     return low
 
 
-def _set_dummies(table, names, laws, have, numbers):
+def _set_dummies(table, names, laws, dummies, numbers):
     changes = {}
     for i, number in numbers.items():
-        added = {('new', k): laws[i] for k in range(have[i], number)}
-        removed = [('new', k) for k in range(number, have[i])]
+        added = {('new', k): laws[i] for k in range(dummies[i], number)}
+        removed = [('new', k) for k in range(number, dummies[i])]
         if added or removed:
             changes[names[i]] = added, removed
-        have[i] = number
+        dummies[i] = number
     table.change(changes)
 
 
@@ -597,7 +598,7 @@ def _print(arguments, conf):
     if arguments.uplinks:
         output.print_list(arguments, fleet.uplink_rows(),
                           uplink_columns(), 'uplinks', 'uplinks',
-                          others=facts)
+                          other_keys=facts)
     else:
         _print_hosts(arguments, fleet, facts)
     if arguments.output_format in (None, 'table'):
@@ -629,7 +630,7 @@ def _print_hosts(arguments, fleet, facts):
     output.print_selected(
         arguments, rows, total, columns, 'hosts', 'hosts' + (
             f'; room for instances whose demand is by {demand}'
-            if demand else ''), others=facts)
+            if demand else ''), other_keys=facts)
     if instance_rows is not None \
             and arguments.output_format in (None, 'table'):
         terminal.print_line()

@@ -173,7 +173,7 @@ def _discover(arguments, conf):
 
     answer = _proposals(arguments, arguments.all_options, opened)
     output.print_list(arguments, answer['hosts'], _discover_columns(),
-                      'hosts', others={'applied': answer['applied']})
+                      'hosts', other_keys={'applied': answer['applied']})
     if arguments.output_format not in (None, 'table'):
         return 0
     terminal.print_remarks('Remarks', _remarks(answer))

@@ -231,14 +231,14 @@ def _run(arguments, conf):
     if arguments.history:
         output.print_list(
             arguments, run.history(), _HISTORY_COLUMNS, 'moves',
-            'migrations', others={'plans': run.plans()})
+            'migrations', other_keys={'plans': run.plans()})
         return 0
 
     def show(plan):
         output.print_list(
             arguments, _plan_rows(plan), _PLAN_COLUMNS,
             'moves', f'migrations: {plan.reason}',
-            others=_plan_facts(plan, settings))
+            other_keys=_plan_facts(plan, settings))
 
     if not arguments.execute:
         plan = run.propose()

@@ -98,18 +98,20 @@ def run(arguments, conf, opened, progress=None):
     if arguments.count is not None and arguments.count < 1:
         raise exceptions.InvalidInput(
             f'count: {arguments.count}; expected a number from 1')
-    ways = _ways(arguments)
-    if len(ways) > 1:
+    sources = _ways(arguments)
+    if len(sources) > 1:
         raise exceptions.InvalidInput(
-            f'traffic: stated by {" and ".join(ways)}; expected one of them')
+            f'traffic: stated by {" and ".join(sources)}; expected one of '
+            f'them')
     if arguments.server_types is not None:
-        if arguments.mix is not None and ways not in ([], ['--fleet']):
+        if arguments.mix is not None and sources not in ([], ['--fleet']):
             raise exceptions.InvalidInput(
-                f'{ways[0]}: given together with --mix; expected only --mix, '
-                f'because the flavors of {arguments.mix} state their traffic')
+                f'{sources[0]}: given together with --mix; expected only '
+                f'--mix, because the flavors of {arguments.mix} state their '
+                f'traffic')
         return size_servers.run(
             arguments, conf, opened, limit,
-            lambda: _law(arguments, conf, opened, *ways), progress)
+            lambda: _law(arguments, conf, opened, *sources), progress)
     size_servers.require_server_types(arguments)
     policies = [admission.HostPolicy(profile, overload_probability=limit)
                 for profile in _profiles(arguments, conf)]
@@ -128,7 +130,7 @@ def run(arguments, conf, opened, progress=None):
         return {**answer, 'instances': len(laws), 'profiles': [
             _of_fleet(policy, laws)
             for policy in _followed(policies, progress)]}
-    traffic, law, is_prior, _ = _law(arguments, conf, opened, *ways)
+    traffic, law, is_prior, _ = _law(arguments, conf, opened, *sources)
     return {**answer, 'traffic': traffic,
             'mean_kbps': float(law.mean[:2].sum()),
             'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
@@ -168,20 +170,20 @@ def _ways(arguments):
     return [name for name, is_given in given_by_way.items() if is_given]
 
 
-def _law(arguments, conf, opened, way=None):
+def _law(arguments, conf, opened, source=None):
     """Return the traffic and its law.
 
     :returns: (description of the traffic, RateLaw, whether it is a prior,
         TrafficModel or None)
     """
-    if way is None:
+    if source is None:
         default = model.TrafficModel.on_off(**options.default_demand(conf))
         return 'default of the options', default.law, False, default
-    if way == 'numbers':
+    if source == 'numbers':
         stated = _stated(arguments)
         return 'numbers that were given', stated.law, False, stated
     store = opened()
-    if way == '--instance':
+    if source == '--instance':
         record = instances.find_model(store, arguments.instance)
         return (f'model of instance {arguments.instance}', record.model.law,
                 False, record.model)

@@ -254,8 +254,8 @@ def tables(answer):
     yield (f'Servers for {answer["count"]} VMs, less those refused, and what '
            f'they cost{currency}',
            ['SERVER', 'PROFILE', *(
-               f'{word}_{method}'.upper() for method in counts.METHODS
-               for word in ('servers', 'cost')), 'REFUSED'],
+               f'{column}_{method}'.upper() for method in counts.METHODS
+               for column in ('servers', 'cost')), 'REFUSED'],
            [names(row) + [cell for method in counts.METHODS for cell in (
                terminal.cell(row[method]['servers'], 'd'),
                terminal.cell(row[method]['cost'], '.0f'))]
