@@ -49,7 +49,7 @@ class InventoryTestCase(base.VSwitchTestCase):
                    for n in range(5)]
         outcome = self.update()
         self.assertEqual((True, 5, 5, 0), (
-            outcome.complete, outcome.told, outcome.written,
+            outcome.complete, outcome.reported, outcome.written,
             outcome.removed))
         expected = {server['id']: (self.host_of(server), 'small')
                     for server in servers}
@@ -95,7 +95,7 @@ class InventoryTestCase(base.VSwitchTestCase):
             for complete_seconds in (0, 1e9):
                 # Nova answers, and knows of none.
                 outcome = self.update(complete_seconds)
-                self.assertEqual(0, outcome.told)
+                self.assertEqual(0, outcome.reported)
                 self.assertEqual((0, 0), (outcome.written, outcome.removed))
         self.assertEqual(before, self.places())
         self.delete(servers[0])

@@ -331,13 +331,13 @@ def _report(stored, budgets):
         elif budget.in_debt != (previous is not None and previous.in_debt):
             changes['it is in debt' if budget.in_debt
                     else 'it is no longer in debt'].append(budget)
-    for words, reported in changes.items():
+    for reason, reported in changes.items():
         LOG.info(
             'vswitch-modeler: error budget of %s%s: %s',
             ', '.join(f'{budget.kind} {budget.name}'
                       for budget in reported[:_SHOWN]),
             f' and {len(reported) - _SHOWN} more'
-            if len(reported) > _SHOWN else '', words)
+            if len(reported) > _SHOWN else '', reason)
 
 
 def _history(store, pending, period):
@@ -854,8 +854,8 @@ class _Settlement:
         period = self._period
         begin = max(end - int(max(WINDOWS) // period),
                     round(budget.since / period))
-        overload, active, known = np.zeros((3, max(end - begin, 0)),
-                                           dtype=bool)
+        overload, active, is_known = np.zeros((3, max(end - begin, 0)),
+                                              dtype=bool)
         capacities = np.array([capacity for *_, capacity in limits])
         for day, day_sums in stored.items():
             start, stop = packed.slots_of_day(day, period)
@@ -866,7 +866,7 @@ class _Settlement:
                               for array in _unpacked(
                                   day_sums, limits, stop - start, period))
             settled = ~np.isnan(sums).any(axis=0)
-            known[low - begin:high - begin] = settled
+            is_known[low - begin:high - begin] = settled
             settled &= (sums > 0).any(axis=0)
             active[low - begin:high - begin] = settled
             overload[low - begin:high - begin] = \
@@ -875,7 +875,7 @@ class _Settlement:
         for window in WINDOWS:
             window_slots = slice(-int(window // period), None)
             if 2 * np.count_nonzero(
-                    known[window_slots]) >= known[window_slots].size > 0:
+                    is_known[window_slots]) >= is_known[window_slots].size > 0:
                 rates[str(window)] = float(budget_rules.burn_rate(
                     np.count_nonzero(overload[window_slots]),
                     np.count_nonzero(active[window_slots]),

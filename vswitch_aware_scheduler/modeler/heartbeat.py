@@ -36,9 +36,9 @@ is_replaced = self_check.is_replaced
 _MOST_CHARACTERS = 2000
 
 
-def _shortened(words):
-    return words if len(words) <= _MOST_CHARACTERS \
-        else words[:_MOST_CHARACTERS - 4] + ' ...'
+def _shortened(text):
+    return text if len(text) <= _MOST_CHARACTERS \
+        else text[:_MOST_CHARACTERS - 4] + ' ...'
 
 
 class Heartbeat:
@@ -69,29 +69,29 @@ class Heartbeat:
             self._state, interval_seconds=interval_seconds)
         self._next = self._monotonic()
 
-    def passed(self, words):
+    def passed(self, result):
         """Record a successful pass.
 
-        :param words: result of the pass in words
+        :param result: result of the pass in words
         """
         if not self._state.passes:
             self._next = self._monotonic()
         self._state = dataclasses.replace(
             self._state, passes=self._state.passes + 1,
-            passed_at=self._clock(), outcome=_shortened(words))
+            passed_at=self._clock(), outcome=_shortened(result))
         self.waits(None)
 
-    def waits(self, words):
+    def waits(self, reason):
         """Record what the modeler waits for.
 
-        :param words: what it waits for in words, or None if it does not wait
+        :param reason: what it waits for in words, or None if it does not wait
         """
         before = self._state
-        if bool(words) != bool(before.waiting_for):
+        if bool(reason) != bool(before.waiting_for):
             self._next = self._monotonic()
         self._state = dataclasses.replace(
-            before, waiting_for=words and _shortened(words),
-            waiting_since=words and (before.waiting_since or self._clock()))
+            before, waiting_for=reason and _shortened(reason),
+            waiting_since=reason and (before.waiting_since or self._clock()))
 
     def beat(self):
         """Write the heartbeat, if it is due."""
@@ -123,21 +123,22 @@ def describe(modeler, now):
     :param modeler: :class:`~.store.Modeler`
     :param now: current time, seconds UTC
     """
-    words = f'vswitch-modeler on {modeler.host}'
+    sentence = f'vswitch-modeler on {modeler.host}'
     if modeler.interval_seconds is None:
-        words += ' made a single pass'
+        sentence += ' made a single pass'
     elif modeler.ended:
-        words += f' ended at {_time(modeler.seen_at)}'
+        sentence += f' ended at {_time(modeler.seen_at)}'
     elif is_silent(modeler, now):
-        words += (f' has not reported since {_time(modeler.seen_at)}, '
-                  f'{now - modeler.seen_at:.0f} s ago')
+        sentence += (f' has not reported since {_time(modeler.seen_at)}, '
+                     f'{now - modeler.seen_at:.0f} s ago')
     elif modeler.waiting_for:
-        words += (f' has been waiting since {_time(modeler.waiting_since)}: '
-                  f'{modeler.waiting_for}')
+        sentence += (
+            f' has been waiting since {_time(modeler.waiting_since)}: '
+            f'{modeler.waiting_for}')
     else:
-        words += f' runs every {modeler.interval_seconds:g} s'
+        sentence += f' runs every {modeler.interval_seconds:g} s'
     if modeler.passed_at is None:
-        return f'{words}; it has not completed a pass'
-    return (f'{words}; pass {modeler.passes} ended at '
+        return f'{sentence}; it has not completed a pass'
+    return (f'{sentence}; pass {modeler.passes} ended at '
             f'{_time(modeler.passed_at)}, '
             f'{max(now - modeler.passed_at, 0):.0f} s ago: {modeler.outcome}')

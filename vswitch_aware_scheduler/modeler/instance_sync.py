@@ -88,13 +88,13 @@ class Outcome:
     """The result of an update.
 
     :ivar complete: whether everything was read, not only changes
-    :ivar told: number of instances that the source reported
+    :ivar reported: number of instances that the source reported
     :ivar written: number of placements that were written
     :ivar removed: number of placements that were removed
     """
 
     complete: bool
-    told: int
+    reported: int
     written: int
     removed: int
 

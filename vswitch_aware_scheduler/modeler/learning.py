@@ -255,7 +255,7 @@ class _Pass:
         self._settings = settings
         self._most_kbps = most_kbps
         self._progress = progress or (lambda done, total: None)
-        self._told = -1
+        self._reported_step = -1
         self._basis = store.basis()
         self._projects = store.projects()
         self._points = {uuid: point
@@ -344,15 +344,15 @@ class _Pass:
 
     def _tell(self, fraction):
         step = min(int(fraction * _STEPS), _STEPS)
-        if step > self._told:
-            self._told = step
+        if step > self._reported_step:
+            self._reported_step = step
             self._progress(step, _STEPS)
 
     def _new_part(self, series, start):
         """Return a series without the samples that are already counted."""
-        most = self._most_kbps.get(series.instance_uuid)
-        if most is not None:
-            series = series.within(most)
+        highest_kbps = self._most_kbps.get(series.instance_uuid)
+        if highest_kbps is not None:
+            series = series.within(highest_kbps)
         last = self._last_time(series.instance_uuid)
         if last is None or not len(series):
             return series

@@ -313,10 +313,9 @@ def _made(store, due, measured, needs_inventory, until, progress):
     for number, (kind, policy) in enumerate(due.items()):
         progress(number, len(due))
         fit = {uuid: laws[uuid] for uuid in order if all(
-            law_values.max() <= most * (1 + fourier_sum.TOLERANCE)
-            for law_values, most in (
-                (laws[uuid].values(weights, packet_bytes), most)
-                for weights, packet_bytes, most in policy.limits_on_one))}
+            laws[uuid].values(weights, packet_bytes).max()
+            <= most_of_one * (1 + fourier_sum.TOLERANCE)
+            for weights, packet_bytes, most_of_one in policy.limits_on_one)}
         if len(fit) >= limit_feedback.MIN_INSTANCES:
             trial = limit_feedback.Trial.of(fit, policy)
             trials.append(model_store.StoredTrial(

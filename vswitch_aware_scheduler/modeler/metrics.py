@@ -198,9 +198,9 @@ class Metrics:
                     budget.burn.get(str(window), 0.0) for budget in its_budgets
                 ]
                 labels = self._burn_rate.labels
-                words = f'{window // 3600}h'
-                labels(kind, 'most', words).set(max(rates))
-                labels(kind, 'mean', words).set(sum(rates) / len(rates))
+                window_name = f'{window // 3600}h'
+                labels(kind, 'most', window_name).set(max(rates))
+                labels(kind, 'mean', window_name).set(sum(rates) / len(rates))
             unknown = sum(budget.unknown_seconds for budget in its_budgets)
             measured = sum(budget.measured_seconds for budget in its_budgets)
             self._unmeasured.labels(kind).set(

@@ -157,7 +157,8 @@ class _Node:
 
     :ivar inventory: (total, reserved) as written, or None
     :ivar bare_metal: whether its instances are physical machines
-    :ivar known: {consumer: allocated kbit/s, or 0}, or None if not read yet
+    :ivar allocations: {consumer: allocated kbit/s, or 0}, or None if not read
+        yet
     :ivar generations: generations of its provider and of the child provider
         when this was read
     """
@@ -166,7 +167,7 @@ class _Node:
     name: str
     host: str
     bare_metal: bool = False
-    known: dict | None = None
+    allocations: dict | None = None
     generations: tuple = ()
     inventory: tuple | None = None
 
@@ -238,11 +239,11 @@ class PlacementInventories:
                     written += self._bring(client, node, limit, generations)
                 except http.Refusal as refusal:
                     # An error in one host does not affect the other hosts.
-                    node.known = None
+                    node.allocations = None
                     left_out[node.host] = ' '.join(str(refusal).split())
                     continue
                 hosts += limit is not None
-                allocated = sum(node.known.values())
+                allocated = sum(node.allocations.values())
                 available = node.inventory[0] - node.inventory[1]
                 if allocated > available:
                     short[node.host] = allocated, available
@@ -341,7 +342,8 @@ class PlacementInventories:
         generations_seen = generations[node.uuid], generations.get(provider)
         for attempt in range(_ATTEMPTS):
             # The end of an allocation does not change a generation.
-            if node.known is None or generations_seen != node.generations \
+            if node.allocations is None \
+                    or generations_seen != node.generations \
                     or node.inventory[1]:
                 self._read(client, node, generations_seen[1] is None)
             expected = self._wanted(node, limit)
@@ -359,7 +361,7 @@ class PlacementInventories:
                 if refusal.status != 409 or attempt == _ATTEMPTS - 1:
                     raise
                 # Another client was faster.
-                node.known = None
+                node.allocations = None
                 generations_seen = node.generations
                 continue
             node.inventory = expected
@@ -379,7 +381,7 @@ class PlacementInventories:
             inventory = None
         node.inventory = inventory
         node.generations = of_node, of_ours
-        node.known = {consumer: 0 for consumer in allocated} | amounts
+        node.allocations = {consumer: 0 for consumer in allocated} | amounts
 
     def _make(self, client, node, provider):
         try:
@@ -400,7 +402,7 @@ class PlacementInventories:
             # An instance that moves may still add an allocation.
             return effective_limit.LARGEST, 0
         lacking, laws = 0, []
-        for consumer, amount in node.known.items():
+        for consumer, amount in node.allocations.items():
             law = self._law(consumer, amount, limit)
             if law is not None:
                 lacking += max(0, limit.amount(law) - amount)

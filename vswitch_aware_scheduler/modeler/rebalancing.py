@@ -86,10 +86,10 @@ class Rebalancer:
         moves = '; '.join(f'{move.name} ({move.instance_uuid}) from '
                           f'{move.source} to {move.destination}'
                           for move in plan.moves)
-        words = f'{plan.reason}{": " if moves else ""}{moves}'
-        if words != self._reason:
-            self._reason = words
-            LOG.info('vswitch-modeler: rebalancing: %s', words)
+        text = f'{plan.reason}{": " if moves else ""}{moves}'
+        if text != self._reason:
+            self._reason = text
+            LOG.info('vswitch-modeler: rebalancing: %s', text)
 
     def step(self, monotonic):
         """Check running migrations, if a check is due.

@@ -776,15 +776,15 @@ class Notifier:
         # A name in the abstract namespace starts with a zero byte.
         self._address = '\0' + address[1:] if address[:1] == '@' else address
 
-    def tell(self, **words):
+    def tell(self, **values):
         """Send a notification, for example READY=1. Errors are ignored.
 
-        :param words: {name: value} of the notification
+        :param values: {name: value} of the notification
         """
         if not self._address:
             return
         text = '\n'.join(f'{name}={str(value)[:2000]}'.replace('\n', ' ')
-                         for name, value in words.items())
+                         for name, value in values.items())
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM
                                | socket.SOCK_CLOEXEC) as sender:
@@ -1184,8 +1184,8 @@ class Service:
         self._attempts += 1
         if self._failing_since is None:
             self._failing_since = self._monotonic()
-        words = (f'pass failed, models stay as they are: '
-                 f'{" ".join(str(error).split()) or type(error).__name__}')
+        message = (f'pass failed, models stay as they are: '
+                   f'{" ".join(str(error).split()) or type(error).__name__}')
         if self._metrics is not None:
             self._metrics.failed(kind)
             self._metrics.waits(kind)
@@ -1194,27 +1194,27 @@ class Service:
         if kind == 'unexpected' and kind not in self._states:
             LOG.error('vswitch-modeler: unexpected %s',
                       type(error).__name__, exc_info=error)
-        self._state(kind, words)
+        self._state(kind, message)
         LOG.debug('vswitch-modeler: failure %d in a row: %s', self._failures,
-                  words)
-        self._notifier.tell(STATUS=words)
-        self._heartbeat.waits(words)
+                  message)
+        self._notifier.tell(STATUS=message)
+        self._heartbeat.waits(message)
 
     def _waits(self, set_up):
         """Log and report what is not configured."""
-        words = (f'telemetry is not configured, no traffic is learned: '
-                 f'{set_up.missing}; then send SIGHUP to vswitch-modeler')
-        if self._states.get('waiting', words) != words:
+        reason = (f'telemetry is not configured, no traffic is learned: '
+                  f'{set_up.missing}; then send SIGHUP to vswitch-modeler')
+        if self._states.get('waiting', reason) != reason:
             # The reason has changed.
             del self._states['waiting']
-        self._state('waiting', words)
+        self._state('waiting', reason)
         if self._metrics is not None:
             self._metrics.waits('configuration')
             self._serve_metrics(set_up)
         # No new samples are expected.
         self._news_at = self._monotonic()
-        self._notifier.tell(STATUS=f'waiting: {words}', WATCHDOG=1)
-        self._heartbeat.waits(words)
+        self._notifier.tell(STATUS=f'waiting: {reason}', WATCHDOG=1)
+        self._heartbeat.waits(reason)
 
     def _recovered(self):
         if self._failures:
@@ -1223,8 +1223,8 @@ class Service:
                      self._monotonic() - self._failing_since)
             self._failures, self._attempts = 0, 0
             self._failing_since = None
-            self._states = {kind: words
-                            for kind, words in self._states.items()
+            self._states = {kind: text
+                            for kind, text in self._states.items()
                             if kind in _LASTING}
 
     def _succeeded(self, set_up, outcome):
@@ -1248,13 +1248,13 @@ class Service:
             f'of this machine; no new samples of these instances are read '
             f'until the clock has passed them'))
         self._report_ignored(set_up, outcome.ignored)
-        words = words_of(outcome)
+        summary = words_of(outcome)
         # The first pass is logged at INFO to show that the service works.
         LOG.log(logging.DEBUG if self._passed else logging.INFO,
-                'vswitch-modeler: %s; refused: %s', words, outcome.reasons)
+                'vswitch-modeler: %s; refused: %s', summary, outcome.reasons)
         self._passed = True
-        self._notifier.tell(STATUS=words, WATCHDOG=1)
-        self._heartbeat.passed(words)
+        self._notifier.tell(STATUS=summary, WATCHDOG=1)
+        self._heartbeat.passed(summary)
 
     def _report_ignored(self, set_up, ignored):
         """Log which resources of telemetry are ignored, by creator."""
@@ -1266,10 +1266,10 @@ class Service:
             LOG.warning('vswitch-modeler: %d resources of telemetry are '
                         'ignored (%s)', count, reason)
 
-    def _state(self, kind, words):
+    def _state(self, kind, problem):
         """Log when a problem of a kind appears, and when it disappears."""
-        if words and kind not in self._states:
-            self._states[kind] = words
-            LOG.warning('vswitch-modeler: %s', words)
-        elif not words and kind in self._states:
+        if problem and kind not in self._states:
+            self._states[kind] = problem
+            LOG.warning('vswitch-modeler: %s', problem)
+        elif not problem and kind in self._states:
             LOG.info('vswitch-modeler: over: %s', self._states.pop(kind))
