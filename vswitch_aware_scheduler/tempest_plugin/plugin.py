@@ -17,9 +17,9 @@ class VSwitchTempestPlugin(plugins.TempestPlugin):
 
     def load_tests(self):
         """Return (folder of the tests, folder of their package)."""
-        here = os.path.dirname(os.path.abspath(__file__))
-        return (os.path.join(here, 'tests'),
-                os.path.dirname(os.path.dirname(here)))
+        folder = os.path.dirname(os.path.abspath(__file__))
+        return (os.path.join(folder, 'tests'),
+                os.path.dirname(os.path.dirname(folder)))
 
     def register_opts(self, conf):
         """Add no options.

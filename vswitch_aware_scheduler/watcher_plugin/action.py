@@ -103,36 +103,36 @@ class RebalanceMigration(base.BaseAction):
         :returns: True
         :raises WatcherException: in words, when it was not made
         """
-        found = self._services()
-        one = executor.Executor(
-            found.store, found.cloud, found.settings,
+        services = self._services()
+        plan_executor = executor.Executor(
+            services.store, services.cloud, services.settings,
             executor.holder_name(self._plan), time.time, time.monotonic,
             LOG.info)
         try:
-            with one:
-                if one.resume():
-                    self._wait(one)
-                one.begin(self._proposal())
-                self._wait(one)
+            with plan_executor:
+                if plan_executor.resume():
+                    self._wait(plan_executor)
+                plan_executor.begin(self._proposal())
+                self._wait(plan_executor)
         except exceptions.VSwitchError as error:
             raise exception.WatcherException(str(error)) from error
         return True
 
     @staticmethod
-    def _wait(one):
-        while one.step():
+    def _wait(plan_executor):
+        while plan_executor.step():
             time.sleep(executor.POLL_SECONDS)
-        if one.problem is not None:
-            raise exception.WatcherException(one.problem)
+        if plan_executor.problem is not None:
+            raise exception.WatcherException(plan_executor.problem)
 
     def _proposal(self):
-        given = self.input_parameters
-        capacity = given.get('capacity_kbps')
+        parameters = self.input_parameters
+        capacity = parameters.get('capacity_kbps')
         move = proposal.ProposedMove(
-            instance_uuid=self.resource_id, **given['move'])
+            instance_uuid=self.resource_id, **parameters['move'])
         return proposal.Proposal(
-            time.time(), given['measured_until'], 0, (), (move,), 0,
-            given.get('reason', ''),
+            time.time(), parameters['measured_until'], 0, (), (move,), 0,
+            parameters.get('reason', ''),
             math.inf if capacity is None else capacity)
 
     def revert(self):

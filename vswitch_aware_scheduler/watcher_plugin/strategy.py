@@ -99,13 +99,13 @@ class ErrorBudgetStrategy(base.BaseStrategy):
                 f'scope of the audit: {self.audit_scope}; expected no scope, '
                 f'because the strategy plans for all hosts together')
         try:
-            found = services.Services(self.config.config_files)
+            connections = services.Services(self.config.config_files)
             plan = proposal.propose(
-                found.store, found.cloud, found.driver(),
-                self._changed(found.settings), time.time())
+                connections.store, connections.cloud, connections.driver(),
+                self._changed(connections.settings), time.time())
             if plan.moves:
-                found.settings.check_network(plan.capacity_kbps,
-                                             plan.largest_mib)
+                connections.settings.check_network(plan.capacity_kbps,
+                                                   plan.largest_mib)
         except exceptions.VSwitchError as error:
             raise exception.WatcherException(str(error)) from error
         LOG.info('rebalancing: %d migrations: %s', len(plan.moves),

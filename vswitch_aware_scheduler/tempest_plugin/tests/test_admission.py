@@ -80,14 +80,14 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
         With other aggregates, their most cautious value would be used.
         """
-        up = {one['host'] for one in cls.services.list_services(
+        up = {service['host'] for service in cls.services.list_services(
             binary='nova-compute')['services']
-            if (one['state'], one['status']) == ('up', 'enabled')}
-        described = {host for one
+            if (service['state'], service['status']) == ('up', 'enabled')}
+        described = {host for aggregate
                      in cls.aggregates.list_aggregates()['aggregates']
                      if any(key.startswith('vswitch:')
-                            for key in one['metadata'])
-                     for host in one['hosts']}
+                            for key in aggregate['metadata'])
+                     for host in aggregate['hosts']}
         if not up - described:
             raise cls.skipException(
                 f'hosts that are up: {sorted(up)}; expected one in no '
