@@ -15,8 +15,8 @@ extensions = [
     'sphinx.ext.mathjax',
 ]
 
-# The sample that the configuration reference offers is made anew with each
-# build, from the same input as the one in etc/.
+# Each build generates the sample configuration that the option reference
+# links to, from the same input as the sample in etc/.
 config_generator_config_file = [
     ('../../etc/vswitch_aware_scheduler/vswitch-config-generator.conf',
      '_static/vswitch'),
@@ -42,8 +42,20 @@ man_pages = [
     )]
 
 
+# Functions import docutils and Sphinx: a unit test reads this file in an
+# environment without them.
+
+
+def _keep_order_of_groups():
+    """Let the option reference have the order of conf.opts.list_opts.
+
+    oslo.config has no setting for the order: it sorts the groups by name.
+    """
+    from oslo_config import sphinxext
+    sphinxext.sorted = list
+
+
 def _name_version(app, doctree):
-    # Here, since a unit test reads this file where there is no docutils.
     from docutils import nodes
 
     # What reno calls the notes of a repository without tags.
@@ -56,4 +68,5 @@ def _name_version(app, doctree):
 
 def setup(app):
     """Connect before Sphinx collects the titles of a page."""
+    _keep_order_of_groups()
     app.connect('doctree-read', _name_version, priority=400)

@@ -33,17 +33,19 @@ traffic. Rates are in kbit/s and kilo-packets/s, times in seconds.
 
 
 def list_opts():
-    """Return the options for oslo-config-generator."""
+    """Return the options for oslo-config-generator, by group.
+
+    The manual lists the groups in this order.
+    """
     # Each caller gets a new group, because oslo.config stores overrides in it.
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
     groups = [(group, list(itertools.chain(
         store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS,
-        rebalance.OPTS)))]
+        rebalance.OPTS))), inventory.list_opts()]
     for name, title, text, options in telemetry.GROUPS.values():
         groups.append((cfg.OptGroup(name, title=title, help=text),
                        options + telemetry.auth_opts()))
-    groups.append(inventory.list_opts())
     return groups
 
 
