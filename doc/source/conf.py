@@ -35,10 +35,10 @@ man_pages = [
     (f'cli/{command}', command, description, '', 1)
     for command, description in (
         ('vswitch-calibrate', 'measure what a virtual switch carries'),
-        ('vswitch-manage', 'look after traffic models and switch profiles'),
-        ('vswitch-modeler', 'keep traffic models fresh'),
-        ('vswitch-report', 'show the fleet as a page on this machine'),
-        ('vswitch-status', 'check what the scheduler decides on'),
+        ('vswitch-manage', 'manage traffic models, switch profiles and decisions'),
+        ('vswitch-modeler', 'learn traffic models from telemetry'),
+        ('vswitch-report', 'serve web pages with the load and risk of hosts'),
+        ('vswitch-status', 'check the installation and the configuration'),
     )]
 
 

@@ -209,8 +209,8 @@ Related options: ``error_budgets``, ``overload_probability``.
     cfg.StrOpt(
         'modeler_coordination_url', secret=True,
         help="""
-tooz backend with which several vswitch-modelers divide the instances among
-them.
+Backend of tooz through which several vswitch-modelers divide the instances
+among them.
 
 Leave it unset for a single modeler. Otherwise set the same backend for all
 modelers of one store. Each modeler then computes the models of its share of

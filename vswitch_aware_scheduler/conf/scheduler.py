@@ -14,7 +14,7 @@ OPTS = [
     cfg.StrOpt(
         'switch_profiles_file',
         help="""
-YAML file of the operator's own switch profiles.
+YAML file with additional switch profiles.
 
 A profile in the file replaces the built-in profile of the same name. Without a
 file only the built-in profiles exist ("vswitch-manage profile list").
@@ -334,7 +334,7 @@ A larger value gives it more influence compared with the other weighers, and 0
 switches it off. With a negative value it prefers the fullest host that the
 filter admits.
 
-Unit: none; any number, 0 to 10 in most clouds.
+Unit: none; any number. Most clouds use 0 to 10.
 
 The aggregate metadata ``vswitch_weight_multiplier`` overrides this option for
 the hosts of an aggregate.
@@ -369,11 +369,11 @@ Related options: ``store_url``, ``max_generation_age_seconds``.
 Longest time that the first request after a start waits for data from the store
 and from Nova's database.
 
-Raise it if the first decisions matter and the store is large (a million models
-take some seconds) or Nova has very many instances. With 0 no request waits.
-Until it has read the store, the scheduler then decides without models. Until
-it has read the database of a cell, it uses the instances that Nova's host
-states list for the hosts of that cell.
+Raise it if the first decisions are important and the store is large (a million
+models take some seconds) or Nova has very many instances. With 0 no request
+waits. Until the scheduler has read the store, it decides without models. Until
+the scheduler has read the database of a cell, it uses the instances that
+Nova's host states list for the hosts of this cell.
 
 Unit: seconds, 0 to 60.
 
@@ -388,8 +388,8 @@ Related options: ``store_timeout_seconds``, ``degraded_policy``,
         help="""
 Age of the last generation above which the scheduler treats the store as stale.
 
-vswitch-modeler writes a generation in each pass. ``degraded_policy`` says what
-the scheduler does while the store is stale. Lower this option to stop using
+vswitch-modeler writes a generation in each pass. ``degraded_policy`` determines
+what the scheduler does while the store is stale. Lower this option to stop using
 models soon after the modeler has stopped. Raise it if the modeler runs rarely.
 With 0 the store is never stale.
 
@@ -455,8 +455,8 @@ the load on the databases of large cells.
 
 Unit: seconds, 1 to 86400.
 
-When it is too high, the scheduler uses a change that was written with a wrong
-time late.
+When it is too high, the scheduler finds a change that was written with a wrong
+time later.
 
 Related options: ``record_refresh_seconds``.
 """),
@@ -509,9 +509,9 @@ waits for this thread or fails because of it. The thread drops decisions that
 it cannot write.
 
 A decision contains the uuid of the instance, the ids of the project and of the
-request, and the names of the flavor and of hosts. It takes about 5 kB in the
-store. With 0 no decision is recorded; older decisions stay until another
-worker removes them.
+request, and the names of the flavor and of hosts. It needs about 5 kB in the
+store. With 0 the scheduler records no decision; older decisions stay until
+another worker removes them.
 
 Unit: decisions, 0 to 1000000.
 
@@ -619,7 +619,7 @@ Related options: ``record_refresh_seconds``.
         help="""
 Has no effect any more.
 
-``claims_broadcast_seconds`` takes its place.
+Use ``claims_broadcast_seconds`` instead.
 
 When it is set, the log says that it is deprecated.
 

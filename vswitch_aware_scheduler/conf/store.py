@@ -19,8 +19,8 @@ PostgreSQL database; the file must not be on a network file system.
 
 Format: a URL such as sqlite:////absolute/path/of/a/file,
 mysql+pymysql://user:password@host/database or
-postgresql+psycopg2://user:password@host/database. It may hold a password and
-is never logged with it.
+postgresql+psycopg2://user:password@host/database. The URL may contain a
+password, which is never logged.
 
 When it is wrong, vswitch-manage prints the reason and fails; the scheduler
 logs the reason and applies ``degraded_policy``. "vswitch-manage db sync"
