@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's own functional fixtures, with this project's plugin enabled."""
 
-import atexit
 import contextlib
 import functools
 import logging
 import math
 import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from unittest import mock
@@ -30,12 +27,12 @@ import sqlalchemy
 
 from tests.fakes import clock as fake_clock
 from tests.fakes import logs as fake_logs
+from tests.fakes import store as fake_store
 from tests.functional import databases
 from vswitch_aware_scheduler.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
 
 #: The wheel of nova has it below the prefix, its tests look elsewhere.
@@ -70,16 +67,6 @@ _INSTANCE_ROWS = sqlalchemy.text(
     'SELECT host, vm_state, task_state FROM instances'
     ' WHERE :instances IN (uuid, reservation_id)'
     ' AND deleted = 0 AND NOT hidden')
-
-
-@functools.cache
-def _empty_store():
-    """Return the path of an empty store, made once in a process."""
-    directory = tempfile.TemporaryDirectory(prefix='vswitch-empty-store-')
-    atexit.register(directory.cleanup)
-    path = os.path.join(directory.name, 'vswitch.sqlite')
-    migration.sync(f'sqlite:///{path}')
-    return path
 
 
 def overload_probability(count, share_on, fit):
@@ -389,7 +376,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     def make_store(self):
         """Make a new, empty store where the options say it is."""
-        shutil.copyfile(_empty_store(), self.store_path)
+        fake_store.make_empty(self.store_url)
         self.store = store.Store(self.store_url)
         self.store.write()
 

@@ -5,11 +5,11 @@ import unittest
 
 import numpy as np
 
+from tests.fakes import store as fake_store
 from vswitch_aware_scheduler.demo import clouds
 from vswitch_aware_scheduler.demo import fleet
 from vswitch_aware_scheduler.demo import rebalancing
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
 
 
@@ -20,7 +20,7 @@ VMS = [fleet.Vm(uuid, str(i), 1, 512) for i, uuid in enumerate(UUIDS)]
 def _write_models(folder, *egress_kbps):
     """Write constant models to a new store; return its URL."""
     url = f'sqlite:///{os.path.join(folder, "store.sqlite")}'
-    migration.sync(url)
+    fake_store.make_empty(url)
     store.Store(url).write([
         store.StoredModel(uuid, model.TrafficModel.constant(kbps))
         for uuid, kbps in zip(UUIDS, egress_kbps)])

@@ -11,11 +11,11 @@ import fixtures
 from nova.tests import fixtures as nova_fixtures
 
 from tests.fakes import keystone as fake_keystone
+from tests.fakes import store as fake_store
 from tests.functional import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import migration
 
 
 class InventoryTestCase(base.VSwitchTestCase):
@@ -28,7 +28,7 @@ class InventoryTestCase(base.VSwitchTestCase):
         # Apart from the scheduler's: what it knows is not to matter here.
         url = 'sqlite:///' + os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'inventory.sqlite')
-        migration.sync(url)
+        fake_store.make_empty(url)
         self.known = store.Store(url)
         self.source = instance_sync.make_source(access={
             'url': self.admin_api.base_url, 'auth': {'auth_type': 'fixture'},

@@ -9,6 +9,7 @@ import json
 import os
 from unittest import mock
 
+from tests.fakes import store as fake_store
 from tests.functional import base
 from tests.functional import databases
 
@@ -21,7 +22,6 @@ from nova.virt.libvirt import driver
 
 from vswitch_aware_scheduler.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
-from vswitch_aware_scheduler.store import migration
 
 
 class LibvirtTestCase(libvirt_base.ServersTestBase):
@@ -53,7 +53,7 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
     def setUp(self):
         store_url = 'sqlite:///' + os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
-        migration.sync(store_url)
+        fake_store.make_empty(store_url)
         self.useFixture(cell_lock.fixture())
         self.useFixture(databases.PooledSqlite())
         self.useFixture(base.known_aggregates())

@@ -5,11 +5,11 @@ import unittest
 
 import numpy as np
 
+from tests.fakes import store as fake_store
 from tests.unit.rebalance import fleet
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.demo import rebalancing
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import migration
 
 #: Of 180,465 kbit/s, two instances ask for 200,000 in one sample of ten.
 HOSTS = [('host1', 'ovs-vxlan-1g'), ('host2', 'ovs-vxlan-1g')]
@@ -23,7 +23,7 @@ class ReplayTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = os.path.join(folder.name, 'rates.npz')
         url = f'sqlite:///{os.path.join(folder.name, "store.sqlite")}'
-        migration.sync(url)
+        fake_store.make_empty(url)
         self.store = store.Store(url)
         self.nova = fleet.Cloud('host1', 'host2')
         self.nova.setUp()

@@ -15,6 +15,7 @@ import numpy as np
 from oslo_config import cfg
 
 from tests.fakes import prometheus as fake_prometheus
+from tests.fakes import store as fake_store
 from tests.unit.modeler import base
 from tests.unit.modeler import trials
 from tests.unit.store import base as store_base
@@ -34,7 +35,6 @@ from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import profile
 
 LOGGER = 'vswitch_aware_scheduler.modeler.service'
@@ -1132,7 +1132,7 @@ class SetUpTestCase(base.ModelerTestCase):
     def test_trials_are_of_the_hosts_of_the_options(self):
         conf = self._conf(default_switch_profile='ovs-vxlan',
                           overload_probability=.02, feedback_max=2.0)
-        migration.sync(self.url)
+        fake_store.make_empty(self.url)
         found = service.set_up(conf)
         kind, = found.kinds.find(found.store)
         self.assertTrue(kind.startswith('0.02: '), kind)

@@ -10,12 +10,12 @@ from unittest import mock
 
 from nova import context as nova_context
 
+from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
-from vswitch_aware_scheduler.store import migration
 
 
 class DecisionsTestCase(base.FilterTestCase):
@@ -57,7 +57,7 @@ class DecisionsTestCase(base.FilterTestCase):
         """Give (Store in a directory of its own, path of its file)."""
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'vswitch.sqlite')
-            migration.sync(f'sqlite:///{path}')
+            fake_store.make_empty(f'sqlite:///{path}')
             yield database.Store(f'sqlite:///{path}', timeout_seconds), path
 
 

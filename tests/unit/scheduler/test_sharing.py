@@ -7,11 +7,11 @@ import os
 import tempfile
 import time
 
+from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import attachments
 
 PATIENCE_SECONDS = 60.0
@@ -25,7 +25,7 @@ class SharingTestCase(base.StateTestCase):
         directory = self.enterContext(tempfile.TemporaryDirectory())
         self.path = os.path.join(directory, 'vswitch.sqlite')
         self.url = f'sqlite:///{self.path}'
-        migration.sync(self.url)
+        fake_store.make_empty(self.url)
         self.make_store.side_effect = database.Store
 
     def make_worker(self, **options):

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from tests.fakes import store as fake_store
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
@@ -64,7 +63,7 @@ class StoreTestCase(unittest.TestCase):
         return f'sqlite:///{self.path}'
 
     def make_store(self, timeout_seconds=5.0):
-        migration.sync(self.url)
+        fake_store.make_empty(self.url)
         return store.Store(self.url, timeout_seconds)
 
     def execute(self, statement, **values):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from tests.fakes import store as fake_store
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd.subcommands import prior
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
 
@@ -114,7 +114,7 @@ class PriorCommandTestCase(command_case.ManageTestCase):
 
     def test_a_store_without_priors_says_what_it_takes(self):
         url = f'sqlite:///{self.directory}/other.sqlite'
-        migration.sync(url)
+        fake_store.make_empty(url)
         self.assert_fails('models of 20 instances', 'prior', 'show',
                           '--store', url)
 
