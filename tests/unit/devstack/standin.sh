@@ -15,62 +15,70 @@ function die {
 
 # Configuration files
 
-# _ini FILE SECTION OPTION ACTION [VALUE]: print the values of an option, or
-# rewrite the file.
+# The functions below start no process: each test calls them some forty times.
+
+# _ini FILE SECTION OPTION ACTION [VALUE]: set INI_VALUES to the values of an
+# option, and rewrite the file unless ACTION is print.
 function _ini {
-    local file=$1 program
-    read -r -d "" program <<'END' || true
-        function is_the_option(line) {
-            return inside && sub(/[ \t]*=.*/, "", line) &&
-                line == ENVIRON["OPTION"]
-        }
-        BEGIN { action = ENVIRON["ACTION"] }
-        /^\[/ {
-            inside = ($0 == "[" ENVIRON["SECTION"] "]")
-            if (action != "print") { print }
-            if (inside && action == "insert") {
-                print ENVIRON["OPTION"] " = " ENVIRON["VALUE"]
-            }
-            next
-        }
-        is_the_option($0) {
-            match($0, /=[ \t]*/)
-            after = RSTART + RLENGTH
-            if (action == "print") { print substr($0, after) }
-            if (action == "replace") {
-                print substr($0, 1, after - 1) ENVIRON["VALUE"]
-            }
-            if (action == "insert") { print }
-            next
-        }
-        action != "print" { print }
-END
-    if [[ $4 == "print" ]]; then
-        SECTION=$2 OPTION=$3 ACTION=$4 awk "$program" "$file"
-    else
-        SECTION=$2 OPTION=$3 ACTION=$4 VALUE=$5 awk "$program" "$file" \
-            >"$file.new"
-        cat "$file.new" >"$file"
-        rm "$file.new"
+    local file=$1 section=$2 option=$3 action=$4 line name value inside=""
+    local lines=()
+    INI_VALUES=()
+    while IFS="" read -r line || [[ -n $line ]]; do
+        if [[ $line == "["* ]]; then
+            lines+=("$line")
+            inside=""
+            if [[ $line == "[$section]" ]]; then
+                inside=yes
+                if [[ $action == "insert" ]]; then
+                    lines+=("$option = $5")
+                fi
+            fi
+            continue
+        fi
+        name=${line%%=*}
+        name=${name%"${name##*[![:blank:]]}"}
+        if [[ -z $inside || $line != *=* || $name != "$option" ]]; then
+            lines+=("$line")
+            continue
+        fi
+        value=${line#*=}
+        value=${value#"${value%%[![:blank:]]*}"}
+        INI_VALUES+=("$value")
+        case $action in
+            replace) lines+=("${line%"$value"}$5") ;;
+            insert) lines+=("$line") ;;
+        esac
+    done <"$file"
+    if [[ $action != "print" ]]; then
+        printf "%s\n" "${lines[@]}" >"$file"
     fi
 }
 
 function _ini_make_section {
-    if ! grep -qxF "[$2]" "$1" 2>/dev/null; then
-        printf '\n[%s]\n' "$2" >>"$1"
+    local line
+    if [[ -e $1 ]]; then
+        while IFS="" read -r line || [[ -n $line ]]; do
+            if [[ $line == "[$2]" ]]; then
+                return 0
+            fi
+        done <"$1"
     fi
+    printf "\n[%s]\n" "$2" >>"$1"
 }
 
 function iniget {
-    _ini "$1" "$2" "$3" print | head -n 1
+    _ini "$1" "$2" "$3" print
+    echo "${INI_VALUES[0]}"
 }
 
 function iniget_multiline {
-    _ini "$1" "$2" "$3" print | paste -s -d " "
+    _ini "$1" "$2" "$3" print
+    echo "${INI_VALUES[*]}"
 }
 
 function ini_has_option {
-    [[ -n "$(_ini "$1" "$2" "$3" print | sed "s/^/=/")" ]]
+    _ini "$1" "$2" "$3" print
+    [[ ${#INI_VALUES[@]} -gt 0 ]]
 }
 
 function inidelete {

@@ -555,10 +555,10 @@ class ModelerTest(PhasesTestCase):
                  given['auth']['password'], given['region_name']))
 
     def test_prometheus_is_read_where_it_is_enabled_and_waited_for(self):
-        self.install('manage', 'modeler')
         services = 'n-api,n-sch,prometheus'
         _, conf = self.stack(ENABLED_SERVICES=services)
         self.assertEqual('http://127.0.0.1:9090', conf.vswitch_prometheus.url)
+        self.install('manage', 'modeler')
         # Nobody answers there. It is tried three times first.
         _, conf = self.stack(ENABLED_SERVICES=services,
                              VSWITCH_PROMETHEUS_URL='http://127.0.0.1:1')
