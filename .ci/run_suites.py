@@ -19,7 +19,9 @@ import sys
 #: Tests that run at once, by suite, as a multiple of the cores: in functional,
 #: a test waits for threads of Nova's for a third of its time; calibrated
 #: measures the machine, and looks for namespaces that another test would make.
-_AT_ONCE = {'functional': 1.5, 'calibrated': 0}
+#: The tests of watcher take 3 s and its imports 9 s, in each worker and, if
+#: there are several workers, in the listing of the tests as well.
+_AT_ONCE = {'functional': 1.5, 'calibrated': 0, 'watcher': 0}
 
 
 def _matches(stestr, suite, filters):
