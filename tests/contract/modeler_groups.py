@@ -37,39 +37,39 @@ class GroupContract:
             self.assertEqual(1, sum(share(uuid) for share in shares))
 
     def test_who_comes_and_goes_is_noticed(self):
-        one, two = self.group(), self.group()
-        one.share('store')
-        self._assert_shared(one)
-        two.share('store')
-        self._assert_shared(one, two)
-        one.leave()
-        self._assert_shared(two)
-        one.share('store')
-        self._assert_shared(two, one)
+        first, second = self.group(), self.group()
+        first.share('store')
+        self._assert_shared(first)
+        second.share('store')
+        self._assert_shared(first, second)
+        first.leave()
+        self._assert_shared(second)
+        first.share('store')
+        self._assert_shared(second, first)
 
     def test_to_count_is_not_to_join(self):
-        one, other = self.group(), self.group()
-        self.assertEqual(0, other.count('store'))
-        one.share('store')
-        self.assertEqual(1, other.count('store'))
-        self.assertEqual(1, other.count('store'))
-        self._assert_shared(one)
+        member, observer = self.group(), self.group()
+        self.assertEqual(0, observer.count('store'))
+        member.share('store')
+        self.assertEqual(1, observer.count('store'))
+        self.assertEqual(1, observer.count('store'))
+        self._assert_shared(member)
 
     def test_modelers_of_another_store_are_another_group(self):
-        one, two = self.group(), self.group()
-        one.share('store')
-        two.share('other')
-        self._assert_shared(one)
+        first, second = self.group(), self.group()
+        first.share('store')
+        second.share('other')
+        self._assert_shared(first)
         # Its store was replaced by another one.
-        one.share('other')
-        self._assert_shared(one, two, store_id='other')
+        first.share('other')
+        self._assert_shared(first, second, store_id='other')
 
     def test_two_on_machines_of_the_same_name_share(self):
         with mock.patch('socket.gethostname', return_value='controller'), \
                 mock.patch('os.getpid', return_value=1):
-            one, two = self.group(), self.group()
-        one.share('store'), two.share('store')
-        self._assert_shared(one, two)
+            first, second = self.group(), self.group()
+        first.share('store'), second.share('store')
+        self._assert_shared(first, second)
 
     def member(self):
         """Return the process of one more member, which has joined."""

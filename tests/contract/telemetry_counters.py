@@ -63,12 +63,10 @@ def interfaces(traffic, before=0):
 
     :param before: readings ahead of the first period
     """
-    found = []
-    for number in traffic.numbers:
-        count = 2 if number == telemetry_driver.BUSY else 1
-        for device in range(count):
-            found.append(_interface(traffic, number, device, count, before))
-    return found
+    counts = {number: 2 if number == telemetry_driver.BUSY else 1
+              for number in traffic.numbers}
+    return [_interface(traffic, number, device, count, before)
+            for number, count in counts.items() for device in range(count)]
 
 
 def _interface(traffic, number, device, count, before):
@@ -86,8 +84,9 @@ def _interface(traffic, number, device, count, before):
     times = traffic.t0 + traffic.period_seconds * np.arange(
         -before, len(counters) - before)
     # A reading is there if the rate before or after it is.
-    told = ~np.isnan(rates).any(axis=1)
-    read = np.concatenate([[False], told]) | np.concatenate([told, [False]])
+    complete = ~np.isnan(rates).any(axis=1)
+    read = np.concatenate([[False], complete]) | np.concatenate(
+        [complete, [False]])
     # What was seen at least once is known to its source.
     read[0] = True
     return Interface(number, device, times[read].astype(float),

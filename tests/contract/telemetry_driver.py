@@ -167,8 +167,9 @@ class DriverContract:
                           {'start': math.inf}, {'end': -math.inf}):
             series = self._all(**arguments)
             self.assertEqual(5, len(series))
-            self.assertEqual([0] * 5, [len(one) for one in series])
-            self.assertEqual([0] * 5, [one.refused.total for one in series])
+            self.assertEqual([0] * 5, [len(rates) for rates in series])
+            self.assertEqual([0] * 5,
+                             [rates.refused.total for rates in series])
 
     def test_resuming_after_the_last_sample_gives_the_rest(self):
         for whole in self._all():
@@ -176,9 +177,9 @@ class DriverContract:
                 continue
             cut = float(whole.times[len(whole) // 3])
             after = math.nextafter(cut, math.inf)
-            wanted = [whole.instance_uuid]
-            first, = self._all(end=after, instances=wanted)
-            second, = self._all(start=after, instances=wanted)
+            uuids = [whole.instance_uuid]
+            first, = self._all(end=after, instances=uuids)
+            second, = self._all(start=after, instances=uuids)
             self.assertEqual(cut, first.times[-1])
             np.testing.assert_array_equal(
                 whole.times, np.concatenate([first.times, second.times]))
@@ -189,22 +190,23 @@ class DriverContract:
 
     def test_instances_are_those_of_the_series_in_their_order(self):
         driver = self.driver(self.traffic)
-        known = driver.instances()
+        instances = driver.instances()
         self.assertEqual([series.instance_uuid for series in driver.series()],
-                         [instance.uuid for instance in known])
-        self.assertEqual(len(known), len({one.uuid for one in known}))
-        for instance in known:
+                         [instance.uuid for instance in instances])
+        self.assertEqual(len(instances),
+                         len({instance.uuid for instance in instances}))
+        for instance in instances:
             self.assertIsInstance(instance, base.Instance)
             self.assertTrue(instance.name)
 
     def test_only_the_instances_wanted_are_delivered(self):
-        wanted = {self.uuid(SILENT), self.uuid(BUSY)}
-        for collection in (wanted, list(wanted),
-                           [uuid.upper() for uuid in wanted],
-                           [uuid.replace('-', '') for uuid in wanted]):
+        uuids = {self.uuid(SILENT), self.uuid(BUSY)}
+        for collection in (uuids, list(uuids),
+                           [uuid.upper() for uuid in uuids],
+                           [uuid.replace('-', '') for uuid in uuids]):
             self.assertEqual(
-                wanted, {series.instance_uuid for series
-                         in self._all(instances=collection)})
+                uuids, {series.instance_uuid for series
+                        in self._all(instances=collection)})
 
     def test_an_unknown_instance_has_no_series(self):
         unknown = '11111111-2222-4333-8444-555555555555'
@@ -226,10 +228,10 @@ class DriverContract:
 
     def test_two_readings_do_not_disturb_each_other(self):
         driver = self.driver(self.traffic)
-        for one, other in itertools.zip_longest(driver.series(),
-                                                driver.series()):
-            self.assertEqual(one.instance_uuid, other.instance_uuid)
-            np.testing.assert_array_equal(one.rates, other.rates)
+        for first, second in itertools.zip_longest(driver.series(),
+                                                   driver.series()):
+            self.assertEqual(first.instance_uuid, second.instance_uuid)
+            np.testing.assert_array_equal(first.rates, second.rates)
 
     def test_progress_goes_from_nothing_to_all(self):
         for instances in (None, [self.uuid(BUSY)], []):
@@ -253,8 +255,8 @@ class DriverContract:
 
     def test_any_time_is_what_infinity_means(self):
         series = self._all(start=-math.inf, end=math.inf)
-        self.assertEqual([len(one) for one in self._all()],
-                         [len(one) for one in series])
+        self.assertEqual([len(rates) for rates in self._all()],
+                         [len(rates) for rates in series])
 
     def test_a_driver_opens_nothing_before_it_is_asked(self):
         driver = self.driver_without_source()

@@ -56,13 +56,13 @@ class ServiceContract(telemetry_driver.DriverContract):
     def test_an_answer_without_end_is_given_up(self):
         for name, pieces in sorted(hostile_servers.DRIPS.items()):
             driver = self._hostile(pieces, timeout_seconds=.05)
-            asked = [driver.instances]
+            requests = [driver.instances]
             if name == 'body':
                 # Each answer comes the same way: one is enough.
-                asked.append(lambda: list(driver.series()))
-            for ask in asked:
+                requests.append(lambda: list(driver.series()))
+            for request in requests:
                 error = self.assertRaises(
-                    telemetry_driver.exceptions.TelemetryError, ask)
+                    telemetry_driver.exceptions.TelemetryError, request)
                 self.assertRegex(str(error), GIVEN_UP, name)
 
     def test_an_answer_that_is_too_large_is_not_read(self):

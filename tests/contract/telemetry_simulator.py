@@ -100,13 +100,13 @@ class Source:
         host = np.zeros(scrapes.shape, int)
         for moment in self.migrations:
             host[scrapes >= T0 + moment] += 1
-        kept = _outside(scrapes, self.outages)
+        read = _outside(scrapes, self.outages)
         # A new host reports nothing before its first update there.
-        kept &= (host == 0) | (read_at >= began)
+        read &= (host == 0) | (read_at >= began)
         for moment in self.migrations:
-            kept &= ~((scrapes >= T0 + moment) & (read_at < T0 + moment))
-        return [(number, scrapes[kept & (host == number)],
-                 values[kept & (host == number)])
+            read &= ~((scrapes >= T0 + moment) & (read_at < T0 + moment))
+        return [(number, scrapes[read & (host == number)],
+                 values[read & (host == number)])
                 for number in range(len(self.migrations) + 1)]
 
 
@@ -122,7 +122,7 @@ def prometheus_series(number, traffic, source, seconds, random):
 
     Ceilometer's exporter; half as much is received.
     """
-    found = []
+    every_series = []
     for host, times, values in source.readings(traffic, seconds, random):
         if not times.size:
             continue
@@ -130,12 +130,12 @@ def prometheus_series(number, traffic, source, seconds, random):
                     f'{telemetry_counters.instance_uuid(number)}-tap0')
         for metric, factor in zip(telemetry_counters.METRICS,
                                   (1.0, .5, .001, .0005)):
-            found.append((
+            every_series.append((
                 'ceilometer_' + metric.replace('.', '_'),
                 {'resource': resource, 'vm_instance': f'vm-{number}',
                  'instance': f'compute-{host}:9101', 'job': 'ceilometer'},
                 times, values * factor))
-    return found
+    return every_series
 
 
 class Server(telemetry_stand_ins.Prometheus):

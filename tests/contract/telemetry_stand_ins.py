@@ -100,11 +100,11 @@ class OpenStack(StandIn):
         path = handler.path.rstrip('/') or '/v2.0'
         if path not in _VERSIONS:
             return super()._handle(handler)
-        found = {**_VERSIONS[path], 'status': 'CURRENT', 'links': [
+        version = {**_VERSIONS[path], 'status': 'CURRENT', 'links': [
             {'rel': 'self', 'href': f'{self.url}{path}/'}]}
         send(handler, 200, json.dumps(
-            {'version': found} if path == '/v2.1'
-            else {'versions': [found]}).encode())
+            {'version': version} if path == '/v2.1'
+            else {'versions': [version]}).encode())
 
 
 _VERSIONS = {
@@ -191,9 +191,9 @@ class Gnocchi(StandIn):
         self.metrics = {}
         self.ended = {}
         self.creators = collections.defaultdict(lambda: 'ceilometer:service')
-        for one in interfaces:
-            resource = str(uuid.uuid5(uuid.NAMESPACE_URL, one.resource))
-            self.interfaces[resource] = one
+        for interface in interfaces:
+            resource = str(uuid.uuid5(uuid.NAMESPACE_URL, interface.resource))
+            self.interfaces[resource] = interface
             self.methods[resource] = list(methods)
             self.metrics[resource] = {
                 name: str(uuid.uuid5(uuid.UUID(resource), name))
@@ -232,24 +232,25 @@ class Gnocchi(StandIn):
         (operator, condition), = search.items()
         if operator in ('and', 'or'):
             return {'and': all, 'or': any}[operator](
-                [self._matches(one, resource) for one in condition])
+                [self._matches(operand, resource) for operand in condition])
         if operator == 'not':
             return not self._matches(condition, resource)
         (attribute, value), = condition.items()
-        told = {'id': resource, 'creator': self.creators[resource],
-                'instance_id': self.interfaces[resource].instance_uuid}[
-                    attribute]
+        actual = {'id': resource, 'creator': self.creators[resource],
+                  'instance_id': self.interfaces[resource].instance_uuid}[
+                      attribute]
         if operator == 'like':
             return re.fullmatch(re.escape(value).replace('%', '.*'),
-                                told) is not None
-        return {'in': lambda: told in value, '!=': lambda: told != value,
-                '=': lambda: told == value}[operator]()
+                                actual) is not None
+        return {'in': lambda: actual in value, '!=': lambda: actual != value,
+                '=': lambda: actual == value}[operator]()
 
     def _resource(self, resource):
-        one = self.interfaces[resource]
+        interface = self.interfaces[resource]
         return {'id': resource, 'type': 'instance_network_interface',
-                'original_resource_id': one.resource, 'name': one.tap,
-                'instance_id': one.instance_uuid, 'project_id': None,
+                'original_resource_id': interface.resource,
+                'name': interface.tap,
+                'instance_id': interface.instance_uuid, 'project_id': None,
                 'ended_at': self.ended.get(resource),
                 'creator': self.creators[resource],
                 'metrics': self.metrics[resource]}
@@ -276,17 +277,17 @@ class Gnocchi(StandIn):
         for resource in body['search']['in']['id']:
             if resource not in self.interfaces:
                 continue
-            one = self.interfaces[resource]
-            told = groups.setdefault(one.instance_uuid, {}).setdefault(
-                resource, {})
+            interface = self.interfaces[resource]
+            measures = groups.setdefault(
+                interface.instance_uuid, {}).setdefault(resource, {})
             for name, method in body['operations'][1:]:
                 if name not in self.metrics[resource]:
                     continue
                 if method not in self.methods[resource]:
                     return 404, 'Metrics with unknown aggregation'
-                told[name] = {method: [
+                measures[name] = {method: [
                     [_iso(time), float(step), value] for time, value
-                    in self._points(one, name, method, step)
+                    in self._points(interface, name, method, step)
                     if start <= time < stop]}
         if not groups:
             return 404, "Metric ['network.outgoing.bytes'] does not exist"
@@ -295,9 +296,9 @@ class Gnocchi(StandIn):
                      for instance, measures in groups.items()]
 
     @staticmethod
-    def _points(one, name, method, step):
-        values = one.counters[:, telemetry_counters.METRICS.index(name)]
-        times = one.times
+    def _points(interface, name, method, step):
+        values = interface.counters[:, telemetry_counters.METRICS.index(name)]
+        times = interface.times
         if method.startswith('rate:'):
             times, values = times[1:], np.diff(values)
         points = {}
@@ -311,11 +312,11 @@ class Gnocchi(StandIn):
 def ceilometer_series(interfaces):
     """Return [(name, labels, times, values)] as Ceilometer exports them."""
     return [('ceilometer_' + metric.replace('.', '_'),
-             {'resource': one.resource, 'vm_instance': 'host-1',
+             {'resource': interface.resource, 'vm_instance': 'host-1',
               'instance': 'compute-1:9101', 'job': 'ceilometer'},
-             one.times, one.counters[:, column])
+             interface.times, interface.counters[:, column])
             for column, metric in enumerate(telemetry_counters.METRICS)
-            for one in interfaces]
+            for interface in interfaces]
 
 
 def libvirt_series(interfaces, exporter='inovex'):
@@ -324,17 +325,17 @@ def libvirt_series(interfaces, exporter='inovex'):
         'inovex': ('libvirt_domain_openstack_info', 'instance_id'),
         'tinkoff': ('libvirt_domain_info_meta', 'uuid')}[exporter]
     where = {'instance': 'compute-1:9177', 'job': 'libvirt'}
-    found = [(f'libvirt_domain_interface_stats_{what}_total',
-              {'domain': one.domain, 'target_device': one.tap, **where},
-              one.times, one.counters[:, column])
-             for column, what in enumerate((
-                 'transmit_bytes', 'receive_bytes', 'transmit_packets',
-                 'receive_packets'))
-             for one in interfaces]
-    return found + [
-        (name, {'domain': one.domain, label: one.instance_uuid, **where},
-         one.times, np.ones(len(one.times)))
-        for one in interfaces if not one.device]
+    traffic = [(f'libvirt_domain_interface_stats_{counter}_total',
+                {'domain': tap.domain, 'target_device': tap.tap, **where},
+                tap.times, tap.counters[:, column])
+               for column, counter in enumerate((
+                   'transmit_bytes', 'receive_bytes', 'transmit_packets',
+                   'receive_packets'))
+               for tap in interfaces]
+    return traffic + [
+        (name, {'domain': tap.domain, label: tap.instance_uuid, **where},
+         tap.times, np.ones(len(tap.times)))
+        for tap in interfaces if not tap.device]
 
 
 class Prometheus(StandIn):
@@ -348,16 +349,16 @@ class Prometheus(StandIn):
 
     def answer(self, method, path, parameters, body):
         if path == '/api/v1/series':
-            found = self._found(parameters['match[]'][0],
-                                float(parameters['start'][0]),
-                                float(parameters['end'][0]))
-            return 200, self._success([labels for labels, _, _ in found])
+            selected = self._found(parameters['match[]'][0],
+                                   float(parameters['start'][0]),
+                                   float(parameters['end'][0]))
+            return 200, self._success([labels for labels, _, _ in selected])
         if path == '/api/v1/query':
             match = re.fullmatch(r'(.*)\[(\d+)ms\]',
                                  parameters['query'][0], re.DOTALL)
             end = float(parameters['time'][0])
-            found = self._found(match[1], end - int(match[2]) / 1000, end)
-            if sum(len(times) for _, times, _ in found) > self.max_samples:
+            selected = self._found(match[1], end - int(match[2]) / 1000, end)
+            if sum(len(times) for _, times, _ in selected) > self.max_samples:
                 return 422, {
                     'status': 'error', 'errorType': 'execution',
                     'error': 'query processing would load too many samples '
@@ -366,7 +367,7 @@ class Prometheus(StandIn):
                 {'metric': labels, 'values': [
                     [time, repr(value)] for time, value
                     in zip(times.tolist(), values.tolist())]}
-                for labels, times, values in found]})
+                for labels, times, values in selected]})
         return 404, {'status': 'error'}
 
     def _success(self, data):
@@ -378,7 +379,7 @@ class Prometheus(StandIn):
     def _found(self, selector, start, end):
         name, _, rest = selector.partition('{')
         matchers = re.findall(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"', rest)
-        found = []
+        selected = []
         for metric, labels, times, values in self.series:
             if metric != name:
                 continue
@@ -390,9 +391,9 @@ class Prometheus(StandIn):
             else:
                 inside = (times >= start) & (times <= end)
                 if inside.any():
-                    found.append(({'__name__': metric, **labels},
-                                  times[inside], values[inside]))
-        return found
+                    selected.append(({'__name__': metric, **labels},
+                                     times[inside], values[inside]))
+        return selected
 
 
 class Ceilometer(StandIn):
@@ -407,21 +408,23 @@ class Ceilometer(StandIn):
         if not match:
             return 404, {'error_message': 'not found'}
         column = telemetry_counters.METRICS.index(match[1])
-        asked = {(field, operator): value for field, operator, value in zip(
-            parameters['q.field'], parameters['q.op'],
-            parameters['q.value'])}
-        start = _seconds(asked.get(('timestamp', 'ge'), '1970-01-01'))
-        end = _seconds(asked.get(('timestamp', 'lt'), '2100-01-01'))
+        conditions = {
+            (field, operator): value for field, operator, value in zip(
+                parameters['q.field'], parameters['q.op'],
+                parameters['q.value'])}
+        start = _seconds(conditions.get(('timestamp', 'ge'), '1970-01-01'))
+        end = _seconds(conditions.get(('timestamp', 'lt'), '2100-01-01'))
         answer = []
-        for one in self.interfaces:
-            if asked.get(('resource_id', 'eq'), one.resource) != one.resource:
+        for interface in self.interfaces:
+            resource = interface.resource
+            if conditions.get(('resource_id', 'eq'), resource) != resource:
                 continue
-            times, values = one.rate_times, one.rates[:, column]
+            times, values = interface.rate_times, interface.rates[:, column]
             inside = (times >= start) & (times < end) & ~np.isnan(values)
             times, values = times[inside], values[inside]
             if 'groupby' in parameters and times.size:
                 answer.append(self._statistics(
-                    times, values, None, 0, {'resource_id': one.resource}))
+                    times, values, None, 0, {'resource_id': resource}))
             if 'period' in parameters:
                 step = int(parameters['period'][0])
                 numbers = (times - start) // step

@@ -21,11 +21,11 @@ class CeilometerTest(telemetry_services.CeilometerContract,
 
     def driver(self, traffic):
         interfaces = telemetry_counters.interfaces(traffic)
-        for one in interfaces:
-            if one.number == telemetry_driver.WITHOUT_SAMPLE:
+        for interface in interfaces:
+            if interface.number == telemetry_driver.WITHOUT_SAMPLE:
                 # Known, by what it sent once; what it received is not.
-                one.rates[0, 0] = 1.0
-                assert np.isnan(one.rates[0, 1])
+                interface.rates[0, 0] = 1.0
+                assert np.isnan(interface.rates[0, 1])
         server = self.useFixture(telemetry_stand_ins.Ceilometer(interfaces))
         return self.make(server.url, traffic)
 
@@ -49,12 +49,12 @@ class PollsTest(testtools.TestCase):
         interface = telemetry_counters.Interface(
             1, 0, polls, volume, polls[1:], rates)
         server = self.useFixture(telemetry_stand_ins.Ceilometer([interface]))
-        [found] = ceilometer.CeilometerDriver(
+        [rates_read] = ceilometer.CeilometerDriver(
             telemetry_services.access(server.url), period_seconds=period,
             clock=lambda: simulator.T0 + 90000).series()
         true = np.array([traffic.mean_kbps(begin, begin + period)
-                         for begin in found.times])
-        return found.rates[:, 0] / traffic.kbps, true / traffic.kbps
+                         for begin in rates_read.times])
+        return rates_read.rates[:, 0] / traffic.kbps, true / traffic.kbps
 
     def polls(self, interval=300.0, jitter=2.0, left_out=(), drift=0.0,
               phase=0.0):
@@ -67,14 +67,14 @@ class PollsTest(testtools.TestCase):
         for polls in (self.polls(), self.polls(drift=-1.0),
                       self.polls(left_out=[50, 51, 120]),
                       self.polls(interval=60.0, left_out=[500])):
-            found, _ = self.rates(self.STEADY, polls)
-            self.assertGreater(found.size, 190)
-            np.testing.assert_allclose(found, 1.0, rtol=1e-9)
+            shares, _ = self.rates(self.STEADY, polls)
+            self.assertGreater(shares.size, 190)
+            np.testing.assert_allclose(shares, 1.0, rtol=1e-9)
 
     def test_bursts_of_three_polls_keep_their_peak_and_volume(self):
         for polls in (self.polls(phase=140), self.polls(drift=-1.0),
                       self.polls(phase=140, left_out=[50, 51])):
-            found, true = self.rates(self.BURSTS, polls)
-            self.assertAlmostEqual(1.0, found.max(), delta=1e-9)
-            self.assertAlmostEqual(true.mean(), found.mean(),
+            shares, true = self.rates(self.BURSTS, polls)
+            self.assertAlmostEqual(1.0, shares.max(), delta=1e-9)
+            self.assertAlmostEqual(true.mean(), shares.mean(),
                                    delta=.05 * true.mean())

@@ -27,10 +27,10 @@ class UpdatesTest(base.StoreTestCase):
             self.make_store(), server, 1, traffic, simulator.Source(**source),
             seconds, clock, **(options or {}))
 
-    def check(self, found, mean=0.01, peak=0.05, samples=48):
-        self.assertLessEqual(samples, found.samples)
-        self.assertAlmostEqual(1.0, found.mean, delta=mean)
-        self.assertAlmostEqual(1.0, found.peak, delta=peak)
+    def check(self, learned, mean=0.01, peak=0.05, samples=48):
+        self.assertLessEqual(samples, learned.samples)
+        self.assertAlmostEqual(1.0, learned.mean, delta=mean)
+        self.assertAlmostEqual(1.0, learned.peak, delta=peak)
 
     def test_polls_that_jitter_around_a_scrape_make_no_peak(self):
         self.check(self.learned(STEADY, update_seconds=300,
@@ -55,9 +55,9 @@ class UpdatesTest(base.StoreTestCase):
 
     def test_a_poller_that_stands_still_for_long_makes_no_peak(self):
         # What was read of it meanwhile looks like no traffic.
-        found = self.learned(STEADY, 10 * HOUR, update_seconds=300,
-                             phase_seconds=100, stalls=((9000, 19000),))
-        self.check(found, mean=1.0)
+        learned = self.learned(STEADY, 10 * HOUR, update_seconds=300,
+                               phase_seconds=100, stalls=((9000, 19000),))
+        self.check(learned, mean=1.0)
 
     def test_a_clock_that_is_ahead_makes_no_peak_and_no_volume(self):
         for ahead in (600.0, 86400.0):
@@ -102,6 +102,6 @@ class UpdatesTest(base.StoreTestCase):
 
     def test_continuous_counters_lose_nothing(self):
         # All of the bursts of five hours, but for what ends the sixth.
-        found = self.learned(BURSTS)
-        self.check(found, peak=1e-9, mean=0.1, samples=69)
-        self.assertEqual(70, found.samples)
+        learned = self.learned(BURSTS)
+        self.check(learned, peak=1e-9, mean=0.1, samples=69)
+        self.assertEqual(70, learned.samples)

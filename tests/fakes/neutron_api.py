@@ -23,7 +23,7 @@ class NeutronApi(nova_api.NovaApi):
     def answer(self, method, path, parameters, body):
         if path != '/v2.0/agents':
             return 404, {}
-        ids = [one['id'] for one in self.agents]
+        ids = [agent['id'] for agent in self.agents]
         marker = parameters.get('marker', [None])[0]
         first = ids.index(marker) + 1 if marker in ids else 0
         page = self.agents[first:first + self.most] + self.chassis

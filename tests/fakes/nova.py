@@ -22,10 +22,10 @@ def host_state(host, instances=(), aggregates=()):
 
     :param instances: numbers of instances
     """
-    one = host_manager.HostState(host, host, instance_uuid(0))
-    one.instances = {instance_uuid(number): None for number in instances}
-    one.aggregates = list(aggregates)
-    return one
+    state = host_manager.HostState(host, host, instance_uuid(0))
+    state.instances = {instance_uuid(number): None for number in instances}
+    state.aggregates = list(aggregates)
+    return state
 
 
 def request(number=None, check_type=None, networks=None, **extra_specs):

@@ -71,32 +71,32 @@ class NovaApi(stand_ins.OpenStack):
                     port[key] in parameters.get(key, [port[key]])
                     for key in ('device_id', 'mac_address'))])
         if path == '/v2.0/networks':
-            wanted = parameters.get('id')
+            ids = parameters.get('id')
             return self._page('networks', parameters, [
                 network for network in self.networks
-                if wanted is None or network['id'] in wanted])
+                if ids is None or network['id'] in ids])
         if path == '/v2.1/servers/detail':
             since = parameters.get('changes-since', [''])[0]
             return self._page('servers', parameters, [
-                self._shown(one) for uuid, one in self.servers.items()
-                if (one['updated'] >= since if since
-                    else one['status'] != 'DELETED')])
+                self._shown(server) for uuid, server in self.servers.items()
+                if (server['updated'] >= since if since
+                    else server['status'] != 'DELETED')])
         uuid = path.rpartition('/')[2]
         if self.servers.get(uuid, {}).get('status', 'DELETED') == 'DELETED':
             return 404, {'itemNotFound': {'code': 404}}
         return 200, {'server': self._shown(self.servers[uuid])}
 
-    def _shown(self, one):
-        if one['id'] in self.down:
-            return {'id': one['id'], 'status': 'UNKNOWN',
-                    'tenant_id': one['tenant_id'], 'created': iso(NOW)}
-        return one
+    def _shown(self, server):
+        if server['id'] in self.down:
+            return {'id': server['id'], 'status': 'UNKNOWN',
+                    'tenant_id': server['tenant_id'], 'created': iso(NOW)}
+        return server
 
     def _page(self, kind, parameters, items):
         limit = min(int(parameters['limit'][0]), self.most)
         first = 0
         if 'marker' in parameters:
-            first = 1 + [one['id'] for one in items].index(
+            first = 1 + [item['id'] for item in items].index(
                 parameters['marker'][0])
         page = {kind: items[first:first + limit]}
         if len(items) > first + limit:
@@ -104,5 +104,5 @@ class NovaApi(stand_ins.OpenStack):
         return 200, page
 
     def asked(self, path='/v2.1/servers/detail'):
-        return [parameters for _, seen, parameters, _ in self.requests
-                if seen == path]
+        return [parameters for _, requested, parameters, _ in self.requests
+                if requested == path]

@@ -59,11 +59,11 @@ class PlacementApi(stand_ins.OpenStack):
 
     def allocate(self, consumer, node, kbps=None):
         """Put a consumer on a node, with so much of ours."""
-        found = {node: {'VCPU': 1}}
+        resources = {node: {'VCPU': 1}}
         if kbps is not None:
-            found[placement_inventory.provider_uuid(node)] = {CLASS: kbps}
-        self.allocations[consumer] = found
-        for uuid in found:
+            resources[placement_inventory.provider_uuid(node)] = {CLASS: kbps}
+        self.allocations[consumer] = resources
+        for uuid in resources:
             self.providers[uuid].generation += 1
 
     def leave(self, consumer):
@@ -72,9 +72,10 @@ class PlacementApi(stand_ins.OpenStack):
 
     def inventory(self, node):
         """Return (total, reserved) that a node has of ours, or None."""
-        found = self.providers.get(placement_inventory.provider_uuid(node))
-        found = found and found.inventories.get(CLASS)
-        return found and (found['total'], found['reserved'])
+        provider = self.providers.get(
+            placement_inventory.provider_uuid(node))
+        inventory = provider and provider.inventories.get(CLASS)
+        return inventory and (inventory['total'], inventory['reserved'])
 
     def writes(self):
         return [(method, path) for method, path, *_ in self.requests
@@ -102,8 +103,8 @@ class PlacementApi(stand_ins.OpenStack):
             if method == 'PUT':
                 self.classes.add(rest[0])
                 return 201, None
-            if any(CLASS in one.inventories
-                   for one in self.providers.values()):
+            if any(CLASS in provider.inventories
+                   for provider in self.providers.values()):
                 return 409, {}
             self.classes.discard(rest[0])
             return 204, None
@@ -111,66 +112,69 @@ class PlacementApi(stand_ins.OpenStack):
             return self._consumer(method, rest[0], body)
         return self._provider(method, rest, body)
 
-    def _page(self, parameters, what, all_):
+    def _page(self, parameters, kind, items):
         limit = int(parameters['limit'][0])
         first = 0
         if 'marker' in parameters:
-            first = 1 + [one['id'] for one in all_].index(
+            first = 1 + [item['id'] for item in items].index(
                 parameters['marker'][0])
-        found = {what: all_[first:first + limit]}
-        if first + limit < len(all_):
-            found[f'{what}_links'] = [{'rel': 'next', 'href': 'there'}]
-        return found
+        page = {kind: items[first:first + limit]}
+        if first + limit < len(items):
+            page[f'{kind}_links'] = [{'rel': 'next', 'href': 'there'}]
+        return page
 
     def _provider(self, method, rest, body):
         if not rest:
             if method == 'GET':
                 return 200, {'resource_providers': [
-                    {'uuid': uuid, 'name': one.name,
-                     'parent_provider_uuid': one.parent,
-                     'generation': one.generation}
-                    for uuid, one in self.providers.items()]}
+                    {'uuid': uuid, 'name': provider.name,
+                     'parent_provider_uuid': provider.parent,
+                     'generation': provider.generation}
+                    for uuid, provider in self.providers.items()]}
             self.before_write()
             if body['uuid'] in self.providers:
                 return 409, {}
             self.providers[body['uuid']] = Provider(
                 body['name'], body['parent_provider_uuid'])
             return 200, {'uuid': body['uuid']}
-        one = self.providers[rest[0]]
+        provider = self.providers[rest[0]]
         if method == 'PUT' and not rest[1:]:
-            one.name, one.parent = body['name'], body['parent_provider_uuid']
+            provider.name = body['name']
+            provider.parent = body['parent_provider_uuid']
             return 200, {'uuid': rest[0]}
         if method == 'DELETE':
-            if any(rest[0] in found for found in self.allocations.values()):
+            if any(rest[0] in allocation
+                   for allocation in self.allocations.values()):
                 return 409, {}
             if rest[1:]:
-                return (404, {}) if one.inventories.pop(
+                return (404, {}) if provider.inventories.pop(
                     rest[2], None) is None else (204, None)
             del self.providers[rest[0]]
             return 204, None
         if rest[1] == 'allocations':
-            return 200, {'resource_provider_generation': one.generation,
+            return 200, {'resource_provider_generation': provider.generation,
                          'allocations': {
-                             consumer: {'resources': found[rest[0]]}
-                             for consumer, found in self.allocations.items()
-                             if rest[0] in found}}
+                             consumer: {'resources': allocation[rest[0]]}
+                             for consumer, allocation
+                             in self.allocations.items()
+                             if rest[0] in allocation}}
         if method == 'PUT':
             self.before_write()
-            if body['resource_provider_generation'] != one.generation:
+            if body['resource_provider_generation'] != provider.generation:
                 return 409, {'errors': [{'code': 'concurrent_update'}]}
-            one.inventories = body['inventories']
-            one.generation += 1
-        return 200, {'resource_provider_generation': one.generation,
-                     'inventories': one.inventories}
+            provider.inventories = body['inventories']
+            provider.generation += 1
+        return 200, {'resource_provider_generation': provider.generation,
+                     'inventories': provider.inventories}
 
     def _consumer(self, method, consumer, body):
         generation = self.generations.setdefault(consumer, 7)
-        found = self.allocations.get(consumer, {})
+        allocation = self.allocations.get(consumer, {})
         if method == 'GET':
             return 200, {
                 'allocations': {uuid: {'resources': resources,
                                        'generation': 3}
-                                for uuid, resources in found.items()},
+                                for uuid, resources in allocation.items()},
                 'consumer_generation': generation, 'project_id': 'p',
                 'user_id': 'u'}
         self.before_write()
@@ -180,8 +184,8 @@ class PlacementApi(stand_ins.OpenStack):
             return 400, {}
         self.generations[consumer] += 1
         self.allocations[consumer] = {
-            uuid: one['resources']
-            for uuid, one in body['allocations'].items()}
+            uuid: allocated['resources']
+            for uuid, allocated in body['allocations'].items()}
         return 204, None
 
 
