@@ -210,9 +210,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         """
         end = time.monotonic() + TIMEOUT_SECONDS
         while True:
-            found = function()
-            if found:
-                return found
+            result = function()
+            if result:
+                return result
             if time.monotonic() > end:
                 self.fail(f'waited {TIMEOUT_SECONDS:g} s for '
                           f'{what() if callable(what) else what}')
@@ -252,24 +252,24 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     def _wait_for_server_parameter(self, server, expected_params,
                                    max_retries=None, api=None,
                                    wait_for_fault_key=True):
-        seen = {}
-        wanted = expected_params.get('status')
-        ends = {wanted, 'ACTIVE', 'ERROR'} if wanted in (
-            'ACTIVE', 'ERROR') else {wanted}
+        last_seen = {}
+        status = expected_params.get('status')
+        ends = {status, 'ACTIVE', 'ERROR'} if status in (
+            'ACTIVE', 'ERROR') else {status}
 
         def reached():
-            if wanted is not None and ends.isdisjoint(
+            if status is not None and ends.isdisjoint(
                     self._statuses(server['id'])):
                 return False
-            seen.update(self.admin_api.get_server(server['id']))
-            self._fail_early(seen, wanted)
-            return all(seen[key] == value for key, value
+            last_seen.update(self.admin_api.get_server(server['id']))
+            self._fail_early(last_seen, status)
+            return all(last_seen[key] == value for key, value
                        in expected_params.items()) and (
-                           'fault' in seen or wanted != 'ERROR'
+                           'fault' in last_seen or status != 'ERROR'
                            or not wait_for_fault_key)
 
-        self.wait_for(reached, lambda: f'{expected_params}, seen {seen}')
-        return seen
+        self.wait_for(reached, lambda: f'{expected_params}, seen {last_seen}')
+        return last_seen
 
     def _fail_early(self, server, expected_state):
         # A server that is built does not fail any more, nor the other way.
@@ -280,18 +280,19 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 f': {server.get("fault", {}).get("message")}')
 
     def _wait_for_migration_status(self, server, expected_statuses):
-        wanted = {status.lower() for status in expected_statuses}
-        seen = []
+        statuses = {status.lower() for status in expected_statuses}
+        migrations = []
 
         def reached():
-            seen[:] = [
+            migrations[:] = [
                 migration for migration in self.admin_api.api_get(
                     '/os-migrations').body['migrations']
                 if migration['instance_uuid'] == server['id']]
             # The newest comes first.
-            return seen and seen[0]['status'].lower() in wanted and seen[0]
+            newest = migrations[0] if migrations else None
+            return newest and newest['status'].lower() in statuses and newest
 
-        return self.wait_for(reached, lambda: f'{wanted}, seen {seen}')
+        return self.wait_for(reached, lambda: f'{statuses}, seen {migrations}')
 
     def _wait_until_deleted(self, server):
         def gone():
@@ -310,13 +311,13 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         def event():
             # The newest comes first.
             for action in [
-                    one for one in self.admin_api.get_instance_actions(
-                        server['id']) if one['action'] == action_name][:1]:
-                for one in self.admin_api.get_instance_action_details(
+                    item for item in self.admin_api.get_instance_actions(
+                        server['id']) if item['action'] == action_name][:1]:
+                for event_ in self.admin_api.get_instance_action_details(
                         server['id'], action['request_id'])['events']:
-                    if one['event'] == event_name and (
-                            one['result'] or '').lower() == event_result:
-                        return one
+                    if event_['event'] == event_name and (
+                            event_['result'] or '').lower() == event_result:
+                        return event_
             return None
 
         return self.wait_for(event, f'{event_name} of {action_name}')
@@ -471,9 +472,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                                'conductor_live_migrate_instance'),
             'migrate': ('migrate', 'conductor_migrate_server'),
             'resize': ('resize', 'conductor_migrate_server')}[name]
-        found = self._wait_for_instance_action_event(
+        event_row = self._wait_for_instance_action_event(
             server, action, event, 'error')
-        self.assertIn('NoValidHost', found['traceback'])
+        self.assertIn('NoValidHost', event_row['traceback'])
         self._wait_for_server_parameter(server, {
             'status': 'ACTIVE', 'OS-EXT-STS:task_state': None})
         self.assertEqual(before, self.host_of(server))
@@ -522,9 +523,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                       f'server {server["id"]} to have left {before}')
         # An earlier migration of the server has ended, too.
         self.wait_for(lambda: all(
-            one['status'] in nova_record.ENDED
-            for one in self.admin_api.api_get('/os-migrations').body[
-                'migrations'] if one['instance_uuid'] == server['id']),
+            migration['status'] in nova_record.ENDED
+            for migration in self.admin_api.api_get('/os-migrations').body[
+                'migrations'] if migration['instance_uuid'] == server['id']),
             f'the migration of server {server["id"]} to end')
         server = self._wait_for_state_change(server, 'ACTIVE')
         self.read_record()
@@ -556,11 +557,11 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     def hosts_of(self, servers):
         """Return {host: number of servers there}."""
-        found = {}
+        counts = {}
         for server in servers:
             host = self.host_of(server)
-            found[host] = found.get(host, 0) + 1
-        return found
+            counts[host] = counts.get(host, 0) + 1
+        return counts
 
     def residents(self, host):
         """Return the uuids that our plugin counts on a host."""
@@ -633,17 +634,17 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         if not self.TRACK_INSTANCE_CHANGES:
             return
         context = nova_context.get_admin_context()
-        there = {host: set() for host in self.computes}
+        uuids = {host: set() for host in self.computes}
         if hosts is None:
             hosts = {server['id']: server['OS-EXT-SRV-ATTR:host'] for server
                      in self.admin_api.get_servers(detail=True)}
         for uuid, host in hosts.items():
-            there.get(host, set()).add(uuid)
+            uuids.get(host, set()).add(uuid)
 
         def in_step():
-            late = [host for host in there
+            late = [host for host in uuids
                     if not self._nova_view.get(host, {}).get('updated')
-                    or set(self._nova_view[host]['instances']) != there[host]]
+                    or set(self._nova_view[host]['instances']) != uuids[host]]
             # The first report of a host, and one that shows a difference,
             # only make nova ask the database.
             for host in late:

@@ -49,5 +49,5 @@ class StrictTestCase(base.VSwitchTestCase):
                 for name, *numbers in self.keeper.inventories()}
 
     def used(self, *hosts):
-        kept = self.kept()
-        return [kept[host][2] for host in hosts or self.HOSTS]
+        figures = self.kept()
+        return [figures[host][2] for host in hosts or self.HOSTS]

@@ -108,13 +108,13 @@ class AggregateTestCase(base.VSwitchTestCase):
         self._check_bare_metal(flavor)
 
     def _check_extremes(self, bad, flavor):
-        least, two = (self.flavor(f'f{kbps}', egress_kbps=kbps)
-                      for kbps in (1, 2))
+        small, large = (self.flavor(f'f{kbps}', egress_kbps=kbps)
+                        for kbps in (1, 2))
         # Zero closes a host for all but silent instances, even where another
         # aggregate allows more.
         self.set_metadata(bad, saturation_kbps=0)
-        self.boot_refused(least, host='host1')
-        silent = self.boot(least, host='host2')
+        self.boot_refused(small, host='host1')
+        silent = self.boot(small, host='host2')
         self.learn(silent['id'], egress_kbps=0)
         self.delete_without_reading(self.live_migrate(silent, 'host1'))
         self.read_record()
@@ -122,9 +122,9 @@ class AggregateTestCase(base.VSwitchTestCase):
         self.set_metadata(bad, saturation_kbps=None, uplink='tor')
         for entries in (10 ** 16, 10 ** 400):
             self.set_metadata(bad, uplink_mapping_entries=str(entries)[:255])
-            self.boot_refused(two, host='host2')
+            self.boot_refused(large, host='host2')
             server = self.boot(flavor, host='host1')
-            self.boot_refused(least, host='host1')
+            self.boot_refused(small, host='host1')
             self.delete(server)
 
     def _check_bare_metal(self, flavor):

@@ -117,26 +117,26 @@ class BudgetsTestCase(base.VSwitchTestCase):
         # Avoidable overload in ten of 40 periods.
         together = range(2, 40, 4)
         self.run_modeler(40, together)
-        found = self.budget()
+        budget = self.budget()
         self.assertEqual((40 * P, 10 * P), (
-            found.measured_seconds, found.overload_seconds))
-        self.assertAlmostEqual(DAY + .03 * 40 * P - 10 * P, found.balance)
-        self.assertLess(found.balance, 0)
+            budget.measured_seconds, budget.overload_seconds))
+        self.assertAlmostEqual(DAY + .03 * 40 * P - 10 * P, budget.balance)
+        self.assertLess(budget.balance, 0)
 
         self.log.clear()
         self.boot_refused(self.tiny, host='host1')
         self.boot(self.tiny, 'host2')
-        told = [text for text in self.log.messages()
-                if 'its error budget is overspent' in text]
-        self.assertTrue(told)
-        refused, = [one for one in self.decisions()
-                    if one.outcome == store.NO_HOST]
+        refusals = [text for text in self.log.messages()
+                    if 'its error budget is overspent' in text]
+        self.assertTrue(refusals)
+        refused, = [decision for decision in self.decisions()
+                    if decision.outcome == store.NO_HOST]
         self.assertEqual({'error budget': 1}, refused.refused)
-        self.assertTrue(told[0].endswith(refused.nearest[0]['text']))
+        self.assertTrue(refusals[0].endswith(refused.nearest[0]['text']))
         answer = explain.run(argparse.Namespace(
             server=None, flavor='tiny', of_project=None, networks=[],
             host='host1'), self.conf(), self.store)
-        row, = [one for one in answer['hosts'] if one['host'] == 'host1']
+        row, = [host for host in answer['hosts'] if host['host'] == 'host1']
         self.assertEqual(('error budget', refused.nearest[0]['text']),
                          (row['check'], row['text']))
 
@@ -168,9 +168,9 @@ class OffTestCase(BudgetsTestCase):
                              auth={'auth_type': 'fixture'})
         nova_api = cloud.Cloud(access, dataclasses.replace(
             access, url=self.placement.fixture.endpoint))
-        wanted = settings.Settings(network=settings.SEPARATE)
+        plan_settings = settings.Settings(network=settings.SEPARATE)
         plan = proposal.propose(self.store, nova_api, self.set_up.driver,
-                                wanted, self.clock())
+                                plan_settings, self.clock())
         self.assertEqual(1, len(plan.moves), plan)
         move, = plan.moves
         self.assertEqual(('host1', 'host2'), (move.source, move.destination))
@@ -178,12 +178,13 @@ class OffTestCase(BudgetsTestCase):
         self.assertEqual((.25, 0.0),
                          (move.overload_before, move.overload_after))
         self.assertEqual(12 * 300.0, move.gain_seconds)
-        with executor.Executor(self.store, nova_api, wanted, 'test',
-                               self.clock) as one:
-            one.begin(plan)
-            self.wait_for(lambda: not one.step(), 'the plan to end')
-            self.assertIsNone(one.problem)
-        self.assertEqual(['done'], [one.state for one in self.store.moves()])
+        with executor.Executor(self.store, nova_api, plan_settings, 'test',
+                               self.clock) as plan_executor:
+            plan_executor.begin(plan)
+            self.wait_for(lambda: not plan_executor.step(), 'the plan to end')
+            self.assertIsNone(plan_executor.problem)
+        self.assertEqual(['done'],
+                         [record.state for record in self.store.moves()])
         self.assertEqual('host2', self.host_of({'id': move.instance_uuid}))
 
 
@@ -195,10 +196,10 @@ class BudgetLimitFactorTestCase(base.VSwitchTestCase):
     def fill(self, host, limit):
         """Boot what a limit permits on a host, see one more refused."""
         # One is on at a time.
-        most = base.most_instances(self.SHARE_ON, 1, limit)
-        there = len(self.residents(host))
-        self.assertLess(there, most)
-        self.boot_many(self.small, most - there, host=host)
+        room = base.most_instances(self.SHARE_ON, 1, limit)
+        residents = len(self.residents(host))
+        self.assertLess(residents, room)
+        self.boot_many(self.small, room - residents, host=host)
         self.boot_refused(self.small, host=host)
 
     def settle(self, before, **hosts):

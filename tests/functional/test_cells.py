@@ -24,14 +24,15 @@ class CellsTestCase(base.VSwitchTestCase):
 
     def assert_room(self, **kbps):
         """Assert how much each host has left."""
-        for host, left in kbps.items():
-            flavor = self.flavor(f'{host}-{left}-{self.clock.ahead}',
-                                 egress_kbps=left or 1)
-            if left:
+        for host, free_kbps in kbps.items():
+            flavor = self.flavor(f'{host}-{free_kbps}-{self.clock.ahead}',
+                                 egress_kbps=free_kbps or 1)
+            if free_kbps:
                 self.delete(self.boot(flavor, host, host=host))
-            more = self.flavor(f'{host}-{left}-{self.clock.ahead}-more',
-                               egress_kbps=left + 1)
-            self.boot_refused(more, host=host)
+            too_large = self.flavor(
+                f'{host}-{free_kbps}-{self.clock.ahead}-more',
+                egress_kbps=free_kbps + 1)
+            self.boot_refused(too_large, host=host)
         self.clock.ahead += 120
 
 
@@ -85,12 +86,12 @@ class RandomOperationsTestCase(CellsTestCase):
                 self.servers[uuid] for uuid in self._counted()[host]), 1000)
 
     def _recorded(self):
-        found = {host: set() for host in self.HOSTS}
+        uuids = {host: set() for host in self.HOSTS}
         for server in self.admin_api.get_servers(detail=True):
             host = server['OS-EXT-SRV-ATTR:host']
             if host:
-                found[host].add(server['id'])
-        return found
+                uuids[host].add(server['id'])
+        return uuids
 
     def _counted(self):
         return {host: self.residents(host) for host in self.HOSTS}

@@ -34,16 +34,16 @@ class DeleteTestCase(base.VSwitchTestCase):
 
     def test_a_vm_forced_on_a_host_is_counted_there(self):
         self.describe_hosts(1000, 500)
-        most = self.flavor('most', egress_kbps=800)
+        large = self.flavor('most', egress_kbps=800)
         # Nova asks no filter.
         with self.reports_lost():
-            self.boot(most, 'host2', az='nova:host2')
-            self.boot(most, 'host1', az='nova:host1')
+            self.boot(large, 'host2', az='nova:host2')
+            self.boot(large, 'host1', az='nova:host1')
             self.boot_refused(self.flavor('more', egress_kbps=201))
             self.boot(self.flavor('rest', egress_kbps=200), 'host1')
         self.sync_reports()
         self.boot_refused(self.flavor('least', egress_kbps=1))
-        self.boot(most, 'host1', az='nova:host1')
+        self.boot(large, 'host1', az='nova:host1')
 
 
 class DeleteUntrackedTestCase(DeleteTestCase):

@@ -35,17 +35,17 @@ class DemoCloudTestCase(unittest.TestCase):
         hosts = [('small', 'ovs-vxlan-microserver'), ('large', 'ovs-flat')]
         with tempfile.TemporaryDirectory() as folder:
             url = _write_models(folder, 5e6, 5e6, 5e6)
-            found = clouds.place_all(
+            outcome = clouds.place_all(
                 [clouds.OURS],
                 VMS, hosts, 65536,
                 {'store_url': url, 'admission_policy': 'probability',
                  'overload_probability': 0.01}, folder)[clouds.OURS]
         # Two of 5 Gbit/s fit on the 11.3 Gbit/s of one host, no third.
-        self.assertEqual(dict.fromkeys(uuids[:2], 'large'), found.placements)
-        self.assertEqual([uuids[2]], list(found.refusals))
+        self.assertEqual(dict.fromkeys(uuids[:2], 'large'), outcome.placements)
+        self.assertEqual([uuids[2]], list(outcome.refusals))
         self.assertIn('VSwitchFilter refused 2 hosts; the roomiest, large: ',
-                      found.refusals[uuids[2]])
-        self.assertEqual([], found.warnings)
+                      outcome.refusals[uuids[2]])
+        self.assertEqual([], outcome.warnings)
 
     def test_an_overloaded_host_of_the_demo_is_relieved(self):
         # Of 180 Mbit/s, two VMs learned as 60 each ask for 100 each.
@@ -55,7 +55,7 @@ class DemoCloudTestCase(unittest.TestCase):
             rates = os.path.join(folder, 'rates.npz')
             rebalancing.write_rates(rates, dict(zip(
                 UUIDS, (busy, busy, calm))))
-            found = clouds.place_all(
+            outcome = clouds.place_all(
                 [clouds.REBALANCED], VMS, [], 0, {}, folder,
                 rebalanced=clouds.Site(
                     [('host1', 'ovs-vxlan-1g'), ('host2', 'ovs-vxlan-1g')],
@@ -64,11 +64,11 @@ class DemoCloudTestCase(unittest.TestCase):
                     {'rates': rates, 'store_url': url, 'start': 1.5e9,
                      'period_seconds': 300., 'overload_probability': .01})
             )[clouds.REBALANCED]
-        first, = set(found.placements.values())
-        (sample, uuid, host), = found.moves
+        first, = set(outcome.placements.values())
+        (sample, uuid, host), = outcome.moves
         self.assertIn(uuid, UUIDS[:2])
         self.assertNotEqual(first, host)
         # All samples before the migration are overload, and none after it.
         self.assertEqual({first: [300. * sample, 3600.],
-                          host: [0., 3600. - 300. * sample]}, found.budgets)
-        self.assertEqual(([], []), (found.problems, found.warnings))
+                          host: [0., 3600. - 300. * sample]}, outcome.budgets)
+        self.assertEqual(([], []), (outcome.problems, outcome.warnings))

@@ -44,14 +44,14 @@ class ExtraSpecsTestCase(base.VSwitchTestCase):
         half = self.on_off_flavor('half', 2000, 0.5)
         server = self.boot(half)
 
-        def explained(flavor, *words):
+        def explained(flavor, *parts):
             self.log.clear()
             self.boot_refused(flavor)
             lines = [line for line in self.log.messages(logging.DEBUG)
                      if 'host1' in line and 'fails' in line]
             self.assertEqual(1, len(lines), self.log.messages())
-            for word in words:
-                self.assertIn(word, lines[0])
+            for part in parts:
+                self.assertIn(part, lines[0])
 
         explained(half, 'overload probability', '0.25', '0.01', 'by flavor')
         self.describe_host('host1', overload_probability=0.1)

@@ -32,16 +32,16 @@ class OutcomesTestCase(base.VSwitchTestCase):
         :returns: by what the limit is multiplied then
         """
         self.store.write(forget_outcomes_before=1e9)
-        told = store.TrialOutcome(KIND, time.time(), tuple(
+        outcome = store.TrialOutcome(KIND, time.time(), tuple(
             (percent, share * LIMIT * percent / 100 * HOST_DAYS, HOST_DAYS)
             for percent in limit_feedback.PERCENT))
-        self.store.write(outcomes=[told])
+        self.store.write(outcomes=[outcome])
         self.plugin.refresh()
         # Beside the belief's ten days: in steps of 10 %.
         exact = (HOST_DAYS + 10) / (share * HOST_DAYS + 10)
-        found = limit_feedback.multiple(told, time.time())
-        self.assertAlmostEqual(exact, found, delta=.06 * exact)
-        return found
+        multiple = limit_feedback.multiple(outcome, time.time())
+        self.assertAlmostEqual(exact, multiple, delta=.06 * exact)
+        return multiple
 
 
 class FeedbackTestCase(OutcomesTestCase):
@@ -53,21 +53,21 @@ class FeedbackTestCase(OutcomesTestCase):
 
     def fill(self, limit):
         """Boot what keeps a limit, see one more refused; return how many."""
-        most = base.most_instances(SHARE_ON, FIT, limit)
-        there = len(self.admin_api.get_servers())
-        for _ in range(most - there):
+        room = base.most_instances(SHARE_ON, FIT, limit)
+        running = len(self.admin_api.get_servers())
+        for _ in range(room - running):
             self.boot(self.small, 'host1')
         self.boot_refused(self.small)
-        return most
+        return room
 
     def test_a_host_takes_what_it_refused_where_laws_expect_too_much(self):
-        asked = self.fill(LIMIT)
+        room = self.fill(LIMIT)
         times = self.expect(.2)
         logger = logging.getLogger('vswitch_aware_scheduler')
         self.addCleanup(logger.setLevel, logger.level)
         logger.setLevel(logging.DEBUG)
         self.log.clear()
-        self.assertGreater(self.fill(LIMIT * times), asked)
+        self.assertGreater(self.fill(LIMIT * times), room)
         self.assertTrue(any(
             f'above the limit of {LIMIT * times:g}, which trials say keeps '
             f'the 0.01 that is asked for' in text

@@ -40,7 +40,7 @@ class InventoryTestCase(base.VSwitchTestCase):
         )
 
     def places(self):
-        return {uuid: (one.host, one.flavor) for uuid, one
+        return {uuid: (record.host, record.flavor) for uuid, record
                 in self.known.placements().items()}
 
     def test_it_follows_what_nova_does(self):
@@ -56,7 +56,7 @@ class InventoryTestCase(base.VSwitchTestCase):
         self.assertEqual(expected, self.places())
         self.assertEqual(
             {server['tenant_id'] for server in servers},
-            {one.project for one in self.known.placements().values()})
+            {record.project for record in self.known.placements().values()})
         generation = self.known.generation()
         self.assertFalse(self.update().complete)
         self.assertEqual(generation, self.known.generation())

@@ -53,16 +53,18 @@ class DecisionsTestCase(base.VSwitchTestCase):
         flavor = self.flavor('f100', egress_kbps=100)
         self.describe_hosts(1000, 1000)
         servers = self.boot_many(flavor, 3)
-        found = self.decisions()
-        self.assertEqual({one['id']: self.host_of(one) for one in servers},
-                         {one.instance_uuid: one.host for one in found})
-        self.assertEqual(1, len({one.request_id for one in found}))
+        decisions = self.decisions()
+        self.assertEqual(
+            {server['id']: self.host_of(server) for server in servers},
+            {decision.instance_uuid: decision.host for decision in decisions})
+        self.assertEqual(
+            1, len({decision.request_id for decision in decisions}))
         before = self.host_of(servers[0])
         self.confirm(self.migrate(servers[0]))
-        found = self.decisions()
-        self.assertEqual(4, len(found))
+        decisions = self.decisions()
+        self.assertEqual(4, len(decisions))
         self.assertEqual((servers[0]['id'], {'host1', 'host2'} - {before}), (
-            found[3].instance_uuid, {found[3].host}))
+            decisions[3].instance_uuid, {decisions[3].host}))
         # No filter is asked about a host that is forced.
         self.boot(flavor, 'host2', az='nova:host2')
         self.assertEqual(4, len(self.decisions()))
@@ -74,31 +76,31 @@ class ObserveTestCase(base.VSwitchTestCase):
 
     def refusals(self):
         """Return the debug lines of what would have been refused."""
-        found = [text for text in self.log.messages()
+        lines = [text for text in self.log.messages()
                  if 'fails the virtual switch check' in text]
         self.log.clear()
-        return found
+        return lines
 
     def test_everything_passes_until_an_aggregate_enforces(self):
         flavor = self.flavor('f600', egress_kbps=600)
         # No profile at all.
         self.boot(flavor, 'host2', host='host2')
-        told, = self.refusals()
-        self.assertIn('no switch profile', told)
-        self.assertIn('only observed', told)
+        refusal, = self.refusals()
+        self.assertIn('no switch profile', refusal)
+        self.assertIn('only observed', refusal)
         # Full hosts.
         self.describe_hosts(1000, 1000)
         servers = self.boot_many(flavor, 4)
         self.assertEqual({'host1', 'host2'}, {*self.hosts_of(servers)})
-        found = self.decisions()
-        self.assertEqual(5, len(found))
-        for one in found:
+        decisions = self.decisions()
+        self.assertEqual(5, len(decisions))
+        for decision in decisions:
             # The first one found no profile, which is one check.
-            self.assertEqual(one.hosts - one.admitted, one.observed)
-            self.assertEqual(one.hosts - one.admitted,
-                             sum(one.refused.values()))
-        self.assertTrue(any(one.chosen['check'] == 'overload probability'
-                            for one in found))
+            refused = decision.hosts - decision.admitted
+            self.assertEqual(refused, decision.observed)
+            self.assertEqual(refused, sum(decision.refused.values()))
+        self.assertTrue(any(decision.chosen['check'] == 'overload probability'
+                            for decision in decisions))
         self.assertTrue(any('overload probability' in text
                             for text in self.refusals()))
         # One aggregate is enforced: nothing fits there, and host2 takes all.
@@ -147,15 +149,16 @@ class ExplainTestCase(base.VSwitchTestCase):
         servers = self.admin_api.get_servers(detail=True)
         self.store.write(
             placements=[store.InstanceRecord(
-                one['id'], one['OS-EXT-SRV-ATTR:host'],
-                one['flavor']['original_name'], one['tenant_id'])
-                for one in servers],
+                server['id'], server['OS-EXT-SRV-ATTR:host'],
+                server['flavor']['original_name'], server['tenant_id'])
+                for server in servers],
             inventory=store.InventoryState('nova', time.time(), time.time()))
         self.store.write_fleet({
             'host': {host: {**policy_in_force.pack(policy), 'origins': {}}
                      for host, policy in self.plugin._policies.items()},
             'uplink': {}, 'aggregate': {}, 'flavor': {
-                one['name']: one['extra_specs'] for one in self.flavors}},
+                flavor['name']: flavor['extra_specs']
+                for flavor in self.flavors}},
             time.time())
 
     def test_it_says_what_the_scheduler_says(self):
@@ -164,10 +167,10 @@ class ExplainTestCase(base.VSwitchTestCase):
                 'vswitch:egress_kbps': rate, 'vswitch:on_seconds': '100',
                 'vswitch:off_seconds': '900'}}
             for name, rate in (('f600', '600'), ('f900', '900'))]
-        small, large = (self.flavor(one['name'], **{
+        small, large = (self.flavor(flavor['name'], **{
             key.removeprefix('vswitch:'): value
-            for key, value in one['extra_specs'].items()})
-            for one in self.flavors)
+            for key, value in flavor['extra_specs'].items()})
+            for flavor in self.flavors)
         self.describe_hosts(1000, 1400, 899)
         for _ in range(2):
             self.boot(small, 'host1', host='host1')
@@ -177,17 +180,17 @@ class ExplainTestCase(base.VSwitchTestCase):
         self.boot_refused(large)
         lines = self.log.messages()
         self.store_fleet()
-        found = explain.run(argparse.Namespace(
+        answer = explain.run(argparse.Namespace(
             server=None, flavor='f900', of_project=None, networks=[],
             host=None), self.options(), self.store)
         line, = [text for text in lines if 'no host passes' in text]
-        self.assertTrue(line.endswith(found['summary']),
-                        (line, found['summary']))
-        for row in found['hosts']:
-            told, = [text for text in lines
+        self.assertTrue(line.endswith(answer['summary']),
+                        (line, answer['summary']))
+        for row in answer['hosts']:
+            line, = [text for text in lines
                      if 'fails the virtual switch check' in text
                      and f'({row["host"]}, ' in text]
-            self.assertTrue(told.endswith(row['text']), (told, row['text']))
+            self.assertTrue(line.endswith(row['text']), (line, row['text']))
 
     def options(self):
         conf = cfg.ConfigOpts()
@@ -210,11 +213,11 @@ class MetricsTestCase(base.VSwitchTestCase):
         self.describe_hosts(1000, 10)
         self.boot(flavor, 'host1')
         self.boot_refused(flavor)
-        found = fake_prometheus.scraped(self.port)
+        metrics = fake_prometheus.scraped(self.port)
         self.assertEqual(
-            (2, 1, 4, 1, 2, 0, 2), tuple(found[key] for key in (
+            (2, 1, 4, 1, 2, 0, 2), tuple(metrics[key] for key in (
                 ('requests_judged_total',), ('requests_without_host_total',),
                 ('hosts_judged_total',),
                 ('hosts_refused_total', 'overload probability'),
                 ('hosts_refused_total', 'peak'), ('degraded',), ('hosts',))))
-        self.assertLess(found['record_age_seconds',], base.TIMEOUT_SECONDS)
+        self.assertLess(metrics['record_age_seconds',], base.TIMEOUT_SECONDS)

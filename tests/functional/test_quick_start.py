@@ -85,18 +85,18 @@ def blocks():
     text = (PROJECT / 'README.rst').read_text()
     lines = text.partition('.. quick start begins\n')[2].partition(
         '.. quick start ends\n')[0].splitlines()
-    found = []
+    code_blocks = []
     for number, line in enumerate(lines):
         head, colons, language = line.partition('::')
         if not colons or language and not head.endswith('.. code-block'):
             continue
         indent = len(line) - len(line.lstrip())
         block = itertools.takewhile(
-            lambda one: not one or one.startswith(' ' * (indent + 1)),
+            lambda line: not line or line.startswith(' ' * (indent + 1)),
             lines[number + 1:])
-        found.append((language.strip(),
-                      textwrap.dedent('\n'.join(block)).strip()))
-    return found
+        code_blocks.append((language.strip(),
+                            textwrap.dedent('\n'.join(block)).strip()))
+    return code_blocks
 
 
 class DocumentTestCase(unittest.TestCase):
@@ -154,12 +154,12 @@ class QuickStartTestCase(base.VSwitchTestCase):
         self.output = ''
         for language, text in blocks():
             self._follow(language, text)
-        found = self._options()
-        self.AVAILABLE_FILTERS = found.filter_scheduler.available_filters
-        self.FILTERS = found.filter_scheduler.enabled_filters
-        self.WEIGHERS = found.filter_scheduler.weight_classes
+        conf = self._options()
+        self.AVAILABLE_FILTERS = conf.filter_scheduler.available_filters
+        self.FILTERS = conf.filter_scheduler.enabled_filters
+        self.WEIGHERS = conf.filter_scheduler.weight_classes
         self.OPTIONS = {
-            name: found.vswitch_scheduler[name]
+            name: conf.vswitch_scheduler[name]
             for name in ('store_url', 'default_switch_profile')}
         super().setUp()
 

@@ -98,8 +98,9 @@ class RebalanceTestCase(base.VSwitchTestCase):
         for server in self.servers.values():
             totals[self.host_of(server)] += self.rates[server['id']]
         self.store.write(placements=[
-            store.InstanceRecord(one['id'], self.host_of(one), 'small', 'p')
-            for one in self.servers.values()])
+            store.InstanceRecord(
+                server['id'], self.host_of(server), 'small', 'p')
+            for server in self.servers.values()])
         balances = {'host1': -600.0, 'host2': 100.0, 'host3': 100.0}
         self.store.settle_budgets(
             store.BudgetState(fleet.PERIOD, now), [
@@ -123,9 +124,10 @@ class RebalanceTestCase(base.VSwitchTestCase):
                 for name, server in self.servers.items()}
 
     def live_migrations(self):
-        return [(one['instance_uuid'], one['dest_compute'], one['status'])
-                for one in self.admin_api.api_get(
-                    '/os-migrations').body['migrations']]
+        return [tuple(migration[key] for key in (
+            'instance_uuid', 'dest_compute', 'status'))
+            for migration in self.admin_api.api_get(
+                '/os-migrations').body['migrations']]
 
     @contextlib.contextmanager
     def slow(self):
@@ -189,7 +191,7 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertEqual([(move['instance_uuid'], 'host3', 'completed')],
                          self.live_migrations())
         self.assertEqual('host3', self.where()[self.moved()])
-        self.assertEqual(['done'], [one['state'] for one in answer['moves']])
+        self.assertEqual(['done'], [move['state'] for move in answer['moves']])
         # Its cool-down holds, and what is left on host1 is within budget.
         self.read_record()
         status, answer, errors = self.run_command()
@@ -291,8 +293,8 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertEqual({'vm3': 'host2', 'vm4': 'host3'}, {
             name: host for name, host in self.where().items()
             if name not in ('vm1', 'vm2')})
-        with executor.Executor(self.store, None, None, 'test') as one:
-            self.assertEqual(0, one.resume())
+        with executor.Executor(self.store, None, None, 'test') as resumed:
+            self.assertEqual(0, resumed.resume())
 
     def modeler(self):
         """Return what makes and executes the plans of a vswitch-modeler."""
@@ -331,7 +333,7 @@ class RebalanceTestCase(base.VSwitchTestCase):
 
         def is_done():
             self.assertIsNone(following.step(time.monotonic))
-            return [one.state for one in self.store.moves()] == ['done']
+            return [move.state for move in self.store.moves()] == ['done']
 
         self.wait_for(is_done, 'the end of the plan')
         self.assertEqual(1, len(self.live_migrations()))

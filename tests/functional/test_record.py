@@ -249,14 +249,14 @@ class OtherMovesTestCase(RecordTestCase):
 
     def test_an_evacuation_there_and_back_counts_once(self):
         server = self.boot(self.of(600), host='host1')
-        for here, there in (('host1', 'host2'), ('host2', 'host1')):
+        for origin, target in (('host1', 'host2'), ('host2', 'host1')):
             self._evacuate(server)
-            self.assertEqual(there, self.host_of(server))
-            self.list_late(here, server)
-            self.room(there, 400)
-            self.room(here, 1000)
+            self.assertEqual(target, self.host_of(server))
+            self.list_late(origin, server)
+            self.room(target, 400)
+            self.room(origin, 1000)
             self.restart_scheduler()
-            self.room(here, 1000)
+            self.room(origin, 1000)
 
     def test_an_instance_unshelved_elsewhere_counts_there_only(self):
         self.flags(shelved_offload_time=0)
@@ -547,9 +547,9 @@ class NoWaitTestCase(RecordTestCase):
 
             def measured(state, *args):
                 began = base.time.monotonic()
-                found = assess(state, *args)
+                assessment = assess(state, *args)
                 seconds.append(base.time.monotonic() - began)
-                return found
+                return assessment
 
             with mock.patch.object(scheduler_state.SchedulerState, 'assess',
                                    measured):
@@ -573,13 +573,13 @@ class DeadCellTestCase(RecordTestCase):
         server = self.boot(whole, host='host1')
         dead = self.cell_mappings['cell2'].uuid
         target = nova_context.set_target_cell
-        asked = []
+        callers = []
 
         def fail(context, cell_mapping):
             if cell_mapping is not None and cell_mapping.uuid == dead and any(
                     frame.filename.endswith(('/nova_record.py', '/lookup.py'))
                     for frame in traceback.extract_stack()):
-                asked.append(threading.current_thread().name)
+                callers.append(threading.current_thread().name)
                 raise exception.CellTimeout()
             return target(context, cell_mapping)
 
@@ -590,12 +590,12 @@ class DeadCellTestCase(RecordTestCase):
             self.wait_for(lambda: not self.residents('host1'),
                           'the record to show the deletion')
             self.boot(whole, 'host1', host='host1')
-            self.wait_for(lambda: asked, 'a reading of the dead cell')
+            self.wait_for(lambda: callers, 'a reading of the dead cell')
             self.wait_for(lambda: any('cell2' in text for text
                                       in self.log.warnings), 'the log')
         # Only readers have asked it, never a request.
         self.assertEqual({'vswitch-record-cell2'},
-                         set(asked) - {'MainThread'})
+                         set(callers) - {'MainThread'})
         self.assertEqual(1, len([text for text in self.log.warnings
                                  if 'cell2' in text]))
         # A worker that begins while it is dead goes by the record of the

@@ -16,10 +16,10 @@ class ResizeTestCase(base.VSwitchTestCase):
         """Assert that a host has room for this rate and no more."""
         if rate:
             self.delete(self.boot(self.flavors[rate], host, host=host))
-        more = self.flavors.setdefault(
+        flavor = self.flavors.setdefault(
             rate + 1, self.flavors.get(rate + 1) or self.flavor(
                 f'f{rate + 1}', egress_kbps=rate + 1))
-        self.boot_refused(more, host=host)
+        self.boot_refused(flavor, host=host)
 
     def test_on_the_same_host_a_vm_is_not_counted_twice(self):
         self.describe_hosts(1000, 50)

@@ -177,8 +177,8 @@ class NoStoreTestCase(base.VSwitchTestCase):
         plain = self.flavor('plain')
         self.boot_many(plain, 4)
         server = self.boot(self.flavor('most', egress_kbps=8000), 'host1')
-        more = self.flavor('more', egress_kbps=2001)
-        self.boot_refused(more)
+        too_large = self.flavor('more', egress_kbps=2001)
+        self.boot_refused(too_large)
         warning, = self.log.warnings
         self.assertIn('db sync', warning)
         self.log.clear()

@@ -36,8 +36,8 @@ class ObserveTestCase(StrictTestCase):
         # Nothing is claimed, and the modeler counts who is there.
         self.assertEqual({'host1': (1000, 0, 0)}, self.kept())
         self.store.write(placements=[
-            store.InstanceRecord(one['id'], 'host1', 'f600')
-            for one in self.admin_api.get_servers()])
+            store.InstanceRecord(server['id'], 'host1', 'f600')
+            for server in self.admin_api.get_servers()])
         self.keep()
         self.assertEqual({'host1': (1000, 1000, 0)}, self.kept())
         self.boot(flavor, 'host1')
@@ -53,9 +53,9 @@ class ConcurrencyTestCase(StrictTestCase):
         judge = filters.VSwitchFilter.filter_all
 
         def filter_all(filter_, hosts, spec):
-            found = judge(filter_, hosts, spec)
+            passed = judge(filter_, hosts, spec)
             both.wait()
-            return found
+            return passed
 
         # As schedulers that know nothing of each other.
         with mock.patch.object(
@@ -63,11 +63,11 @@ class ConcurrencyTestCase(StrictTestCase):
                 lambda state, hosts, spec: hosts), mock.patch.object(
                     filters.VSwitchFilter, 'filter_all', filter_all):
             servers = self.in_parallel([lambda: self.post(flavor)] * 2)
-            found = [self.wait_for(lambda uuid=server['id']: (
-                lambda one: one['status'] != 'BUILD' and one)(
+            built = [self.wait_for(lambda uuid=server['id']: (
+                lambda answer: answer['status'] != 'BUILD' and answer)(
                     self.admin_api.get_server(uuid)), 'the end of a build')
                 for server in servers]
-        return sorted(one['status'] for one in found)
+        return sorted(server['status'] for server in built)
 
     def test_the_second_claim_is_refused(self):
         flavor = self.flavor('f600', egress_kbps=600)
@@ -164,8 +164,8 @@ class LifeTestCase(StrictTestCase):
         self.assertEqual([0, 100], self.used())
 
     def test_several_in_one_request_are_booked_each(self):
-        found = self.hosts_of(self.boot_many(self.large, 6))
-        self.assertEqual({'host1': 3, 'host2': 3}, found)
+        counts = self.hosts_of(self.boot_many(self.large, 6))
+        self.assertEqual({'host1': 3, 'host2': 3}, counts)
         self.assertEqual([900, 900], self.used())
         self.boot_refused(self.large)
         self.boot_many_refused(self.small, 3)
@@ -174,8 +174,8 @@ class LifeTestCase(StrictTestCase):
 
     def test_computes_leave_our_provider_alone_and_not_their_own(self):
         # Why it is a provider beside that of the compute node.
-        node, = [one['uuid'] for one in self._get_all_providers()
-                 if one['name'] == 'host1']
+        node, = [provider['uuid'] for provider in self._get_all_providers()
+                 if provider['name'] == 'host1']
         url = f'/resource_providers/{node}/inventories'
         inventory = self.placement.get(url, version='1.36').body
         inventory['inventories'][effective_limit.RESOURCE_CLASS] = {'total': 7}

@@ -13,9 +13,9 @@ class UnknownHostPassesTestCase(base.VSwitchTestCase):
         flavor = self.flavor('huge', egress_kbps=1000000000)
         for _ in range(2):
             self.boot(flavor, 'host2', host='host2')
-        told, = self.log.warnings
+        warning, = self.log.warnings
         self.assertIn('no host that requests have been for has a switch '
-                      'profile', told)
+                      'profile', warning)
         self.describe_host('host1', saturation_kbps=1000)
         self.boot_many(flavor, 3, host='host2')
         self.boot(flavor, 'host2')

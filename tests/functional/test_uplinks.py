@@ -102,8 +102,8 @@ class NetworkTestCase(base.VSwitchTestCase):
     def _create_port(self, body=None):
         # The fixture would put every port on its first network.
         made = create_port(self.neutron, body)
-        found = self.neutron._ports[made['port']['id']]
-        found['network_id'] = made['port']['network_id'] = \
+        port = self.neutron._ports[made['port']['id']]
+        port['network_id'] = made['port']['network_id'] = \
             body['port']['network_id']
         return made
 

@@ -17,12 +17,12 @@ class WeigherTestCase(base.VSwitchTestCase):
         self.flavor_id = self.flavor('f1000', egress_kbps=1000)
 
     def test_a_positive_multiplier_spreads(self):
-        seen = []
+        answers = []
         weigh = weights.VSwitchWeigher.weigh_objects
 
         def watched(*args):
-            seen.append(weigh(*args))
-            return seen[-1]
+            answers.append(weigh(*args))
+            return answers[-1]
 
         with mock.patch.object(weights.VSwitchWeigher, 'weigh_objects',
                                watched):
@@ -35,15 +35,15 @@ class WeigherTestCase(base.VSwitchTestCase):
             # Emptier because it is larger.
             self.describe_host('host2', saturation_kbps=1000000)
             self.boot(self.flavor_id, 'host2')
-        self.assertTrue(seen)
-        for some in seen:
-            self.assertIs(list, type(some))
-            for weight in some:
+        self.assertTrue(answers)
+        for answer in answers:
+            self.assertIs(list, type(answer))
+            for weight in answer:
                 self.assertIs(float, type(weight))
                 self.assertTrue(0 <= weight <= 1, weight)
         # 2 % and, of the largest, 0.4 % used: a tenth of that less than 1.
-        self.assertAlmostEqual(0.9996, max(seen[-1]), 6)
-        self.assertAlmostEqual(0.996, min(seen[-1]), 6)
+        self.assertAlmostEqual(0.9996, max(answers[-1]), 6)
+        self.assertAlmostEqual(0.996, min(answers[-1]), 6)
 
     def test_loss_counts_before_utilisation(self):
         # On host1 peaks never exceed it, on the others they do, more on the
