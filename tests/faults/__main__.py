@@ -24,15 +24,16 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog='python -m tests.faults')
     parser.add_argument('names', nargs='*', metavar='NAME')
     parser.add_argument('--list', action='store_true')
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     # What is logged of the faults themselves is not of interest here.
     logging.disable(logging.CRITICAL)
     for module in pkgutil.iter_modules(tests.faults.__path__):
         if module.name.startswith('cases_'):
             importlib.import_module(f'tests.faults.{module.name}')
     chosen = {name: case for name, case in registry.CASES.items()
-              if not asked.names or any(one in name for one in asked.names)}
-    if asked.list:
+              if not options.names
+              or any(part in name for part in options.names)}
+    if options.list:
         print(*(f'{kind}: {name}' for name, (kind, _) in chosen.items()),
               sep='\n')
         return 0
@@ -42,15 +43,15 @@ def main(arguments=None):
         try:
             count = function()
             survived[kind] += count
-            words = f'survived {count}'
+            outcome = f'survived {count}'
         except registry.Skipped as reason:
             skipped.append(name)
-            words = f'skipped: {reason}'
+            outcome = f'skipped: {reason}'
         except Exception:
             traceback.print_exc()
             failed.append(name)
-            words = 'FAILED'
-        print(f'{time.monotonic() - began:7.1f} s  {name}: {words}',
+            outcome = 'FAILED'
+        print(f'{time.monotonic() - began:7.1f} s  {name}: {outcome}',
               flush=True)
     print('\nFaults that were survived, by kind:')
     for kind, count in survived.items():

@@ -61,24 +61,25 @@ def _survive(faults, clock=None, runs=1, **changes):
             update_seconds=update, scrape_seconds=scrape, **{
                 name: value(update) if callable(value) else value
                 for name, value in changes.items()})
-        words = f'updates every {update} s, scrapes every {scrape} s'
+        intervals = f'updates every {update} s, scrapes every {scrape} s'
         steady = _learned(source, STEADY, clock)
-        check.assertAlmostEqual(1.0, steady.mean, delta=0.01, msg=words)
+        check.assertAlmostEqual(1.0, steady.mean, delta=0.01, msg=intervals)
         check.assertAlmostEqual(
-            1.0, steady.peak, delta=0.05 if scrape <= 30 else 0.1, msg=words)
+            1.0, steady.peak, delta=0.05 if scrape <= 30 else 0.1,
+            msg=intervals)
         # How old the first and the last volume of a run are is not known,
         # and the last ones are not delivered yet.
         check.assertLess(
             DAY / 300 - 20 - 6 * update / 300
             - runs * (2 * (2 * update + scrape) / 300 + 2), steady.samples,
-            words)
+            intervals)
         if update <= 300:
             bursts = _learned(source, BURSTS, clock)
             # After an outage, scrapes of 120 s say little of when a burst
             # began.
             check.assertAlmostEqual(
                 1.0, bursts.peak, delta=0.15 if scrape <= 60 else 0.25,
-                msg=words)
+                msg=intervals)
             survived += faults
         survived += faults
     return survived
@@ -148,12 +149,12 @@ def samples_that_come_twice():
 
     try:
         simulator.prometheus_series = doubled
-        found = simulator.learned(
+        learned = simulator.learned(
             tool.make_store(), server, 1, STEADY,
             simulator.Source(update_seconds=300, phase_seconds=70), DAY,
             interval=3600.0)
-        check.assertAlmostEqual(1.0, found.mean, delta=0.01)
-        check.assertAlmostEqual(1.0, found.peak, delta=0.05)
+        check.assertAlmostEqual(1.0, learned.mean, delta=0.01)
+        check.assertAlmostEqual(1.0, learned.peak, delta=0.05)
         survived += 1
     finally:
         simulator.prometheus_series = series

@@ -76,11 +76,12 @@ def real_gnocchi():
     polled = np.round(polled, 3)
     counters = STEADY.volume(polled)[:, None] * np.array(
         [1, .5, .001, .0005])
-    one = telemetry_counters.interfaces(telemetry_driver.sample_traffic())[-1]
-    one = dataclasses.replace(one, times=polled, counters=counters)
+    interface = telemetry_counters.interfaces(
+        telemetry_driver.sample_traffic())[-1]
+    interface = dataclasses.replace(interface, times=polled, counters=counters)
     server = base.started(servers.Gnocchi())
     try:
-        feeds.GnocchiFeed(server, gnocchi.AGGREGATIONS).publish([one])
+        feeds.GnocchiFeed(server, gnocchi.AGGREGATIONS).publish([interface])
         for aggregation in gnocchi.AGGREGATIONS:
             clock = fake_clock.Clock(simulator.T0)
             access = telemetry_services.access(None, auth={

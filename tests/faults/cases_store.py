@@ -90,10 +90,10 @@ def _in_child(function, before_statement=None, signal_number=signal.SIGKILL):
         status = 1
         try:
             if before_statement is not None:
-                left = itertools.count(before_statement, -1)
+                countdown = itertools.count(before_statement, -1)
 
                 def before(*_):
-                    if next(left) == 1:
+                    if next(countdown) == 1:
                         os.kill(os.getpid(), signal_number)
 
                 sa.event.listen(sa.engine.Engine, 'before_cursor_execute',
@@ -135,8 +135,8 @@ def killed_sync(kind):
 @on_each_database('killed modeler in its write')
 def killed_writer(kind):
     with _store(kind) as tool:
-        one = tool.make_store()
-        one.write([base.fitted(n) for n in range(3)])
+        opened = tool.make_store()
+        opened.write([base.fitted(n) for n in range(3)])
         numbers = itertools.count(10)
 
         def write():
@@ -148,11 +148,11 @@ def killed_writer(kind):
 
         def survived():
             # All of the last good generation, and nothing of the killed one.
-            changes = one.read_changes()
+            changes = opened.read_changes()
             check.assertEqual(3, len(changes.instance_uuids))
             check.assertEqual([], changes.host_profiles)
             number = changes.generation.number
-            check.assertEqual(number + 1, one.write(
+            check.assertEqual(number + 1, opened.write(
                 [base.fitted(1, number)]).number)
 
         return _kill_before_each(write, survived)
@@ -161,13 +161,13 @@ def killed_writer(kind):
 @on_each_database('killed scheduler in its write of claims')
 def killed_claims(kind):
     with _store(kind) as tool:
-        one = tool.make_store()
-        one.write_claims([fake_store.claim(1)])
+        opened = tool.make_store()
+        opened.write_claims([fake_store.claim(1)])
 
         def survived():
             check.assertEqual([base.instance_uuid(1)], [
-                claim.instance_uuid for claim in one.read_claims().claims])
-            check.assertEqual({}, one.write_claims([fake_store.claim(1)]))
+                claim.instance_uuid for claim in opened.read_claims().claims])
+            check.assertEqual({}, opened.write_claims([fake_store.claim(1)]))
 
         return _kill_before_each(
             lambda: store.Store(tool.url).write_claims(
@@ -198,8 +198,8 @@ def frozen_writer(kind):
             # The frozen one goes on, and writes what it was at.
             check.assertEqual(0, os.waitpid(pid, 0)[1])
             check.assertIn(base.instance_uuid(2), [
-                found.instance_uuid
-                for found in store.Store(tool.url).models()])
+                stored.instance_uuid
+                for stored in store.Store(tool.url).models()])
             survived += 1
     return survived
 
@@ -218,26 +218,26 @@ def _command_names_the_process(tool, pid):
 def restored_store(kind):
     survived = 0
     with _store(kind) as tool:
-        one = tool.make_store()
-        one.write([base.constant(1)])
+        opened = tool.make_store()
+        opened.write([base.constant(1)])
         backup = tool.content()
         # Fewer, as many and more writes after the backup than before.
         for lost, later in (1, 0), (1, 1), (1, 2), (3, 1), (3, 3), (3, 5):
             tool.restore(backup)
             for number in range(lost):
-                one.write([base.constant(100 + number)])
-                one.write_claims([fake_store.claim(100 + number)])
-            seen, claims = one.generation(), one.read_claims().seen
+                opened.write([base.constant(100 + number)])
+                opened.write_claims([fake_store.claim(100 + number)])
+            generation, claims = opened.generation(), opened.read_claims().seen
             tool.restore(backup)
             for number in range(later):
-                one.write([base.constant(200 + number)])
-                one.write_claims([fake_store.claim(200 + number)])
-            changes = one.read_changes(seen)
+                opened.write([base.constant(200 + number)])
+                opened.write_claims([fake_store.claim(200 + number)])
+            changes = opened.read_changes(generation)
             check.assertTrue(changes.complete, (lost, later))
             check.assertEqual(1 + later, len(changes.instance_uuids))
-            words = one.read_claims(claims)
-            check.assertTrue(words.complete, (lost, later))
-            check.assertEqual(later, len(words.claims))
+            claims_read = opened.read_claims(claims)
+            check.assertTrue(claims_read.complete, (lost, later))
+            check.assertEqual(later, len(claims_read.claims))
             survived += 1
     return survived
 
@@ -246,17 +246,17 @@ def restored_store(kind):
 def damaged_row(kind):
     survived = 0
     with _store(kind) as tool:
-        one = tool.make_store()
+        opened = tool.make_store()
         for table, column in (('traffic_model', 'law'), ('prior', 'law'),
                               ('claim', 'law'),
                               ('traffic_model_detail', 'counts')):
             for value in (b'', b'\x02', b'\x09\x00', b'\x02' + b'\xff' * 64,
                           os.urandom(100)):
-                one.write(
+                opened.write(
                     [base.fitted(n, n) for n in range(3)], priors=[
                         store.Prior(name, None, base.constant(1).model.law,
                                     2.0) for name in 'ab'])
-                one.write_claims([
+                opened.write_claims([
                     fake_store.claim(n, token=f't-{n}{survived:03d}1')
                     for n in (1, 2)])
                 key = 'flavor' if table == 'prior' else 'instance_uuid'
@@ -327,11 +327,11 @@ def server_that_is_killed_while_it_is_written():
     survived = 0
     for kind in (OnMariaDB, OnPostgreSQL):
         with _store(kind) as tool:
-            one = tool.make_store()
-            one.write([base.constant(1)])
+            opened = tool.make_store()
+            opened.write([base.constant(1)])
             original = generation_rows.forget_removals
             for _ in range(2):
-                before = one.generation().number
+                before = opened.generation().number
 
                 def kill(connection, now, kind=kind):
                     generation_rows.forget_removals = original
@@ -358,11 +358,13 @@ def files_of_sqlite():
                   lambda path: open(path, 'r+b').write(os.urandom(4096)),
                   os.unlink, lambda path: os.truncate(path, 5000)):
         with _store(OnSQLite) as tool, tempfile.TemporaryDirectory():
-            one = tool.make_store()
-            one.write([base.constant(1)])
+            opened = tool.make_store()
+            opened.write([base.constant(1)])
             spoil(tool.path)
-            for call in (one.read_changes, one.generation, one.read_claims,
-                         lambda one=one: one.write([base.constant(2)])):
+            for call in (
+                    opened.read_changes, opened.generation,
+                    opened.read_claims,
+                    lambda opened=opened: opened.write([base.constant(2)])):
                 with check.assertRaises(exceptions.StoreError):
                     call()
             survived += 1

@@ -66,8 +66,9 @@ def _driver(make, url, traffic, **access):
 
 
 def _read(driver):
-    return {one.instance_uuid: (one.times.tolist(), one.rates.tolist())
-            for one in driver.series()}
+    return {
+        series.instance_uuid: (series.times.tolist(), series.rates.tolist())
+        for series in driver.series()}
 
 
 @contextlib.contextmanager
@@ -117,19 +118,19 @@ def _fault_everywhere(name, faults, must_fail):
         check.assertEqual(5, len(good))
         requests = len(server.requests)
         check.assertGreater(requests, 1)
-        for what, fault in faults:
+        for title, fault in faults:
             for at in {0, requests - 1}:
                 server.faults = [None] * at + [fault] * 100
                 try:
-                    found = _read(driver)
+                    rates = _read(driver)
                 except exceptions.TelemetryError as error:
-                    check.assertTrue(str(error).isprintable(), what)
+                    check.assertTrue(str(error).isprintable(), title)
                 else:
-                    check.assertFalse(must_fail, what)
-                    for uuid, series in found.items():
-                        check.assertIn(series, (good[uuid], ([], [])), what)
+                    check.assertFalse(must_fail, title)
+                    for uuid, series in rates.items():
+                        check.assertIn(series, (good[uuid], ([], [])), title)
                 server.faults = []
-                check.assertEqual(good, _read(driver), what)
+                check.assertEqual(good, _read(driver), title)
                 survived += 1
     return survived
 
@@ -150,7 +151,7 @@ def endless_answers(name):
     survived = 0
     traffic = _traffic()
     _, make = SOURCES[name](traffic)
-    for what, pieces in sorted(hostile_servers.DRIPS.items()):
+    for title, pieces in sorted(hostile_servers.DRIPS.items()):
         # As fast as they are read, and a byte now and then.
         for pause in (0, hostile_servers.PAUSE_SECONDS):
             server = hostile_servers.DrippingServer(pieces, pause)
@@ -158,7 +159,7 @@ def endless_answers(name):
             try:
                 driver = _driver(make, server.url, traffic,
                                  timeout_seconds=0.5, max_answer_mib=0.5)
-                with check.assertRaises(exceptions.TelemetryError, msg=what):
+                with check.assertRaises(exceptions.TelemetryError, msg=title):
                     driver.instances()
                 survived += 1
             finally:
@@ -166,8 +167,8 @@ def endless_answers(name):
     return survived
 
 
-def _others(found, uuid):
-    return {key: value for key, value in found.items() if key != uuid}
+def _others(rates, uuid):
+    return {key: value for key, value in rates.items() if key != uuid}
 
 
 def _changed_values(name, change):
@@ -180,7 +181,7 @@ def _changed_values(name, change):
                 'group', 'metric', 'groupby'))
             return {key: walk(value, mine) for key, value in answer.items()}
         if isinstance(answer, list):
-            return [walk(one, mine) for one in answer]
+            return [walk(item, mine) for item in answer]
         return change(answer) if mine and isinstance(
             answer, (int, float)) and not isinstance(answer, bool) else answer
 
@@ -196,9 +197,9 @@ def one_bad_series(name):
         for bad in ('NaN', None, 'text', [], {}, 1e308, -1e308, True):
             server.faults = [_changed_values(name, lambda _, bad=bad: bad)
                              ] * 100
-            found = _read(driver)
+            rates = _read(driver)
             server.faults = []
-            check.assertEqual(_others(good, uuid), _others(found, uuid), bad)
+            check.assertEqual(_others(good, uuid), _others(rates, uuid), bad)
             check.assertEqual(good, _read(driver))
             survived += 1
     return survived
@@ -219,16 +220,16 @@ def one_sample_of_the_future(name):
                     (metric, labels, times, values)
                     for metric, labels, times, values in server.series]
                 # Though it was not asked for.
-                found = server._found
-                server._found = lambda selector, start, end, found=found: \
-                    found(selector, start, np.inf)
+                select = server._found
+                server._found = lambda selector, start, end, select=select: \
+                    select(selector, start, np.inf)
             else:
                 server.faults = [stand_ins.changed(functools.partial(
                     _with_later_points, uuid, later))] * 100
-            found = _read(driver)
-            check.assertEqual(_others(good, uuid), _others(found, uuid))
+            read = _read(driver)
+            check.assertEqual(_others(good, uuid), _others(read, uuid))
             # What there is of the instance itself stays what it was.
-            times, rates = found[uuid]
+            times, rates = read[uuid]
             check.assertEqual(good[uuid][0][:len(times)], times)
             check.assertEqual(good[uuid][1][:len(rates)], rates)
             survived += 1
@@ -269,9 +270,9 @@ def years_after_2038(name):
     for t0 in (2 ** 31, 3_000_000_000, 4_100_000_000):
         traffic = _traffic(t0 // 300 * 300 - 20 * 300)
         with _source(name, traffic) as (_, driver):
-            found = _read(driver)
+            read = _read(driver)
             for number in traffic.numbers:
-                times, rates = found[telemetry_counters.instance_uuid(number)]
+                times, rates = read[telemetry_counters.instance_uuid(number)]
                 true_times, true = traffic.expected(number, True)
                 check.assertGreater(len(times), PERIODS - 2)
                 check.assertEqual(true_times.tolist()[-len(times):],
@@ -289,17 +290,19 @@ def one_empty_series(name):
     with _source(name) as (server, driver):
         good = _read(driver)
         if name == 'prometheus':
-            server.series = [one for one in server.series
-                             if uuid not in one[1]['resource']]
+            server.series = [series for series in server.series
+                             if uuid not in series[1]['resource']]
         elif name == 'ceilometer':
             server.interfaces = [
-                one for one in server.interfaces if one.number != 2]
+                interface for interface in server.interfaces
+                if interface.number != 2]
         else:
-            for resource, one in server.interfaces.items():
-                if one.number == 2:
+            for resource, interface in server.interfaces.items():
+                if interface.number == 2:
                     server.interfaces[resource] = dataclasses.replace(
-                        one, times=one.times[:0], counters=one.counters[:0])
-        found = _read(driver)
-        check.assertEqual(_others(good, uuid), _others(found, uuid))
-        check.assertEqual([], found.get(uuid, ([], []))[0])
+                        interface, times=interface.times[:0],
+                        counters=interface.counters[:0])
+        read = _read(driver)
+        check.assertEqual(_others(good, uuid), _others(read, uuid))
+        check.assertEqual([], read.get(uuid, ([], []))[0])
     return 1

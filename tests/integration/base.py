@@ -17,8 +17,8 @@ def started(server):
         server.setUp()
     except Exception as error:
         # What fixtures wraps when a part of it is not there.
-        missing = [one for one in _causes(error)
-                   if isinstance(one, servers.MissingProgram)]
+        missing = [cause for cause in _causes(error)
+                   if isinstance(cause, servers.MissingProgram)]
         if not missing or server.required and os.environ.get('CI'):
             raise
         raise unittest.SkipTest(str(missing[0])) from None
@@ -75,10 +75,10 @@ class WithServer:
 
 
 def _causes(error):
-    found = [error]
+    causes = [error]
     for argument in getattr(error, 'args', ()):
         if isinstance(argument, tuple) and len(argument) == 3:
-            found.append(argument[1])
+            causes.append(argument[1])
         elif isinstance(argument, BaseException):
-            found.extend(_causes(argument))
-    return found
+            causes.extend(_causes(argument))
+    return causes

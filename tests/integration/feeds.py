@@ -39,20 +39,20 @@ class GnocchiFeed:
     def publish(self, interfaces, names=telemetry_counters.METRICS):
         """Create the interfaces and bring in their readings."""
         ids = []
-        for one in interfaces:
+        for interface in interfaces:
             ids.append(self._post('resource/instance_network_interface', {
-                'id': one.resource, 'name': one.tap,
-                'instance_id': one.instance_uuid, 'metrics': {
+                'id': interface.resource, 'name': interface.tap,
+                'instance_id': interface.instance_uuid, 'metrics': {
                     name: {'archive_policy_name': _POLICY}
                     for name in names}}).json()['metrics'])
-        for one, metrics in zip(interfaces, ids):
+        for interface, metrics in zip(interfaces, ids):
             stamps = [datetime.datetime.fromtimestamp(
                 time, datetime.timezone.utc).isoformat()
-                for time in one.times.tolist()]
+                for time in interface.times.tolist()]
             self._post('batch/metrics/measures', {
                 metrics[name]: [
                     {'timestamp': stamp, 'value': value} for stamp, value
-                    in zip(stamps, one.counters[:, column].tolist())]
+                    in zip(stamps, interface.counters[:, column].tolist())]
                 for column, name in enumerate(telemetry_counters.METRICS)
                 if name in metrics})
         if self._settled:
@@ -79,18 +79,18 @@ def open_metrics(series):
 def ceilometer_feed(server, interfaces):
     """Post the rates of interfaces to a :class:`.servers.Ceilometer`."""
     session = requests.Session()
-    for one in interfaces:
+    for interface in interfaces:
         for column, name in enumerate(telemetry_counters.METRICS):
             meter = f'{name}.rate'
             samples = [{
                 'counter_name': meter, 'counter_type': 'gauge',
                 'counter_unit': 'B/s', 'counter_volume': value,
-                'resource_id': one.resource, 'project_id': 'p',
+                'resource_id': interface.resource, 'project_id': 'p',
                 'user_id': 'u', 'resource_metadata': {},
                 'timestamp': datetime.datetime.fromtimestamp(
                     time, datetime.timezone.utc).isoformat()[:19]}
-                for time, value in zip(one.rate_times.tolist(),
-                                       one.rates[:, column].tolist())
+                for time, value in zip(interface.rate_times.tolist(),
+                                       interface.rates[:, column].tolist())
                 if value == value]
             if not samples:
                 continue

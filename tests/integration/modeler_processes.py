@@ -178,11 +178,11 @@ class Proxy:
 def wait_for(condition, what):
     """Return what a condition returns once it is true."""
     limit = time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (result := condition()):
         if time.monotonic() > limit:
             raise AssertionError(f'in {PATIENCE} s not: {what}')
         time.sleep(.05)
-    return found
+    return result
 
 
 def lines(log, *levels):

@@ -43,10 +43,10 @@ def program(name, *places):
                 *os.environ.get('PATH', '').split(os.pathsep)]
     for place in places:
         folders += sorted(glob.glob(place), reverse=True)
-    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
-    if found is None:
+    path = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
+    if path is None:
         raise MissingProgram(f'{name} is not installed')
-    return found
+    return path
 
 
 class MissingProgram(Exception):
@@ -157,19 +157,19 @@ class PostgreSQL(Server):
         super()._setUp()
         place = '/usr/lib/postgresql/*/bin'
         initdb, postgres = program('initdb', place), program('postgres', place)
-        who = _demoted()
+        user = _demoted()
         data = os.path.join(self.folder, 'data')
         os.mkdir(data, 0o700)
-        if who:
-            os.chown(data, who['user'], who['group'])
+        if user:
+            os.chown(data, user['user'], user['group'])
         self.run_to_end(os.path.realpath(initdb), '-D', data, '-U', 'gnocchi',
                         '--auth=trust', '-E', 'UTF8', '--locale=C.UTF-8',
-                        '--no-sync', cwd=data, **who)
+                        '--no-sync', cwd=data, **user)
         self.port = free_port()
         self._command = (
             os.path.realpath(postgres), '-D', data, '-p', str(self.port),
             '-h', '127.0.0.1', '-k', data, '-F')
-        self._options = {'cwd': data, **who}
+        self._options = {'cwd': data, **user}
         self.url = f'postgresql://gnocchi@127.0.0.1:{self.port}/postgres'
         self.start_server()
 
@@ -190,15 +190,15 @@ class MariaDB(Server):
         super()._setUp()
         install = program('mariadb-install-db')
         mariadbd = program('mariadbd', '/usr/sbin', '/usr/local/sbin')
-        who = _demoted()
+        user = _demoted()
         data = os.path.join(self.folder, 'data')
         os.mkdir(data, 0o700)
-        if who:
-            os.chown(data, who['user'], who['group'])
+        if user:
+            os.chown(data, user['user'], user['group'])
         # Else it writes to the folder of the system's own server.
         common = ('--no-defaults', f'--datadir={data}')
         self._options = {'cwd': data, 'env': {**os.environ, 'TMPDIR': data},
-                         **who}
+                         **user}
         self.run_to_end(install, *common, '--skip-test-db',
                         '--auth-root-authentication-method=normal',
                         **self._options)
@@ -246,14 +246,15 @@ class Etcd(Server):
     def _setUp(self):
         super()._setUp()
         self.port = free_port()
-        here = f'http://127.0.0.1:{self.port}'
+        clients = f'http://127.0.0.1:{self.port}'
         peers = f'http://127.0.0.1:{free_port()}'
         self._command = (
             program('etcd'), '--data-dir', os.path.join(self.folder, 'data'),
-            '--listen-client-urls', here, '--advertise-client-urls', here,
+            '--listen-client-urls', clients,
+            '--advertise-client-urls', clients,
             '--listen-peer-urls', peers, '--initial-advertise-peer-urls',
             peers, '--initial-cluster', f'default={peers}')
-        self.url = f'etcd3+{here}'
+        self.url = f'etcd3+{clients}'
         self.process = self.start(*self._command)
         self.wait(self.process, lambda: listens(self.port))
 
@@ -478,13 +479,13 @@ class Keystone(Server):
             os.mkdir(os.path.join(self.folder, name), 0o700)
         owner = ('--keystone-user', str(os.getuid()),
                  '--keystone-group', str(os.getgid()))
-        for what in (('db_sync',), ('fernet_setup', *owner),
-                     ('credential_setup', *owner),
-                     ('bootstrap', '--bootstrap-region-id', 'somewhere',
-                      '--bootstrap-password', self.auth['password'],
-                      '--bootstrap-public-url', self.url + '/v3/',
-                      '--bootstrap-internal-url', self.url + '/v3/')):
-            self.run_to_end(manage, '--config-dir', self.folder, *what)
+        for command in (('db_sync',), ('fernet_setup', *owner),
+                        ('credential_setup', *owner),
+                        ('bootstrap', '--bootstrap-region-id', 'somewhere',
+                         '--bootstrap-password', self.auth['password'],
+                         '--bootstrap-public-url', self.url + '/v3/',
+                         '--bootstrap-internal-url', self.url + '/v3/')):
+            self.run_to_end(manage, '--config-dir', self.folder, *command)
         self.process = self.start(
             sys.executable, '-c', textwrap.dedent(_WSGI_SERVER),
             'keystone.wsgi.api:application', str(self.port),

@@ -53,13 +53,13 @@ class ContentionTestCase(store_base.StoreTestCase):
         self.other.exec_driver_sql('UPDATE generation SET number = number')
 
     def test_a_writer_waits_for_another_one_longer_than_the_timeout(self):
-        one = store.Store(self.url, 1, patience_seconds=60)
+        writer = store.Store(self.url, 1, patience_seconds=60)
         self._lock_generation()
-        writing = self.pool.submit(one.write, [store_base.constant(2)])
+        writing = self.pool.submit(writer.write, [store_base.constant(2)])
         time.sleep(3)
         self.assertFalse(writing.done())
         # A reader does not wait at all.
-        self.assertEqual(1, one.generation().number)
+        self.assertEqual(1, writer.generation().number)
         self.other.rollback()
         self.assertEqual(2, writing.result().number)
 
@@ -67,32 +67,32 @@ class ContentionTestCase(store_base.StoreTestCase):
         self.assertLess(abs(self.store.server_time() - time.time()), 60)
 
     def test_a_writer_that_waits_too_long_says_so(self):
-        one = self.make_store(timeout_seconds=1)
+        writer = self.make_store(timeout_seconds=1)
         self._lock_generation()
         began = time.monotonic()
         with self.assertRaisesRegex(exceptions.StoreError,
                                     'cannot write it: .*(lock|Lock|Lost)'):
-            one.write([store_base.constant(2)])
+            writer.write([store_base.constant(2)])
         # Not by twenty attempts.
         self.assertLess(time.monotonic() - began, 15)
         self.other.rollback()
-        self.assertEqual(2, one.write([store_base.constant(2)]).number)
+        self.assertEqual(2, writer.write([store_base.constant(2)]).number)
 
     @contextlib.contextmanager
     def _before_the_end(self, function):
         """Call function(connection) once, in the middle of a write."""
-        left = [function]
+        functions = [function]
 
         def forget_removals(connection, now):
-            while left:
-                left.pop()(connection)
+            while functions:
+                functions.pop()(connection)
             original(connection, now)
 
         original = generation_rows.forget_removals
         with mock.patch.object(generation_rows, 'forget_removals',
                                forget_removals):
             yield
-        self.assertEqual([], left)
+        self.assertEqual([], functions)
 
     def test_a_lost_connection_is_made_anew(self):
         def lose(connection):
@@ -183,9 +183,9 @@ class OnServer:
     def remove_store(self):
         engine = sa.create_engine(self.url)
         self.addCleanup(engine.dispose)
-        found = sa.MetaData()
-        found.reflect(engine)
-        found.drop_all(engine)
+        metadata = sa.MetaData()
+        metadata.reflect(engine)
+        metadata.drop_all(engine)
 
 
 def execute(server, *statements):
@@ -193,7 +193,8 @@ def execute(server, *statements):
     engine = sa.create_engine(server.url, isolation_level='AUTOCOMMIT')
     try:
         with engine.connect() as connection:
-            return [connection.exec_driver_sql(one) for one in statements]
+            return [connection.exec_driver_sql(statement)
+                    for statement in statements]
     finally:
         engine.dispose()
 

@@ -73,13 +73,14 @@ class PromtoolTestCase(unittest.TestCase):
 
     def check_names(self, text):
         """Check that each metric named in a text is exported."""
-        names = {family.name for one in (
+        names = {family.name for registry in (
             metrics._Counts(lambda: {
                 **dict.fromkeys(metrics._GAUGES), 'risks': {}}).registry,
-            modeler_metrics.Metrics()._registry) for family in one.collect()}
-        found = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)
-        self.assertTrue(found)
-        for name in found:
+            modeler_metrics.Metrics()._registry)
+            for family in registry.collect()}
+        named = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)
+        self.assertTrue(named)
+        for name in named:
             self.assertIn(
                 re.sub('_(total|bucket|sum|count)$', '', name), names)
 

@@ -54,15 +54,15 @@ class CeilometerTest(base.WithServer, testtools.TestCase):
             **{'period_seconds': 300, **options})
 
     def test_every_usable_sample_is_delivered_and_no_other(self):
-        found = {one.instance_uuid: one
-                 for one in self.driver(self.server.url).series()}
+        delivered = {series.instance_uuid: series
+                     for series in self.driver(self.server.url).series()}
         # One has no sample at all, and is not known.
-        self.assertEqual(4, len(found))
+        self.assertEqual(4, len(delivered))
         for number in self.traffic.numbers:
             if number == telemetry_driver.WITHOUT_SAMPLE:
                 continue
             times, rates = self.traffic.expected(number, True)
-            series = found[telemetry_counters.instance_uuid(number)]
+            series = delivered[telemetry_counters.instance_uuid(number)]
             np.testing.assert_array_equal(times, series.times)
             np.testing.assert_allclose(series.rates, rates, rtol=1e-12)
 
@@ -88,4 +88,5 @@ class CeilometerTest(base.WithServer, testtools.TestCase):
 
     def test_names_are_those_of_domains(self):
         self.assertIn('instance-00000001', {
-            one.name for one in self.driver(self.server.url).instances()})
+            instance.name
+            for instance in self.driver(self.server.url).instances()})

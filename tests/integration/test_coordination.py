@@ -20,25 +20,25 @@ class GroupsOfServer(base.WithServer, modeler_groups.GroupContract):
 
     def test_who_was_killed_gives_its_share(self):
         process = self.member()
-        one, two = self.group(), self.group()
-        one.share('store'), two.share('store')
-        self.assertEqual(3, one.share('store').members)
+        first, second = self.group(), self.group()
+        first.share('store'), second.share('store')
+        self.assertEqual(3, first.share('store').members)
         process.kill()
         process.wait()
         end = time.monotonic() + 10 * _TIMEOUT
-        while one.share('store').members > 2:
+        while first.share('store').members > 2:
             self.assertLess(time.monotonic(), end)
             time.sleep(.2)
-        self._assert_shared(one, two)
+        self._assert_shared(first, second)
 
     def test_who_lives_stays_for_longer_than_the_timeout(self):
-        one, two = self.group(), self.group()
-        one.share('store'), two.share('store')
+        first, second = self.group(), self.group()
+        first.share('store'), second.share('store')
         end = time.monotonic() + 2 * _TIMEOUT
         while time.monotonic() < end:
-            self.assertEqual(2, one.share('store').members)
+            self.assertEqual(2, first.share('store').members)
             time.sleep(.5)
-        self._assert_shared(one, two)
+        self._assert_shared(first, second)
 
 
 class RedisTestCase(GroupsOfServer, store_base.StoreTestCase):

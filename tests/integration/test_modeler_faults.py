@@ -109,16 +109,16 @@ class FaultsWhileModelling(base.WithServer):
         return fresh
 
     def wait_until_caught_up(self):
-        wanted = {uuid: point.last_time for uuid, point
-                  in self.wanted().resume_points().items()}
+        last_times = {uuid: point.last_time for uuid, point
+                      in self.wanted().resume_points().items()}
 
         def caught_up():
             points = self.store.resume_points()
-            return wanted == {uuid: point.last_time
-                              for uuid, point in points.items()}
+            return last_times == {uuid: point.last_time
+                                  for uuid, point in points.items()}
 
         modeler_processes.wait_for(
-            caught_up, f'{wanted}; {modeler_processes.lines(self.log)}')
+            caught_up, f'{last_times}; {modeler_processes.lines(self.log)}')
 
     def assert_survived(self, spoil, heal):
         """Let time go on while the server is bad, then while it is good."""
@@ -169,9 +169,9 @@ class FaultsWhileModelling(base.WithServer):
         """Return whether the last word is that it is over."""
         if self.stops or self.kind is None:
             return True
-        told = [line for line in modeler_processes.lines(self.log)
-                if self.kind in line]
-        return not told or 'over: ' in told[-1]
+        lines = [line for line in modeler_processes.lines(self.log)
+                 if self.kind in line]
+        return not lines or 'over: ' in lines[-1]
 
     def assert_told_once(self, new_lines):
         """One warning when it begins, one word when it has ended."""
@@ -190,16 +190,16 @@ class FaultsWhileModelling(base.WithServer):
 
     def assert_same_counts(self):
         # What was refused at the end of a piece is counted again with it.
-        def bare(found):
-            return {uuid: one[:5] for uuid, one in found.items()}
+        def bare(counts):
+            return {uuid: figures[:5] for uuid, figures in counts.items()}
 
         self.assertEqual(bare(self.counts(self.scratch)),
                          bare(self.counts(self.store)))
 
     def assert_no_wrong_sign(self):
-        for one in self.store.models():
-            self.assertTrue(min(*one.mean, *one.peak) >= 0, one)
-            self.assertTrue(all(map(math.isfinite, one.mean)), one)
+        for stored in self.store.models():
+            self.assertTrue(min(*stored.mean, *stored.peak) >= 0, stored)
+            self.assertTrue(all(map(math.isfinite, stored.mean)), stored)
 
     def test_the_server_stops(self):
         def spoil(after):
@@ -250,9 +250,9 @@ class LivesOfInstances(modeler_base.MemoryDriver):
         return uuid
 
     def instances(self):
-        return [one for one in super().instances()
-                if self.known[one.uuid][0] <= self._clock()
-                <= self.known[one.uuid][1]]
+        return [instance for instance in super().instances()
+                if self.known[instance.uuid][0] <= self._clock()
+                <= self.known[instance.uuid][1]]
 
 
 class LivesTestCase(modeler_base.SharingTestCase):
@@ -291,16 +291,16 @@ class LivesTestCase(modeler_base.SharingTestCase):
                                             self.log)
         modeler.start()
         self.addCleanup(lambda: modeler.kill())
-        known = set()
+        modelled = set()
         for step, at in enumerate(range(30, 399, 12)):
             now = self.times[at]
             self.clock.set(now)
             modeler_processes.wait_for(
                 lambda now=now: self._last() >= now - 2 * PERIOD,
                 f'samples until {now}')
-            found = set(self.store.resume_points())
-            self.assertLessEqual(known, found)
-            known = found
+            stored = set(self.store.resume_points())
+            self.assertLessEqual(modelled, stored)
+            modelled = stored
             if step % 3 == 1:
                 self.clock.set(now - 50 * PERIOD)
                 modeler_processes.wait_for(lambda: any(
@@ -319,13 +319,13 @@ class LivesTestCase(modeler_base.SharingTestCase):
                 (self.migrated, 3, self.rates),
                 (self.deleted, 0, self.rates[:180]),
                 (self.reborn, 0, 2 * self.rates[181:])):
-            found = self.store.model(uuid)
+            stored = self.store.model(uuid)
             # The last reading closes the last period; each change costs one.
-            self.assertEqual(len(rates) - 1 - changes, found.samples, uuid)
-            self.assertEqual(changes, found.refused.reset, uuid)
-            peak = found.model.peak
+            self.assertEqual(len(rates) - 1 - changes, stored.samples, uuid)
+            self.assertEqual(changes, stored.refused.reset, uuid)
+            peak = stored.model.peak
             self.assertLessEqual(peak[0], rates.max() * 1.0001)
-            self.assertGreater(min(found.model.mean[:2]), 0)
+            self.assertGreater(min(stored.model.mean[:2]), 0)
         self.assertEqual(2, len(self.store.models(name='web')))
         self.assertEqual([], modeler_processes.lines(self.log, 'ERROR'))
 

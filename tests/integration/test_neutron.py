@@ -48,10 +48,10 @@ class NeutronTest(base.WithServer, testtools.TestCase):
 
     def parsed(self, form, devices, **more):
         """Return {group: options} as the agents of Neutron read a profile."""
-        one = profile.SwitchProfile(
+        switch = profile.SwitchProfile(
             'a', saturation_kbps=1000, packet_rate_kpps=71, vm_peak_kbps=300)
         path = self.server.write('agent.conf', export.render(
-            one, form, devices, **more))
+            switch, form, devices, **more))
         return json.loads(self.server.ask('parse', path, 'here'))
 
     def test_a_profile_is_proposed_until_the_agent_is_down(self):
@@ -61,30 +61,31 @@ class NeutronTest(base.WithServer, testtools.TestCase):
                                 **{WITHOUT: {'h2': {'any': 400}}}),
             agents.nic_switch('h3', ens1f0=(70, 80)),
             agents.linux_bridge('h4'), agents.agent('DHCP agent', 'h5')]
-        self.server.report([state(one) for one in reported])
+        self.server.report([state(agent) for agent in reported])
 
-        told = {one['host']: one for one in read(self.server)}
-        for one in reported:
+        answered = {agent['host']: agent for agent in read(self.server)}
+        for agent in reported:
             # The stand-in of the unit tests has what Neutron has.
-            self.assertEqual(one.keys(), told[one['host']].keys())
-            self.assertEqual(one['configurations'],
-                             told[one['host']]['configurations'])
-            self.assertIs(True, told[one['host']]['alive'])
+            self.assertEqual(agent.keys(), answered[agent['host']].keys())
+            self.assertEqual(agent['configurations'],
+                             answered[agent['host']]['configurations'])
+            self.assertIs(True, answered[agent['host']]['alive'])
         self.assertEqual(
             [('h1', 'ovs-vxlan', {}),
              ('h2', 'dpdk-vswitch', {'packet_rate_kpps': 400}),
              ('h3', 'mellanox-eswitch', {'line_rate_kbps': 70}),
              ('h4', None, {}), ('h5', None, {})],
-            [(one.host, one.profile, one.overrides) for one in
-             discovery.propose(told.values(), profile.catalogue())])
+            [(proposed.host, proposed.profile, proposed.overrides)
+             for proposed in discovery.propose(answered.values(),
+                                               profile.catalogue())])
 
         limit = time.monotonic() + 60
-        while any(one['alive'] for one in read(self.server)):
+        while any(agent['alive'] for agent in read(self.server)):
             self.assertLess(time.monotonic(), limit)
             time.sleep(1)
-        for one in discovery.propose(read(self.server),
-                                     profile.catalogue()):
-            self.assertIsNone(one.profile)
+        for proposed in discovery.propose(read(self.server),
+                                          profile.catalogue()):
+            self.assertIsNone(proposed.profile)
 
     def post(self, kind, **values):
         """Make a network or a port; return it."""
@@ -122,35 +123,35 @@ class NeutronTest(base.WithServer, testtools.TestCase):
                         'auth': {'auth_type': 'none',
                                  'endpoint': cloud.url}},
                 network_url=self.server.url, read_networks=True)
-            found = source.read(since).placements[uuid]
+            placement = source.read(since).placements[uuid]
             self.assertEqual(
                 attachments.Attachments((), (network,) * 2, 1),
-                found.attachments)
+                placement.attachments)
 
     def test_the_agent_of_open_vswitch_reads_what_is_exported(self):
-        found = self.parsed('neutron-ovs', ['br-ex', 'br-b'])['OVS']
+        section = self.parsed('neutron-ovs', ['br-ex', 'br-b'])['OVS']
         self.assertEqual(
             {name: {'egress': 250, 'ingress': 250}
              for name in ('br-ex', 'br-b')},
-            found['resource_provider_bandwidths'])
+            section['resource_provider_bandwidths'])
         self.assertEqual(
             {'allocation_ratio': 1.0, 'min_unit': 1, 'max_unit': 250,
              'step_size': 1, 'reserved': 0},
-            found['resource_provider_inventory_defaults'])
-        self.assertEqual({'here': {'any': 71}}, found[WITHOUT])
-        self.assertEqual({}, found[WITH])
+            section['resource_provider_inventory_defaults'])
+        self.assertEqual({'here': {'any': 71}}, section[WITHOUT])
+        self.assertEqual({}, section[WITH])
 
     def test_packets_in_each_direction_are_read(self):
-        found = self.parsed('neutron-ovs', ['br-ex'], directions=True,
-                            hypervisor='there')['OVS']
+        section = self.parsed('neutron-ovs', ['br-ex'], directions=True,
+                              hypervisor='there')['OVS']
         self.assertEqual({'there': {'egress': 35, 'ingress': 35}},
-                         found[WITH])
+                         section[WITH])
 
     def test_the_agent_of_sr_iov_reads_what_is_exported(self):
-        found = self.parsed('neutron-sriov', ['ens1f0'])['SRIOV_NIC']
+        section = self.parsed('neutron-sriov', ['ens1f0'])['SRIOV_NIC']
         self.assertEqual({'ens1f0': {'egress': 500, 'ingress': 500}},
-                         found['resource_provider_bandwidths'])
-        self.assertEqual(300, found['resource_provider_inventory_defaults'][
+                         section['resource_provider_bandwidths'])
+        self.assertEqual(300, section['resource_provider_inventory_defaults'][
             'max_unit'])
 
 
@@ -170,29 +171,30 @@ class OvnTest(base.WithServer, testtools.TestCase):
         server.serve()
 
     def test_chassis_are_told_of_as_agents(self):
-        told = {(one['host'], one['agent_type']): one
-                for one in read(self.server)}
+        answered = {(agent['host'], agent['agent_type']): agent
+                    for agent in read(self.server)}
         expected = {(f'h{number}', f'OVN {kind} agent')
                     for number in range(3)
                     for kind in ('Controller', 'Metadata')} | {
             ('h0', 'NIC Switch agent'), ('h9', 'NIC Switch agent')}
-        self.assertEqual(expected, told.keys())
+        self.assertEqual(expected, answered.keys())
         # The stand-in of the unit tests has what Neutron has.
         stand_in = agents.ovn('h1', chassis='c1')
-        seen = told['h1', 'OVN Controller agent']
-        self.assertEqual(set(), stand_in.keys() - seen.keys())
-        self.assertEqual(stand_in['configurations'], seen['configurations'])
+        controller = answered['h1', 'OVN Controller agent']
+        self.assertEqual(set(), stand_in.keys() - controller.keys())
+        self.assertEqual(stand_in['configurations'],
+                         controller['configurations'])
 
     def test_no_profile_is_guessed_but_one_can_be_named(self):
         profiles = profile.catalogue()
         for mapping, expected in (([], None), (['ovn=ovs-gre'], 'ovs-gre')):
-            found = discovery.propose(
+            proposals = discovery.propose(
                 read(self.server), profiles,
                 discovery.parse_mapping(mapping, profiles))
             self.assertEqual(
                 [(f'h{number}', expected) for number in range(3)]
                 + [('h9', 'mellanox-eswitch')],
-                [(one.host, one.profile) for one in found])
+                [(proposed.host, proposed.profile) for proposed in proposals])
 
     def test_each_page_has_all_chassis_and_a_link_to_a_next_one(self):
         # Why agents are asked for at once, and reading ends by itself.
