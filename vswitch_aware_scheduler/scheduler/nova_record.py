@@ -298,7 +298,7 @@ class CellReader(worker_thread.WorkerThread):
             newest = self._newest(connection)
             if self._since is None:
                 self._since = newest
-            now, updated_at, instance_id, migration_id = self._since
+            since, instance_id, migration_id = self._since
             # Read migrations first: if a migration ends between the two
             # statements, both of its hosts count the instance until the next
             # reading.
@@ -308,12 +308,9 @@ class CellReader(worker_thread.WorkerThread):
             # A move that began and ended since the previous reading may have
             # been written with a wrong time.
             unsettled.update(move.instance_uuid for move in moves)
-            # If the clock of the database is ahead, the latest update is
-            # earlier than its time.
             rows = _select(
                 connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
-                _INSTANCE.c.updated_at >= min(
-                    now, updated_at or now) - _OVERLAP,
+                _INSTANCE.c.updated_at >= since - _OVERLAP,
                 _INSTANCE.c.id > instance_id - _OVERLAP_ROWS)
             # When a move to another cell ends, Nova removes the migration from
             # one of the two cells.
@@ -325,19 +322,14 @@ class CellReader(worker_thread.WorkerThread):
             self._record.clock() + self._record.conf.record_refresh_seconds
 
     def _newest(self, connection):
-        """Return the time, and what is newest in the database.
-
-        :returns: (time by the clock of the database, time of the latest update
-            of an instance or None, largest ids of instances and migrations)
-        """
-        now, updated_at, *ids = connection.execute(sa.select(
+        """Return (time, id of newest instance, id of newest migration)."""
+        now, *newest_ids = connection.execute(sa.select(
             sa.literal_column(_NOW[connection.dialect.name]),
-            *(sa.select(sa.func.max(column)).scalar_subquery() for column in (
-                _INSTANCE.c.updated_at, _INSTANCE.c.id, _MIGRATION.c.id)))
-            ).one()
+            *(sa.select(sa.func.max(table.c.id)).scalar_subquery()
+              for table in (_INSTANCE, _MIGRATION)))).one()
         if isinstance(now, str):
             now = datetime.datetime.fromisoformat(now)
-        return now, updated_at, *(number or 0 for number in ids)
+        return now, *(newest_id or 0 for newest_id in newest_ids)
 
     def _read_all(self):
         """Read all instances and all migrations in progress, in batches."""

@@ -248,7 +248,7 @@ class TestChanges(RecordTestCase):
         with mock.patch.dict(nova_record._NOW, ahead):
             self.read()
             self.one.change(1, vm_state='shelved_offloaded')
-            self.read()
+            self.read_all()
         self.assertEqual([], self.on('a'))
 
     def test_instances_that_change_places_between_two_hosts_are_found(self):
