@@ -50,8 +50,12 @@ _LEAST_PLACE = 1e-3
 #: Smallest overload probability that is not 0.
 _LEAST = 1e-250
 
-#: Number of hosts whose look-up tables are computed together.
+#: Number of hosts whose look-up tables are computed together, and for which
+#: the tables are read together. More hosts would need arrays that do not fit
+#: into the cache of a processor, and memory that is allocated for each
+#: request.
 _TOGETHER = 16
+_READ_TOGETHER = 320
 
 #: Maximum number of cached Levels of laws, and bytes of cached transforms of
 #: each kind.
@@ -521,13 +525,15 @@ class LimitSums:
         """
         fine, classed = places[_KIND] == _FINE, places[_SLOT_ROW] >= 0
         kinds = 2 * fine + classed
-        if (kinds != kinds[0]).any():
-            found = np.empty((2, kinds.size))
+        if kinds.size > _READ_TOGETHER or (kinds != kinds[0]).any():
+            effects = np.empty((2, kinds.size))
             for kind in np.flatnonzero(np.bincount(kinds)).tolist():
-                some = np.flatnonzero(kinds == kind)
-                found[:, some] = self._look_up(
-                    numbers[:, some], places[:, some], levels)
-            return found
+                alike = np.flatnonzero(kinds == kind)
+                for begin in range(0, alike.size, _READ_TOGETHER):
+                    where = alike[begin:begin + _READ_TOGETHER]
+                    effects[:, where] = self._look_up(
+                        numbers[:, where], places[:, where], levels)
+            return effects
         step, capacity = numbers[_STEP], numbers[_CAPACITY]
         base = numbers[_BASE] / step
         # Hosts are the last axis, so that inner loops are long.
