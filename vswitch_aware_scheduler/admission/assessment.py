@@ -236,8 +236,9 @@ class Assessment:
             which, at = self._uplink_of[i].tolist()
             return self._uplinks[which].decisive(at)
         if reason == TOO_MANY:
-            have, more, most = self._counted(i)
-            return (have + more, most) if have + more > most else None
+            count, added, maximum = self._counted(i)
+            total = count + added
+            return (total, maximum) if total > maximum else None
         if reason == OVERLOAD:
             return float(self.overload_probability[i]), self.limit(i)
         return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
@@ -334,15 +335,15 @@ class Assessment:
     def _explain_count(self, i, entry):
         place = int(self._full[i]) - 1
         unit = tunnel_table.COUNTED[place]
-        have, more, most = self._counted(i)
-        if have + more <= most:
+        count, added, maximum = self._counted(i)
+        if count + added <= maximum:
             return (f'a host that its networks are on has no room for one '
                     f'more of the {_COUNTED[place]} that its profile limits')
         key = ('max_virtual_functions' if unit == tunnel_table.FUNCTIONS
                else entry.policy.tunnel_key)
-        return (f'it has {have} {_COUNTED[place]}, the instance adds {more}, '
-                f'and {key} of profile {entry.policy.profile.name} is '
-                f'{most:g}')
+        return (f'it has {count} {_COUNTED[place]}, the instance adds '
+                f'{added}, and {key} of profile {entry.policy.profile.name} '
+                f'is {maximum:g}')
 
     def _counted(self, i):
         """Return TunnelTable.numbers of the quantity above its maximum."""

@@ -131,7 +131,7 @@ class LimitSums:
         self._levels = admission_sources.KnownLaws(_MOST_LAWS)
         self._figures = admission_sources.KnownLaws(4 * _MOST_LAWS)
         self._transforms = [admission_sources.KnownLaws(
-            _MOST_BYTES // (16 * one.frequencies)) for one in self._grids]
+            _MOST_BYTES // (16 * grid.frequencies)) for grid in self._grids]
 
     def share_cache(self, other):
         """Use what another LimitSums has computed for single laws.
@@ -151,30 +151,31 @@ class LimitSums:
         # Without limits there is nothing to compute.
         self._stale[slot] = bool(policy.limits)
         self._numbers[..., slot] = np.array(_UNLIMITED)[:, None]
-        for position, (weights, capacity, most) in enumerate(policy.limits):
+        for position, (weights, capacity, vm_peak) in enumerate(policy.limits):
             unit = tuple(weights), (policy.profile.typical_packet_bytes
                                     if weights[2] else None)
             self._places[_UNIT, position, slot] = self._units.setdefault(
                 unit, len(self._units))
-            self._numbers[:_PEAK, position, slot] = capacity, most
+            self._numbers[:_PEAK, position, slot] = capacity, vm_peak
 
     def _grow(self, limits, slots):
         """Resize the arrays for a number of limits and slots."""
-        have = self._stale.size
+        old_slots = self._stale.size
         size = (max(limits, self._numbers.shape[1]),
-                have if slots <= have else slots + slots // 2)
+                old_slots if slots <= old_slots else slots + slots // 2)
         if size == self._numbers.shape[1:]:
             return
 
         def grown(array, fill):
             new = np.empty((len(array), *size), dtype=array.dtype)
             new[:] = np.array(fill)[:, None, None]
-            new[:, :array.shape[1], :have] = array
+            new[:, :array.shape[1], :old_slots] = array
             return new
 
         self._numbers = grown(self._numbers, _UNLIMITED)
         self._places = grown(self._places, _NOWHERE)
-        self._stale = np.append(self._stale, np.ones(size[1] - have, bool))
+        self._stale = np.append(self._stale,
+                                np.ones(size[1] - old_slots, bool))
 
     def change(self, host, came, went):
         """Store which laws were added to a host and which were removed.
@@ -241,14 +242,15 @@ class LimitSums:
                 self.expect(dict(zip(self._units, levels.peaks.tolist())))
                 self._refresh(set((lacking % self._stale.size).tolist()))
                 return self._with_source(slots, law)
-            found = self._look_up(
+            effects = self._look_up(
                 self._numbers.reshape(_NUMBERS, -1).take(at, axis=1), places,
                 levels)
             # If not all peaks fit, overload is possible, however rare.
-            probability.flat[exceeds] = np.maximum(found[0], _LEAST)
+            probability.flat[exceeds] = np.maximum(effects[0], _LEAST)
             # A mean beyond the range of floats is lost almost entirely.
             means = mean.flat[exceeds]
-            loss.flat[exceeds] = np.where(means < np.inf, found[1] / means, 1)
+            loss.flat[exceeds] = np.where(
+                means < np.inf, effects[1] / means, 1)
         # The limits may change later.
         return Load(capacity.copy(), vm_peak.copy(), mean, peaks, probability,
                     loss)
@@ -358,14 +360,14 @@ class LimitSums:
             removed}); None: all residents of a host that is outdated
         """
         for begin in range(0, len(changes), _TOGETHER):
-            some = [(host, counts or collections.Counter(
+            chunk = [(host, counts or collections.Counter(
                 host.residents.values()) or {rate_law.SILENT: 0})
                     for host, counts in changes[begin:begin + _TOGETHER]]
             # Allocate one array for all instead of copying it repeatedly.
             for rows in (self._tables[False], self._spectra, self._slot_sums):
                 rows.expected = len(changes) - begin
             to_tabulate = []
-            for host, counts in some:
+            for host, counts in chunk:
                 of_host = self._add_to(
                     host, counts, self._figures_of(host, list(counts)))
                 if of_host is None:
@@ -402,7 +404,7 @@ class LimitSums:
             each limit with a look-up table, or None if the sums have to be
             computed from all residents
         """
-        found, slot, fresh = [], host.slot, self._stale[host.slot]
+        to_tabulate, slot, fresh = [], host.slot, self._stale[host.slot]
         amounts = np.array(list(counts.values()), dtype=float)
         for position in range(len(host.policy.limits)):
             numbers = self._numbers[:, position, slot]
@@ -434,13 +436,14 @@ class LimitSums:
                 spectra[places[_KEPT]] = spectrum
             slots = None
             if places[_SLOT_ROW] != _NO_ROW:
-                more = (amounts * of_limit[:, admission_sources.MORE].T)
-                slots = more.astype('<f4') @ admission_sources.high_slots(
-                    counts)
+                high_moments = (
+                    amounts * of_limit[:, admission_sources.MORE].T)
+                slots = high_moments.astype(
+                    '<f4') @ admission_sources.high_slots(counts)
                 slots += sums[admission_sources.LOW, None]
-            found.append((position, slot, int(places[_KIND]), spectrum,
-                          sums[admission_sources.TOTALS], slots))
-        return found
+            to_tabulate.append((position, slot, int(places[_KIND]), spectrum,
+                                sums[admission_sources.TOTALS], slots))
+        return to_tabulate
 
     def _needs_table(self, numbers, unit):
         """Return whether not all peaks on a host may fit."""
@@ -491,29 +494,30 @@ class LimitSums:
         return fourier_sum.product(self._transforms[kind].of(
             list(counts), (unit, step), transforms), counts.values())
 
-    def _tabulate(self, found):
+    def _tabulate(self, to_tabulate):
         """Compute look-up tables.
 
-        :param found: list of limits as returned by :meth:`_add_to`
+        :param to_tabulate: list of limits as returned by :meth:`_add_to`
         """
         by_kind = {}
-        for one in found:
-            by_kind.setdefault(one[2], []).append(one)
-        for kind, some in by_kind.items():
-            positions, at, _, spectra, _, _ = zip(*some)
-            numbers = self._numbers[:, positions, at]
-            self._tables[kind == _FINE].values[0][
-                self._places[_ROW, positions, at]] = self._grids[kind].table(
-                    np.array(spectra), numbers[_MEAN] / numbers[_STEP])
-        in_slots = [one for one in found if one[-1] is not None]
+        for limit in to_tabulate:
+            by_kind.setdefault(limit[2], []).append(limit)
+        for kind, limits in by_kind.items():
+            positions, slots, _, spectra, _, _ = zip(*limits)
+            numbers = self._numbers[:, positions, slots]
+            rows = self._places[_ROW, positions, slots]
+            self._tables[kind == _FINE].values[0][rows] = self._grids[
+                kind].table(np.array(spectra),
+                            numbers[_MEAN] / numbers[_STEP])
+        in_slots = [limit for limit in to_tabulate if limit[-1] is not None]
         if in_slots:
-            positions, at, _, _, totals, changes = zip(*in_slots)
-            rows = self._places[_SLOT_ROW, positions, at]
+            positions, slots, _, _, totals, changes = zip(*in_slots)
+            rows = self._places[_SLOT_ROW, positions, slots]
             have_classes = self._slot_sums.add(
                 rows, np.array(changes), np.array(totals))
             for i in np.flatnonzero(~have_classes).tolist():
                 self._slot_sums.free(rows[i])
-                self._places[_SLOT_ROW, positions[i], at[i]] = _NO_ROW
+                self._places[_SLOT_ROW, positions[i], slots[i]] = _NO_ROW
 
     def _look_up(self, numbers, places, levels):
         """Return the effect of one more source on some limits of some hosts.
@@ -549,14 +553,14 @@ class LimitSums:
         states = levels.masses.size
         looked_up = self._tables[int(fine[0])].look_up(
             places[_ROW], thresholds, states, places[_KIND] <= _NARROW)
-        found = _average(levels.masses, looked_up[:states])
+        effects = _average(levels.masses, looked_up[:states])
         if classed[0]:
             looked_up.imag[states:] *= wider
             # At least the value of independent instances.
-            np.maximum(found, _average(
-                slot_sums.GROUP_SHARES, looked_up[states:]), out=found)
-        found[1] *= step
-        return found
+            np.maximum(effects, _average(
+                slot_sums.GROUP_SHARES, looked_up[states:]), out=effects)
+        effects[1] *= step
+        return effects
 
     def _levels_of(self, law):
         """Return the Levels of a law in all units."""
@@ -600,24 +604,24 @@ class _Tables(admission_rows.Rows):
         at += 1
         rise = flat.take(at)
         rise -= lower
-        found = rise * part
-        found += lower
+        looked_up = rise * part
+        looked_up += lower
         # On the grid the tail has steps. Elsewhere it is a parabola between
         # two cells, whose mean follows from the excess and which stays between
         # their tails. Thresholds far below 0 are handled below.
-        low, more = lower[:exact], rise[:exact]
+        low, low_rise = lower[:exact], rise[:exact]
         line = np.maximum(part[:exact], 0.0) * smooth
         bend = line * (line - 1.0)
-        bend *= 6.0 * low.real + 3.0 * more.real + 6.0 * more.imag
-        bend += more.real * line
-        np.maximum(bend, more.real, out=bend)
+        bend *= 6.0 * low.real + 3.0 * low_rise.real + 6.0 * low_rise.imag
+        bend += low_rise.real * line
+        np.maximum(bend, low_rise.real, out=bend)
         np.minimum(bend, 0.0, out=bend)
-        np.add(low.real, bend, out=found.real[:exact])
+        np.add(low.real, bend, out=looked_up.real[:exact])
         # Thresholds below any possible sum.
         deep = part < -fourier_sum.NEAR
         if deep.any():
-            found[deep] = 1.0 + 1j * (lower.imag[deep] - part[deep])
-        return found
+            looked_up[deep] = 1.0 + 1j * (lower.imag[deep] - part[deep])
+        return looked_up
 
 
 def _at(array, slots):
@@ -629,10 +633,10 @@ def _at(array, slots):
         slots, axis=-1)
 
 
-def _average(shares, found):
+def _average(shares, numbers):
     """Return the (2, f) weighted averages of (n, f) complex numbers.
 
     Avoids BLAS, whose threads wait for each other on a busy machine.
     """
-    found *= shares[:, None]
-    return found.sum(axis=0).view(float).reshape(-1, 2).T
+    numbers *= shares[:, None]
+    return numbers.sum(axis=0).view(float).reshape(-1, 2).T

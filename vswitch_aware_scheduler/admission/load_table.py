@@ -120,17 +120,18 @@ class LoadTable:
         if slot is None:
             slot = self._slot_of[host] = self._add_entry(host, _HOST).slot
         entry = self._entries[slot]
-        before, known = entry.policy, entry.residents
-        if before is not policy or known != residents:
+        old_policy, old_residents = entry.policy, entry.residents
+        if old_policy is not policy or old_residents != residents:
             self.version += 1
             entry.residents = dict(residents)
-            if before is policy:
-                self._sums.change(entry, *_difference(known, residents))
+            if old_policy is policy:
+                self._sums.change(
+                    entry, *_difference(old_residents, residents))
             else:
                 self._set_policy(entry, policy)
             self._count(entry)
-            if before is not policy or policy.uplinks:
-                self._share(entry, before, known)
+            if old_policy is not policy or policy.uplinks:
+                self._share(entry, old_policy, old_residents)
         self._attached.describe(entry)
         for uplink in self._uplinks_behind(entry):
             self._attached_uplinks.renew(uplink, residents)
@@ -169,41 +170,45 @@ class LoadTable:
                        kind == _HOST and name in self.within_budget)
         self._entries.append(entry)
         if len(self._uplinks_of) <= entry.slot:
-            more = entry.slot // 2 + 1
-            self._rules = np.pad(self._rules, [(0, 0), (0, more)])
-            self._uplinks_of = np.pad(self._uplinks_of, [(0, more), (0, 0)],
-                                      constant_values=_NO_SLOT)
+            added_slots = entry.slot // 2 + 1
+            self._rules = np.pad(self._rules, [(0, 0), (0, added_slots)])
+            self._uplinks_of = np.pad(
+                self._uplinks_of, [(0, added_slots), (0, 0)],
+                constant_values=_NO_SLOT)
         return entry
 
     def _uplinks_behind(self, entry):
-        return [self._uplinks[one.name] for one in entry.policy.uplinks]
+        return [self._uplinks[link.name] for link in entry.policy.uplinks]
 
-    def _share(self, entry, policy, known):
+    def _share(self, entry, policy, old_residents):
         """Count the residents of a host behind its uplinks.
 
         :param policy: previous HostPolicy of the host, or None
-        :param known: {uuid: RateLaw}, its previous residents
+        :param old_residents: {uuid: RateLaw}
         """
-        for one in entry.policy.uplinks:
-            uplink = self._uplinks.get(one.name)
+        for link in entry.policy.uplinks:
+            uplink = self._uplinks.get(link.name)
             if uplink is None:
-                uplink = self._uplinks[one.name] = self._add_entry(
-                    one.name, _UPLINK)
-            if uplink.policy is not one.policy:
-                self._set_policy(uplink, one.policy)
+                uplink = self._uplinks[link.name] = self._add_entry(
+                    link.name, _UPLINK)
+            if uplink.policy is not link.policy:
+                self._set_policy(uplink, link.policy)
                 self._attached_uplinks.describe(uplink)
-        now = self._uplinks_behind(entry)
-        before = [self._uplinks[one.name]
-                  for one in policy.uplinks] if policy else []
-        for uplink in dict.fromkeys(before + now):
-            self._hold(uplink, entry.host, known if uplink in before else {},
-                       entry.residents if uplink in now else {})
-        more = len(now) - self._uplinks_of.shape[1]
-        if more > 0:
-            self._uplinks_of = np.pad(self._uplinks_of, [(0, 0), (0, more)],
-                                      constant_values=_NO_SLOT)
+        uplinks = self._uplinks_behind(entry)
+        old_uplinks = [self._uplinks[link.name]
+                       for link in policy.uplinks] if policy else []
+        for uplink in dict.fromkeys(old_uplinks + uplinks):
+            self._hold(uplink, entry.host,
+                       old_residents if uplink in old_uplinks else {},
+                       entry.residents if uplink in uplinks else {})
+        missing_columns = len(uplinks) - self._uplinks_of.shape[1]
+        if missing_columns > 0:
+            self._uplinks_of = np.pad(
+                self._uplinks_of, [(0, 0), (0, missing_columns)],
+                constant_values=_NO_SLOT)
         self._uplinks_of[entry.slot] = _NO_SLOT
-        self._uplinks_of[entry.slot, :len(now)] = [one.slot for one in now]
+        self._uplinks_of[entry.slot, :len(uplinks)] = [
+            uplink.slot for uplink in uplinks]
 
     def _hold(self, uplink, host, before, after):
         """Replace the residents of a host behind an uplink.
@@ -222,14 +227,14 @@ class LoadTable:
             if law is not None:
                 laws[host] = law
             law = next(reversed(laws.values()), None)
-            known = uplink.residents.pop(uuid, None)
+            old_law = uplink.residents.pop(uuid, None)
             if law is None:
                 del uplink.laws[uuid]
             else:
                 uplink.residents[uuid] = law
-            if law != known:
+            if law != old_law:
                 came.update({} if law is None else {uuid: law})
-                went.update({} if known is None else {uuid: known})
+                went.update({} if old_law is None else {uuid: old_law})
         self._count(uplink)
         self._sums.change(uplink, came.values(), went.values())
         self._attached_uplinks.change(uplink, came, went)
@@ -256,17 +261,17 @@ class LoadTable:
         """
         self._slot_of.pop(host, None)
 
-    def drop_residents(self, most):
+    def drop_residents(self, hosts_in_step):
         """Return an iterator that drops the residents of all hosts.
 
         Afterwards an Assessment can still explain a decision. The table must
         not be asked anything else.
 
-        :param most: number of hosts in each step of the iterator
+        :param hosts_in_step: number of hosts in each step of the iterator
         """
         for number, entry in enumerate(self._entries):
             entry.residents, entry.laws = {}, {}
-            if number % most == 0:
+            if number % hosts_in_step == 0:
                 yield
 
     # Loads of the limits.
@@ -274,13 +279,13 @@ class LoadTable:
     def _set_policy(self, entry, policy):
         """Set the policy of a host or of an uplink."""
         entry.policy, risk = policy, entry.limit_of(policy)
-        known = policy.profile is not None
+        has_profile = policy.profile is not None
         self._rules[:, entry.slot] = (
-            known, known or policy.pass_unknown,
+            has_profile, has_profile or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
             risk * (1 + admission_policy.TOLERANCE) + _NOISE if risk else 0.0,
             policy.enforced, len(entry.residents),
-            entry.budget if known and policy.policy
+            entry.budget if has_profile and policy.policy
             == admission_policy.PROBABILITY else np.nan)
         self._sums.set_limits(entry)
 
@@ -321,18 +326,18 @@ class LoadTable:
         result = self._judge(slots, law, full)
         result._candidate = attachments, exclude, table
         result._residents = self._rules[_RESIDENTS].take(slots)
-        for i, slot in enumerate(slots.tolist() if exclude else ()):
+        for position, slot in enumerate(slots.tolist() if exclude else ()):
             entry = self._entries[slot]
             if exclude in entry.residents:
                 alone = LoadTable(self._cells,
                                   within_budget=self.within_budget)
                 alone._sums.share_cache(self._sums)
-                at = alone.describe(
+                slot_alone = alone.describe(
                     entry.host, dataclasses.replace(entry.policy, uplinks=()),
-                    {uuid: one for uuid, one in entry.residents.items()
-                     if uuid != exclude})
-                result.replace([i], alone._judge(np.array([at]), law,
-                                                 full[[i]]))
+                    {uuid: resident_law for uuid, resident_law
+                     in entry.residents.items() if uuid != exclude})
+                result.replace([position], alone._judge(
+                    np.array([slot_alone]), law, full[[position]]))
         return result
 
     def prepare(self, hosts, law, other):
@@ -415,11 +420,11 @@ class LoadTable:
 
     def _exceeds(self, part, overload, limit):
         """Return which hosts are above their limit of overload probability."""
-        found = overload > limit
-        if found.any():
-            found &= ~self._sums.are_smooth(part) | (
+        above = overload > limit
+        if above.any():
+            above &= ~self._sums.are_smooth(part) | (
                 overload > limit * (1 + limit_sums.ERROR))
-        return found
+        return above
 
 
 class _Entry:
@@ -527,9 +532,9 @@ def _span(slots):
         at.size == end - first and (at[1:] > at[:-1]).all()) else at
 
 
-def _difference(known, residents):
+def _difference(old_residents, residents):
     """Return the laws that were added and the laws that were removed."""
     return ([law for uuid, law in residents.items()
-             if known.get(uuid) != law],
-            [law for uuid, law in known.items()
+             if old_residents.get(uuid) != law],
+            [law for uuid, law in old_residents.items()
              if residents.get(uuid) != law])

@@ -24,14 +24,15 @@ class Rows:
     def take(self):
         """Return the number of a free row. Its contents are undefined."""
         if not self._free:
-            have = len(self.values[0])
-            more = max(have // 8, 16, self.expected)
+            old_rows = len(self.values[0])
+            new_rows = max(old_rows // 8, 16, self.expected)
             for i, old in enumerate(self.values):
                 # Rows that were never used take no memory.
-                grown = np.zeros((have + more, *old.shape[1:]), old.dtype)
-                grown[:have] = old
+                grown = np.zeros((old_rows + new_rows, *old.shape[1:]),
+                                 old.dtype)
+                grown[:old_rows] = old
                 self.values[i] = grown
-            self._free.extend(range(have + more - 1, have - 1, -1))
+            self._free.extend(range(old_rows + new_rows - 1, old_rows - 1, -1))
         return self._free.pop()
 
     def free(self, row):

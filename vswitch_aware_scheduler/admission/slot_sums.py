@@ -67,14 +67,14 @@ def class_moments(levels, shares):
     :returns: (c, 2, n): means and variances
     """
     levels = np.minimum(levels, 1.0)
-    found = np.empty((len(shares), 2, levels.shape[1]))
-    means, squares = found[:, 0], found[:, 1]
+    moments = np.empty((len(shares), 2, levels.shape[1]))
+    means, squares = moments[:, 0], moments[:, 1]
     np.sum(shares * levels, axis=1, out=means)
     levels *= levels
     np.sum(shares * levels, axis=1, out=squares)
     squares -= means * means
     np.maximum(squares, 0.0, out=squares)
-    return found
+    return moments
 
 
 class SlotSums(admission_rows.Rows):
@@ -116,12 +116,12 @@ class SlotSums(admission_rows.Rows):
         group_of[sum_of, order] = _GROUP_OF
         order += 2 * slots.SLOTS * sum_of
         # Means, variances and squared means.
-        found = np.empty((3, *order.shape))
-        found[0] = sums.take(order)
-        found[1] = sums.take(order + slots.SLOTS)
-        np.multiply(found[0], found[0], out=found[2])
-        found = np.add.reduceat(found, _STARTS, axis=2) / _SIZES
-        first, inside, square = found
+        moments = np.empty((3, *order.shape))
+        moments[0] = sums.take(order)
+        moments[1] = sums.take(order + slots.SLOTS)
+        np.multiply(moments[0], moments[0], out=moments[2])
+        moments = np.add.reduceat(moments, _STARTS, axis=2) / _SIZES
+        first, inside, square = moments
         figures[:, _MEANS] = first
         figures[:, _VARIANCES] = np.maximum(
             inside + square - first * first, 0.0)
@@ -154,20 +154,21 @@ class SlotSums(admission_rows.Rows):
             mean, variance = moments[0]
         else:
             mean, variance = moments[1]
-            more, wider = moments[2] - moments[1]
+            mean_rise, variance_rise = moments[2] - moments[1]
             share = self._shares(group_of[rows], high)
-            means += share * more
-            variances += share * (wider + (1.0 - share) * more * more)
+            means += share * mean_rise
+            variances += share * (
+                variance_rise + (1.0 - share) * mean_rise * mean_rise)
         means += mean
         variances += variance
         mean, variance, _ = figures[_TOTAL]
         variances /= np.maximum(variance, _LEAST_VARIANCE)
         np.maximum(variances, _LEAST_RATIO, out=variances)
-        wider = np.sqrt(variances, out=variances)
+        widths = np.sqrt(variances, out=variances)
         places = np.subtract(1.0 / MARGIN, means, out=means)
-        places /= wider
+        places /= widths
         places += mean
-        return places, wider
+        return places, widths
 
     @staticmethod
     def _shares(group_of, high):

@@ -60,13 +60,13 @@ class Sources:
                 (egress + ingress) / (8.0 * packet_bytes))
         return values
 
-    def figures(self, unit, capacity, step, most):
+    def figures(self, unit, capacity, step, most_steps):
         """Return what each source adds to the sums of a host.
 
         :param unit: (weights, packet bytes), as for :meth:`values`
         :param capacity: capacity of the sum
         :param step: width of a cell of a grid
-        :param most: as in :func:`.fourier_sum.common_step`
+        :param most_steps: ``most`` of :func:`.fourier_sum.common_step`
         :returns: (n, 14). SUMS: peak, mean above the smallest rate, smallest
             rate, whether the rate varies, variance, and whether rates above
             the smallest rate are not on the grid. TOTALS: mean and variance as
@@ -91,7 +91,7 @@ class Sources:
             peaks, means, least, peaks > least,
             weighted.sum(axis=0) - means * means, off, *total,
             self.have_classes, *low, *(high - low),
-            fourier_sum.common_step(above, capacity, most)]).T
+            fourier_sum.common_step(above, capacity, most_steps)]).T
 
     @property
     def have_classes(self):
@@ -126,17 +126,17 @@ class KnownLaws:
         :param compute: callable, :class:`Sources` -> sequence of their values
         """
         for begin in range(0, len(laws), _TOGETHER):
-            some = laws[begin:begin + _TOGETHER]
-            known = self._values.get(key, {})
-            values = list(map(known.get, some))
+            chunk = laws[begin:begin + _TOGETHER]
+            of_key = self._values.get(key, {})
+            values = list(map(of_key.get, chunk))
             lacking = [i for i, value in enumerate(values) if value is None]
             if lacking:
                 if len(self) > self._most:
                     self._values.clear()
-                known = self._values.setdefault(key, {})
+                of_key = self._values.setdefault(key, {})
                 for i, value in zip(lacking, compute(
-                        Sources([some[i] for i in lacking]))):
-                    values[i] = known[some[i]] = value
+                        Sources([chunk[i] for i in lacking]))):
+                    values[i] = of_key[chunk[i]] = value
             yield from values
 
 

@@ -121,16 +121,16 @@ class TunnelTable:
     def __contains__(self, host):
         return host in self._residents
 
-    def describe(self, host, most, residents):
+    def describe(self, host, maxima, residents):
         """Set the residents of a host and its limits.
 
         :param host: number of the host
-        :param most: {one of :data:`COUNTED`: maximum}
+        :param maxima: {one of :data:`COUNTED`: maximum}
         :param residents: {uuid: Attachments}
         """
         self._grow(host + 1)
-        self._most[host] = [most.get(unit, np.inf) for unit in COUNTED]
-        (self._limited.add if most else self._limited.discard)(host)
+        self._most[host] = [maxima.get(unit, np.inf) for unit in COUNTED]
+        (self._limited.add if maxima else self._limited.discard)(host)
         counted = self._residents.setdefault(host, {})
         for uuid in [uuid for uuid, attachments in counted.items()
                      if residents.get(uuid) != attachments]:

@@ -147,14 +147,14 @@ class Grid:
         """
         period = np.fft.irfft(spectra[:, None] * self._inverse, self._size)
         period = period[..., :self._read[-1] + 1:self._finer] * self._untilt
-        found = np.empty((len(period), self._read.size), complex)
-        below = np.subtract(self._ones, period[:, 0], out=found.real)
+        tables = np.empty((len(period), self._read.size), complex)
+        below = np.subtract(self._ones, period[:, 0], out=tables.real)
         np.maximum(below, 0.0, out=below)
         np.minimum(below, 1.0, out=below)
-        excess = np.add(period[:, 1], self._constant, out=found.imag)
+        excess = np.add(period[:, 1], self._constant, out=tables.imag)
         excess += np.minimum(means, _MOST)[:, None] * self._ones
         np.maximum(excess, 0.0, out=excess)
-        return found
+        return tables
 
 
 def _powers(numbers, count):
@@ -164,15 +164,15 @@ def _powers(numbers, count):
     :param count: number of powers; a power of 2 if the next power is used
     :returns: (count, n, m) and (n, m)
     """
-    found = np.empty((count, *numbers.shape), dtype=complex)
-    found[0] = 1.0
-    have = 1
-    while have < count:
-        np.multiply(found[:min(have, count - have)], numbers,
-                    out=found[have:2 * have])
+    powers = np.empty((count, *numbers.shape), dtype=complex)
+    powers[0] = 1.0
+    computed = 1
+    while computed < count:
+        np.multiply(powers[:min(computed, count - computed)], numbers,
+                    out=powers[computed:2 * computed])
         numbers = numbers * numbers
-        have *= 2
-    return found, numbers
+        computed *= 2
+    return powers, numbers
 
 
 def product(transforms, counts):
@@ -182,12 +182,12 @@ def product(transforms, counts):
     :param counts: iterable of n numbers of instances; a negative number
         divides
     """
-    found = 1.0
+    result = 1.0
     for transform, count in zip(transforms, counts):
         if count < 0 and not np.abs(transform).min() > _LEAST_DIVISOR:
             count = np.nan
-        found = found * (transform if count == 1 else transform ** count)
-    return found
+        result = result * (transform if count == 1 else transform ** count)
+    return result
 
 
 def common_step(rates, capacity, most):
