@@ -35,7 +35,7 @@ man_pages = [
     (f'cli/{command}', command, description, '', 1)
     for command, description in (
         ('vswitch-calibrate', 'measure what a virtual switch carries'),
-        ('vswitch-manage', 'manage traffic models, switch profiles and decisions'),
+        ('vswitch-manage', 'manage models, switch profiles and decisions'),
         ('vswitch-modeler', 'learn traffic models from telemetry'),
         ('vswitch-report', 'serve web pages with the load and risk of hosts'),
         ('vswitch-status', 'check the installation and the configuration'),

@@ -91,11 +91,12 @@ def add_file_arguments(parser):
     :param parser: argparse parser
     """
     parser.add_argument('--path',
-                        help='file or folder to read, for the driver "file" '
-                             'and no other').complete = terminal.FILE
+                        help='file or folder that the driver "file" reads'
+                        ).complete = terminal.FILE
     parser.add_argument('--period-seconds', type=float, metavar='S',
-                        help='sampling period of what the driver "file" reads '
-                             '(default: inferred for each instance)')
+                        help='sampling period of the files that the driver '
+                             '"file" reads (default: determined for each '
+                             'instance)')
 
 
 # Configuration, store and telemetry

@@ -388,10 +388,10 @@ Related options: ``store_timeout_seconds``, ``degraded_policy``,
         help="""
 Age of the last generation above which the scheduler treats the store as stale.
 
-vswitch-modeler writes a generation in each pass. ``degraded_policy`` determines
-what the scheduler does while the store is stale. Lower this option to stop using
-models soon after the modeler has stopped. Raise it if the modeler runs rarely.
-With 0 the store is never stale.
+vswitch-modeler writes a generation in each pass. ``degraded_policy``
+determines what the scheduler does while the store is stale. Lower this option
+to stop using models soon after the modeler has stopped. Raise it if the
+modeler runs rarely. With 0 the store is never stale.
 
 Unit: seconds, 0 to 31536000.
 

@@ -14,8 +14,8 @@ def add_arguments(parser):
     :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
     """
     output.add_list_arguments(parser.add_command(
-        'list', 'print what schedulers have recently placed and withdrawn',
-        _list), 'host')
+        'list', 'print recent placements of schedulers, including withdrawn '
+        'ones', _list), 'host')
 
 
 def _list(arguments, conf):
