@@ -103,7 +103,7 @@ Lower it so that models follow changed traffic sooner. Raise it so that models
 keep rare peaks for longer. A model keeps a peak that occurred in one sample
 for three half lives (90 days by default), and a peak that occurred in n
 samples for 3 + log2(n) half lives. Samples that are read in one pass are
-weighted in steps of whole half lives. With 0 all samples keep the same weight
+weighted in steps of whole half lives. With 0, all samples keep the same weight
 for ever, including wrong samples.
 
 Unit: days, 0 to 3650.
@@ -122,7 +122,7 @@ that telemetry reports as ended.
 Raise it where telemetry has long gaps for some instances. Lower it to keep the
 store small. The time is measured from the last sample of the instance to the
 newest sample of all instances, so an outage of telemetry removes no models.
-With 0 models are kept for ever.
+With 0, models are kept for ever.
 
 Unit: days, 0 to 3650.
 
@@ -141,7 +141,7 @@ While the difference is larger, each pass logs the difference and changes no
 model. The modeler reads the time of a MariaDB or PostgreSQL database with a
 query, and the time of telemetry from the Date header of its HTTP responses.
 SQLite and files have no clock. Raise the option if the clocks cannot be
-synchronised. With 0 the clocks are not compared.
+synchronised. With 0, the clocks are not compared.
 
 Unit: seconds, 0 to 86400.
 
@@ -160,7 +160,7 @@ its traffic.
 A prior is the expected traffic of new instances of a flavor or project. Raise
 this option to learn priors only from instances that ran for longer; new
 flavors then get a prior later. Lower it in clouds with short-lived instances.
-With 0 the priors include every instance with a model or with ``min_samples``
+With 0, the priors include every instance with a model or with ``min_samples``
 samples.
 
 Unit: hours, 0 to 8760.
@@ -237,8 +237,8 @@ Related options: ``store_url``, ``modeler_interval_seconds``.
         help="""
 Port on which vswitch-modeler serves metrics to Prometheus.
 
-With 0 no port is opened. The modeler serves plain HTTP without authentication;
-the metrics contain numbers only.
+With 0, no port is opened. The modeler serves plain HTTP without
+authentication; the metrics contain numbers only.
 
 Format: port number, 0 to 65535.
 

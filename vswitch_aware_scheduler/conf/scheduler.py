@@ -174,7 +174,7 @@ Largest share of time in which the traffic of a host may exceed the saturation
 bandwidth of its switch.
 
 Raise it to place more instances on a host; lower it to lose less traffic. With
-0 the filter adds up the peak rates of all instances. With 1 only the hard
+0, the filter adds up the peak rates of all instances. With 1, only the hard
 limits of the switch profile apply.
 
 Unit: a probability, 0 to 1.
@@ -217,7 +217,7 @@ Related options: ``overload_probability``, ``feedback_max``.
 Largest factor by which ``overload_probability`` is multiplied.
 
 Lower it to reduce the overload after traffic has grown; if models predict too
-much overload, more hosts are then needed. With 1 the feedback can only lower
+much overload, more hosts are then needed. With 1, the feedback can only lower
 limits, at most to one half.
 
 Unit: none; 1 to 8.
@@ -370,7 +370,7 @@ Longest time that the first request after a start waits for data from the store
 and from Nova's database.
 
 Raise it if the first decisions are important and the store is large (a million
-models take some seconds) or Nova has very many instances. With 0 no request
+models take some seconds) or Nova has very many instances. With 0, no request
 waits. Until the scheduler has read the store, it decides without models. Until
 the scheduler has read the database of a cell, it uses the instances that
 Nova's host states list for the hosts of this cell.
@@ -391,7 +391,7 @@ Age of the last generation above which the scheduler treats the store as stale.
 vswitch-modeler writes a generation in each pass. ``degraded_policy``
 determines what the scheduler does while the store is stale. Lower this option
 to stop using models soon after the modeler has stopped. Raise it if the
-modeler runs rarely. With 0 the store is never stale.
+modeler runs rarely. With 0, the store is never stale.
 
 Unit: seconds, 0 to 31536000.
 
@@ -483,7 +483,7 @@ How often a scheduler worker reads the latest placements of other workers.
 Each worker writes its placements to the store at once; the other workers read
 them in the background. Lower this option so that simultaneous requests less
 often use the same capacity of a host. Raise it to reduce the load on the
-database: each time, every worker runs one small query. With 0 workers do not
+database: each time, every worker runs one small query. With 0, workers do not
 share placements: a worker sees the placements of others only when they appear
 in Nova's database.
 
@@ -510,7 +510,7 @@ it cannot write.
 
 A decision contains the uuid of the instance, the ids of the project and of the
 request, and the names of the flavor and of hosts. It needs about 5 kB in the
-store. With 0 the scheduler records no decision; older decisions stay until
+store. With 0, the scheduler records no decision; older decisions stay until
 another worker removes them.
 
 Unit: decisions, 0 to 1000000.
@@ -541,7 +541,7 @@ Related options: ``decisions_kept``.
 First port on which workers of nova-scheduler serve metrics to Prometheus.
 
 With its first request, each worker opens the first free port from this port
-on; it tries ``scheduler_metrics_ports`` ports. With 0 no port is opened. The
+on; it tries ``scheduler_metrics_ports`` ports. With 0, no port is opened. The
 worker serves plain HTTP without authentication; the metrics contain numbers
 only.
 
