@@ -19,18 +19,16 @@ from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import trial_records
 
-__all__ = ['ASSUMED', 'Basis', 'BudgetState', 'CONFIRMED', 'Changes',
-           'ClaimChanges', 'ClaimsSeen', 'Decision', 'EXPIRED', 'ErrorBudget',
-           'FORGOTTEN', 'FleetFacts', 'FormerInstance', 'Generation', 'HOST',
-           'HostProfile', 'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
-           'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'MoveRecord',
-           'NOT_PLACED', 'NO_HOST', 'PLACED', 'PlanRecord', 'Prior',
-           'RECOVERY_SECONDS', 'ResumePoint', 'Share', 'Stay', 'Store',
-           'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
-           'TrialOutcome', 'UPLINK', 'Unmodelled', 'Worker', 'may_replace']
+__all__ = ['ASSUMED', 'BudgetState', 'CONFIRMED', 'Changes', 'ClaimChanges',
+           'ClaimsSeen', 'Decision', 'EXPIRED', 'ErrorBudget', 'FORGOTTEN',
+           'FleetFacts', 'FormerInstance', 'Generation', 'HOST', 'HostProfile',
+           'InstanceRecord', 'InventoryState', 'KEPT_DAYS', 'MOVED',
+           'ModelSummary', 'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST',
+           'PLACED', 'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint',
+           'Share', 'Store', 'StoredClaim', 'StoredModel', 'StoredSums',
+           'StoredTrial', 'TrialOutcome', 'UPLINK', 'Unmodelled', 'Worker']
 
 ASSUMED = claim_records.ASSUMED
-Basis = generations.Basis
 BudgetState = budgets.BudgetState
 CONFIRMED = claim_records.CONFIRMED
 Changes = generations.Changes
@@ -47,7 +45,6 @@ HOST = budgets.HOST
 HostProfile = profile_records.HostProfile
 InventoryState = instance_records.InventoryState
 KEPT_DAYS = budgets.KEPT_DAYS
-Learned = model_records.Learned
 MOVED = claim_records.MOVED
 ModelSummary = model_records.ModelSummary
 Modeler = service_records.Modeler
@@ -61,7 +58,6 @@ Prior = prior_records.Prior
 RECOVERY_SECONDS = budgets.RECOVERY_SECONDS
 ResumePoint = model_records.ResumePoint
 Share = budgets.Share
-Stay = budgets.Stay
 Store = database.Store
 StoredClaim = claim_records.StoredClaim
 StoredModel = model_records.StoredModel
@@ -71,4 +67,3 @@ TrialOutcome = trial_records.TrialOutcome
 UPLINK = budgets.UPLINK
 Unmodelled = model_records.Unmodelled
 Worker = service_records.Worker
-may_replace = claim_records.may_replace
