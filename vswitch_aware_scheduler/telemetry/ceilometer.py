@@ -19,7 +19,6 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters
 from vswitch_aware_scheduler.telemetry import service
@@ -171,17 +170,12 @@ class _CeilometerClient(http.Client):
     """Requests to the API, with the queries of ceilometerclient."""
 
     def __enter__(self):
-        try:
-            import ceilometerclient.v2.options
-        except ImportError as error:
-            raise exceptions.TelemetryError(
-                f'telemetry {self._source}: ceilometerclient cannot be '
-                f'imported ({error}); install the extra "ceilometer" of this '
-                f'package') from error
+        options = service.import_client('ceilometerclient.v2.options',
+                                        'ceilometer', self._source)
         super().__enter__()
-        # Do not use its client, which parses each answer completely, however
-        # large.
-        self._build_url = ceilometerclient.v2.options.build_url
+        # The client of the library is not used, because it parses each answer
+        # completely, however large.
+        self._build_url = options.build_url
         return self
 
     def resources(self, meter, since):

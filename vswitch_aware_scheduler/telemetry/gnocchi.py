@@ -580,14 +580,10 @@ class _GnocchiClient(http.Client):
     """Requests to the API, through gnocchiclient's own HTTP client."""
 
     def __enter__(self):
-        try:
-            from gnocchiclient import exceptions as client_exceptions
-            from gnocchiclient.v1 import client as gnocchi_client
-        except ImportError as error:
-            raise exceptions.TelemetryError(
-                f'telemetry {self._source}: gnocchiclient cannot be imported '
-                f'({error}); install the extra "gnocchi" of this '
-                f'package') from error
+        client_exceptions, gnocchi_client = (
+            service.import_client(name, 'gnocchi', self._source)
+            for name in ('gnocchiclient.exceptions',
+                         'gnocchiclient.v1.client'))
         super().__enter__()
         options = self.adapter_options()
         self.adapter = gnocchi_client.Client(

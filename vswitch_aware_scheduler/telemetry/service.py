@@ -4,6 +4,7 @@
 import contextlib
 import datetime
 import email.utils
+import importlib
 import math
 import time
 
@@ -13,8 +14,8 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['ServiceDriver', 'iso_time', 'numbers', 'require_list',
-           'require_text']
+__all__ = ['ServiceDriver', 'import_client', 'iso_time', 'numbers',
+           'require_list', 'require_text']
 
 
 class ServiceDriver(base.Driver):
@@ -141,6 +142,26 @@ def _number(value):
         with contextlib.suppress(ValueError, OverflowError):
             return float(value)
     return math.nan
+
+
+def import_client(name, extra, source):
+    """Return a module of the client library of a service.
+
+    It is imported at the first use, because the library is an extra.
+
+    :param name: name of the module
+    :param extra: extra of this package that installs the library
+    :param source: name of the driver and URL, for messages
+    :raises TelemetryError: if the module cannot be imported
+    """
+    library = name.partition('.')[0]
+    try:
+        importlib.import_module(library)
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise exceptions.TelemetryError(
+            f'telemetry {source}: {library} cannot be imported ({error}); '
+            f'install the extra "{extra}" of this package') from error
 
 
 def require_list(answer):
