@@ -261,7 +261,7 @@ class BudgetState:
 def read(connection, damaged):
     """Return {(kind, name): :class:`ErrorBudget`}.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     budgets = {}
@@ -290,7 +290,7 @@ def _burn_of(text):
 def read_days(connection, now):
     """Return the error budgets for schedulers.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param now: seconds UTC; budgets not settled for a day are omitted
     :returns: {(kind, name): (balance in days, settled until, whether new
         instances are accepted)}
@@ -325,7 +325,7 @@ def to_row(budget):
 def read_shares(connection, damaged):
     """Return a list of :class:`Share`, the newest first.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     table = tables.budget_share
@@ -356,7 +356,7 @@ def share_row(share, written_at):
 def read_sums(connection, kind, names, first_day, damaged):
     """Return a list of :class:`StoredSums`, sorted by name and day.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param kind: HOST or UPLINK
     :param names: collection of names, or None for all
     :param first_day: first day, in days since 1970
@@ -397,7 +397,7 @@ def sums_row(sums):
 def read_state(connection):
     """Return the :class:`BudgetState`, or None.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     """
     table = tables.budget_state.c
     row = connection.execute(sa.select(
@@ -408,7 +408,7 @@ def read_state(connection):
 def read_stays(connection, since):
     """Return {instance uuid: [:class:`Stay`]}, the oldest first.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param since: stays that ended before this time (seconds UTC) are omitted
     """
     table = tables.stay.c
@@ -426,7 +426,7 @@ def read_stays(connection, since):
 def follow(connection, placements, removed_uuids, now, left_out):
     """Write the stays that result from new placements.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param placements: list of :class:`.InstanceRecord`
     :param removed_uuids: uuids of instances that Nova no longer has
     :param now: current time, seconds UTC
@@ -468,7 +468,7 @@ def follow(connection, placements, removed_uuids, now, left_out):
 def forget_stays(connection, now):
     """Remove the stays that ended long ago.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param now: current time, seconds UTC
     """
     table = tables.stay
@@ -484,7 +484,7 @@ def forget_stays(connection, now):
 def forget_shares(connection, modeler, keys_to_keep):
     """Remove the shares of a modeler, except some.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param modeler: name of the modeler
     :param keys_to_keep: set of (kind, name) of the shares to keep
     """
@@ -501,7 +501,7 @@ def forget_shares(connection, modeler, keys_to_keep):
 def settle(connection, budgets, left_out):
     """Write budgets that have not changed since they were read.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param budgets: list of (``until`` that was read, :class:`ErrorBudget`);
         None: there is no budget yet, or it is damaged
     :param left_out: as in :func:`.sql.upsert`
@@ -516,9 +516,9 @@ def settle(connection, budgets, left_out):
     for before, budget in budgets:
         if before is not None and settled_until.get(budget.key) != before:
             return budget.key
-    old = [(before, to_row(budget)) for before, budget in budgets
-           if before is not None]
-    if old:
+    existing = [(before, to_row(budget)) for before, budget in budgets
+                if before is not None]
+    if existing:
         # If two writers have read the same budget, the second one finds no
         # row.
         statement = sa.update(table).where(
@@ -526,7 +526,7 @@ def settle(connection, budgets, left_out):
             table.c.name == sa.bindparam('of_name'),
             table.c.until == sa.bindparam('before')).values(
                 {name: sa.bindparam(f'new_{name}') for name in columns})
-        for before, row in old:
+        for before, row in existing:
             if not connection.execute(statement, {
                     'of_kind': row['kind'], 'of_name': row['name'],
                     'before': before,
@@ -541,7 +541,7 @@ def settle(connection, budgets, left_out):
 def forget(connection, keys, before_day):
     """Remove budgets and sums that are no longer needed.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param keys: (kind, name) of the budgets to remove
     :param before_day: sums of earlier days are removed; None: no sums
     """

@@ -69,14 +69,14 @@ class StoredClaim:
 
 
 def may_replace(claim, stored):
-    """Return whether a StoredClaim is newer than the known one.
+    """Return whether a StoredClaim may replace the stored one.
 
-    A placement is newer, unless there is another placement that its author
-    cannot have known: neither from the store nor from the previous host of the
-    instance. Any other claim has to concern the same placement.
+    A placement replaces another one, unless its author cannot have seen the
+    other one: neither in the store nor by the previous host of the instance.
+    Any other claim must belong to the same placement.
 
-    :param claim: StoredClaim
-    :param stored: StoredClaim, or None
+    :param claim: new StoredClaim
+    :param stored: StoredClaim of the same instance, or None
     """
     if stored is None:
         return claim.state == ASSUMED

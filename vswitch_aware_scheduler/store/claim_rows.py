@@ -44,7 +44,7 @@ _NOW = {'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
 def now(connection):
     """Return the time of the database's clock, seconds UTC.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     """
     return float(connection.scalar(sa.select(
         sa.literal_column(_NOW[connection.dialect.name]))))
@@ -55,7 +55,7 @@ def head(connection):
 
     The query is a single statement, which is all that an idle reader sends.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :returns: (ClaimsSeen, number since which changes are complete, schema
         version, time of the database)
     """
@@ -73,7 +73,7 @@ def head(connection):
 def remember(connection, history, number, token, now):
     """Insert the token of a write into a history.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param history: table ``generation_history`` or ``claim_history``
     :param number: number of the write
     :param token: token of the write
@@ -88,7 +88,7 @@ def remember(connection, history, number, token, now):
 def is_remembered(connection, history, since, last):
     """Return whether the last write of a reader is in this store's history.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param history: table ``generation_history`` or ``claim_history``
     :param since: Generation or ClaimsSeen of the reader
     :param last: the current Generation or ClaimsSeen; of the same store, and
@@ -103,7 +103,7 @@ def is_remembered(connection, history, since, last):
 def forget_tokens(connection, history, head_table, before):
     """Delete the tokens of old writes, except those of the last ones.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param history: table ``generation_history`` or ``claim_history``
     :param head_table: table with the number of the last write
     :param before: time in seconds UTC; older tokens are deleted
@@ -117,7 +117,7 @@ def forget_tokens(connection, history, head_table, before):
 def read(connection, since, damaged, head_seen, complete_since, now):
     """Return the :class:`~.ClaimChanges` since a previous reading.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param since: ClaimsSeen of the previous reading, or None
     :param damaged: {('claim', instance uuid): reason}, to which damaged claims
         are added; these claims are omitted
@@ -167,7 +167,7 @@ def _claims(rows, now, damaged):
 def upsert_rows(connection, claims, uuid_chunks, number, now):
     """Return the rows that a write of claims inserts or updates.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param claims: list of StoredClaim, oldest first
     :param uuid_chunks: lists that together have the uuids of all their
         instances
@@ -210,18 +210,19 @@ def purge(connection, now):
 
     The caller has locked the row of ``claim_counter``.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param now: time of the database, seconds UTC
     :returns: number of deleted claims
     """
     forget_tokens(connection, tables.claim_history, tables.claim_counter,
                   now - KEPT_SECONDS)
     table, counter = tables.claim, tables.claim_counter
-    old = table.c.expires_at < now
+    is_expired = table.c.expires_at < now
     # Every reader computes the expiry of a placement itself.
     last = connection.scalar(sa.select(sa.func.max(table.c.number)).where(
-        old & table.c.state.in_(_OVER)))
-    deleted_rows = connection.execute(sa.delete(table).where(old)).rowcount
+        is_expired & table.c.state.in_(_OVER)))
+    deleted_rows = connection.execute(
+        sa.delete(table).where(is_expired)).rowcount
     if last is not None:
         connection.execute(sa.update(counter).values(complete_since=sa.case(
             (counter.c.complete_since < last, last),

@@ -136,7 +136,7 @@ class Store:
         """Return the :class:`~.StoredModel` of an instance, or None.
 
         :param instance_uuid: uuid of the instance
-        :raises StoreVersionError: when it has a format not known here
+        :raises StoreVersionError: when its format is unknown
         """
         return self._read(lambda connection: model_rows.read(connection,
                                                              instance_uuid))

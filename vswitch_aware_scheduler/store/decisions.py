@@ -106,7 +106,7 @@ def conditions(since, values):
 def read(connection, where, limit, damaged):
     """Return a list of Decisions, the newest first.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param where: list of conditions
     :param limit: maximum number of decisions, or None for all
     :param damaged: {('decision', id): reason in words}, to which rows that
@@ -129,18 +129,18 @@ def read(connection, where, limit, damaged):
 def expired_ids(connection, most_decisions, age_seconds):
     """Return the ids of the decisions that have to be removed.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param most_decisions: maximum number of decisions; the newest ones remain
     :param age_seconds: maximum age of a decision by the database's clock
     """
     table = tables.decision
     newest_first = (table.c.decided_at.desc(), table.c.decision_id)
-    beyond = sa.select(table.c.decision_id).order_by(*newest_first).offset(
+    too_many = sa.select(table.c.decision_id).order_by(*newest_first).offset(
         most_decisions)
     if connection.dialect.name in ('mysql', 'mariadb'):
         # MySQL has no OFFSET without a LIMIT.
-        beyond = beyond.limit(2 ** 62)
-    old = sa.select(table.c.decision_id).where(
+        too_many = too_many.limit(2 ** 62)
+    too_old = sa.select(table.c.decision_id).where(
         table.c.decided_at < claims.now(connection) - age_seconds)
-    return list(dict.fromkeys([*connection.scalars(old),
-                               *connection.scalars(beyond)]))
+    return list(dict.fromkeys([*connection.scalars(too_old),
+                               *connection.scalars(too_many)]))

@@ -41,7 +41,7 @@ _EXPECTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
 
 
 def parse(url):
-    """Return the sqlalchemy URL of a string.
+    """Return the SQLAlchemy URL of a string.
 
     :param url: string
     :raises StoreError: if this store cannot use the URL; the message does not
@@ -80,7 +80,7 @@ def parse(url):
 def hide_password(url):
     """Return a parsed URL as text without secrets.
 
-    :param url: sqlalchemy URL
+    :param url: SQLAlchemy URL
     """
     # The query may also contain secrets.
     return url.set(query={}).render_as_string(hide_password=True)
@@ -92,7 +92,7 @@ def sqlite_path(url):
     An SQLite URI also gives None, because it specifies itself how to open the
     file.
 
-    :param url: sqlalchemy URL
+    :param url: SQLAlchemy URL
     """
     if url.get_backend_name() != 'sqlite' or 'uri' in url.query:
         return None
@@ -102,7 +102,7 @@ def sqlite_path(url):
 def require_file(url):
     """Check that the file of an SQLite URL exists.
 
-    :param url: sqlalchemy URL
+    :param url: SQLAlchemy URL
     :raises StoreMissing: if there is no file
     :raises StoreError: if it is not a regular file
     """
@@ -125,7 +125,7 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
     sends nothing for twice ``timeout_seconds``. Such a process is frozen or
     its host has lost power, and other sessions wait for its locks.
 
-    :param url: sqlalchemy URL that :func:`parse` returned
+    :param url: SQLAlchemy URL that :func:`parse` returned
     :param timeout_seconds: longest wait in seconds for a connection, a lock or
         an answer
     :param new_file: whether to create a missing SQLite file
@@ -133,7 +133,7 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         process writes it
     :param statement_seconds: longest time of one statement in seconds; None
         means ``timeout_seconds``
-    :returns: sqlalchemy Engine
+    :returns: SQLAlchemy Engine
     :raises StoreError: if the database's Python driver is not installed
     """
     given_url = url
@@ -355,7 +355,7 @@ def is_write_protected(error):
 def translate_errors(url, doing):
     """Convert errors of the database to StoreError.
 
-    :param url: sqlalchemy URL of the store
+    :param url: SQLAlchemy URL of the store
     :param doing: the operation that failed, a verb such as 'read'
     :raises StoreError: if the block raises an error of the database
     """
@@ -373,7 +373,7 @@ def translate_errors(url, doing):
 def sqlite_files(url):
     """Return the paths of the existing files of an SQLite URL.
 
-    :param url: sqlalchemy URL
+    :param url: SQLAlchemy URL
     """
     path = sqlite_path(url)
     return [] if path is None else [

@@ -23,7 +23,7 @@ WORKER_SECONDS = 86400
 def read(connection, kind, damaged):
     """Return the :class:`~.FleetFacts` of a kind.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param kind: one of :data:`.FLEET_KINDS`
     :param damaged: {(kind, name): reason in words}, to which rows that cannot
         be read are added
@@ -44,7 +44,7 @@ def read(connection, kind, damaged):
 def changes(connection, kind, facts):
     """Return the changes of the rows of a kind.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param kind: one of :data:`.FLEET_KINDS`
     :param facts: {name: dictionary}, all facts of this kind
     :returns: (rows to write, names of rows to delete)
@@ -63,7 +63,7 @@ def changes(connection, kind, facts):
 def workers(connection, damaged):
     """Return a list of :class:`~.Worker`, sorted by host and start.
 
-    :param connection: sqlalchemy Connection
+    :param connection: SQLAlchemy Connection
     :param damaged: {('worker', name): reason in words}, to which rows that
         cannot be read are added
     """

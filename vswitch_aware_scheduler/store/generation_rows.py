@@ -29,7 +29,7 @@ _REMOVED_KINDS = {'model': tables.INSTANCE, 'host': tables.HOST}
 def read(connection):
     """Return (Generation, complete_since).
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     """
     table = tables.generation
     row = connection.execute(sa.select(
@@ -109,7 +109,7 @@ def changes(connection, since, damaged):
 def is_later(connection, generation, other):
     """Whether a generation does not directly follow another one.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param generation: Generation
     :param other: earlier Generation
     """
@@ -162,15 +162,15 @@ def forget_removals(connection, now):
     limit = now - REMOVAL_SECONDS
     claim_rows.forget_tokens(connection, tables.generation_history,
                              tables.generation, limit)
-    for table, old in (
+    for table, is_old in (
             (tables.removal, tables.removal.c.removed_at < limit),
             (tables.prior, (tables.prior.c.members == 0)
              & (tables.prior.c.updated_at < limit))):
         last = connection.scalar(
-            sa.select(sa.func.max(table.c.generation)).where(old))
+            sa.select(sa.func.max(table.c.generation)).where(is_old))
         if last is None:
             continue
-        connection.execute(sa.delete(table).where(old))
+        connection.execute(sa.delete(table).where(is_old))
         connection.execute(sa.update(tables.generation).values(
             complete_since=sa.case(
                 (tables.generation.c.complete_since < last, last),

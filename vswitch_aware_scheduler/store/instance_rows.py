@@ -29,7 +29,7 @@ def values(connection, query, damaged):
 
     There may be a million: equal tuples are one object.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param query: SELECT of :data:`COLUMNS`
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
@@ -127,7 +127,7 @@ def write(connection, placements, inventory, generation, left_out):
 def keep_former(connection, instance_uuids, generation):
     """Store flavor and project of instances that are removed now.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param instance_uuids: uuids of instances whose placement is removed
     :param generation: Generation that is being written
     """

@@ -157,7 +157,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
 def _upgrade(connection, shown, wanted_version, known_versions):
     """Update a schema; return the revisions before and after.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param shown: URL of the store, for messages
     :param wanted_version: revision after the update
     :param known_versions: all revisions, the oldest first

@@ -64,7 +64,7 @@ def read(connection, instance_uuid):
 
     :param connection: SQLAlchemy Connection within a transaction
     :param instance_uuid: uuid
-    :raises StoreVersionError: when the model has a format not known here
+    :raises StoreVersionError: when the format of the model is unknown
     :raises StoreError: when it is damaged
     """
     table, detail = tables.traffic_model, tables.traffic_model_detail
@@ -106,7 +106,7 @@ def mark(point):
 def resume_points(connection, instance_uuids=None):
     """Return {instance uuid: :class:`~.ResumePoint`}.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param instance_uuids: collection of uuids, or None for all
     """
     points = {}
@@ -162,12 +162,12 @@ def learned(connection, instance_uuids):
     """
     counts_by_uuid = {}
     model, detail = tables.traffic_model, tables.traffic_model_detail
-    other = tables.unmodelled_instance
+    unmodelled = tables.unmodelled_instance.c
     for chunk in sql.key_chunks(instance_uuids):
         for modelled, query in (
-                (False, sa.select(other.c.instance_uuid, other.c.refused,
-                                  other.c.name, other.c.counts)
-                 .where(other.c.instance_uuid.in_(chunk))),
+                (False, sa.select(unmodelled.instance_uuid, unmodelled.refused,
+                                  unmodelled.name, unmodelled.counts)
+                 .where(unmodelled.instance_uuid.in_(chunk))),
                 (True, sa.select(model.c.instance_uuid, model.c.refused,
                                  model.c.name, detail.c.counts)
                  .join(detail, detail.c.instance_uuid

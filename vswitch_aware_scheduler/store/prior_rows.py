@@ -19,7 +19,7 @@ COLUMNS = [tables.prior.c[name] for name in (
 def laws(connection, query, damaged):
     """Return {key: RateLaw or Expected; None if removed or damaged}.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param query: SELECT of :data:`COLUMNS`
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
@@ -76,14 +76,14 @@ def write(connection, priors, remove, generation, left_out):
     :param left_out: {(kind, name): reason}, to which records are added
         that the database refuses
     """
-    rows = [(item, item.members, packing.pack_prior(item))
-            for item in priors] + [
-        (item, 0.0, {'law': b'', 'slots': None}) for item in remove]
+    rows = [(record, record.members, packing.pack_prior(record))
+            for record in priors] + [
+        (record, 0.0, {'law': b'', 'slots': None}) for record in remove]
     for chunk in sql.chunks(rows):
         sql.upsert(connection, tables.prior, [
-            {'instance_uuid': item.instance_uuid or '',
-             'flavor': '' if item.instance_uuid else item.flavor or '',
-             'project': '' if item.instance_uuid else item.project or '',
+            {'instance_uuid': record.instance_uuid or '',
+             'flavor': '' if record.instance_uuid else record.flavor or '',
+             'project': '' if record.instance_uuid else record.project or '',
              'generation': generation.number, **law,
              'members': members, 'updated_at': generation.published_at}
-            for item, members, law in chunk], left_out)
+            for record, members, law in chunk], left_out)

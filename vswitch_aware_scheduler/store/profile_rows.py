@@ -42,9 +42,9 @@ def write(connection, host_profiles, generation, left_out):
     """
     for chunk in sql.chunks(host_profiles):
         sql.upsert(connection, tables.host_profile, [
-            {'host': item.host, 'generation': generation.number,
-             'profile': item.profile,
-             'overrides': json.dumps(item.overrides),
-             'source': packing.storable(item.source),
+            {'host': record.host, 'generation': generation.number,
+             'profile': record.profile,
+             'overrides': json.dumps(record.overrides),
+             'source': packing.storable(record.source),
              'updated_at': generation.published_at}
-            for item in chunk], left_out)
+            for record in chunk], left_out)

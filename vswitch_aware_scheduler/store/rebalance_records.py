@@ -97,7 +97,7 @@ def _row(record):
 def write_plan(connection, plan, moves):
     """Insert a PlanRecord and its MoveRecords; delete old ones.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param plan: PlanRecord
     :param moves: list of MoveRecord
     """
@@ -116,7 +116,7 @@ def write_plan(connection, plan, moves):
 def read_plans(connection, state, limit):
     """Return a list of PlanRecords, the newest first.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param state: state of the plans, or None for all
     :param limit: maximum number of plans, or None for all
     """
@@ -131,7 +131,7 @@ def read_plans(connection, state, limit):
 def read_moves(connection, plan_id, state, since, damaged):
     """Return a list of MoveRecords, the newest plan first.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param plan_id: only moves of this plan; None: of all plans
     :param state: only moves in this state; None: all
     :param since: only moves that ended at this time or later, seconds UTC;
@@ -165,7 +165,7 @@ def read_moves(connection, plan_id, state, since, damaged):
 def begin_move(connection, move, token, lease_seconds, now):
     """Write that a move starts, and renew the lock.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param move: MoveRecord
     :param token: token of the lock that the caller has
     :param lease_seconds: time until the lock expires
@@ -191,7 +191,7 @@ def begin_move(connection, move, token, lease_seconds, now):
 def end_move(connection, move, state, now, body):
     """Write how a move ended, or PLANNED if it never started.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param move: MoveRecord
     :param state: new state
     :param now: current time, seconds UTC
@@ -210,7 +210,7 @@ def end_move(connection, move, state, now, body):
 def update_body(connection, move, body):
     """Replace the other data of a move.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param move: MoveRecord
     :param body: dictionary that JSON can represent
     """
@@ -224,7 +224,7 @@ def update_body(connection, move, body):
 def end_plan(connection, plan_id, state, reason, now):
     """Write how a plan ended. Moves that did not start are dropped.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param plan_id: id of the plan
     :param state: new state
     :param reason: sentence
@@ -258,7 +258,7 @@ def take_lock(connection, holder, token, lease_seconds):
     any new lock. Such a lock is ignored. If its holder still runs, it starts
     no more moves, because the lock then has another token.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param holder: name of the process, for messages
     :param token: 32 hexadecimal digits, different for each acquisition
     :param lease_seconds: time until the lock expires
@@ -279,7 +279,7 @@ def take_lock(connection, holder, token, lease_seconds):
 def keep_lock(connection, token, lease_seconds):
     """Renew the lock of rebalancing.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param token: token of the lock that the caller has
     :param lease_seconds: time until the lock expires
     :returns: True, or False if the caller has lost the lock
@@ -294,7 +294,7 @@ def keep_lock(connection, token, lease_seconds):
 def release_lock(connection, token):
     """Release the lock, if the caller has it.
 
-    :param connection: sqlalchemy Connection within a transaction
+    :param connection: SQLAlchemy Connection within a transaction
     :param token: token of the lock that the caller has
     """
     table = tables.rebalance_lock

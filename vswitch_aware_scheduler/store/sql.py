@@ -57,8 +57,8 @@ def stream(connection, query):
 def upsert(connection, table, rows, left_out=None):
     """Insert rows, or update existing ones.
 
-    :param connection: sqlalchemy Connection within a transaction
-    :param table: sqlalchemy Table
+    :param connection: SQLAlchemy Connection within a transaction
+    :param table: SQLAlchemy Table
     :param rows: list of dictionaries
     :param left_out: None, or {(table, key): reason in words}, to which rows
         are added whose values the database rejects. The other rows are

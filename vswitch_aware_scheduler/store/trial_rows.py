@@ -55,14 +55,14 @@ def outcomes(connection):
 
 
 def write(connection, trials, end, outcomes, forget_before, left_out):
-    """Write new trials and outcomes, and remove trials that are over.
+    """Write new trials and outcomes, and remove trials that have ended.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param trials: list of new StoredTrial
-    :param end: ids of trials that are over
+    :param end: ids of trials that have ended
     :param outcomes: list of TrialOutcome, added to those of their day
-    :param forget_before: days since 1970: outcomes of earlier days are
-        removed; None: none are
+    :param forget_before: outcomes of earlier days than this one, in days
+        since 1970, are removed; None: none are removed
     :param left_out: {(kind, name): reason}, to which records are added
         that the database refuses
     """

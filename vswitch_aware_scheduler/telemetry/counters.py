@@ -970,8 +970,8 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
             problem, _recent_bandwidth(periods, total, reason == 0), 0))
     times = periods * float(period_seconds)
     requested = (times >= start) & (times < end)
-    old = requested & (times < oldest)
-    requested &= ~old
+    too_old = requested & (times < oldest)
+    requested &= ~too_old
     whole = answered & (trouble == 0)
     partial = answered & (trouble > 0) \
         & (total[:, :2].sum(axis=1) >= recent)
@@ -983,7 +983,7 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
     return dataclasses.replace(
         series, partial=np.isin(series.times, times[partial]),
         refused=series.refused + rate_series.Refused(
-            too_old=int(old.sum()), **counts))
+            too_old=int(too_old.sum()), **counts))
 
 
 def _usable(part, periods):

@@ -159,7 +159,7 @@ def _switch_agent(agents, remarks):
         if kind in _WITHOUT_SWITCH:
             continue
         if kind not in _SOFTWARE and kind != _NIC:
-            remarks.append(f'{kind} is a type of agent that is not known')
+            remarks.append(f'{kind} is an unknown type of agent')
         elif not agent['alive']:
             down.append(agent)
         elif kind == _NIC:
@@ -220,7 +220,7 @@ def _switch_of(agent):
     if kind in (_NIC, 'Macvtap agent'):
         return _OF_TYPE[kind], None, kind
     if kind != _OVS and _OF_TYPE[kind] == 'ovn':
-        return 'ovn', None, (f'{kind}, which tells neither datapath nor '
+        return 'ovn', None, (f'{kind}, which reports neither datapath nor '
                              f'encapsulation')
     switch, description = _OF_TYPE.get(kind), kind
     if kind == _OVS:
