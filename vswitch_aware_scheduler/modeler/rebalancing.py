@@ -34,11 +34,6 @@ class Rebalancer:
         self._executor = None
         self._reason = None
 
-    @property
-    def is_off(self):
-        """Whether only the command rebalances, not vswitch-modeler."""
-        return self.settings.mode == rebalance_settings.OFF
-
     def plan(self, store, driver, clock, monotonic, progress=None):
         """Make a plan if one is due, and start it if that is permitted.
 
@@ -59,7 +54,7 @@ class Rebalancer:
                                        self.settings, clock(), progress))
         else:
             self._begin(store, driver, clock, monotonic, progress)
-        # What failed is tried again in the next pass.
+        # After an error, this line is not reached: the next pass tries again.
         self._planned_at = monotonic()
 
     def _begin(self, store, driver, clock, monotonic, progress):

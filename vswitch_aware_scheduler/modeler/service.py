@@ -11,6 +11,7 @@ oslo.service would add its complete worker framework.
 
 import contextlib
 import dataclasses
+import functools
 import os
 import signal
 import socket
@@ -485,6 +486,38 @@ def make_rebalancer(conf):
             for field in dataclasses.fields(rebalance_settings.Settings)}))
 
 
+def _or_problem(consequence, *handled):
+    """Return a decorator for a step without which traffic is still learned.
+
+    The decorated step returns the problem in words instead of raising an
+    error. A StoreError is raised nevertheless, because all steps need the
+    store.
+
+    :param consequence: effect of an error, in words
+    :param handled: subclasses of StoreError that are returned in words, too
+    """
+    def decorate(step):
+        @functools.wraps(step)
+        def run(*arguments, **keywords):
+            try:
+                return step(*arguments, **keywords)
+            except Exception as error:
+                if isinstance(error, exceptions.StoreError) \
+                        and not isinstance(error, handled):
+                    raise
+                return f'{consequence}: {_in_words(error)}'
+        return run
+    return decorate
+
+
+def _in_words(error):
+    text = ' '.join(str(error).split())
+    if isinstance(error, exceptions.VSwitchError):
+        return text
+    return f'unexpected {type(error).__name__}: {text}'
+
+
+@_or_problem('the inventory stays as it is')
 def update_inventory(set_up, clock):
     """Update the inventory, if one is configured.
 
@@ -495,19 +528,13 @@ def update_inventory(set_up, clock):
     """
     if set_up.inventory is None:
         return None
-    try:
-        outcome = instance_sync.update(
-            set_up.store, set_up.inventory, clock, set_up.complete_seconds
-        )
-    except exceptions.StoreError:
-        raise
-    except Exception as error:
-        # Traffic is still learned.
-        return f'the inventory stays as it is: {_in_words(error)}'
+    outcome = instance_sync.update(
+        set_up.store, set_up.inventory, clock, set_up.complete_seconds)
     LOG.debug('vswitch-modeler: inventory: %s', outcome)
     return None
 
 
+@_or_problem('no plan of migrations', exceptions.StoreError)
 def rebalance(set_up, clock, monotonic, progress=None):
     """Make a plan of migrations, if configured and due.
 
@@ -517,23 +544,13 @@ def rebalance(set_up, clock, monotonic, progress=None):
     :param progress: None, or callable(done, total)
     :returns: None, or the problem in words
     """
-    try:
-        if set_up.rebalancer is not None:
-            set_up.rebalancer.plan(set_up.store, set_up.driver, clock,
-                                   monotonic, progress)
-    except Exception as error:
-        # Traffic is still learned.
-        return f'no plan of migrations: {_in_words(error)}'
+    if set_up.rebalancer is not None:
+        set_up.rebalancer.plan(set_up.store, set_up.driver, clock,
+                               monotonic, progress)
     return None
 
 
-def _in_words(error):
-    text = ' '.join(str(error).split())
-    if isinstance(error, exceptions.VSwitchError):
-        return text
-    return f'unexpected {type(error).__name__}: {text}'
-
-
+@_or_problem('inventories in placement stay as they are')
 def update_placement(set_up, progress=None):
     """Update the inventories in Placement, in the strict mode.
 
@@ -544,12 +561,7 @@ def update_placement(set_up, progress=None):
     """
     if set_up.keeper is None:
         return None
-    try:
-        outcome = set_up.keeper.update(set_up.store, progress)
-    except exceptions.StoreError:
-        raise
-    except Exception as error:
-        return f'inventories in placement stay as they are: {_in_words(error)}'
+    outcome = set_up.keeper.update(set_up.store, progress)
     LOG.debug('vswitch-modeler: placement: %s', outcome)
     problems = [f'the inventory of {host} in placement is not kept: {reason}'
                 for host, reason in outcome.left_out.items()]
@@ -563,6 +575,7 @@ def update_placement(set_up, progress=None):
     return '; '.join(problems) or None
 
 
+@_or_problem('the policies of hosts in the store stay as they are')
 def update_fleet(set_up, clock):
     """Update the data about the fleet in the store.
 
@@ -573,14 +586,7 @@ def update_fleet(set_up, clock):
     """
     if set_up.fleet is None:
         return None
-    try:
-        policies = set_up.fleet.update(set_up.store, clock)
-    except exceptions.StoreError:
-        raise
-    except Exception as error:
-        # Traffic is still learned.
-        return f'the policies of hosts in the store stay as they are: ' \
-               f'{_in_words(error)}'
+    policies = set_up.fleet.update(set_up.store, clock)
     if policies.problems:
         host, problem = sorted(policies.problems.items())[0]
         return (f'{len(policies.problems)} hosts have no policy, {host} among '
@@ -588,6 +594,7 @@ def update_fleet(set_up, clock):
     return None
 
 
+@_or_problem('profiles of hosts stay as they are')
 def update_hosts(set_up):
     """Write the profiles of hosts that Neutron's agents imply.
 
@@ -600,16 +607,10 @@ def update_hosts(set_up):
     from_agents = set_up.discovery
     if from_agents is None:
         return None
-    try:
-        profiles = from_agents.profiles()
-        steps = host_discovery.apply(set_up.store, discovery.propose(
-            host_discovery.read_agents(from_agents.neutron), profiles,
-            discovery.parse_mapping(from_agents.mapping, profiles)))
-    except exceptions.StoreError:
-        raise
-    except Exception as error:
-        # Traffic is still learned.
-        return f'profiles of hosts stay as they are: {_in_words(error)}'
+    profiles = from_agents.profiles()
+    steps = host_discovery.apply(set_up.store, discovery.propose(
+        host_discovery.read_agents(from_agents.neutron), profiles,
+        discovery.parse_mapping(from_agents.mapping, profiles)))
     written = [step.host for step in steps
                if step.action in ('new', 'changed')]
     if written:
@@ -669,6 +670,7 @@ def most_kbps(set_up):
         return {}, f'rates are bounded by no host: {_in_words(error)}'
 
 
+@_or_problem('trials stay as they are', exceptions.StoreChanged)
 def update_trials(set_up, clock, share=None, progress=None, writing=None):
     """Evaluate the trials of limits and start new ones, if configured.
 
@@ -682,23 +684,9 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
     """
     if set_up.kinds is None:
         return None
-    try:
-        outcome = limit_trials.update(
-            set_up.store,
-            set_up.driver,
-            clock,
-            set_up.kinds,
-            share,
-            progress,
-            writing,
-            set_up.inventory is not None,
-        )
-    except Exception as error:
-        if isinstance(error, exceptions.StoreError) \
-                and not isinstance(error, exceptions.StoreChanged):
-            raise
-        # Traffic is still learned.
-        return f'trials stay as they are: {_in_words(error)}'
+    outcome = limit_trials.update(
+        set_up.store, set_up.driver, clock, set_up.kinds, share, progress,
+        writing, set_up.inventory is not None)
     LOG.debug('vswitch-modeler: trials: %s', outcome)
     return None
 
@@ -1090,8 +1078,8 @@ class Service:
             self._state('schedulers', common and check_schedulers(
                 set_up, self._clock))
             self._notifier.tell(WATCHDOG=1)
-            # By the models of earlier passes: this need not wait for
-            # telemetry.
+            # The inventories follow from the models of earlier passes, so that
+            # they need not wait for telemetry.
             self._state('placement', common and update_placement(
                 set_up, self._alive))
             self._notifier.tell(WATCHDOG=1)
