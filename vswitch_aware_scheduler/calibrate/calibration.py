@@ -114,6 +114,7 @@ class Sample:
 
     @property
     def cell(self):
+        """The :class:`.plan.Cell` of the sample."""
         return plans.Cell(self.kind, self.placement, self.packet_bytes,
                           self.pairs, self.streams)
 
@@ -521,7 +522,7 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
             f'deviation {deviation:.1%}')
     if line_kbps:
         stated['line_rate_kbps'] = float(line_kbps)
-        sources['line_rate_kbps'] = f'speed that {where["nic"]} tells'
+        sources['line_rate_kbps'] = f'speed reported by {where["nic"]}'
     rows = [row for row in measurements(entries, encapsulation, mhz)
             if row.cpu_mhz is not None]
     if rows:

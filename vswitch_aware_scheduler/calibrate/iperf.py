@@ -57,12 +57,14 @@ class Rates:
 
     @property
     def loss(self):
+        """Lost share of the packets, 0..1; None if it is unknown."""
         if not self.packets:
             return None
         return min(max(self.lost / self.packets, 0.0), 1.0)
 
     @property
     def received_kpps(self):
+        """Received kilo-packets per second; None for TCP."""
         if self.packets is None:
             return None
         return (self.packets - self.lost) / self.seconds / 1e3

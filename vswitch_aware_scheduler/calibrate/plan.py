@@ -48,6 +48,7 @@ class Cell:
 
     @property
     def key(self):
+        """Text that identifies the cell in a journal."""
         return '/'.join(str(value) for value in dataclasses.astuple(self))
 
     def __str__(self):
@@ -143,5 +144,6 @@ class Plan:
         return rungs * (self.seconds + OVERHEAD_SECONDS)
 
     def to_dict(self):
+        """Return the plan as a dictionary of plain data."""
         return {**dataclasses.asdict(self), 'sizes': list(self.sizes),
                 'pairs': list(self.pairs)}

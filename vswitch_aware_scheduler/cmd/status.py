@@ -243,8 +243,8 @@ class Checks(upgradecheck.UpgradeCommands):
             reported.insert(
                 0, f'modelers that share the instances: {shared}'
                 if shared else
-                'modeler_coordination_url: nobody is in the group of this '
-                'store; start vswitch-modeler')
+                'modeler_coordination_url: no modeler is in the group of '
+                'this store; start vswitch-modeler')
             if not shared:
                 code = upgradecheck.Code.WARNING
         return _result(code, _some(reported))

@@ -136,7 +136,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         context = nova_context.get_admin_context()
         servers = {}             # nova's uuid -> uuid in the trace
         for done, vm in enumerate(job['vms'], 1 + len(job['hosts'])):
-            # Two requests to the API for each would take a sixth of the time.
+            # Creating the flavor by two requests to the API for each VM would
+            # take a sixth of the time.
             objects.Flavor(
                 context, flavorid=vm['uuid'], name=f'trace-{vm["name"]}',
                 vcpus=vm['vcpus'], memory_mb=vm['memory_mb'],
@@ -166,7 +167,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         :param placements: {uuid in the trace: host}
         :param done: number of steps before this one
         """
-        # Who asks is the administrator: these services have no keystone.
+        # Each request has the rights of an administrator, because these
+        # services have no keystone.
         self.useFixture(fixtures.MonkeyPatch(
             'nova.api.auth.NovaKeystoneContext._create_context',
             lambda env, **kwargs: nova_context.RequestContext(

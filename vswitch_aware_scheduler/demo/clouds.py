@@ -177,7 +177,7 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
                 for future in concurrent.futures.as_completed(waiting):
                     future.result()
             except BaseException:
-                # Or the others would be waited for.
+                # Otherwise the executor would wait for the other clouds.
                 for cloud in clouds:
                     cloud.stop()
                 raise
@@ -289,7 +289,7 @@ class _Cloud:
         reasons = refusal['reasons']
         if not reasons:
             return refusal['fault']
-        # Of all hosts, the one that was nearest to fitting.
+        # The reason of the host with the largest capacity is shown.
         profiles = switch_profile.profiles()
         roomiest = max(
             (tuple(host) for host in self._job['hosts'] if host[0] in reasons),

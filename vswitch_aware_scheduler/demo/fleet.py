@@ -263,9 +263,10 @@ def learn(path, store_url, rng, count=None, progress=None):
 
 
 def _on_grid(series, start, period, periods):
-    """Return (periods, 2) mean rates, 0 without sample, and how many had one.
+    """Return (periods, 2) mean rates, and the number of periods with a sample.
 
-    All VMs share the grid, so that their sums refer to the same times.
+    The rate of a period without a sample is 0. All VMs share the grid, so that
+    their sums refer to the same times.
     """
     at = np.floor((series.times - start) / period + 1e-6).astype(np.int64)
     inside = (at >= 0) & (at < periods)

@@ -282,7 +282,14 @@ class _Host:
                                             traffic.time(0))
 
     def _loads(self, rows, first, end):
-        """Return (l, t) sums of some instances, and bool: one is above."""
+        """Return the loads of some instances, slot by slot.
+
+        :param rows: rows of the instances
+        :param first: first slot
+        :param end: end of the slots, exclusive
+        :returns: (l, t) sums, and (l, t) bool, whether one instance alone
+            exceeds the capacity
+        """
         loads = [load[rows, first:end] for load in self._values]
         return np.stack([load.sum(axis=0) for load in loads]), np.stack([
             budget.exceeds(load, np.full(len(rows), capacity)).any(axis=0)

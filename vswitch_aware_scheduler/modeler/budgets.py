@@ -202,7 +202,7 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
     state = store.budget_state()
     if newest is None or not common and state is None:
         return Update()
-    # A clock that is ahead of all samples makes nothing late.
+    # If the clock is ahead of all samples, no sample counts as late.
     now = min(float(clock()), newest + LATE_SECONDS)
     known_until = -math.inf if state is None else state.stays_until
     if common:
@@ -310,7 +310,7 @@ def _begun(stored, targets_by_key, earned_share, period, now):
             if reason is None and previous.limits != target.text:
                 reason = 'limits have changed: a new budget begins'
             if reason is None:
-                # Where the length of periods has changed.
+                # The length of periods may have changed.
                 until = math.ceil(previous.until / period - 1e-9) * period
                 budgets[key] = dataclasses.replace(previous, until=until)
                 continue
@@ -448,8 +448,8 @@ def _add_up(driver, places, of_host, targets_by_key, pending, period, first,
     :param totals: {key: _Total}, changed in place
     """
     end = max(last for _, last in pending.values())
-    # The sample before covers the begin of the first slot; two, for the first
-    # reading of a counter has no rate.
+    # One earlier sample covers the start of the first slot. One more is needed
+    # because the first reading of a counter gives no rate.
     since = (first - 2) * period
     driver.hosts = {
         **driver.hosts,
@@ -461,7 +461,8 @@ def _add_up(driver, places, of_host, targets_by_key, pending, period, first,
         _add(totals, uuid, series, places[uuid], of_host, targets_by_key,
              pending, period, first, end, most_kbps.get(uuid), newest)
 
-    # One reading of all: a driver looks for instances in each reading.
+    # Read all instances at once, because a driver searches for the instances
+    # in each reading.
     silent = set(places)
     for series in driver.series(since, end * period, places, progress):
         if series.instance_uuid in silent:
@@ -484,8 +485,8 @@ def _add(totals, uuid, series, stays, of_host, targets_by_key, pending, period,
     times = {key: seconds for key, seconds
              in _seconds_at(stays, edges, of_host).items() if key in pending}
     accounted = covered >= _COVERED * ran
-    # Samples of an instance come in their order; of one that has ended none
-    # comes any more once others have later ones.
+    # Samples of an instance arrive in order. When other instances have later
+    # samples, an instance that has ended gets no more samples.
     ended = stays[-1].since if stays[-1].host is None \
         or stays[-1].running is False else math.inf
     lost = ~accounted & ((edges[1:] <= rates.last) | (

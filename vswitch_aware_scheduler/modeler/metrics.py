@@ -63,7 +63,7 @@ class Metrics:
             counter, 'refused_samples',
             'Samples that were read and refused, by reason.', 'reason')
         self._fitted = make(
-            counter, 'models_fitted', 'Models that were fitted anew.')
+            counter, 'models_fitted', 'Number of fits of models.')
         self._forgotten = make(
             counter, 'instances_forgotten',
             'Instances whose model was removed.')

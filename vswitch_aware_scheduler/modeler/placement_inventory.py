@@ -425,7 +425,7 @@ class PlacementInventories:
             self._snapshot, consumer, self._flavors.get(placement[1], {}),
             self._unknown, limit.fitting)[0]
 
-    # Looking and clearing up
+    # Listing and removing inventories
 
     def inventories(self):
         """Return the inventories that Placement has now.
@@ -630,7 +630,7 @@ def _inventory(answer):
     record = answer['inventories'].get(_CLASS)
     inventory = record and (int(record['total']), int(record['reserved']))
     if inventory and record['allocation_ratio'] != 1:
-        # Not as this module writes it.
+        # This module writes the ratio 1: write the inventory again.
         inventory = None
     return inventory, answer['resource_provider_generation']
 

@@ -106,7 +106,7 @@ class Server:
 
     @functools.cached_property
     def _limit_names(self):
-        """Resource of each of the policy's limits; one may be vm_peak's."""
+        """Resource of each limit of the policy; the last may be the peak."""
         names = [_LIMIT_RESOURCES[limit.name]
                  for limit in self.profile.limits()]
         return names + ['peak'] * (len(self._policy.limits) - len(names))
@@ -127,7 +127,7 @@ class Server:
         return self._fill(vms[:sizing.MOST + 1], method)
 
     def _fill(self, vms, method):
-        # Number of VMs by resource; of equal ones the first is named.
+        # Number of VMs by resource. If several are equal, the first counts.
         counts = {
             'cores': _most([vm.cores for vm in vms], self.type.cores),
             'memory': _most([vm.memory_mb for vm in vms],
@@ -275,12 +275,16 @@ class Server:
 
 
 def _law_of(policy, vm):
-    """Return the law by which a VM counts on hosts with a policy."""
+    """Return the RateLaw of a VM on hosts with a policy."""
     return policy.fitting(vm.law) if vm.is_prior else vm.law
 
 
 def _most(needs, room):
-    """Return how many of some needs fit, one after the other."""
+    """Return how many needs fit together, in their order.
+
+    :param needs: list of amounts
+    :param room: available amount
+    """
     return int(np.searchsorted(np.cumsum(needs), room * _SLACK,
                                side='right'))
 

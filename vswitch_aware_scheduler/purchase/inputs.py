@@ -139,7 +139,7 @@ def mix_of_flavors(vms, length):
     taken = np.zeros(len(counts))
     order = []
     for number in range(1, length + 1):
-        # The flavor with the largest deficit; of equal ones the first.
+        # The flavor with the largest deficit, the first one of several.
         behind = shares * number - taken
         chosen = int(np.argmax(behind > behind.max() - 1e-9))
         taken[chosen] += 1

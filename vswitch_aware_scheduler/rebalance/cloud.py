@@ -381,11 +381,11 @@ def _server(item):
                          'administrator')
     flavor = item['flavor']
     if 'extra_specs' not in flavor:
-        # A message of more than 80 characters is cut.
+        # The client cuts messages of more than 80 characters.
         raise ValueError('no extra_specs: see the policy '
                          'servers:show:flavor-extra-specs')
     specs = dict(flavor['extra_specs'])
-    # Without an image it boots from a volume.
+    # An instance without an image boots from a volume.
     root = flavor['disk'] if item.get('image') else 0
     return Server(
         item['id'], item['name'], item['OS-EXT-SRV-ATTR:host'] or None,

@@ -345,9 +345,12 @@ class Executor:
         return 0
 
     def _look(self, move, waited):
-        """Return (state or None, words) of a move that has started.
+        """Return the new state of a move that has started, and why.
 
+        :param move: MoveRecord
         :param waited: seconds since the first check by this process
+        :returns: (state, explanation or None); the state is None while the
+            migration runs
         """
         last = move.body.get('last_migration', 0)
         newer = [migration for migration in self._cloud.live_migrations(

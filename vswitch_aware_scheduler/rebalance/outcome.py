@@ -52,6 +52,8 @@ def _share(sums_of_hosts, start, end):
     """Return the share of known slots with avoidable overload, or None.
 
     :param sums_of_hosts: list of :class:`.packed.Sums`
+    :param start: start of the first slot, seconds UTC
+    :param end: end of the last slot, seconds UTC
     """
     known_slots = overloaded_slots = 0
     for host_sums in sums_of_hosts:

@@ -157,7 +157,7 @@ def measured(store, now):
             f'the last {WINDOW_DAYS} days; check that vswitch-modeler runs '
             f'and that telemetry has samples')
     any_sums = next(iter(sums.values()))
-    # From the first slot to the last one that is known of any host.
+    # From the first to the last slot that is known for any host.
     part = slice(int(slots[0]), int(slots[-1]) + 1)
     grid = snapshot.Grid(any_sums.period_seconds,
                          any_sums.first + part.start, part.stop - part.start)
@@ -293,7 +293,7 @@ def _consolidated(taken, data, in_debt, settings, now):
 def _planned(taken, data, in_debt, settings, now):
     """Return the Proposal for a Snapshot."""
     rule, churn = relief.Rule(lowers_excess=True), settings.churn
-    # Of a few instances, one may be moved in a week.
+    # In a small fleet, at least one instance may be moved in a week.
     churn = dataclasses.replace(churn, most_share_a_week=max(
         churn.most_share_a_week, 1 / max(taken.loads.sizes.sum(), 1)))
     advice = advisor.advise(

@@ -190,15 +190,15 @@ class Rule:
     :ivar recent_seconds: only a host with overload within this time is
         relieved
     :ivar open_days: if no other move helps, an empty host is put into use for
-        a host that owes more than this many days earn, or that was overloaded
-        during all of the recent time
+        a host whose debt exceeds the budget of this many days, or which was
+        overloaded during all of the recent time
     :ivar open_soon_days: as ``open_days``, for a host whose present instances
         exceed the limit by far: ``open_soon_excess``
     :ivar open_soon_excess: overload over the considered past, in multiples of
         the limit
-    :ivar repay_days: a host that owes more than this many days earn is
-        relieved until it would earn; another host is relieved until it meets
-        its limit
+    :ivar repay_days: a host whose debt exceeds the budget of this many days is
+        relieved until its balance would grow; another host is relieved until
+        it meets its limit
     :ivar lowers_excess: where no single move ends a slot of overload, whether
         moves to hosts in use are made that reduce the traffic above the
         capacity, without adding overload there
@@ -406,10 +406,10 @@ def _excess(loads, source, instances):
 
 
 def _opening(loads, source, empty, instances, constraints, costs):
-    """Return the Move to an empty host that leaves least, or None.
+    """Return the Move to an empty host with the least overload afterwards.
 
-    The criteria are the least overload, then the least traffic above the
-    capacities.
+    If several moves are equal, the move with the least traffic above the
+    capacities is returned. None if there is no such move.
     """
     if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
         return None

@@ -238,7 +238,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     changed = _changed_hosts(migrations, placements)
     read = sorted(changed, key=lambda uuid: -changed[uuid][-1][0]
                   )[:_MOST_MOVED]
-    # What other hosts report of an instance counts only where it was there.
+    # Samples from another host count only if the instance was on that host.
     driver.hosts = {uuid: host for uuid, host in placements.items()
                     if uuid not in changed}
     series = _series(driver, measured.grid,
@@ -384,7 +384,7 @@ def _loads(measured, hosts, limits, servers, series, placements, relieved,
     for number, server in enumerate(servers):
         rates_read = series.get(server.uuid)
         if rates_read is None or not len(rates_read):
-            # Nothing says since when it should have been measured.
+            # The time since which samples are expected is unknown.
             expected[number] = True
             continue
         mean, measured_in[number] = grid.mean(rates_read)
@@ -435,7 +435,7 @@ def _follow(sums, above, thresholds, grid, rates, stays, host, row_of,
 def _add(sums, above, thresholds, rates, row, slots, times):
     """Add an instance to a host in some slots, or subtract it."""
     rates = rates[:, slots]
-    # Sums are packed, so that a difference can be below nothing.
+    # Sums are packed, so that a difference can be below 0.
     sums[:, row, slots] = np.maximum(sums[:, row, slots] + times * rates, 0.0)
     above[:, row, slots] = np.maximum(
         above[:, row, slots] + times * (rates > thresholds[:, row, None]), 0)
@@ -605,7 +605,8 @@ def _costs(recent, limits, expected, link_kbps, slot_seconds):
                         for weights, _ in limits])
 
     def added(host, loads_kbps):
-        # Of each limit by itself: their overload adds up, at most.
+        # The overload of all limits together is at most the sum of the
+        # overloads of each limit.
         return sum(cost.added_overload(
             np.nan_to_num(recent.sums[number, host]),
             recent.above[number, host] > 0, recent.most[number, host],

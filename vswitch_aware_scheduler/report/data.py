@@ -93,7 +93,7 @@ class Fleet:
             **self._budget(model_store.HOST, host)}
 
     def _budget(self, kind, name):
-        """Return what rows have of an error budget."""
+        """Return the keys of a row that describe an error budget."""
         budget = self._stored.error_budgets.get((kind, name))
         if budget is None:
             return {'budget': None, 'burn_rate': None, 'budget_days': None,
@@ -222,7 +222,7 @@ class Fleet:
         return rows
 
     def _feedback(self, now):
-        """Return predictions and measurements, by kind of host."""
+        """Return a list of predictions and measurements by kind of host."""
         kinds = []
         for kind, outcome in sorted(self._store.trial_outcomes().items()):
             try:

@@ -266,7 +266,7 @@ class StatusTestCase(base.StoreTestCase):
         target.write([base.constant(1)])
         url = f'file://{self.directory}/modelers'
         self.configure(f'modeler_coordination_url = {url}')
-        self.assert_told(1, MODELERS, 'nobody is in the group')
+        self.assert_told(1, MODELERS, 'no modeler is in the group')
         group = membership.Group(url)
         self.addCleanup(group.leave)
         group.share(target.generation().store_id)

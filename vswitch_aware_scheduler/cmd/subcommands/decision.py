@@ -142,7 +142,7 @@ def _refusal(item):
 def _list(arguments, conf):
     store = context.open_store(conf)
     query = {'host': arguments.host, 'project': arguments.project}
-    # In the order of time, the store reads no more than are printed.
+    # If the list is in order of time, only the printed rows are read.
     limit = None if arguments.sort_columns else arguments.limit
     rows, total = output.select(
         arguments,

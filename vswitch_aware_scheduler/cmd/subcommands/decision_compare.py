@@ -128,7 +128,7 @@ def _remarks(groups_measured, groups, left_out):
                    'ones')
         else:
             yield ('the intervals overlap: whether refused hosts are '
-                   'overloaded more often cannot be told yet')
+                   'overloaded more often is not known yet')
     for name, group in groups_measured.items():
         if not group.is_enough:
             continue

@@ -143,7 +143,7 @@ def run(arguments, conf, progress=None):
     room = tuple(
         _room(flag, getattr(arguments, flag.replace('-', '_')))
         for flag in ('host-cores', 'host-memory-mb'))
-    # Check before the work of minutes, not after it.
+    # Check this before the computation, which takes minutes.
     if arguments.plot_dir is not None:
         plots.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING

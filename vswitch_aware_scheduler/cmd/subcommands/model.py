@@ -34,7 +34,7 @@ def _show(arguments, conf):
             'jump': model.jump.tolist(),
             'sojourn_seconds': model.sojourn_seconds.tolist(),
             'stationary': model.stationary.tolist(),
-            # For readers of the version before.
+            # Programs for the previous version read this key.
             'regime_law': None,
             'low_states': model.low_states,
             'high_share': (None if model.high is None else float(
@@ -123,7 +123,7 @@ def _list(arguments, conf):
     def placed(item, name):
         return getattr(placements.get(item.instance_uuid), name, None)
 
-    # Peak of egress and ingress each: they need not be of one state.
+    # The peaks of egress and ingress may belong to different states.
     rows = [{
         'instance_uuid': item.instance_uuid, 'name': item.name,
         'samples': round(item.samples),

@@ -41,7 +41,8 @@ def _list(arguments, conf):
     priors.sort(key=lambda prior: [
         (name is None, output.natural(name or ''))
         for name in (prior.flavor, prior.project)])
-    # No peaks: shrunk towards the fleet, all have that of the fleet.
+    # Peaks are not printed: after shrinkage, every prior has the peak of the
+    # fleet.
     column = output.Column
     output.print_list(arguments, [{
         'flavor': prior.flavor, 'project': prior.project,
@@ -94,7 +95,7 @@ def _show(arguments, conf):
             'prior_of': prior_of, 'remarks': remarks,
             'mean': rates.by_name(law.mean.tolist(), law.packets_known),
             'above_capacity': left_out,
-            # Calm and busy are for readers of the version before.
+            # Programs for the previous version read the keys calm and busy.
             'states': [{**rates.by_name(of_state, law.packets_known),
                         'probability': share, 'calm': share, 'busy': share}
                        for of_state, share in states]}):
