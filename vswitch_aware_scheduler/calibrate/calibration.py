@@ -149,7 +149,7 @@ class Journal:
                 f'expected a writable file for samples') from error
 
     def _read(self, lines, setting):
-        whole = []
+        complete_lines = []
         for number, line in enumerate(lines):
             try:
                 entry = json.loads(line)
@@ -176,8 +176,8 @@ class Journal:
             else:
                 self.samples.extend(samples)
                 self.done.add(key)
-            whole.append(line)
-        return whole
+            complete_lines.append(line)
+        return complete_lines
 
     def add(self, repeat, cell, samples):
         """Save the samples of a finished cell.
@@ -325,11 +325,11 @@ class Calibration:
                 clients, 'tcp', self._plan.seconds, streams=cell.streams))
         else:
             payload = cell.packet_bytes - iperf.UDP_HEADERS
-            each = None if offered_kbps is None else (
+            client_kbps = None if offered_kbps is None else (
                 offered_kbps * payload / cell.packet_bytes / len(clients))
             rates = iperf.together(self._measure(
                 clients, 'udp', self._plan.seconds, payload=payload,
-                kbps=each))
+                kbps=client_kbps))
         if rates.received_kbps <= 0:
             raise exceptions.CalibrationError(
                 'no packet arrived; expected at least one')

@@ -214,17 +214,17 @@ def learn(path, store_url, rng, count=None, progress=None):
     """
     driver = telemetry_file.FileDriver(path)
     instances = {item.uuid: item for item in driver.instances()}
-    everything = [series for series in driver.series(progress=progress)
+    all_series = [series for series in driver.series(progress=progress)
                   if len(series)]
-    if not everything:
+    if not all_series:
         raise exceptions.TelemetryError(
             f'trace {driver.source}: no instance has a sample')
-    start = min(series.times[0] for series in everything)
+    start = min(series.times[0] for series in all_series)
     end = max(series.times[-1] + series.period_seconds
-              for series in everything)
+              for series in all_series)
     middle = start + (end - start) / 2
     stored, means, earlier, later = [], {}, {}, {}
-    for series in everything:
+    for series in all_series:
         uuid = series.instance_uuid
         earlier[uuid], later[uuid] = split(series, middle)
     for uuid, before in earlier.items():
@@ -249,7 +249,7 @@ def learn(path, store_url, rng, count=None, progress=None):
         count = max(carrying, MIN_VMS)
     chosen = sorted(chosen[:count])
     period = float(np.median([series.period_seconds
-                              for series in everything]))
+                              for series in all_series]))
     periods = max(1, int((end - middle) // period))
     rates, samples = {}, 0
     for uuid in chosen:

@@ -37,14 +37,16 @@ def update(store, now):
              for host in (move.source, move.destination)}
     sums = packed.history(store, 'host', now, hosts, _DAYS)
     for move in moves:
-        both = [sums[host] for host in (move.source, move.destination)
-                if host in sums]
+        sums_of_both = [sums[host] for host in (move.source, move.destination)
+                        if host in sums]
         store.change_rebalancing(records.update_body, move, {
             **move.body,
             'overload_day_before': _share(
-                both, move.begun_at - budget.DAY_SECONDS, move.begun_at),
+                sums_of_both, move.begun_at - budget.DAY_SECONDS,
+                move.begun_at),
             'overload_day_after': _share(
-                both, move.ended_at, move.ended_at + budget.DAY_SECONDS)})
+                sums_of_both, move.ended_at,
+                move.ended_at + budget.DAY_SECONDS)})
     return len(moves)
 
 

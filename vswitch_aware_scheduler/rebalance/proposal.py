@@ -234,17 +234,17 @@ def propose(store, cloud, driver, settings, now, progress=None,
         return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
                         reason_for_none)
     moves = store.moves(since=now - WINDOW_DAYS * budget.DAY_SECONDS)
-    taken = snapshot.make(data, hosts, cloud, driver, settings, now, moves,
+    fleet = snapshot.make(data, hosts, cloud, driver, settings, now, moves,
                           progress)
-    if not (taken.loads.rates if goal == snapshot.RELIEVE
-            else taken.sampled).any():
+    if not (fleet.loads.rates if goal == snapshot.RELIEVE
+            else fleet.sampled).any():
         raise exceptions.NothingMeasured(
             f'telemetry {driver.source}: no samples of the '
-            f'{len(taken.servers)} instances on {len(hosts)} hosts '
+            f'{len(fleet.servers)} instances on {len(hosts)} hosts '
             f'in the last {WINDOW_DAYS} days; expected samples')
     if goal == snapshot.CONSOLIDATE:
-        return _consolidated(taken, data, in_debt, settings, now)
-    return _planned(taken, data, in_debt, settings, now)
+        return _consolidated(fleet, data, in_debt, settings, now)
+    return _planned(fleet, data, in_debt, settings, now)
 
 
 def _smallest(data, settings):
@@ -257,58 +257,58 @@ def _smallest(data, settings):
     return hosts[:_HOSTS_A_MOVE * settings.most_moves]
 
 
-def _consolidated(taken, data, in_debt, settings, now):
+def _consolidated(fleet, data, in_debt, settings, now):
     """Return the Proposal that empties hosts."""
     churn = settings.churn
     moves_left = max(0, min(churn.most_moves, int(
-        churn.most_share_a_week * taken.loads.sizes.sum()) - taken.lately))
-    constraints = taken.constraints.copy()
+        churn.most_share_a_week * fleet.loads.sizes.sum()) - fleet.lately))
+    constraints = fleet.constraints.copy()
     constraints.movable = constraints.movable & (
-        now - taken.moved_at >= churn.cool_down_seconds)
+        now - fleet.moved_at >= churn.cool_down_seconds)
     moves = consolidation.plan(
-        taken.loads, taken.balance, taken.terms, constraints, taken.sampled,
-        moves_left, taken.costs)
-    hosts = dict.fromkeys(taken.hosts[move.source] for move in moves)
+        fleet.loads, fleet.balance, fleet.terms, constraints, fleet.sampled,
+        moves_left, fleet.costs)
+    hosts = dict.fromkeys(fleet.hosts[move.source] for move in moves)
     reason = (f'{", ".join(hosts)} can be emptied' if moves else (
-        f'no host can be emptied: none of {len(taken.hosts)} hosts has only '
+        f'no host can be emptied: none of {len(fleet.hosts)} hosts has only '
         f'instances that may move and fit elsewhere within '
         f'{consolidation.SHARE:g} of the limits, with at most {moves_left} '
         f'moves'))
     if not moves:
-        reason += _listed(taken.fixed.values(), 'instances', 'stay')
-        reason += _listed(taken.closed.values(), 'hosts', 'take nothing')
+        reason += _listed(fleet.fixed.values(), 'instances', 'stay')
+        reason += _listed(fleet.closed.values(), 'hosts', 'take nothing')
 
     def why(move, before, after):
-        return (f'{taken.hosts[move.source]} can be emptied; each host that '
+        return (f'{fleet.hosts[move.source]} can be emptied; each host that '
                 f'receives an instance keeps {consolidation.SHARE:g} of its '
                 f'limit over {WINDOW_DAYS} days')
 
     return Proposal(
-        now, taken.grid.end, len(data.budgets), in_debt, tuple(
+        now, fleet.grid.end, len(data.budgets), in_debt, tuple(
             dataclasses.replace(move, goal=snapshot.CONSOLIDATE)
-            for move in _described(taken, moves, why)), 0, reason,
-        taken.capacity_kbps)
+            for move in _described(fleet, moves, why)), 0, reason,
+        fleet.capacity_kbps)
 
 
-def _planned(taken, data, in_debt, settings, now):
+def _planned(fleet, data, in_debt, settings, now):
     """Return the Proposal for a Snapshot."""
     rule, churn = relief.Rule(lowers_excess=True), settings.churn
     # In a small fleet, at least one instance may be moved in a week.
     churn = dataclasses.replace(churn, most_share_a_week=max(
-        churn.most_share_a_week, 1 / max(taken.loads.sizes.sum(), 1)))
+        churn.most_share_a_week, 1 / max(fleet.loads.sizes.sum(), 1)))
     advice = advisor.advise(
-        taken.loads, taken.balance, taken.terms, rule,
-        max(1, round(rule.recent_seconds / taken.grid.seconds)),
-        taken.constraints, taken.empty, churn, taken.moved_at, now,
-        taken.costs, taken.lately, taken.accepting)
+        fleet.loads, fleet.balance, fleet.terms, rule,
+        max(1, round(rule.recent_seconds / fleet.grid.seconds)),
+        fleet.constraints, fleet.empty, churn, fleet.moved_at, now,
+        fleet.costs, fleet.lately, fleet.accepting)
     reason = advice.reason
     relieved = {debtor.host for debtor in in_debt if debtor.relieved}
     if not advice.moves:
-        reason += _listed(taken.fixed.values(), 'instances', 'stay')
-        reason += _listed([reason for host, reason in taken.closed.items()
+        reason += _listed(fleet.fixed.values(), 'instances', 'stay')
+        reason += _listed([cause for host, cause in fleet.closed.items()
                            if host not in relieved], 'hosts', 'take nothing')
-    for host in sorted(relieved & taken.closed.keys()):
-        reason += f'; {host} is not relieved: {taken.closed[host]}'
+    for host in sorted(relieved & fleet.closed.keys()):
+        reason += f'; {host} is not relieved: {fleet.closed[host]}'
     waiting = sum(not debtor.relieved for debtor in in_debt)
     if waiting:
         reason += '; ' + plain_text.number_of(
@@ -316,16 +316,16 @@ def _planned(taken, data, in_debt, settings, now):
             'more hosts are in debt and wait')
 
     def why(move, before, after):
-        limit = taken.terms[move.source].overload_probability
-        return (f'{taken.hosts[move.source]} owes '
-                f'{-taken.balance[move.source]:.0f} s of overload; by its '
+        limit = fleet.terms[move.source].overload_probability
+        return (f'{fleet.hosts[move.source]} owes '
+                f'{-fleet.balance[move.source]:.0f} s of overload; by its '
                 f'present instances {before / limit:.2g} times its limit in '
                 f'{WINDOW_DAYS} days, {after / limit:.2g} times with the '
                 f'move')
 
-    return Proposal(now, taken.grid.end, len(data.budgets), in_debt,
-                    tuple(_described(taken, advice.moves, why)),
-                    advice.held_back, reason, taken.capacity_kbps)
+    return Proposal(now, fleet.grid.end, len(data.budgets), in_debt,
+                    tuple(_described(fleet, advice.moves, why)),
+                    advice.held_back, reason, fleet.capacity_kbps)
 
 
 def _listed(reasons, noun, verb):
@@ -368,39 +368,39 @@ def _why_nothing(in_debt, settings):
             f'was at {in_debt[0].checks}')
 
 
-def _described(taken, moves, reason_of):
+def _described(fleet, moves, reason_of):
     """Yield the ProposedMoves of a plan.
 
-    :param taken: Snapshot
+    :param fleet: Snapshot
     :param moves: list of :class:`.relief.Move`, in the order of execution
     :param reason_of: callable(move, overload before, overload after), returns
         the reason of a move in words
     """
-    loads, seconds = taken.loads.copy(), taken.grid.seconds
+    loads, seconds = fleet.loads.copy(), fleet.grid.seconds
 
     def budget_after(host):
         overload_slots = np.count_nonzero(
             loads.overload([host])) if loads.sizes[host] else 0
         known_slots = np.count_nonzero(loads.known[host])
-        balance = taken.terms[host].after(
-            taken.balance[host], known_slots * seconds,
+        balance = fleet.terms[host].after(
+            fleet.balance[host], known_slots * seconds,
             overload_slots * seconds)
         return float(balance), overload_slots / max(known_slots, 1)
 
     for move in moves:
-        server = taken.servers[move.instance]
-        migration = taken.migrations[move.instance]
+        server = fleet.servers[move.instance]
+        migration = fleet.migrations[move.instance]
         _, before = budget_after(move.source)
         loads.put(move.instance, move.destination)
         source_after, after = budget_after(move.source)
         destination_after, _ = budget_after(move.destination)
-        limit = taken.terms[move.source].overload_probability
+        limit = fleet.terms[move.source].overload_probability
         yield ProposedMove(
-            server.uuid, server.name, taken.hosts[move.source],
-            taken.hosts[move.destination],
+            server.uuid, server.name, fleet.hosts[move.source],
+            fleet.hosts[move.destination],
             reason_of(move, float(before), float(after)),
-            float(taken.balance[move.source]), source_after,
-            float(taken.balance[move.destination]), destination_after,
+            float(fleet.balance[move.source]), source_after,
+            float(fleet.balance[move.destination]), destination_after,
             float(before), float(after), limit, move.gain * seconds,
             server.shape.memory_mib, migration.seconds,
             migration.transferred_kbit * 1000 / 8 / 2 ** 20,

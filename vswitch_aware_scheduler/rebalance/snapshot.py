@@ -312,8 +312,8 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         constraints, [row for row in empty if hosts[row] not in closed
                       and hosts[row] not in emptied],
         np.array([moved.get(server.uuid, -math.inf) for server in servers]),
-        sum(1 for at in moved.values()
-            if now - at < 7 * budget.DAY_SECONDS),
+        sum(1 for moved_at in moved.values()
+            if now - moved_at < 7 * budget.DAY_SECONDS),
         expected, costs, capacity_kbps, measured.grid, closed,
         sampled)
 
@@ -391,10 +391,11 @@ def _loads(measured, hosts, limits, servers, series, placements, relieved,
         rates[:, number] = _values(mean, limits)
         expected[number] = grid.between(rates_read.times[0] - grid.seconds,
                                         math.inf)
-    at = np.array([row_of[server.host] for server in servers], dtype=np.int64)
+    host_rows = np.array([row_of[server.host] for server in servers],
+                         dtype=np.int64)
     thresholds = capacities * (1 + _TOLERANCE)
     for host in relieved:
-        own = at == row_of[host]
+        own = host_rows == row_of[host]
         row = row_of[host]
         enough = np.count_nonzero(measured_in[own], axis=0) >= _MEASURED \
             * np.maximum(np.count_nonzero(expected[own], axis=0), 1)
@@ -407,8 +408,8 @@ def _loads(measured, hosts, limits, servers, series, placements, relieved,
             _follow(sums, above, thresholds, grid,
                     _values(grid.mean(rates_read)[0], limits), stays,
                     placements[uuid], row_of, relieved)
-    unread_instances = counts - np.bincount(at, minlength=len(hosts))
-    return relief.Loads.of_sums(rates, capacities, at, sums, above,
+    unread_instances = counts - np.bincount(host_rows, minlength=len(hosts))
+    return relief.Loads.of_sums(rates, capacities, host_rows, sums, above,
                                 unread_instances)
 
 
@@ -422,12 +423,12 @@ def _follow(sums, above, thresholds, grid, rates, stays, host, row_of,
     """
     ends = [since for since, _ in stays[1:]] + [math.inf]
     was_there = np.zeros(grid.slots, dtype=bool)
-    for (since, at), end in zip(stays, ends):
+    for (since, stay_host), end in zip(stays, ends):
         slots = grid.between(since, end)
-        if at == host:
+        if stay_host == host:
             was_there |= slots
-        elif at in row_of and at not in relieved:
-            _add(sums, above, thresholds, rates, row_of[at], slots, -1)
+        elif stay_host in row_of and stay_host not in relieved:
+            _add(sums, above, thresholds, rates, row_of[stay_host], slots, -1)
     if host in row_of and host not in relieved:
         _add(sums, above, thresholds, rates, row_of[host], ~was_there, 1)
 

@@ -65,12 +65,12 @@ def _fit(arguments, conf):
                 continue
             measured.append((series.instance_uuid, series.refused, reason,
                              counts))
-    for (instance_uuid, refused_of_it, reason, its_counts), model in zip(
+    for (instance_uuid, refused_counts, reason, its_counts), model in zip(
             measured, estimate.fit_models(
                 [counts for *_, counts in measured],
                 min_samples=conf.min_samples,
                 keys=[uuid for uuid, *_ in measured])):
-        provenance = {'refused': refused_of_it,
+        provenance = {'refused': refused_counts,
                       'source': arguments.telemetry,
                       'name': names.get(instance_uuid)}
         if isinstance(model, exceptions.NotEnoughSamples):

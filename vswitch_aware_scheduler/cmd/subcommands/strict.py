@@ -31,9 +31,8 @@ def _show(arguments, conf):
     rows = [dict(zip(('provider', 'total', 'reserved', 'used'), inventory))
             for inventory in service.make_keeper(
                 arguments.all_options).inventories()]
-    for its_row in rows:
-        its_row['free'] = (its_row['total'] - its_row['reserved']
-                           - its_row['used'])
+    for row in rows:
+        row['free'] = row['total'] - row['reserved'] - row['used']
     names = ['provider', 'total', 'reserved', 'used', 'free']
     output.print_list(arguments, rows, [
         output.Column(name.upper(), name) for name in names], None,
