@@ -57,7 +57,7 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
         self.useFixture(cell_lock.fixture())
         self.useFixture(databases.PooledSqlite())
         self.useFixture(base.known_aggregates())
-        self.flags(api_paste_config=base.API_PASTE, group='wsgi')
+        self.flags(api_paste_config=base.api_paste(), group='wsgi')
         self.flags(available_filters=base.VSwitchTestCase.AVAILABLE_FILTERS,
                    weight_classes=base.VSwitchTestCase.WEIGHERS,
                    group='filter_scheduler')
