@@ -6,6 +6,7 @@ import html.parser
 import json
 import re
 import sys
+import unittest
 from unittest import mock
 
 from tests.fakes import store as fake_store
@@ -50,10 +51,21 @@ class PageTestCase(base.StoreTestCase):
         target = self.make_store()
         fleets.fill(target, base.NOW)
         self.fleet = fleets.fleet(target)
-        self.report = self.fleet.report(base.NOW,
-                                        decisions=target.decisions())
-        self.text = page.Page().render(self.report)
-        self.reader = _Reader(self.text)
+        self.decisions = target.decisions()
+
+
+class WholePageTestCase(unittest.TestCase):
+    """The page of one fleet; no test changes it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        test = PageTestCase('setUp')
+        test.setUp()
+        cls.addClassCleanup(test.doCleanups)
+        cls.report = test.fleet.report(base.NOW, decisions=test.decisions)
+        cls.text = page.Page().render(cls.report)
+        cls.reader = _Reader(cls.text)
 
     def test_names_are_text_wherever_they_are(self):
         self.assertNotIn('<img src=x', self.text)
@@ -67,31 +79,6 @@ class PageTestCase(base.StoreTestCase):
                                        in data['hosts']['rows']])
         self.assertIn(fleets.HOSTILE, [
             row[1] for row in data['vms-0']['rows']])
-
-    def test_error_budgets_are_in_the_table_and_beside_a_host(self):
-        target = self.make_store()
-        target.settle_budgets(store.BudgetState(300.0, base.NOW), [
-            (None, fake_store.budget(
-                'h1', balance=-51.84, why=fleets.HOSTILE,
-                unknown_why='9 of 10 instances were measured',
-                burn={'21600': 2.5}))])
-        report = fleets.fleet(target).report(base.NOW)
-        self.assertEqual(1, report['summary']['overspent'])
-        text = page.Page().render(report)
-        self.assertNotIn('<img src=x', text)
-        for words in ('Error budget: -0.3% left', '-0.1 days in use earn',
-                      'it is in debt', '9 of 10 instances were measured',
-                      '<dt>error budgets overspent</dt><dd>1</dd>'):
-            self.assertIn(words, text)
-        tables = json.loads(_Reader(text).contents[
-            'script', 'application/json'])
-        columns = [name for name, _ in tables['hosts']['columns']]
-        rows = {row[0]: row for row in tables['hosts']['rows']}
-        for name, wanted, other in (('Error budget left', -.003333, None),
-                                    ('Burn rate, 6 h', 2.5, None)):
-            at = columns.index(name)
-            self.assertEqual((wanted, other), (rows['h1'][at],
-                                               rows['h2'][at]))
 
     def test_nothing_comes_from_outside(self):
         for tag, attributes in self.reader.tags:
@@ -135,6 +122,41 @@ class PageTestCase(base.StoreTestCase):
         for _, attributes in self.reader.tags:
             self.assertIn(attributes.get('data-table', 'hosts'), data)
 
+    def test_pages_are_the_same_for_the_same_report(self):
+        self.assertEqual(self.text, page.Page().render(self.report))
+
+    def test_dark_mode_and_print_are_styled(self):
+        style = self.reader.contents['style', None]
+        self.assertTrue(re.search('prefers-color-scheme: dark', style))
+
+
+class OtherPagesTestCase(PageTestCase):
+
+    def test_error_budgets_are_in_the_table_and_beside_a_host(self):
+        target = self.make_store()
+        target.settle_budgets(store.BudgetState(300.0, base.NOW), [
+            (None, fake_store.budget(
+                'h1', balance=-51.84, why=fleets.HOSTILE,
+                unknown_why='9 of 10 instances were measured',
+                burn={'21600': 2.5}))])
+        report = fleets.fleet(target).report(base.NOW)
+        self.assertEqual(1, report['summary']['overspent'])
+        text = page.Page().render(report)
+        self.assertNotIn('<img src=x', text)
+        for words in ('Error budget: -0.3% left', '-0.1 days in use earn',
+                      'it is in debt', '9 of 10 instances were measured',
+                      '<dt>error budgets overspent</dt><dd>1</dd>'):
+            self.assertIn(words, text)
+        tables = json.loads(_Reader(text).contents[
+            'script', 'application/json'])
+        columns = [name for name, _ in tables['hosts']['columns']]
+        rows = {row[0]: row for row in tables['hosts']['rows']}
+        for name, wanted, other in (('Error budget left', -.003333, None),
+                                    ('Burn rate, 6 h', 2.5, None)):
+            at = columns.index(name)
+            self.assertEqual((wanted, other), (rows['h1'][at],
+                                               rows['h2'][at]))
+
     def test_what_there_is_not_is_said(self):
         target = self.make_store()
         target.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
@@ -164,8 +186,8 @@ class PageTestCase(base.StoreTestCase):
         self.assertNotIn('id="map"', text)
         self.assertIn('href="/"', text)
 
-    def test_pages_are_the_same_for_the_same_report(self):
-        self.assertEqual(self.text, page.Page().render(self.report))
+
+class LibraryTestCase(unittest.TestCase):
 
     def test_a_library_that_is_missing_is_named(self):
         for library in ('jinja2', 'matplotlib'):
@@ -173,7 +195,3 @@ class PageTestCase(base.StoreTestCase):
                     self.assertRaisesRegex(exceptions.InvalidInput,
                                            r'install .*\[report\]'):
                 page.require()
-
-    def test_dark_mode_and_print_are_styled(self):
-        style = self.reader.contents['style', None]
-        self.assertTrue(re.search('prefers-color-scheme: dark', style))
