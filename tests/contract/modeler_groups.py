@@ -36,7 +36,7 @@ class GroupContract:
         for uuid in EVERYONE[:500]:
             self.assertEqual(1, sum(share(uuid) for share in shares))
 
-    def test_who_comes_and_goes_is_noticed(self):
+    def test_modelers_that_join_and_leave_are_noticed(self):
         first, second = self.group(), self.group()
         first.share('store')
         self._assert_shared(first)
@@ -47,7 +47,7 @@ class GroupContract:
         first.share('store')
         self._assert_shared(second, first)
 
-    def test_to_count_is_not_to_join(self):
+    def test_counting_modelers_does_not_join_the_group(self):
         member, observer = self.group(), self.group()
         self.assertEqual(0, observer.count('store'))
         member.share('store')

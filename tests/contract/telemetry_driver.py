@@ -214,7 +214,7 @@ class DriverContract:
         self.assertEqual(1, len(self._all(
             instances=[unknown, self.uuid(BUSY)])))
 
-    def test_no_instance_wanted_gives_none(self):
+    def test_an_empty_list_of_instances_gives_no_series(self):
         self.assertEqual([], self._all(instances=[]))
 
     def test_the_series_are_an_iterator_that_can_be_left(self):
@@ -294,7 +294,7 @@ class DriverContract:
         for instance in self.driver(self.traffic).instances():
             self.assertTrue(instance.name.isprintable())
 
-    def test_what_is_ignored_is_told_by_numbers(self):
+    def test_ignored_resources_are_counted(self):
         driver = self.driver(self.traffic)
         driver.instances()
         self.assertEqual({}, dict(driver.ignored))

@@ -178,7 +178,7 @@ class UnifiedLimitsTestCase(base.VSwitchTestCase):
             'class:MEMORY_MB': 32768, 'class:DISK_GB': 250}, {}))
         self.describe_hosts(1000, 1000, 1000)
 
-    def test_what_a_limit_refuses_takes_no_room(self):
+    def test_a_boot_above_a_unified_limit_takes_no_room(self):
         half = self.flavor('half', egress_kbps=500)
         servers = [self.boot(half) for _ in range(3)]
         self.assertRaises(base.client.OpenStackApiException,

@@ -78,7 +78,7 @@ class FeedbackTestCase(OutcomesTestCase):
         self.assertLess(self.fill(LIMIT * times),
                         base.most_instances(SHARE_ON, FIT, LIMIT))
 
-    def test_what_nobody_renews_is_forgotten(self):
+    def test_an_outcome_of_trials_that_is_not_renewed_expires(self):
         self.expect(.2)
         self.clock.ahead = 4 * 86400.0
         self.plugin.refresh()

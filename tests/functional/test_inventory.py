@@ -43,7 +43,7 @@ class InventoryTestCase(base.VSwitchTestCase):
         return {uuid: (record.host, record.flavor) for uuid, record
                 in self.known.placements().items()}
 
-    def test_it_follows_what_nova_does(self):
+    def test_the_inventory_follows_the_operations_of_nova(self):
         flavor, larger = self.flavor('small'), self.flavor('large')
         servers = [self.boot(flavor, az=f'nova:host{1 + n % 2}')
                    for n in range(5)]
@@ -75,7 +75,7 @@ class InventoryTestCase(base.VSwitchTestCase):
         self.assertEqual(1, self.update(complete_seconds=0).removed)
         self.assertEqual(expected, self.places())
 
-    def test_who_is_no_administrator_is_told_so(self):
+    def test_a_user_without_administrator_role_is_an_error(self):
         self.boot(self.flavor('small'))
         self.update()
         before = self.places()

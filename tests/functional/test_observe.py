@@ -161,7 +161,7 @@ class ExplainTestCase(base.VSwitchTestCase):
                 for flavor in self.flavors}},
             time.time())
 
-    def test_it_says_what_the_scheduler_says(self):
+    def test_explain_agrees_with_the_log_of_the_scheduler(self):
         self.flavors = [
             {'name': name, 'extra_specs': {
                 'vswitch:egress_kbps': rate, 'vswitch:on_seconds': '100',

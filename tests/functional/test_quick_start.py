@@ -107,7 +107,7 @@ class DocumentTestCase(unittest.TestCase):
                       '   :start-after: .. quick start begins\n'
                       '   :end-before: .. quick start ends\n', text)
 
-    def test_nothing_is_installed_from_an_index(self):
+    def test_the_quick_start_installs_nothing_from_an_index(self):
         # No index has the package.
         for path in (PROJECT / 'README.rst',
                      *(PROJECT / 'doc/source').rglob('*.rst'),

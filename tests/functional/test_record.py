@@ -198,8 +198,7 @@ class OddMigrationTestCase(RecordTestCase):
                 updated_at=timeutils.utcnow()
                 - datetime.timedelta(days=days)))
 
-    def test_they_hold_no_room_for_ever_and_none_in_progress_is_dropped(
-            self):
+    def test_abandoned_migrations_expire_and_running_ones_do_not(self):
         server = self.boot(self.of(600), host='host1')
         for status in ('queued', 'accepted', 'pre-migrating', 'migrating',
                        'error'):
@@ -330,7 +329,7 @@ class OtherMovesTestCase(RecordTestCase):
         self.assertEqual({server['id']}, self.residents(at))
         self.room({'host1': 'host2', 'host2': 'host1'}[at], 1000)
 
-    def test_what_is_deleted_before_a_cell_has_it_frees_its_host(self):
+    def test_a_vm_deleted_before_a_cell_has_it_frees_its_host(self):
         event, reached = threading.Event(), threading.Event()
         self.addCleanup(event.set)
         finished = scheduler_state.SchedulerState.request_finished
@@ -372,7 +371,7 @@ class SameHostTestCase(RecordTestCase):
         self.room('host1', 1000 - max(before, after))
         return server
 
-    def test_then_the_one_that_is_left_counts(self):
+    def test_after_the_resize_only_the_flavor_that_is_left_counts(self):
         # Confirmed.
         for before, after in ((300, 900), (900, 300)):
             server = self._resized(before, after)
@@ -568,7 +567,7 @@ class DeadCellTestCase(RecordTestCase):
 
     NUMBER_OF_CELLS = 2
 
-    def test_it_keeps_no_boot_of_another_waiting(self):
+    def test_a_dead_cell_delays_no_boot_in_another_cell(self):
         whole = self.of(1000)
         server = self.boot(whole, host='host1')
         dead = self.cell_mappings['cell2'].uuid
@@ -605,7 +604,7 @@ class DeadCellTestCase(RecordTestCase):
             self.boot_refused(self.of(1), host='host1')
             self.assertEqual(1, len(self.residents('host1')))
 
-    def test_one_that_hangs_keeps_no_boot_of_another_waiting(self):
+    def test_a_hanging_cell_delays_no_boot_in_another_cell(self):
         self.flags(record_timeout_seconds=1.0, snapshot_first_wait_seconds=2.0,
                    group='vswitch_scheduler')
         whole = self.of(1000)

@@ -21,7 +21,7 @@ class ResizeTestCase(base.VSwitchTestCase):
                 f'f{rate + 1}', egress_kbps=rate + 1))
         self.boot_refused(flavor, host=host)
 
-    def test_on_the_same_host_a_vm_is_not_counted_twice(self):
+    def test_a_resize_on_the_same_host_counts_once(self):
         self.describe_hosts(1000, 50)
         server = self.boot(self.flavors[600], 'host1')
         self.resize(server, self.flavors[900])
@@ -39,7 +39,7 @@ class ResizeTestCase(base.VSwitchTestCase):
         self.boot(self.flavors[600], 'host1')
         self.room('host1', 100)
 
-    def test_to_another_host_the_room_moves_with_the_vm(self):
+    def test_a_resize_to_another_host_moves_the_room(self):
         self.describe_hosts(700, 1000)
         server = self.boot(self.flavors[600], 'host1', host='host1')
         self.resize(server, self.flavors[900])
@@ -64,7 +64,7 @@ class ResizeTestCase(base.VSwitchTestCase):
         self.boot(self.flavors[300], 'host1', host='host1')
         self.room('host1', 100)
 
-    def test_what_fits_nowhere_is_refused_and_changes_nothing(self):
+    def test_a_resize_that_fits_nowhere_changes_nothing(self):
         self.describe_hosts(700, 700)
         server = self.boot(self.flavors[600], host='host1')
         self.move_refused(server, 'resize', flavorRef=self.flavors[900])

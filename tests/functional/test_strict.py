@@ -69,7 +69,7 @@ class ConcurrencyTestCase(StrictTestCase):
                 for server in servers]
         return sorted(server['status'] for server in built)
 
-    def test_the_second_claim_is_refused(self):
+    def test_the_second_of_two_boots_at_once_is_refused_by_placement(self):
         flavor = self.flavor('f600', egress_kbps=600)
         self.describe_hosts(1000, 10)
         self.keep()
@@ -77,7 +77,7 @@ class ConcurrencyTestCase(StrictTestCase):
         self.assertEqual({'host1': (1000, 0, 600), 'host2': (10, 0, 0)},
                          self.kept())
 
-    def test_without_inventories_both_are_placed(self):
+    def test_two_boots_at_once_are_both_placed_without_inventories(self):
         # What the strict mode is for.
         flavor = self.flavor('f600', egress_kbps=600)
         self.describe_hosts(1000, 10)
@@ -96,7 +96,7 @@ class LifeTestCase(StrictTestCase):
         self.describe_hosts(1000, 1000)
         self.keep()
 
-    def test_moves_take_it_with_them(self):
+    def test_a_move_moves_the_allocation_of_the_instance(self):
         server = self.boot(self.small, az='nova:host1')
         # A forced host is asked of no filter; the modeler finds it.
         self.assertEqual([0, 0], self.used())
@@ -121,7 +121,7 @@ class LifeTestCase(StrictTestCase):
         self.live_migrate(server, host='host2')
         self.wait_for(lambda: self.used() == [0, 150], 'the room on host1')
 
-    def test_what_a_flavor_states_is_reserved_on_a_forced_host(self):
+    def test_the_demand_of_a_flavor_is_reserved_on_a_forced_host(self):
         server = self.boot(self.large, az='nova:host1')
         self.store.write(placements=[store.InstanceRecord(
             server['id'], 'host1', 'f300')])
@@ -135,7 +135,7 @@ class LifeTestCase(StrictTestCase):
         self.assertEqual({'host1': (1000, 0, 0), 'host2': (1000, 0, 300)},
                          self.kept())
 
-    def test_other_ways_off_a_host_give_it_back(self):
+    def test_leaving_a_host_frees_the_allocation(self):
         server = self.boot(self.small)
         home, = [host for host in self.HOSTS if self.host_of(server) == host]
         self.assertEqual(100, self.kept()[home][2])
@@ -163,7 +163,7 @@ class LifeTestCase(StrictTestCase):
         self.assertEqual('host2', self.host_of(server))
         self.assertEqual([0, 100], self.used())
 
-    def test_several_in_one_request_are_booked_each(self):
+    def test_each_instance_of_one_request_is_allocated(self):
         counts = self.hosts_of(self.boot_many(self.large, 6))
         self.assertEqual({'host1': 3, 'host2': 3}, counts)
         self.assertEqual([900, 900], self.used())
@@ -192,7 +192,7 @@ class LifeTestCase(StrictTestCase):
         self.assertEqual('ACTIVE', self.admin_api.get_server(
             server['id'])['status'])
 
-    def test_it_can_be_taken_out_while_instances_run(self):
+    def test_inventories_can_be_removed_while_instances_run(self):
         server = self.boot(self.small)
         self.assertEqual((2, 1, 0, 0), self.keeper.remove())
         self.assertEqual({}, self.kept())
@@ -203,7 +203,7 @@ class LifeTestCase(StrictTestCase):
         self.keep()
         self.assertEqual([(1000, 0, 0)] * 2, sorted(self.kept().values()))
 
-    def test_what_heal_allocations_takes_away_is_reserved(self):
+    def test_allocations_removed_by_heal_allocations_are_reserved(self):
         server = self.boot(self.small)
         host = self.host_of(server)
         self.assertEqual((1000, 0, 100), self.kept()[host])
@@ -241,7 +241,7 @@ class DeleteTestCase(StrictTestCase):
             compute.manager.reportclient._association_refresh_time.clear()
         self._run_periodics()
 
-    def test_after_a_rescheduled_build_while_providers_go_and_come(self):
+    def test_a_rescheduled_build_is_allocated_while_providers_change(self):
         servers = [self.boot(self.small) for _ in range(5)]
         self.assertEqual(500, sum(self.used()))
         # Before each question to placement our providers change.

@@ -84,7 +84,7 @@ class KilledModelersTestCase(base.SharingTestCase):
               f'{time.monotonic() - began:.0f} s')
         self.assertEqual([], modeler_processes.lines(self.log, 'ERROR'))
 
-    def test_who_comes_takes_a_share_and_who_ends_gives_it_back(self):
+    def test_a_new_modeler_takes_a_share_and_an_ended_one_returns_it(self):
         modeler_processes.wait_for(self._caught_up, 'all is learned')
         self.clock.set(self.clock() + 3 * base.PERIOD)
         modeler_processes.wait_for(self._caught_up, 'all is learned')

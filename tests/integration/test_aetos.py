@@ -35,14 +35,14 @@ class AetosTest(base.WithServer, telemetry_services.PrometheusContract,
         # Where it is only the catalog says.
         return self.make(None, traffic, auth=self.keystone.auth)
 
-    def test_who_does_not_know_the_password_is_refused(self):
+    def test_a_wrong_password_is_refused(self):
         driver = self.make(self.server.url, self.traffic, auth={
             **self.keystone.auth, 'password': 'what nobody knows'})
         error = self.assertRaises(exceptions.TelemetryError, driver.instances)
         self.assertIn('401', str(error))
         self.assertNotIn('what nobody knows', str(error))
 
-    def test_who_says_nothing_of_himself_is_refused(self):
+    def test_a_request_without_credentials_is_refused(self):
         driver = self.make(self.server.url, self.traffic)
         error = self.assertRaises(exceptions.TelemetryError, driver.instances)
         self.assertIn('401', str(error))

@@ -18,7 +18,7 @@ class GroupsOfServer(base.WithServer, modeler_groups.GroupContract):
         super().setUp()
         self.group_url = f'{self.server.url}?timeout={_TIMEOUT}'
 
-    def test_who_was_killed_gives_its_share(self):
+    def test_the_share_of_a_killed_modeler_is_taken_over(self):
         process = self.member()
         first, second = self.group(), self.group()
         first.share('store'), second.share('store')
@@ -31,7 +31,7 @@ class GroupsOfServer(base.WithServer, modeler_groups.GroupContract):
             time.sleep(.2)
         self._assert_shared(first, second)
 
-    def test_who_lives_stays_for_longer_than_the_timeout(self):
+    def test_a_live_modeler_stays_longer_than_the_timeout(self):
         first, second = self.group(), self.group()
         first.share('store'), second.share('store')
         end = time.monotonic() + 2 * _TIMEOUT

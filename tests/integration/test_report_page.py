@@ -79,7 +79,7 @@ class ReportPageTest(base.StoreTestCase):
             f'[data-table={table}] tbody tr > :nth-child({number})'
         ).all_inner_texts()
 
-    def test_it_renders_without_a_complaint_and_runs_no_name(self):
+    def test_the_page_renders_without_a_complaint_and_runs_no_name(self):
         shown = self.written()
         for details in shown.locator('details').all():
             details.locator('summary').click()
@@ -150,7 +150,7 @@ class ReportPageTest(base.StoreTestCase):
         self.assertEqual('true', button.get_attribute('aria-pressed'))
         self.assertIn('by-use', shown.locator('#map').get_attribute('class'))
 
-    def test_it_is_dark_where_the_reader_wants_it(self):
+    def test_the_page_is_dark_where_the_reader_wants_it(self):
         colours = {scheme: self.written(color_scheme=scheme).evaluate(
             'getComputedStyle(document.body).backgroundColor')
             for scheme in ('light', 'dark')}

@@ -37,7 +37,7 @@ class SilenceTestCase(OnPostgreSQL, base.SubTests, unittest.TestCase):
         'a commit': lambda cursor: cursor.connection.commit(),
     }
 
-    def test_no_call_waits_for_ever(self):
+    def test_no_call_on_a_silent_server_waits_for_ever(self):
         for name, call in self.CALLS.items():
             with self.subTest(name):
                 proxy = modeler_processes.Proxy(self.server.port)

@@ -23,7 +23,7 @@ class ActionTestCase(base.WatcherTestCase):
         made.input_parameters = {**self.given, **changes}
         return made
 
-    def test_it_migrates_with_a_record_and_releases_the_lock(self):
+    def test_the_action_migrates_with_a_record_and_releases_the_lock(self):
         made = self.make()
         made.pre_condition()
         self.assertTrue(made.execute())
@@ -35,7 +35,7 @@ class ActionTestCase(base.WatcherTestCase):
         self.assertIsNone(self.store.change_rebalancing(
             records.take_lock, 'other', 't', 60.0))
 
-    def test_it_never_migrates_what_has_moved_meanwhile(self):
+    def test_the_action_never_migrates_an_instance_that_has_moved(self):
         made = self.make()
         self.fleet.cloud.servers[made.resource_id][
             'OS-EXT-SRV-ATTR:host'] = 'host2'

@@ -56,7 +56,7 @@ class StrategyTestCase(base.WatcherTestCase):
         # The budget is a month old: the host was in debt at every check.
         self.assertEqual(1, len(self.solution(checks=3).actions))
 
-    def test_no_data_fails_the_audit_with_the_reason(self):
+    def test_an_audit_without_data_fails_with_the_reason(self):
         self.fleet.balance.clear()
         self.fleet.write(self.store)
         with self.assertRaisesRegex(exception.WatcherException,
