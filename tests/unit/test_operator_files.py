@@ -53,7 +53,7 @@ class UnitTestCase(unittest.TestCase):
         super().setUp()
         self.service = _unit('vswitch-modeler.service')['Service']
 
-    def test_it_starts_a_command_that_there_is_with_options_that_it_has(self):
+    def test_the_unit_starts_an_existing_command_with_its_options(self):
         path, *words = shlex.split(self.service['ExecStart'])
         self.assertTrue(path.startswith(ENVIRONMENT), path)
         command = path.removeprefix(ENVIRONMENT)
@@ -66,7 +66,7 @@ class UnitTestCase(unittest.TestCase):
                  else word for word in words])
             self.assertEqual([file], conf.config_file)
 
-    def test_it_is_told_when_the_service_is_ready_and_alive(self):
+    def test_systemd_is_notified_when_the_service_is_ready_and_alive(self):
         self.assertEqual('notify', self.service['Type'])
         self.assertRegex(self.service['WatchdogSec'], r'^\d+min$')
 
@@ -83,7 +83,7 @@ class UnitTestCase(unittest.TestCase):
             self.assertEqual((self.service[mode], user, user),
                              paths[f'{base}/{self.service[name]}'])
 
-    def test_it_may_write_where_the_default_store_is(self):
+    def test_the_unit_may_write_where_the_default_store_is(self):
         conf = cfg.ConfigOpts()
         options.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])
@@ -93,7 +93,7 @@ class UnitTestCase(unittest.TestCase):
         self.assertIn(f'/var/lib/{self.service["StateDirectory"]}'
                       f'/vswitch.sqlite*', _paths())
 
-    def test_it_is_in_a_sandbox(self):
+    def test_the_unit_is_in_a_sandbox(self):
         for name, value in (('NoNewPrivileges', 'yes'),
                             ('ProtectSystem', 'strict'),
                             ('ProtectHome', 'yes'),
@@ -118,7 +118,7 @@ class UnitTestCase(unittest.TestCase):
 
 class LogrotateTestCase(unittest.TestCase):
 
-    def test_it_rotates_where_the_service_may_log(self):
+    def test_logrotate_rotates_where_the_service_may_log(self):
         service = _unit('vswitch-modeler.service')['Service']
         text = (FILES / 'logrotate.d' / 'vswitch_aware_scheduler').read_text()
         self.assertIn(f'/var/log/{service["LogsDirectory"]}/*.log {{', text)

@@ -312,7 +312,7 @@ class TestProfile(unittest.TestCase):
             calibration.figures(samples), plan, 'measured', 'linuxbridge',
             'vxlan', {'date': '2026-01-02', 'tool': 'test'}, **others)
 
-    def test_it_has_the_measured_figures_and_is_accepted_from_a_file(self):
+    def test_the_profile_has_the_measured_figures_and_loads_from_a_file(self):
         # One sender 60 kpps, two senders 100 kpps.
         samples = run(Switch(kpps=100.0, sender_kpps=60.0), SMALL)
         found = self._make(samples, mhz=2000.0)

@@ -24,7 +24,7 @@ class TestRun(base.NamespacesTestCase):
         self.assertEqual(['of-somebody-else'], self.namespaces())
         self.assertEqual([], list(self.state.iterdir()))
 
-    def test_it_is_gone_after_an_error_too(self):
+    def test_a_run_is_removed_after_an_error(self):
         with self.assertRaisesRegex(RuntimeError, 'x'):
             with namespaces.Run(['h1'], self.state) as run:
                 run.add('h1')

@@ -130,7 +130,7 @@ class TestParseCpu(unittest.TestCase):
         self.assertAlmostEqual((.5 + 2) / 10, use.others_share)
         self.assertAlmostEqual(.2, use.switch_cores)
 
-    def test_this_machine_is_read_alike(self):
+    def test_cpu_times_of_this_machine_are_parsed_as_they_are_read(self):
         text = pathlib.Path('/proc/stat').read_text() + '\n\n' + \
             pathlib.Path('/proc/self/stat').read_text()
         self.assertEqual(machine.read_cpu().cores,

@@ -53,17 +53,17 @@ class DeadlineTestCase(testtools.TestCase):
         self.assert_given_up(server.url)
 
     @ddt.data('100 Continue', 'empty gzip members', 'empty gzip blocks')
-    def test_so_does_one_without_a_pause(self, name):
+    def test_an_exchange_without_pauses_ends_at_the_deadline(self, name):
         server = self.useFixture(hostile_servers.DrippingServer(
             hostile_servers.DRIPS[name], 0))
         self.assert_given_up(server.url)
 
-    def test_so_does_a_handshake_of_tls(self):
+    def test_an_endless_tls_handshake_ends_at_the_deadline(self):
         server = self.useFixture(hostile_servers.DrippingServer(
             hostile_servers.handshake))
         self.assert_given_up(server.url.replace('http:', 'https:'))
 
-    def test_so_does_an_older_urllib3(self):
+    def test_an_older_urllib3_ends_at_the_deadline(self):
         with mock.patch('urllib3.response.HTTPResponse.read1', None):
             for name in ('body', 'chunk size', 'empty gzip members'):
                 server = self.useFixture(hostile_servers.DrippingServer(

@@ -192,7 +192,7 @@ class DefaultsTestCase(unittest.TestCase):
         found([])
         self.group = found[conf.GROUP]
 
-    def test_they_fit_the_code_that_uses_them(self):
+    def test_defaults_fit_the_code_that_uses_them(self):
         engines.parse(self.group.store_url)
         self.assertEqual(estimate.MIN_SAMPLES, self.group.min_samples)
         limits = {option.name: option.type.max

@@ -50,7 +50,7 @@ class PatternsTestCase(unittest.TestCase):
 
 class CapacityTestCase(unittest.TestCase):
 
-    def test_it_is_where_the_prediction_is_the_limit(self):
+    def test_the_capacity_is_where_the_prediction_is_the_limit(self):
         pattern = patterns.PATTERNS['three tenants']
         rng = np.random.default_rng(4)
         laws = full_host.learned(pattern.rates(

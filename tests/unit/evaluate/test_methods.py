@@ -118,7 +118,7 @@ class OursTestCase(MethodTestCase):
         self.assertAlmostEqual(.1, together.predicted()[0],
                                delta=4 * math.sqrt(.09 / 500))
 
-    def test_it_decides_as_the_exact_overlay_does(self):
+    def test_the_method_ours_decides_as_the_exact_overlay_does(self):
         generator = np.random.default_rng(7)
         rows = generator.lognormal(2, 1, (30, 400))
         known = traces.known_of(rows)
@@ -207,7 +207,7 @@ class CorrectedTestCase(unittest.TestCase):
         for with_it, without in zip(corrected, plain):
             self.assertGreater(with_it, without)
 
-    def test_it_changes_nothing_where_there_is_nothing_to_learn_from(self):
+    def test_correction_changes_nothing_without_outcomes_of_trials(self):
         # Too few to fill hosts; or nothing that comes after the only trial.
         for keywords in ({'count': limit_feedback.MIN_INSTANCES - 1,
                           'protocol': 'rolling'}, {'protocol': 'static'}):

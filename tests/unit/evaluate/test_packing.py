@@ -99,7 +99,7 @@ class ClairvoyantTestCase(unittest.TestCase):
             found.place(row)
         return found
 
-    def test_it_is_first_fit_on_what_will_come(self):
+    def test_clairvoyant_packing_is_first_fit_on_future_rates(self):
         generator = np.random.default_rng(3)
         for trial in range(40):
             rates = generator.integers(0, 12, (9, 10)).astype(float)
@@ -137,7 +137,7 @@ class ClairvoyantTestCase(unittest.TestCase):
                        for host in set(where)))
             self.assertEqual(optimum, fewest)
 
-    def test_it_predicts_what_happens(self):
+    def test_clairvoyant_packing_predicts_what_happens(self):
         generator = np.random.default_rng(8)
         rates = generator.exponential(2.0, (40, 300))
         from_bin = np.sort(generator.integers(0, 200, 40))

@@ -35,7 +35,7 @@ class WilsonTestCase(unittest.TestCase):
                     (limit - share) ** 2,
                     z * z * limit * (1 - limit) / number, 12)
 
-    def test_it_covers_the_true_share_as_often_as_it_says(self):
+    def test_the_interval_covers_the_true_share_as_often_as_it_says(self):
         # Over all outcomes of 30 hosts, weighed by the binomial law.
         for share in (.05, .2, .5):
             covered = sum(

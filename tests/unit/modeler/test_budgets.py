@@ -96,7 +96,7 @@ class OneModelerTestCase(BudgetsTestCase):
             self.update(50)
             self.assert_settled(50, overloaded=5)
 
-    def test_it_does_not_matter_how_often_passes_come(self):
+    def test_the_balance_is_the_same_however_often_passes_come(self):
         generator = np.random.default_rng(1)
         rates = generator.exponential(40.0, (2, 30)).round()
         self.measure(*rates)

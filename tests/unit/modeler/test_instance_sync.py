@@ -144,7 +144,7 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual((self.now, first.complete_at),
                          (later.seen_at, later.complete_at))
 
-    def test_one_that_is_missing_goes_only_when_nova_does_not_know_it(self):
+    def test_a_missing_instance_goes_only_when_nova_does_not_know_it(self):
         uuids = [self.cloud.put(n) for n in range(4)]
         self.update()
         # Cells may be left out of a list.
@@ -264,7 +264,7 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual(
             ('c', 'd'), self.store.placements()[uuids[1]].networks)
 
-    def test_who_needs_no_tunnel_and_who_has_a_function_is_told(self):
+    def test_instances_without_tunnel_or_with_a_function_are_marked(self):
         source = self.make_source(network_url=self.cloud.url,
                                   read_networks=True)
         uuids = [self.cloud.put(n) for n in range(3)]

@@ -143,15 +143,15 @@ class ProjectsTestCase(base.ModelerTestCase):
         self.fill(20)
         self.assertLessEqual(self.overload(), 1.3)
 
-    def test_nor_does_one_with_short_bursts(self):
+    def test_a_project_with_short_bursts_changes_little(self):
         self.fill(20, (0, 1))
         self.assertLessEqual(self.overload(), 1.3)
 
-    def test_nor_one_beside_a_single_project(self):
+    def test_a_project_beside_a_single_other_one_changes_little(self):
         self.fill(20, (0, 2.4), lambda n: 'honest')
         self.assertLessEqual(self.overload(), 1.3)
 
-    def test_nor_one_with_many_instances(self):
+    def test_a_project_with_many_instances_changes_little(self):
         self.fill(200, (0, 2.4))
         self.assertLessEqual(self.overload(), 1.3)
 
@@ -321,7 +321,7 @@ class ReadingTestCase(base.ModelerTestCase):
         self.assertEqual({1}, {
             self.store.model(uuid).refused.missing for uuid in uuids})
 
-    def test_who_is_read_without_being_listed_is_not_counted_twice(self):
+    def test_an_instance_read_without_being_listed_counts_once(self):
         # Telemetry learned of it between two questions.
         rates = np.full(60, 4.0)
         rates[10] = np.nan
@@ -504,7 +504,7 @@ class InstancesTestCase(base.ModelerTestCase):
                                      self.store.model(new).model.peak[0]))
         self.assertEqual(2, len(self.store.models(name='web')))
 
-    def test_who_is_gone_for_long_is_forgotten_and_told_to_readers(self):
+    def test_instances_gone_for_long_are_removed_and_reported_to_readers(self):
         gone = self.driver.put(0, grid(100), np.full(100, 4.0))
         waiting = self.driver.put(1, grid(5), np.full(5, 4.0))
         silent = self.driver.put(2, grid(100), np.full(100, 4.0))
@@ -702,7 +702,7 @@ class SharesTestCase(base.SharingTestCase):
         self.run_pass(share=self.share(1))
         self.assert_learned_once()
 
-    def test_who_was_overtaken_while_it_read_or_fitted_ends_at_once(self):
+    def test_a_pass_that_was_overtaken_ends_at_once(self):
         # At first, and when there are counts to go on from.
         for until, at in ((60, 0), (90, 950), (120, 0), (150, 950)):
             overtaken = []

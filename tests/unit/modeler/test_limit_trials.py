@@ -343,7 +343,7 @@ class MeasuredTestCase(TrialsTestCase):
         self._drop(range(25), 2.5, 2.75)
         self._assert_days(.75)
 
-    def test_so_does_one_without_a_part_of_them(self):
+    def test_a_stretch_without_some_instances_counts_nothing(self):
         self._drop(range(3), 2.5, 2.75)
         self._assert_days(.75)
 
@@ -351,7 +351,7 @@ class MeasuredTestCase(TrialsTestCase):
         self._drop(range(2), 2.5, 2.75)
         self._assert_days(1.0)
 
-    def test_nor_have_those_that_are_off(self):
+    def test_instances_that_are_off_have_no_traffic(self):
         self._drop(range(12), 2.0, 12.0)
         self._assert_days(1.0)
 
@@ -359,7 +359,7 @@ class MeasuredTestCase(TrialsTestCase):
         self._drop(range(13), 2.0, 12.0)
         self._assert_days(0.0)
 
-    def test_who_has_been_deleted_is_not_missed(self):
+    def test_deleted_instances_are_not_missed(self):
         for number in range(13):
             del self.driver.samples[store_base.instance_uuid(number)]
         self._assert_days(1.0)

@@ -35,7 +35,7 @@ class ShareTestCase(base.StoreTestCase):
                     4 * (1 / 1024 + count / 4096
                          + count / len(EVERYONE)) ** .5)
 
-    def test_who_leaves_gives_to_the_others_and_nobody_else_moves(self):
+    def test_the_share_of_a_leaving_member_goes_to_the_others_only(self):
         members = {b'a', b'b', b'c'}
         before = {name: membership.Share(name, members)
                   for name in members}
@@ -58,7 +58,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         self.enterContext(mock.patch.object(membership, 'PATIENCE_SECONDS',
                                             120))
 
-    def test_who_was_killed_gives_its_share_and_who_is_stopped_does_not(self):
+    def test_a_killed_modeler_loses_its_share_and_a_stopped_one_does_not(self):
         # The backend knows no time-out: whoever lives holds a lock.
         process = self.member()
         one, two = self.group(), self.group()
@@ -120,7 +120,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
             group.leave()
         group.leave()
 
-    def test_one_that_a_signal_ends_before_it_begins_is_left_behind(self):
+    def test_a_thread_that_a_signal_ends_before_it_begins_is_left_behind(self):
         one, two = self.group(), self.group()
         one.share('store'), two.share('store')
         with mock.patch.object(threading.Thread, 'start',

@@ -199,7 +199,7 @@ class MetricsTestCase(unittest.TestCase):
             print(answer.read(), 'closed')
             ''', self.port))
 
-    def test_it_listens_by_version_6_as_well(self):
+    def test_metrics_are_served_by_version_6_as_well(self):
         try:
             with socket.create_server(('::1', 0), family=socket.AF_INET6):
                 pass

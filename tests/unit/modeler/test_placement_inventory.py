@@ -108,7 +108,7 @@ class KeeperTestCase(PlacementTestCase):
         self.assertEqual({}, self.cloud.providers[first].inventories)
         self.assertEqual({CLASS}, self.cloud.classes)
 
-    def test_what_is_as_it_should_be_is_not_written_nor_read_again(self):
+    def test_a_correct_inventory_is_not_written_nor_read_again(self):
         for number in range(5):
             self.cloud.host(f'h{number}', saturation_kbps='1000')
         self.keep()
@@ -123,13 +123,13 @@ class KeeperTestCase(PlacementTestCase):
         self.assertEqual(Outcome(5, 0, {}, {}), self.keep())
         self.assertEqual([], self.cloud.writes())
 
-    def test_it_follows_aggregates(self):
+    def test_inventories_follow_aggregates(self):
         node = self.keep_host()
         self.cloud.aggregates[0][1]['vswitch:saturation_kbps'] = '700'
         self.keep()
         self.assertEqual((700, 0), self.cloud.inventory(node))
 
-    def test_who_lost_its_limit_refuses_nobody_any_more(self):
+    def test_a_host_without_a_limit_refuses_no_instance_any_more(self):
         node = self.keep_host()
         del self.cloud.aggregates[0][1]['vswitch:saturation_kbps']
         self.assertEqual(Outcome(0, 1, {}, {}), self.keep())
@@ -367,7 +367,7 @@ class KeeperTestCase(PlacementTestCase):
 
 class ReviewTestCase(PlacementTestCase):
 
-    def test_what_is_as_it_should_be(self):
+    def test_a_review_of_correct_inventories_reports_nothing(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
         self.cloud.host('h2', saturation_kbps='0.5')
         self.cloud.host('h3')
@@ -474,7 +474,7 @@ class RemovalTestCase(PlacementTestCase):
         self.cloud.before_write = change
         self.assertEqual((1, 1, 0, 0), self.keeper.remove())
 
-    def test_one_that_left_meanwhile_is_left_alone(self):
+    def test_a_consumer_that_left_meanwhile_is_left_alone(self):
         node = self.keep_host()
         self.cloud.allocate('a', node, 100)
         answer = self.cloud.answer

@@ -286,7 +286,7 @@ class TrialsTestCase(ServiceTestCase):
             self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
                             1.0 + np.arange(50) % 2)
 
-    def test_they_are_made_once_a_day(self):
+    def test_trials_are_made_once_a_day(self):
         self.end_at(350)
         with mock.patch.object(limit_trials, 'update',
                                wraps=limit_trials.update) as made:
@@ -429,7 +429,7 @@ class PartsTestCase(WithInventory):
 
 class LifeTestCase(ServiceTestCase):
 
-    def test_it_passes_at_the_interval_until_it_is_told_to_end(self):
+    def test_the_service_makes_passes_at_the_interval_until_a_signal(self):
         handler = signal.getsignal(signal.SIGTERM)
         self.end_at(350)
         passes, logs = self.serve()
@@ -739,7 +739,7 @@ class WaitingTestCase(ServiceTestCase):
         self.set_up = dataclasses.replace(
             self.set_up, driver=None, missing='url is not set')
 
-    def test_it_is_ready_and_says_once_what_for(self):
+    def test_a_waiting_service_is_ready_and_says_once_what_for(self):
         self.end_at(1000)
         passes, logs = self.serve()
         self.assertEqual(0, passes)
@@ -815,7 +815,7 @@ class HeartbeatTestCase(ServiceTestCase):
         for time in times:
             self.at[time] = lambda: self.seen.extend(self.store.modelers())
 
-    def test_it_says_what_the_modeler_does(self):
+    def test_the_heartbeat_says_what_the_modeler_does(self):
         self.look_at(5, 150)
         self.end_at(250)
         self.serve()
@@ -828,7 +828,7 @@ class HeartbeatTestCase(ServiceTestCase):
         last, = self.store.modelers()
         self.assertEqual((first.name, True), (last.name, last.ended))
 
-    def test_it_says_at_once_what_a_failing_pass_waits_for(self):
+    def test_the_heartbeat_says_at_once_what_a_failing_pass_waits_for(self):
         self.driver.fail_after = 0
         self.look_at(2, 40)
         self.fail_at(50, None)
@@ -841,7 +841,7 @@ class HeartbeatTestCase(ServiceTestCase):
         self.assertEqual((None, None, 1), (
             third.waiting_for, third.waiting_since, third.passes))
 
-    def test_it_is_written_once_a_minute(self):
+    def test_the_heartbeat_is_written_once_a_minute(self):
         with mock.patch.object(
                 self.store, 'report_modeler',
                 side_effect=self.store.report_modeler) as reported:
@@ -1013,7 +1013,7 @@ class MetricsTestCase(ServiceTestCase):
     def _scrape(self):
         self.found.append(fake_prometheus.scraped(self.port))
 
-    def test_they_tell_of_passes_and_failures(self):
+    def test_metrics_count_passes_and_failures(self):
         self.at[50] = self._scrape
         self.fail_at(60)
         self.at[140] = self._scrape

@@ -160,7 +160,7 @@ class OverlayTestCase(unittest.TestCase):
                 _binomial_tail(most, .1, 4),
                 row['overlay']['overload_probability'], places=9)
 
-    def test_it_never_takes_more_than_cores_memory_and_tunnels_allow(self):
+    def test_cores_memory_and_tunnels_limit_the_overlay(self):
         for keywords, vms, first in (
                 ({'cores': 3}, 3, 'cores'),
                 ({'memory_mb': 2048}, 2, 'memory'),

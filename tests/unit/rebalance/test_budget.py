@@ -81,7 +81,7 @@ class AccountTestCase(unittest.TestCase):
         self.terms = budget.Terms(.01)
         self.account = budget.Account.begun(self.terms, '1 <= 100', 5.0)
 
-    def test_it_earns_and_spends_by_its_terms(self):
+    def test_an_account_earns_and_spends_by_its_terms(self):
         after = self.account.after(900.0, 600.0).after(900.0, 0.0)
         self.assertAlmostEqual(518.4 + 2 * 5.4 - 600, after.balance)
         self.assertTrue(after.in_debt)

@@ -69,7 +69,7 @@ class CloudTestCase(unittest.TestCase):
         del self.nova.servers[uuid]
         self.assertIsNone(self.cloud.server(uuid))
 
-    def test_who_may_not_see_what_is_needed_is_told_so(self):
+    def test_a_user_that_may_not_see_extra_specs_is_an_error(self):
         uuid = self.nova.boot('vm', 'host1')
         del self.nova.servers[uuid]['flavor']['extra_specs']
         with self.assertRaisesRegex(exceptions.TelemetryError,

@@ -50,7 +50,7 @@ class MigrationTestCase(unittest.TestCase):
 
 class AddedOverloadTestCase(unittest.TestCase):
 
-    def test_it_is_the_share_of_recent_slots_that_would_be_above(self):
+    def test_added_overload_is_the_share_of_recent_slots_above(self):
         sums = np.array([5.0, 7.0, 9.0, 11.0, 9.0])
         alone = np.array([False, False, False, False, True])
         # With 2 more the slot of 9 comes above 10; 11 is above anyway, and

@@ -135,7 +135,7 @@ class BestMoveTestCase(unittest.TestCase):
                     moves.add((int(row), to))
         return best, moves
 
-    def test_it_is_the_best_of_all_moves(self):
+    def test_the_chosen_move_is_the_best_of_all(self):
         generator = np.random.default_rng(4)
         found = 0
         for trial in range(150):
@@ -285,7 +285,7 @@ class PlanTestCase(unittest.TestCase):
         self.assertEqual([2], [move.destination for move in self._plan(
             [-1.1 * day, 0.0, 100.0])])
 
-    def test_who_goes_to_an_empty_host_leaves_least_behind(self):
+    def test_the_instance_for_an_empty_host_leaves_least_overload(self):
         generator = np.random.default_rng(6)
         found = 0
         for _ in range(60):

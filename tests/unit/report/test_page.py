@@ -157,7 +157,7 @@ class OtherPagesTestCase(PageTestCase):
             self.assertEqual((wanted, other), (rows['h1'][at],
                                                rows['h2'][at]))
 
-    def test_what_there_is_not_is_said(self):
+    def test_the_page_says_what_an_empty_fleet_lacks(self):
         target = self.make_store()
         target.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
                      remove_placements=[base.instance_uuid(number)

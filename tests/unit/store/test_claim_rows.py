@@ -142,7 +142,7 @@ class ClaimsTestCase(base.StoreTestCase):
         self.assertEqual({(store.ASSUMED, 'h2', 'u-1')},
                          set(self.read().values()))
 
-    def test_one_that_is_told_late_is_not(self):
+    def test_a_claim_that_is_written_late_is_not_newer(self):
         # Its author could not write for a while and knew nothing of u-1.
         self.store.write_claims([claim(token='u-1', host='h2')])
         late = self.store.write_claims([claim(), claim(2)])

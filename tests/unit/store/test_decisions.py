@@ -37,7 +37,7 @@ class DecisionsTestCase(base.StoreTestCase):
         self.store.write_decisions(many[:1])
         self.assertEqual([2, 1, 3], self.kept())
 
-    def test_they_are_found_by_instance_request_and_time(self):
+    def test_decisions_are_found_by_instance_request_and_time(self):
         self.store.write_decisions([
             decision(1, 30), decision(2, 20), decision(
                 3, 10, instance_uuid=base.instance_uuid(1))])
@@ -48,7 +48,7 @@ class DecisionsTestCase(base.StoreTestCase):
         self.assertEqual([3, 2], self.kept(limit=2))
         self.assertEqual([], self.kept(request_id='req-9'))
 
-    def test_they_make_no_generation(self):
+    def test_decisions_make_no_generation(self):
         before = self.store.write([base.constant(1)])
         self.store.write_decisions([decision(1)])
         self.assertEqual(before, self.store.generation())

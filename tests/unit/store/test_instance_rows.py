@@ -35,7 +35,7 @@ class PlacementsTestCase(base.StoreTestCase):
             base.instance_uuid(number), host, flavor, project, **more
         )
 
-    def test_they_come_back_as_they_were(self):
+    def test_placements_are_read_as_they_were_written(self):
         placed = [self._placed(1, attachments=RED), self._placed(2, None),
                   store.InstanceRecord(base.instance_uuid(3), 'h2'),
                   *(self._placed(4 + i, attachments=one)
@@ -177,7 +177,7 @@ class PriorsTestCase(base.StoreTestCase):
         return {key: (one.law, one.members)
                 for key, one in self.store.priors().items()}
 
-    def test_they_come_back_as_they_were(self):
+    def test_priors_are_read_as_they_were_written(self):
         of_one = store.Prior(None, None, OTHER, 5.5, base.instance_uuid(1))
         self.store.write(priors=[*self._priors(), of_one], now=8.0)
         expected = dict.fromkeys(self.KEYS, (LAW, 3.0))
@@ -216,7 +216,7 @@ class PriorsTestCase(base.StoreTestCase):
         self.assertEqual(prior.Expected(LAW), self.store.read_changes(
             before).priors['f', 'p'])
 
-    def test_who_comes_too_late_to_hear_of_a_removal_reads_everything(self):
+    def test_a_reader_too_late_for_a_removal_reads_everything(self):
         self.store.write(priors=self._priors(), now=1.0)
         before = self.store.read_changes().generation
         self.store.write(remove_priors=self._priors()[:1], now=2.0)

@@ -46,7 +46,7 @@ class ModelersTestCase(base.StoreTestCase):
         self.store.report_modeler(heartbeat('a', seen_at=base.NOW + 86401))
         self.assertEqual(['a'], [one.name for one in self.store.modelers()])
 
-    def test_one_that_has_ended_is_replaced_by_the_next_of_its_host(self):
+    def test_an_ended_modeler_is_replaced_by_the_next_of_its_host(self):
         for name, host in (('a', 'host1'), ('b', 'host0')):
             self.store.report_modeler(heartbeat(name, host, ended=True))
         self.store.report_modeler(heartbeat('c'))

@@ -449,7 +449,7 @@ class BrokenInterfaceTest(unittest.TestCase):
         self.assertLessEqual(one.rates[:, 0].max(), 1.1 * self.BUSY)
         return one
 
-    def test_one_that_counts_down_hides_nothing(self):
+    def test_an_interface_that_counts_down_hides_nothing(self):
         one = self.assert_busy(from_counters(
             [readings(1e9 - np.arange(41) * 10.)]))
         self.assertTrue(one.partial[:39].all())
@@ -458,12 +458,12 @@ class BrokenInterfaceTest(unittest.TestCase):
         self.assert_busy(counters.from_rates(
             np.arange(40), np.full((40, 3), -.9999 * self.BUSY)))
 
-    def test_one_of_absurd_rates_hides_and_raises_nothing(self):
+    def test_an_interface_of_absurd_rates_hides_and_raises_nothing(self):
         for rate in (1e308, np.inf, 9e9):
             self.assert_busy(counters.from_rates(
                 np.arange(40), np.full((40, 3), rate)))
 
-    def test_one_that_comes_and_goes_hides_nothing(self):
+    def test_an_interface_that_comes_and_goes_hides_nothing(self):
         for every in (2, 3, 4, 7):
             self.assert_busy(from_counters([readings(
                 [NAN if at % every else 10. * at for at in range(41)])]))

@@ -31,7 +31,7 @@ class TautStringTest(unittest.TestCase):
             (times[0] - width / 2, volumes[0]),
             (times[-1] - width / 2, volumes[-1]))
 
-    def test_it_is_the_curve_of_least_energy_within_the_bounds(self):
+    def test_the_string_is_the_curve_of_least_energy_within_the_bounds(self):
         random = np.random.default_rng(0)
         for _ in range(4):
             times = np.arange(7) * 10.0
@@ -64,7 +64,7 @@ class TautStringTest(unittest.TestCase):
         points, string = self.string(times, volumes, 0.0)
         np.testing.assert_allclose(np.interp(times, points, string), volumes)
 
-    def test_it_never_falls(self):
+    def test_the_string_never_falls(self):
         random = np.random.default_rng(2)
         times = np.cumsum(random.uniform(1, 20, 300))
         volumes = np.cumsum(random.exponential(1, 300)

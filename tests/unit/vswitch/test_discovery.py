@@ -148,7 +148,7 @@ class AgentsTestCase(DiscoveryTestCase):
         self.assert_none('its switch is down', agents.nic_switch('h'),
                          agents.open_vswitch('h', alive=False))
 
-    def test_one_that_is_left_over_does_not_count_beside_one_that_is_up(self):
+    def test_an_agent_left_over_does_not_count_beside_one_that_is_up(self):
         proposal = self.one(agents.open_vswitch('h', alive=False),
                             agents.ovn('h'), mapping=['ovn=ovs-gre'])
         self.assertEqual('ovs-gre', proposal.profile)

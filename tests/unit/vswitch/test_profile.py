@@ -281,7 +281,7 @@ class TestCapacityByPacketSize(ProfileTestCase):
         self.assertLessEqual(got, rates[1] * (1 + 1e-9))
 
     @hypothesis.given(tables, sizes, sizes)
-    def test_it_grows_with_the_size_where_the_table_does(self, table, a, b):
+    def test_saturation_grows_with_the_size_where_the_table_does(self, table, a, b):
         own = _by_packet(dict(zip(sorted(table), sorted(table.values()))))
         small, large = (own.saturation_kbps_at(size)
                         for size in sorted((a, b)))
@@ -304,7 +304,7 @@ class TestCapacityByPacketSize(ProfileTestCase):
 
 class TestMostOfOneInstance(ProfileTestCase):
 
-    def test_it_is_the_line_and_what_stays_on_the_host(self):
+    def test_the_most_is_the_line_and_the_traffic_within_the_host(self):
         for stated, wanted in (
                 ({'saturation_kbps': 5e6}, 15e6),
                 ({'saturation_kbps': 5e6, 'same_host_share': 0.5,
@@ -563,7 +563,7 @@ class TestSameHost(unittest.TestCase):
             saturation_kbps=100.0, line_rate_kbps=80.0, packet_rate_kpps=5.0,
             **stated).limits()}
 
-    def test_nothing_is_assumed_of_it(self):
+    def test_no_local_traffic_is_assumed(self):
         plain = self.capacities()
         self.assertEqual({'saturation': 100.0, 'line_rate_egress': 80.0,
                           'line_rate_ingress': 80.0, 'packet_rate': 5.0},
@@ -572,7 +572,7 @@ class TestSameHost(unittest.TestCase):
                        {'same_host_saturation_kbps': 900}):
             self.assertEqual(plain, self.capacities(**stated))
 
-    def test_it_takes_nothing_of_the_line_and_of_the_switch_what_it_costs(
+    def test_local_traffic_costs_the_switch_and_no_line_rate(
             self):
         for share, local, wanted in (
                 # A second carries 2/3 of it to others and 1/3 of it here.
@@ -591,7 +591,7 @@ class TestSameHost(unittest.TestCase):
             self.assertAlmostEqual(1.0, (1 - share) * rate / 100
                                    + share * rate / (local or 100), 12)
 
-    def test_it_is_written_and_read_with_its_source(self):
+    def test_local_shares_are_written_and_read_with_their_source(self):
         own = _profile(same_host_share=.25, same_host_saturation_kbps=9e6,
                        sources={'same_host_share': 'sFlow of March'})
         self.assertEqual(own, profile.SwitchProfile.from_dict(own.to_dict()))
@@ -830,7 +830,7 @@ class TestCpu(unittest.TestCase):
 
 class TestProvenance(unittest.TestCase):
 
-    def test_it_is_kept_and_written(self):
+    def test_provenance_is_kept_and_written(self):
         where = {'kernel': '6.1', 'repeats': 3, 'spread': .04}
         one = profile.SwitchProfile('x', saturation_kbps=1, provenance=where)
         self.assertEqual(where, one.to_dict()['provenance'])

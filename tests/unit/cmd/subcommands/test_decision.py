@@ -52,7 +52,7 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         self.assertEqual('7 overload probability, 3 peak, 2 tunnels',
                          rows[0][header.index('REFUSED')])
 
-    def test_it_is_restricted_by_host_and_project(self):
+    def test_the_list_is_restricted_by_host_and_project(self):
         for words, number in ((('--host', 'host1'), 1),
                               (('--project', 'q'), 2)):
             found, = self.ask('decision', 'list', *words)['decisions']
@@ -82,7 +82,7 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         text = self.text('show', base.instance_uuid(1))
         self.assertLess(text.index('req-3'), text.index('req-1'))
 
-    def test_what_there_is_none_of_is_named(self):
+    def test_a_request_without_a_decision_is_named(self):
         self.assert_fails("decision: 'req-9'; expected .*decision list",
                           'decision', 'show', 'req-9')
 

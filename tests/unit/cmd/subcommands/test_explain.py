@@ -176,7 +176,7 @@ class HostsTestCase(ExplainTestCase):
         self.assertEqual(base.instance_uuid(2), self.explain(
             '--server', 'vm2')[0]['instance_uuid'])
 
-    def test_one_that_nova_refused_is_known_by_its_decision(self):
+    def test_a_refused_instance_is_described_by_its_decision(self):
         self.store.write_decisions([fake_store.decision(
             9, flavor='busy', project='q')])
         answer, rows = self.explain('--server', base.instance_uuid(9))
@@ -185,7 +185,7 @@ class HostsTestCase(ExplainTestCase):
             answer['remarks']))
         self.assertAlmostEqual(.028, rows['full']['overload_after'], 9)
 
-    def test_one_that_nobody_knows_counts_by_the_default(self):
+    def test_an_unknown_instance_counts_by_the_default(self):
         self._configure('default_egress_kbps = 600',
                         'default_ingress_kbps = 0',
                         'default_on_seconds = 100',

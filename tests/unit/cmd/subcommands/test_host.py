@@ -39,7 +39,7 @@ class HostTestCase(command_case.ManageTestCase):
 
 class DiscoverTestCase(HostTestCase):
 
-    def test_it_proposes_and_writes_nothing(self):
+    def test_discovery_proposes_profiles_and_writes_nothing(self):
         answer = self.ask('host', 'discover')
         self.assertFalse(answer['applied'])
         self.assertFalse(pathlib.Path(self.directory, 'vswitch.sqlite')
@@ -113,7 +113,7 @@ class DiscoverTestCase(HostTestCase):
         self.assert_fails("'x=mine'.*expected one of", 'host', 'discover',
                           '--map', 'x=mine')
 
-    def test_it_needs_to_know_as_whom_to_ask(self):
+    def test_discovery_needs_the_user_of_the_inventory(self):
         self._configure()
         self.assert_fails(r'auth_type.*\[vswitch_inventory\] is not set',
                           'host', 'discover')

@@ -100,7 +100,7 @@ class ReportCommandTestCase(command_case.ManageTestCase):
         return commands.run(serve.main, ['--config-file', self.config,
                                          *words])
 
-    def test_it_is_served_until_the_process_is_ended(self):
+    def test_the_page_is_served_until_the_process_is_ended(self):
         found, seen = [], []
 
         def ask(serving):

@@ -51,7 +51,7 @@ class StrictTestCase(command_case.ManageTestCase):
         self.assertEqual([900], [one['free'] for one in self.ask(
             'strict', 'show', '--host', 'node-h2')])
 
-    def test_it_is_taken_out_of_placement(self):
+    def test_inventories_are_removed_from_placement(self):
         there = set(self.cloud.providers)
         self.assertEqual(
             {'inventories': 2, 'allocations': 2, 'providers': 0,
@@ -79,12 +79,12 @@ class StrictTestCase(command_case.ManageTestCase):
         self.assertEqual('Removed 0 inventories, 0 allocations and 2 '
                          'providers.\n', output)
 
-    def test_it_is_not_while_the_mode_is_on(self):
+    def test_inventories_are_not_removed_while_the_mode_is_on(self):
         self.configure('strict = true')
         self.assert_fails('strict in the group .*: true; expected', 'strict',
                           'disable')
         self.assertEqual([], self.cloud.writes())
 
-    def test_it_needs_to_know_as_whom_to_ask(self):
+    def test_the_command_needs_the_user_of_the_inventory(self):
         self._configure()
         self.assert_fails('auth_type in the group', 'strict', 'show')
