@@ -61,9 +61,9 @@ def settled(problems):
     """Return what is wrong and does not go away."""
     limit = time.monotonic() + SETTLE_SECONDS
     while True:
-        found = problems()
-        if not found or time.monotonic() > limit:
-            return found
+        failures = problems()
+        if not failures or time.monotonic() > limit:
+            return failures
         time.sleep(5)
 
 
@@ -82,7 +82,8 @@ def main():
     parser.add_argument('--telemetry', choices=sorted(telemetry.SOURCES),
                         default='gnocchi', help='where traffic is read')
     parser.add_argument('--only', action='append', metavar='SCENARIO',
-                        choices=[one.__name__ for one in scenarios.ALL])
+                        choices=[scenario.__name__
+                                 for scenario in scenarios.ALL])
     parser.add_argument('--keep', action='store_true',
                         help='leave it up until Enter is pressed')
     parser.add_argument('--tempest', action='store_true',
@@ -123,9 +124,9 @@ def main():
                 print(*cloud.openstack.complaints()[0], sep='\n',
                       file=sys.stderr)
         if options.keep:
-            words = ' '.join(f'OS_{key.upper()}={value}' for key, value
-                             in cloud.openstack.auth.items())
-            print(f'It stays until you press Enter: {words}\n'
+            variables = ' '.join(f'OS_{key.upper()}={value}' for key, value
+                                 in cloud.openstack.auth.items())
+            print(f'It stays until you press Enter: {variables}\n'
                   f'Files: {cloud.openstack.folder}\n'
                   f'In {workspace}: tempest run --regex "{tempest.REGEX}"')
             sys.stdin.readline()
@@ -137,9 +138,9 @@ def main():
 
 
 def _row(line):
-    words = [line['remark'], *line['audit']]
+    remarks = [line['remark'], *line['audit']]
     return (f'{"good" if line["good"] else "BAD ":5}{line["seconds"]:7.1f} s '
-            f'{line["scenario"]:27}{"; ".join(filter(None, words))}')
+            f'{line["scenario"]:27}{"; ".join(filter(None, remarks))}')
 
 
 if __name__ == '__main__':

@@ -54,14 +54,14 @@ class Auditor:
                 AND status NOT IN {_ENDED}'''):
             moves[row['instance_uuid']].append(
                 (row['source_compute'], row['dest_compute']))
-        found = {}
+        instances = {}
         for row in self._rows('''
                 SELECT i.uuid, i.host, i.vm_state, i.task_state, e.flavor
                 FROM instances i
                 JOIN instance_extra e ON e.instance_uuid = i.uuid
                 WHERE i.deleted = 0'''):
             current, old, new = (
-                self._kbps(one) for one in map(json.loads(
+                self._kbps(flavor) for flavor in map(json.loads(
                     row['flavor']).get, ('cur', 'old', 'new')))
             hosts = collections.defaultdict(float)
             if row['host'] and row['vm_state'] != 'shelved_offloaded':
@@ -71,9 +71,9 @@ class Auditor:
                                    (dest, new or current)):
                     if host:
                         hosts[host] = max(kbps, hosts[host] * (source == dest))
-            found[row['uuid']] = dict(hosts), (
+            instances[row['uuid']] = dict(hosts), (
                 row['task_state'] is None and row['vm_state'] != 'building')
-        return found
+        return instances
 
     def _kbps(self, flavor):
         specs = flavor and flavor['nova_object.data']['extra_specs']
@@ -97,10 +97,10 @@ class Auditor:
         :param reports: {worker: {host: uuids}}
         """
         residency = self.residency()
-        found = []
+        remarks = []
         for worker, counted in sorted(reports.items()):
             if not counted:
-                found.append(f'worker {worker} knows no host')
+                remarks.append(f'worker {worker} knows no host')
             on = collections.defaultdict(set)
             for host, uuids in counted.items():
                 for uuid in uuids:
@@ -108,10 +108,10 @@ class Auditor:
             for uuid in on.keys() | residency.keys():
                 hosts, at_rest = residency.get(uuid, ({}, True))
                 if at_rest and on[uuid] != hosts.keys():
-                    found.append(
+                    remarks.append(
                         f'worker {worker} counts {uuid} on '
                         f'{sorted(on[uuid])}, Nova has {sorted(hosts)}')
-        return found
+        return remarks
 
     def laws(self, instances):
         """Return {uuid: [(probability, kbps)]}.
@@ -133,14 +133,14 @@ class Auditor:
         on_host = collections.defaultdict(list)
         for uuid, (host, _) in instances.items():
             on_host[host].append(uuid)
-        found = []
+        remarks = []
         for host, uuids in sorted(on_host.items()):
             risk = self.overload([laws[uuid] for uuid in uuids])
             if risk > self._limit * (1 + 1e-9):
-                found.append(f'{host} with {len(uuids)} instances is '
-                             f'overloaded with probability {risk:.3g}, '
-                             f'limit {self._limit:g}')
-        return found
+                remarks.append(f'{host} with {len(uuids)} instances is '
+                               f'overloaded with probability {risk:.3g}, '
+                               f'limit {self._limit:g}')
+        return remarks
 
     def misallocated(self):
         """Return the instances whose allocations are not on their host."""
@@ -178,26 +178,26 @@ class Auditor:
         :param reports: list of {host: set of uuids}, one for each worker
         """
         truth = {uuid: host for uuid, (host, _) in self.instances().items()}
-        found = []
+        remarks = []
         for worker, counted in sorted(reports.items()):
             hosts = collections.defaultdict(list)
             for host, uuids in counted.items():
                 for uuid in uuids:
                     hosts[uuid].append(host)
-            twice = sum(len(one) > 1 for one in hosts.values())
+            twice = sum(len(places) > 1 for places in hosts.values())
             wrong = sum(hosts.get(uuid, [None])[0] != host
                         for uuid, host in truth.items())
             ghosts = len(hosts.keys() - truth.keys())
             if twice or wrong or ghosts:
-                found.append(f'worker {worker} counts {twice} instances '
-                             f'twice, {wrong} not where they are, {ghosts} '
-                             f'that are no more')
-        return found
+                remarks.append(f'worker {worker} counts {twice} instances '
+                               f'twice, {wrong} not where they are, {ghosts} '
+                               f'that are no more')
+        return remarks
 
 
 def _of_flavor(specs):
-    kbps = sum(int(specs.get(f'vswitch:{way}_kbps', 0))
-               for way in ('egress', 'ingress'))
+    kbps = sum(int(specs.get(f'vswitch:{direction}_kbps', 0))
+               for direction in ('egress', 'ingress'))
     on = int(specs.get('vswitch:on_seconds', 1))
     off = int(specs.get('vswitch:off_seconds', 0))
     return [(off / (on + off), 0.0), (on / (on + off), float(kbps))]

@@ -60,16 +60,16 @@ class Client:
 
         :param states: those wanted; ERROR always ends the wait
         """
-        wanted = set(states or ('ACTIVE',)) | {'ERROR'}
+        ends = set(states or ('ACTIVE',)) | {'ERROR'}
         limit = time.monotonic() + TIMEOUT_SECONDS
         while True:
             server = self.get(server)
-            if server.status in wanted and not server.task_state:
+            if server.status in ends and not server.task_state:
                 return server
             if time.monotonic() > limit:
                 raise TimeoutError(
                     f'server {server.name}: {server.status}, task '
-                    f'{server.task_state}; expected one of {sorted(wanted)} '
+                    f'{server.task_state}; expected one of {sorted(ends)} '
                     f'within {TIMEOUT_SECONDS:g} s')
             time.sleep(.3)
 
@@ -80,23 +80,24 @@ class Client:
         for server in self.servers():
             self.compute.delete_server(server, ignore_missing=True)
         limit = time.monotonic() + TIMEOUT_SECONDS
-        while left := self.servers():
+        while servers := self.servers():
             if time.monotonic() > limit:
                 raise TimeoutError('deleted and still there: ' + ', '.join(
-                    f'{one.name} on {one.compute_host} is {one.status}, task '
-                    f'{one.task_state}' for one in left))
+                    f'{server.name} on {server.compute_host} is '
+                    f'{server.status}, task {server.task_state}'
+                    for server in servers))
             time.sleep(.5)
 
     def leave_aggregate(self, name, host):
-        aggregate, = [one for one in self.compute.aggregates()
-                      if one.name == name]
+        aggregate, = [item for item in self.compute.aggregates()
+                      if item.name == name]
         self.compute.remove_host_from_aggregate(aggregate, host)
 
     def set_aggregate(self, name, hosts, **metadata):
         """Make an aggregate of hosts with metadata of ours, or change it."""
-        found = [one for one in self.compute.aggregates()
-                 if one.name == name]
-        aggregate = found[0] if found else self.compute.create_aggregate(
+        matching = [item for item in self.compute.aggregates()
+                    if item.name == name]
+        aggregate = matching[0] if matching else self.compute.create_aggregate(
             name=name)
         self.compute.set_aggregate_metadata(aggregate, {
             f'vswitch:{key}': None if value is None else str(value)

@@ -133,8 +133,8 @@ class Operations:
                 under_way = [pool.submit(self._operate, plan, target)
                              for plan in plans]
                 getattr(self, f'_{fault}')()
-                for one in under_way:
-                    one.result()
+                for operation in under_way:
+                    operation.result()
         finally:
             ended.set()
             sampler.join()
@@ -163,8 +163,8 @@ class Operations:
         host = self._random.choice(self._openstack.computes)
         time.sleep(5)
         self._openstack.kill(f'compute-{host}')
-        service, = [one for one in self._compute.services(
-            binary='nova-compute') if one.host == host]
+        service, = [item for item in self._compute.services(
+            binary='nova-compute') if item.host == host]
         self._down.add(host)
         self._compute.update_service_forced_down(
             service, host, 'nova-compute', True)
@@ -230,11 +230,11 @@ class Operations:
     def _take(self, wanted, generator=None, most=None):
         """Take servers that nothing is done to; return them."""
         with self._lock:
-            found = [uuid for uuid, (server, _) in sorted(self._idle.items())
+            uuids = [uuid for uuid, (server, _) in sorted(self._idle.items())
                      if wanted(server)]
             if generator is not None:
-                generator.shuffle(found)
-            return [self._idle.pop(uuid) for uuid in found[:most]]
+                generator.shuffle(uuids)
+            return [self._idle.pop(uuid) for uuid in uuids[:most]]
 
     def _boot(self, name):
         # Not through the client's boot(), which waits for longer.
@@ -273,7 +273,7 @@ class Operations:
         self._compute.delete_server(server, force=True)
 
     def _resize_server(self, server, name, generator):
-        to = generator.choice([one for one in FLAVORS if one != name])
+        to = generator.choice([flavor for flavor in FLAVORS if flavor != name])
         self._compute.resize_server(server, self._stage.flavors[to].id)
         return self._decide(server, name, to, generator)
 
@@ -309,8 +309,10 @@ class Operations:
                                           block_migration='auto')
         limit = time.monotonic() + 20
         while time.monotonic() < limit:
-            running = [one for one in self._compute.server_migrations(server)
-                       if one.status == 'running']
+            running = [
+                migration for migration
+                in self._compute.server_migrations(server)
+                if migration.status == 'running']
             if running:
                 with contextlib.suppress(sdk_exceptions.HttpException):
                     self._compute.abort_server_migration(running[0], server)
@@ -434,7 +436,7 @@ class Operations:
             self.samples += len(self._stage.hosts)
             self.samples_above += len(above)
             self.too_many = max(self.too_many, sum(
-                -(-one // _KBPS['large']) for one in above))
+                -(-kbps // _KBPS['large']) for kbps in above))
 
     def _await_end(self):
         """Wait until Nova does nothing; return what it has not ended.
@@ -467,16 +469,16 @@ class Operations:
         The first requests of each worker, which read the configuration and
         all hosts or wait for it, are apart.
         """
-        found = collections.defaultdict(list)
+        seconds = collections.defaultdict(list)
         for path in glob.glob(self._openstack.path('times', '*')):
             with open(path) as stream:
                 stream.seek(self._read.get(path, 0))
                 text, end, _ = stream.read().rpartition('\n')
             for line in text.splitlines():
                 hook, cpu, _ = line.split()
-                found[hook].append(1e3 * float(cpu))
+                seconds[hook].append(1e3 * float(cpu))
             self._read[path] = self._read.get(path, 0) + len(text) + len(end)
-        return dict(found)
+        return dict(seconds)
 
     def clean_up(self):
         """Delete all servers, the softly deleted ones as well."""
@@ -500,7 +502,7 @@ def run(cloud_options, count, seed, folder, stage_of, auditor, strict):
             times = collections.defaultdict(list)
             for line in operations.play(count):
                 good &= not line['differences']
-                outcomes = ', '.join(f'{number} {what}' for what, number
+                outcomes = ', '.join(f'{number} {outcome}' for outcome, number
                                      in line['outcomes'].items())
                 print(f'{"good" if not line["differences"] else "BAD ":5}'
                       f'{line["seconds"]:7.1f} s {line["fault"]:18} '
@@ -526,7 +528,7 @@ def run(cloud_options, count, seed, folder, stage_of, auditor, strict):
         for hook, values in sorted(times.items()):
             print(_times(hook, values))
         ours = [line for line in cloud.openstack.complaints(logged)[0]
-                if any(words in line for words in _BUGS)]
+                if any(bug in line for bug in _BUGS)]
         print(*ours, f'{len(ours)} lines of a fault of ours', sep='\n')
         good &= not operations.wrongly_refused and not ours and not (
             strict and operations.samples_above)

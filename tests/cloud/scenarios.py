@@ -97,7 +97,7 @@ def concurrent_boots(stage):
     """50 boots from 10 clients."""
     began = time.monotonic()
     servers = stage.boot_many(50, 10)
-    active = sum(one.status == 'ACTIVE' for one in servers)
+    active = sum(server.status == 'ACTIVE' for server in servers)
     require(active == 50, f'{active} of 50 are ACTIVE')
     seconds = time.monotonic() - began
     return f'50 in {seconds:.0f} s'
@@ -107,21 +107,21 @@ def concurrent_boots(stage):
 def more_at_once_than_fit(stage):
     """Boots from 10 clients, of which 20 find no room; how many get in?"""
     fit = room(RATES_KBPS['small'], 1)
-    most = fit * len(stage.hosts)
-    servers = stage.boot_many(most + 20, 10)
-    on_host = collections.Counter(one.compute_host for one in servers
-                                  if one.status == 'ACTIVE')
+    places = fit * len(stage.hosts)
+    servers = stage.boot_many(places + 20, 10)
+    on_host = collections.Counter(server.compute_host for server in servers
+                                  if server.status == 'ACTIVE')
     too_many = {host: count - fit for host, count in sorted(on_host.items())
                 if count > fit}
     # Those too many are told, and not left to the auditor: without the strict
     # mode nothing excludes that workers choose at the same moment.
     stage.client.delete_all()
     active = sum(on_host.values())
-    require(active >= most, f'{active} are ACTIVE, {most} fit')
+    require(active >= places, f'{active} are ACTIVE, {places} fit')
     require(max(too_many.values(), default=0) <
             stage.cloud.openstack.workers,
             f'too many: {too_many}')
-    return f'{active} of {most + 20}, {most} fit, too many: {too_many}'
+    return f'{active} of {places + 20}, {places} fit, too many: {too_many}'
 
 
 @scenario
@@ -131,7 +131,7 @@ def multi_create(stage):
                               min_count=40, max_count=40)
     limit = time.monotonic() + api.TIMEOUT_SECONDS
     while time.monotonic() < limit:
-        states = [one.status for one in stage.client.servers()]
+        states = [server.status for server in stage.client.servers()]
         if len(states) == 40 and set(states) <= {'ACTIVE', 'ERROR'}:
             break
         time.sleep(1)
@@ -145,12 +145,12 @@ def full(stage):
     return fill(stage, room(RATES_KBPS['large'], len(stage.hosts)))
 
 
-def fill(stage, most):
+def fill(stage, places):
     """Boot large servers until two are refused, of which ``most`` fit."""
     servers = [stage.client.boot(f'full-{number}', stage.flavors['large'])
-               for number in range(most + 2)]
-    active = sum(one.status == 'ACTIVE' for one in servers)
-    require(active == most, f'{active} are ACTIVE, {most} fit')
+               for number in range(places + 2)]
+    active = sum(server.status == 'ACTIVE' for server in servers)
+    require(active == places, f'{active} are ACTIVE, {places} fit')
     return f'{active} of {len(servers)}'
 
 
@@ -183,10 +183,10 @@ def resize_on_the_same_host(stage):
     server = stage.boot('resized')
     host = server.compute_host
     compute = stage.client.compute
-    services_ = [one for one in compute.services(binary='nova-compute')
-                 if one.host != host]
-    for one in services_:
-        compute.disable_service(one, one.host, one.binary)
+    services_ = [service for service in compute.services(binary='nova-compute')
+                 if service.host != host]
+    for service in services_:
+        compute.disable_service(service, service.host, service.binary)
     try:
         for end, flavor in (('confirm', 'large'), ('revert', 'small')):
             server = stage.act(server, 'resize_server',
@@ -198,8 +198,8 @@ def resize_on_the_same_host(stage):
             server = stage.act(server, f'{end}_server_resize')
             require(server.status == 'ACTIVE', server.status)
     finally:
-        for one in services_:
-            compute.enable_service(one, one.host, one.binary)
+        for service in services_:
+            compute.enable_service(service, service.host, service.binary)
     return fill(stage, room(RATES_KBPS['large'], len(stage.hosts)) - 1)
 
 
@@ -326,9 +326,9 @@ def server_groups(stage):
     for policy, hosts in (('anti-affinity', 3), ('affinity', 1)):
         group = stage.client.compute.create_server_group(
             name=policy, policy=policy)
-        found = {stage.boot(f'{policy}-{number}', scheduler_hints={
+        chosen = {stage.boot(f'{policy}-{number}', scheduler_hints={
             'group': group.id}).compute_host for number in range(3)}
-        require(len(found) == hosts, f'{policy}: on {sorted(found)}')
+        require(len(chosen) == hosts, f'{policy}: on {sorted(chosen)}')
 
 
 @scenario
@@ -342,7 +342,7 @@ def aggregates_change(stage):
     finally:
         stage.client.set_aggregate('all', stage.hosts,
                                    saturation_kbps=CAPACITY_KBPS)
-    active = sum(one.status == 'ACTIVE' for one in servers)
+    active = sum(server.status == 'ACTIVE' for server in servers)
     require(active == len(stage.hosts), f'{active} are ACTIVE, '
             f'{len(stage.hosts)} fit')
 
@@ -350,8 +350,8 @@ def aggregates_change(stage):
 @scenario
 def scheduler_restarted(stage):
     """A scheduler that starts anew counts who is there."""
-    most = room(RATES_KBPS['large'], len(stage.hosts))
-    for number in range(most - 1):
+    places = room(RATES_KBPS['large'], len(stage.hosts))
+    for number in range(places - 1):
         stage.boot(f'before-{number}', 'large')
     openstack = stage.cloud.openstack
     for name in openstack.schedulers:
@@ -402,8 +402,8 @@ def _without_store(stage, stop, start):
 
 def learn(stage):
     """Make a pass of the modeler, which has to succeed."""
-    status, said = stage.cloud.telemetry.learn()
-    require(status == 0, said)
+    status, output = stage.cloud.telemetry.learn()
+    require(status == 0, output)
 
 
 @scenario
@@ -442,13 +442,13 @@ def inventory(stage):
 
 def _learn_inventory(stage):
     learn(stage)
-    known = {row['instance_uuid']: (row['host'], row['flavor']) for row in
-             stage.cloud.store.rows('vswitch', (
-                 'SELECT instance_uuid, host, flavor FROM placement'))}
+    records = {row['instance_uuid']: (row['host'], row['flavor']) for row in
+               stage.cloud.store.rows('vswitch', (
+                   'SELECT instance_uuid, host, flavor FROM placement'))}
     truth = {server.id: (server.compute_host, server.flavor.original_name)
              for server in stage.client.compute.servers(all_projects=True)
              if server.status != 'DELETED'}
-    require(known == truth, f'known: {known}, in truth: {truth}')
+    require(records == truth, f'known: {records}, in truth: {truth}')
 
 
 @scenario
@@ -460,8 +460,8 @@ def telemetry_outage(stage):
     _, logged = openstack.complaints()
     telemetry.source.stop()
     try:
-        status, said = telemetry.learn()
-        require(status == 1, f'the modeler exited with {status}: {said}')
+        status, output = telemetry.learn()
+        require(status == 1, f'the modeler exited with {status}: {output}')
         # It has been so for a day and an hour.
         stage.cloud.store.execute('UPDATE vswitch.generation '
                                   'SET published_at = published_at - 90000')
@@ -469,9 +469,9 @@ def telemetry_outage(stage):
         remark = full(stage)
     finally:
         telemetry.source.start()
-    told = [line for line in openstack.complaints(logged)[0]
-            if 'its last generation is 9' in line]
-    require(told, 'no scheduler says that models are old')
+    warnings = [line for line in openstack.complaints(logged)[0]
+                if 'its last generation is 9' in line]
+    require(warnings, 'no scheduler says that models are old')
     stage.client.delete_all()
     telemetry.publish({stage.boot('after').id: 1_000.0})
     learn(stage)
@@ -492,26 +492,27 @@ def strict_mode(stage):
     """Let placement refuse what does not fit, as an operator switches it."""
     telemetry = stage.cloud.telemetry
     telemetry.configure(strict=True)
-    code, told = telemetry.checks()['Strict Mode']
-    require(code == 1 and 'it has none' in told, f'before any pass: {told}')
+    code, details = telemetry.checks()['Strict Mode']
+    require(code == 1 and 'it has none' in details,
+            f'before any pass: {details}')
     learn(stage)
-    code, told = telemetry.checks()['Strict Mode']
-    require((code, told) == (
-        0, f'hosts that have a limit: {len(stage.hosts)}'), told)
+    code, details = telemetry.checks()['Strict Mode']
+    require((code, details) == (
+        0, f'hosts that have a limit: {len(stage.hosts)}'), details)
     restart_schedulers(stage, strict=True)
     try:
         yield
     finally:
         telemetry.configure()
         restart_schedulers(stage)
-        status, said = telemetry.manage('strict', 'disable')
-        require(status == 0, said)
+        status, output = telemetry.manage('strict', 'disable')
+        require(status == 0, output)
         # The providers stay, for computes know them.
-        left = stage.cloud.database.rows('placement', (
+        providers = stage.cloud.database.rows('placement', (
             "SELECT p.name FROM inventories i JOIN resource_providers p "
             "ON p.id = i.resource_provider_id "
             "WHERE p.name LIKE '%vswitch'"))
-        require(not left, f'left in placement: {left}')
+        require(not providers, f'left in placement: {providers}')
 
 
 def booked(stage):
@@ -526,27 +527,27 @@ def booked(stage):
 @scenario
 def strict_boots(stage):
     """20 boots more than fit from 10 clients; placement refuses those."""
-    most = room(RATES_KBPS['small'], len(stage.hosts))
+    places = room(RATES_KBPS['small'], len(stage.hosts))
     with strict_mode(stage):
         began = time.monotonic()
-        servers = stage.boot_many(most + 20, 10)
+        servers = stage.boot_many(places + 20, 10)
         seconds = time.monotonic() - began
-        active = sum(one.status == 'ACTIVE' for one in servers)
-        require(active == most, f'{active} are ACTIVE, {most} fit')
+        active = sum(server.status == 'ACTIVE' for server in servers)
+        require(active == places, f'{active} are ACTIVE, {places} fit')
         require(booked(stage) == dict.fromkeys(stage.hosts, CAPACITY_KBPS),
                 f'{booked(stage)}')
         stage.client.delete_all()
         require(not booked(stage), f'{booked(stage)} without any server')
-        return f'{active} of {most + 20} in {seconds:.0f} s'
+        return f'{active} of {places + 20} in {seconds:.0f} s'
 
 
 @scenario
 def strict_moves(stage):
     """What an instance has in placement goes with it."""
     def want(host, kbps, *more):
-        found = booked(stage)
-        require(found == {host: kbps, **dict(more)},
-                f'{found}; expected {kbps} on {host} {more}')
+        kbps_booked = booked(stage)
+        require(kbps_booked == {host: kbps, **dict(more)},
+                f'{kbps_booked}; expected {kbps} on {host} {more}')
 
     with strict_mode(stage):
         server = stage.boot('moving')
@@ -584,14 +585,14 @@ def strict_moves(stage):
         stage.cloud.telemetry.publish({server.id: 4_000.0})
         learn(stage)
         learn(stage)
-        kept = {row['name'].removesuffix(':vswitch'): row['reserved']
-                for row in stage.cloud.database.rows('placement', (
-                    "SELECT p.name, i.reserved FROM inventories i "
-                    "JOIN resource_providers p "
-                    "ON p.id = i.resource_provider_id "
-                    "WHERE p.name LIKE '%vswitch' AND i.reserved > 0"))}
-        require(kept == ({server.compute_host: 4_000} if lost else {}),
-                f'reserved: {kept}, lost: {lost}')
+        reserved = {row['name'].removesuffix(':vswitch'): row['reserved']
+                    for row in stage.cloud.database.rows('placement', (
+                        "SELECT p.name, i.reserved FROM inventories i "
+                        "JOIN resource_providers p "
+                        "ON p.id = i.resource_provider_id "
+                        "WHERE p.name LIKE '%vswitch' AND i.reserved > 0"))}
+        require(reserved == ({server.compute_host: 4_000} if lost else {}),
+                f'reserved: {reserved}, lost: {lost}')
         return ('heal_allocations --force takes it away' if lost else
                 'heal_allocations --force leaves it')
 
@@ -639,30 +640,30 @@ def _observe(stage, hot, calm):
     servers += [stage.boot(f'{host}-last', 'large', host=host)
                 for host in hot + calm]
     time.sleep(5)
-    decisions = {one['host']: (one['hosts'], one['observed']) for one in
+    decisions = {row['host']: (row['hosts'], row['observed']) for row in
                  _answer(telemetry, 'decision', 'list')['decisions']}
-    wanted = {**dict.fromkeys(hot, (1, 1)), **dict.fromkeys(calm, (1, 0))}
-    require(decisions == wanted, f'{decisions}; expected {wanted}')
-    code, told = telemetry.checks()['Options']
-    require(code == 1 and 'enforcement' in told, f'options: {told}')
+    expected = {**dict.fromkeys(hot, (1, 1)), **dict.fromkeys(calm, (1, 0))}
+    require(decisions == expected, f'{decisions}; expected {expected}')
+    code, details = telemetry.checks()['Options']
+    require(code == 1 and 'enforcement' in details, f'options: {details}')
     telemetry.configure(enforcement='observe')
-    code, told = telemetry.checks()['Options']
-    require(code == 0, f'options: {told}')
-    telemetry.publish(dict.fromkeys((one.id for one in servers), 4_000.0))
+    code, details = telemetry.checks()['Options']
+    require(code == 0, f'options: {details}')
+    telemetry.publish({server.id: 4_000.0 for server in servers})
     learn(stage)
     remarks = _answer(telemetry, 'decision', 'compare')['remarks']
-    require(any('0 hosts with enough' in one for one in remarks),
+    require(any('0 hosts with enough' in remark for remark in remarks),
             f'at once: {remarks}')
     # They were made a day ago.
     stage.cloud.store.execute('UPDATE vswitch.decision '
                               'SET decided_at = decided_at - 86400')
     answer = _answer(telemetry, 'decision', 'compare')
-    found = {one['host']: (one['group'], one['realised'])
-             for one in answer['hosts']}
-    wanted = {**dict.fromkeys(hot, ('refused', 1.0)),
-              **dict.fromkeys(calm, ('admitted', 0.0))}
-    require(found == wanted, f'{found}; expected {wanted}')
-    slots = min(one['slots'] for one in answer['hosts'])
+    compared = {row['host']: (row['group'], row['realised'])
+                for row in answer['hosts']}
+    expected = {**dict.fromkeys(hot, ('refused', 1.0)),
+                **dict.fromkeys(calm, ('admitted', 0.0))}
+    require(compared == expected, f'{compared}; expected {expected}')
+    slots = min(row['slots'] for row in answer['hosts'])
     require(slots > 250, f'measured for {slots} slots')
     require(f'too few to tell: {len(hot)} hosts' in answer['remarks'][0],
             f'later: {answer["remarks"]}')
@@ -677,18 +678,18 @@ def _enforce(stage, first, second):
                                   host=host).status for host in hosts]
 
     stage.client.set_aggregate('rack', [first], enforcement='enforce')
-    found = states(first, second)
-    require(found == ['ERROR', 'ACTIVE'], f'one aggregate: {found}')
+    statuses = states(first, second)
+    require(statuses == ['ERROR', 'ACTIVE'], f'one aggregate: {statuses}')
     stage.client.set_aggregate('rack', [first], enforcement=None)
     restart_schedulers(stage)
-    found = states(first, second)
-    require(found == ['ERROR', 'ERROR'], f'all: {found}')
+    statuses = states(first, second)
+    require(statuses == ['ERROR', 'ERROR'], f'all: {statuses}')
 
 
 def _answer(telemetry, *words):
-    status, said = telemetry.manage(*words, '--json')
-    require(status == 0, said)
-    return json.loads(said)
+    status, output = telemetry.manage(*words, '--json')
+    require(status == 0, output)
+    return json.loads(output)
 
 
 @scenario
@@ -745,8 +746,8 @@ def evacuation(stage):
     openstack = stage.cloud.openstack
     openstack.kill(f'compute-{host}')
     compute = stage.client.compute
-    service, = [one for one in compute.services(binary='nova-compute')
-                if one.host == host]
+    service, = [item for item in compute.services(binary='nova-compute')
+                if item.host == host]
     compute.update_service_forced_down(service, host, 'nova-compute', True)
     server = stage.act(server, 'evacuate_server')
     require(server.compute_host != host, f'still on {host}')
@@ -782,18 +783,19 @@ def _hot_host(stage):
                        CAPACITY_KBPS, now=now) for host in stage.hosts]
     target.settle_budgets(
         store.BudgetState(fleet.PERIOD, now),
-        [(None, one) for one in accounts],
-        [stored for one in sums for stored in fleet.days_of(one)])
+        [(None, account) for account in accounts],
+        [stored for total in sums for stored in fleet.days_of(total)])
     return servers, hot
 
 
 def _relieved(stage, servers, hot):
     """Check that one instance has left; return the record of its move."""
-    left = [one for one in map(stage.client.get, servers)
-            if one.compute_host == hot]
-    require(len(left) == 1, f'{len(left)} instances are left on {hot}')
+    remaining = [server for server in map(stage.client.get, servers)
+                 if server.compute_host == hot]
+    require(len(remaining) == 1,
+            f'{len(remaining)} instances are left on {hot}')
     moves = _answer(stage.cloud.telemetry, 'rebalance', '--history')['moves']
-    require([one['state'] for one in moves] == ['done'], f'record: {moves}')
+    require([move['state'] for move in moves] == ['done'], f'record: {moves}')
     return moves[0]['reason']
 
 
@@ -803,9 +805,9 @@ def relieved_by_command(stage):
     servers, hot = _hot_host(stage)
     plan = _answer(stage.cloud.telemetry, 'rebalance', '--checks', '1')
     require(len(plan['moves']) == 1, f'plan: {plan}')
-    status, said = stage.cloud.telemetry.manage(
+    status, output = stage.cloud.telemetry.manage(
         'rebalance', '--execute', '--checks', '1')
-    require(status == 0, said)
+    require(status == 0, output)
     return _relieved(stage, servers, hot)
 
 
@@ -828,7 +830,8 @@ def _measured_host(stage):
                    for number in range(2 if host == hot else 1)]
         # The modeler reads the limits that a scheduler has written.
         time.sleep(10)
-        yield ([one for one in servers if one.compute_host == hot], hot,
+        yield ([server for server in servers
+                if server.compute_host == hot], hot,
                _measure(stage, telemetry, servers, hot))
     finally:
         # By what was measured, they are above a limit of 0.
@@ -854,9 +857,9 @@ def _measure(stage, telemetry, servers, hot):
     # It began with one day's worth and has earned another one; 28 of 288
     # periods at least, of 300 s each, were overload: 518 s a day.
     require(days[hot] < -10, f'budgets in days: {days}')
-    others = min(value for host, value in days.items() if host != hot)
-    require(others > 1.5, f'budgets in days: {days}')
-    return f'budget of {hot}: {days[hot]:.1f} days, others {others:.1f}'
+    least_days = min(value for host, value in days.items() if host != hot)
+    require(least_days > 1.5, f'budgets in days: {days}')
+    return f'budget of {hot}: {days[hot]:.1f} days, others {least_days:.1f}'
 
 
 @scenario
@@ -865,13 +868,13 @@ def relieved_after_measurement(stage):
     telemetry = stage.cloud.telemetry
     with _measured_host(stage) as (servers, hot, remark):
         plan = _answer(telemetry, 'rebalance', '--checks', '1')
-        require([one['source'] for one in plan['moves']] == [hot],
+        require([move['source'] for move in plan['moves']] == [hot],
                 f'plan: {plan}')
-        require(all(stage.client.get(one).compute_host == hot
-                    for one in servers), 'the plan alone has moved one')
-        status, said = telemetry.manage('rebalance', '--execute',
-                                        '--checks', '1')
-        require(status == 0, said)
+        require(all(stage.client.get(server).compute_host == hot
+                    for server in servers), 'the plan alone has moved one')
+        status, output = telemetry.manage('rebalance', '--execute',
+                                          '--checks', '1')
+        require(status == 0, output)
         _relieved(stage, servers, hot)
         move, = plan['moves']
         return (f'{remark}; to {move["destination"]}: overload '
@@ -915,10 +918,10 @@ def modeler_killed_in_a_plan(stage):
         migrations = stage.client.compute.get(
             '/os-migrations?migration_type=live-migration',
             microversion='2.59').json()['migrations']
-        made = [one for one in migrations
-                if one['instance_uuid'] in {server.id for server in servers}]
-        require([one['status'] for one in made] == ['completed'],
-                f'live migrations: {made}')
+        live = [row for row in migrations
+                if row['instance_uuid'] in {server.id for server in servers}]
+        require([row['status'] for row in live] == ['completed'],
+                f'live migrations: {live}')
         return f'{remark}; done {seconds:.0f} s after the death of the first'
 
 
@@ -930,6 +933,6 @@ def relieved_by_watcher(stage):
     require(audit['state'] == 'SUCCEEDED', f'audit: {audit}')
     plan, actions = stage.cloud.watcher.execute(plan)
     require(plan['state'] == 'SUCCEEDED', f'action plan: {plan}, {actions}')
-    require([one['action_type'] for one in actions] == ['vswitch_migrate'],
+    require([row['action_type'] for row in actions] == ['vswitch_migrate'],
             f'actions: {actions}')
     return _relieved(stage, servers, hot)

@@ -325,42 +325,42 @@ class OpenStack(servers.Server):
         """
         lines, ends = [], {}
         for name in self.processes:
-            said = self.log_of(name)
-            ends[name] = len(said)
+            text = self.log_of(name)
+            ends[name] = len(text)
             lines.extend(
                 f'{name}: {line[:500]}' for line in
-                said[(since or {}).get(name, 0):].splitlines()
+                text[(since or {}).get(name, 0):].splitlines()
                 if any(word in line for word in _COMPLAINTS))
         return lines, ends
 
     def reports(self):
         """Return {pid: {host: [uuid]}} of what each worker counts where."""
-        found = {}
+        reports = {}
         for name in self.schedulers:
             for pid in _children(self.processes[name].pid):
-                found[pid] = self._report(name, pid)
-        return found
+                reports[pid] = self._report(name, pid)
+        return reports
 
     def _report(self, name, pid):
-        seen = len(self.log_of(name))
+        end = len(self.log_of(name))
         os.kill(pid, signal.SIGUSR2)
         limit = time.monotonic() + 60
         mark = f'{{"pid": {pid}, '
         while True:
-            said = self.log_of(name)[seen:]
-            begin = said.find(mark)
+            text = self.log_of(name)[end:]
+            begin = text.find(mark)
             # The report goes on after our section.
-            if begin >= 0 and '====' in said[begin:]:
+            if begin >= 0 and '====' in text[begin:]:
                 break
             if time.monotonic() > limit:
                 raise RuntimeError(f'worker {pid} of {name} makes no report')
             time.sleep(.2)
         counted = {}
-        for line in said[begin:].splitlines()[1:]:
+        for line in text[begin:].splitlines()[1:]:
             if not line.startswith('{'):
                 break
-            one = json.loads(line)
-            counted[one['host']] = one['instances']
+            report = json.loads(line)
+            counted[report['host']] = report['instances']
         return counted
 
     # Configuration.
@@ -528,8 +528,8 @@ class OpenStack(servers.Server):
         for name in ('fernet', 'credential'):
             os.mkdir(self.path(name), 0o700)
         self.run(*manage, 'db_sync')
-        for what in ('fernet_setup', 'credential_setup'):
-            self.run(*manage, what, '--keystone-user', _user(),
+        for command in ('fernet_setup', 'credential_setup'):
+            self.run(*manage, command, '--keystone-user', _user(),
                      '--keystone-group', _user())
         public = self.url('keystone') + '/v3/'
         self.run(*manage, 'bootstrap', '--bootstrap-password', PASSWORD,
@@ -562,7 +562,7 @@ class OpenStack(servers.Server):
         keystone = client.Client(
             session=session.Session(v3.Password(**self.auth)),
             endpoint_override=self.auth['auth_url'])
-        roles = {one.name: one for one in keystone.roles.list()}
+        roles = {role.name: role for role in keystone.roles.list()}
         service = roles.get('service') or keystone.roles.create('service')
         project = next(iter(keystone.projects.list(name='service')), None) \
             or keystone.projects.create('service', 'default')

@@ -122,14 +122,14 @@ class Telemetry(fixtures.Fixture):
         """
         last = time.time() // PERIOD_SECONDS * PERIOD_SECONDS \
             - PERIOD_SECONDS
-        found = []
+        samples = []
         for uuid, rates in egress_kbps.items():
             times = last - PERIOD_SECONDS * np.arange(len(rates))[::-1]
             counters = np.zeros((len(rates), 4))
             counters[:, 0] = np.cumsum(rates) * PERIOD_SECONDS * 125
             counters[:, 2] = counters[:, 0] / 1000
-            found.append(_Interface(uuid, times, counters))
-        self.source.publish(found)
+            samples.append(_Interface(uuid, times, counters))
+        self.source.publish(samples)
 
     def learn(self):
         """Make one pass; return (exit status, what it said)."""
@@ -154,9 +154,9 @@ class Telemetry(fixtures.Fixture):
 
     def checks(self):
         """Return {check: (code, details)} that vswitch-status tells."""
-        _, said = self._run('status', 'check', '--json')
-        return {one['check']: (one['result'], one['details'])
-                for one in json.loads(said)['checks']}
+        _, output = self._run('status', 'check', '--json')
+        return {check['check']: (check['result'], check['details'])
+                for check in json.loads(output)['checks']}
 
     def _command(self, command, *words):
         return [sys.executable, '-m',

@@ -29,13 +29,13 @@ def timed(function, name=None):
     @functools.wraps(function)
     def measured(*args, **kwargs):
         hook = name or args[0]
-        words = hook if hook in ended else f'{hook},first'
+        label = hook if hook in ended else f'{hook},first'
         began, cpu = time.monotonic(), time.thread_time()
         try:
             return function(*args, **kwargs)
         finally:
             ended.add(hook)
-            line = (f'{words} {time.thread_time() - cpu:.6f} '
+            line = (f'{label} {time.thread_time() - cpu:.6f} '
                     f'{time.monotonic() - began:.6f}\n')
             with open(os.path.join(FOLDER, str(os.getpid())), 'a') as stream:
                 stream.write(line)

@@ -60,12 +60,12 @@ class Watcher(fixtures.Fixture):
             default_microversion='1.6', service_type='infra-optim')
         # The decision engine writes the strategies to the database.
         self._until(lambda: any(
-            one['name'] == 'vswitch_rebalance'
-            for one in self._list('strategies')), 'the strategy')
+            strategy['name'] == 'vswitch_rebalance'
+            for strategy in self._list('strategies')), 'the strategy')
 
     def _configure(self, openstack):
         plugin = f'config_files = {self._config_file}\n'
-        who = openstack.client_options('watcher')
+        user = openstack.client_options('watcher')
         path = openstack.path('.watcher')
         os.makedirs(path, exist_ok=True)
         with open(os.path.join(path, 'watcher.conf'), 'w') as stream:
@@ -79,8 +79,8 @@ class Watcher(fixtures.Fixture):
                 lock_path = {openstack.path('watcher-locks')}
                 ''') + ''.join(
                     f'[{group}]\n{more}' for group, more in (
-                        ('keystone_authtoken', who),
-                        ('watcher_clients_auth', who),
+                        ('keystone_authtoken', user),
+                        ('watcher_clients_auth', user),
                         ('watcher_strategies.vswitch_rebalance', plugin),
                         ('watcher_actions.vswitch_migrate', plugin))))
 
@@ -116,8 +116,8 @@ class Watcher(fixtures.Fixture):
         path = f'/action_plans/{plan["uuid"]}'
         self._api.post(f'{path}/start')
         plan = self._until(lambda: self._ended(path), 'the action plan')
-        return plan, [self._api.get(f'/actions/{one["uuid"]}').json()
-                      for one in self._list(
+        return plan, [self._api.get(f'/actions/{row["uuid"]}').json()
+                      for row in self._list(
                           'actions', f'?action_plan_uuid={plan["uuid"]}')]
 
     def _is_begun(self, path):
@@ -136,8 +136,8 @@ class Watcher(fixtures.Fixture):
         return False
 
     def _ended(self, path):
-        found = self._api.get(path).json()
-        return found if found['state'] in _ENDED else None
+        item = self._api.get(path).json()
+        return item if item['state'] in _ENDED else None
 
     def _list(self, kind, query=''):
         return self._api.get(f'/{kind}{query}').json()[kind]
@@ -146,9 +146,9 @@ class Watcher(fixtures.Fixture):
     def _until(seen, what):
         limit = time.monotonic() + TIMEOUT_SECONDS
         while True:
-            found = seen()
-            if found:
-                return found
+            result = seen()
+            if result:
+                return result
             if time.monotonic() > limit:
                 raise TimeoutError(f'Watcher has not shown {what} after '
                                    f'{TIMEOUT_SECONDS:g} s')

@@ -281,7 +281,7 @@ class TestCapacityByPacketSize(ProfileTestCase):
         self.assertLessEqual(got, rates[1] * (1 + 1e-9))
 
     @hypothesis.given(tables, sizes, sizes)
-    def test_saturation_grows_with_the_size_where_the_table_does(self, table, a, b):
+    def test_saturation_grows_where_the_table_does(self, table, a, b):
         own = _by_packet(dict(zip(sorted(table), sorted(table.values()))))
         small, large = (own.saturation_kbps_at(size)
                         for size in sorted((a, b)))
