@@ -27,6 +27,7 @@ def parse_iperf3(text, place, encapsulation=None, pairs=None):
     :param encapsulation: encapsulation of the tested network, or None
     :param pairs: number of senders, or None
     :returns: list with one Measurement
+    :raises CalibrationError: if the text is not the JSON of a UDP test
     """
     rates = iperf.parse(text, place)
     if rates.packets is None:
@@ -60,6 +61,8 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
     :param encapsulation: encapsulation that replaces ``tunnel_type``, or None
     :param pairs: number of senders, or None
     :returns: list of Measurement
+    :raises CalibrationError: if a column is missing, a number is invalid, or
+        there is no row
     """
     reader = csv.DictReader(io.StringIO(text, newline=''))
     header = [(name or '').strip() for name in reader.fieldnames or []]
@@ -115,6 +118,7 @@ def load(form, path, encapsulation=None, pairs=None):
     :param pairs: number of senders, or None
     :raises CalibrationError: if the file is invalid; the message names the
         file, the value and the expected value
+    :raises InvalidInput: if the number of senders is below 1
     """
     if pairs is not None and pairs < 1:
         raise exceptions.InvalidInput(

@@ -30,6 +30,7 @@ def parse_rtt(text):
 
     :param text: output of ping
     :returns: milliseconds
+    :raises CalibrationError: if the output has no round trip times
     """
     match = re.search(r'= [\d.]+/([\d.]+)/', text)
     if match is None:

@@ -214,6 +214,7 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
     :param ours: names of the programs that belong to the calibration
     :param switches: names of the daemons of the switch
     :param clock: callable, returns monotonic seconds
+    :raises CalibrationError: if the text has another form
     """
     totals, _, rest = text.partition('\n\n\n')
     processes = {}

@@ -89,7 +89,9 @@ class RemotePlace(calibration.Place):
 
         :param host: Host
         :param command: words of the command
-        :param check: whether a failure raises CalibrationError
+        :param check: whether a failure of the command raises an error
+        :raises CalibrationError: if the command cannot run, takes too long or,
+            with ``check``, fails
         """
         try:
             return machine.run(self._ssh(host, command), check=check).stdout
@@ -102,6 +104,8 @@ class RemotePlace(calibration.Place):
 
         :raises CalibrationError: if a host cannot be used; the message names
             the host and what is missing
+        :raises InvalidInput: if a packet size exceeds the MTU of the first
+            sender
         """
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
@@ -120,6 +124,8 @@ class RemotePlace(calibration.Place):
         """Return the properties of the first sender's link to its receiver.
 
         :returns: {word: text or number}
+        :raises CalibrationError: if the sender has no route to the receiver,
+            or does not report MTU and speed of its device
         """
         host, target = self._senders[0], self._receivers[0].address
         route = self.ask(host, 'ip', 'route', 'get', target)

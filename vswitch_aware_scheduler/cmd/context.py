@@ -67,6 +67,7 @@ def seconds(text):
     """Return seconds UTC of a number or of an ISO 8601 date.
 
     :param text: text of the argument
+    :raises argparse.ArgumentTypeError: if the text is neither
     """
     try:
         value = float(text)

@@ -210,7 +210,8 @@ def learn(path, store_url, rng, count=None, progress=None):
     :param rng: numpy Generator, for the order of the list
     :param count: number of VMs, the busiest ones; None: all with traffic
     :param progress: as for ``Driver.series``
-    :raises VSwitchError: if the trace cannot be read or has no VMs
+    :raises TelemetryError: if the trace cannot be read, or has no VM with
+        enough samples for a model
     """
     driver = telemetry_file.FileDriver(path)
     instances = {item.uuid: item for item in driver.instances()}

@@ -74,6 +74,8 @@ class _Command:
         """Return the :class:`.output.Answer` of a sub-command.
 
         :param command: words of the sub-command
+        :raises InvalidInput: if there is no readable configuration file
+        :raises VSwitchError: if the sub-command fails
         """
         path = getattr(self.app.options, 'vswitch_config_file', None)
         if path is None and not manage.default_config_files():
