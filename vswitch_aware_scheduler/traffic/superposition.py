@@ -64,19 +64,19 @@ class Superposition:
         self._stated_cells = cells
         self._cells = _require_cells(cells, len(self.models))
         self._weights = _weights_of(dimension)
-        for position, one in enumerate(self.models):
-            self._require_model(one, position)
-        self._levels = [one.levels(self._weights) for one in self.models]
+        for position, source in enumerate(self.models):
+            self._require_model(source, position)
+        self._levels = [source.levels(self._weights) for source in self.models]
         # Narrow laws first, so that sums stay short for most of the work.
         self._order = sorted(range(len(self._levels)),
                              key=lambda i: self._levels[i][0][-1])
 
-    def _require_model(self, one, position):
-        if not isinstance(one, model.TrafficModel):
+    def _require_model(self, candidate, position):
+        if not isinstance(candidate, model.TrafficModel):
             raise exceptions.InvalidModel(
-                f'model {position} of the overlay is a {type(one).__name__}; '
-                f'expected a TrafficModel')
-        if self._weights[2] and not one.packets_known:
+                f'model {position} of the overlay is a '
+                f'{type(candidate).__name__}; expected a TrafficModel')
+        if self._weights[2] and not candidate.packets_known:
             raise exceptions.InvalidModel(
                 f'model {position} of the overlay has no packet rates; '
                 f'expected kpps for dimension {self.dimension!r} (see '
@@ -232,13 +232,13 @@ class Superposition:
                 inside, self._overlay(outside, laws))
 
     def _crossings(self, i, others):
-        one = self.models[i]
-        visited = np.flatnonzero(one.stationary > 0)
-        jump = one.jump[np.ix_(visited, visited)]
-        leave = (one.stationary / one.sojourn_seconds)[visited]
+        source = self.models[i]
+        visited = np.flatnonzero(source.stationary > 0)
+        jump = source.jump[np.ix_(visited, visited)]
+        leave = (source.stationary / source.sojourn_seconds)[visited]
         # Rounded as in the sum, so that overload is entered as often as it is
         # left.
-        rates = others.rounded(one.rates[visited] @ self._weights)
+        rates = others.rounded(source.rates[visited] @ self._weights)
         for s in range(visited.size):
             for t in np.flatnonzero((rates > rates[s]) & (jump[s] > 0)):
                 yield float(leave[s] * jump[s, t] * others.between(
