@@ -973,6 +973,9 @@ class TestThreads(base.StateTestCase):
                     fits, _ = self.state.book([host for host, good in zip(
                         hosts.values(), assessment.admitted.tolist())
                         if good], demand)
+                    if fits:
+                        # As the weigher does.
+                        self.state.recall(fits, spec)
                     fits = self.state.hosts_sorted(fits, spec)
                     if fits:
                         self.state.host_consumed(fits[0], spec)
