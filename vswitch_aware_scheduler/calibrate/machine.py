@@ -96,7 +96,7 @@ class CpuReading:
     softirq: float
     steal: float
     ours: float
-    others: float
+    other_seconds: float
     switches: float
     cores: int
 
@@ -128,7 +128,7 @@ class CpuUse:
         :param last: later CpuReading
         """
         seconds = max(last.clock - first.clock, 1e-9)
-        other_seconds = max(last.others - first.others, 0.0)
+        other_seconds = max(last.other_seconds - first.other_seconds, 0.0)
         busy = max(last.busy - first.busy, 0.0)
         stolen = max(last.steal - first.steal, 0.0)
         return cls(
