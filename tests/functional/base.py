@@ -36,6 +36,7 @@ from tests.functional import databases
 from vswitch_aware_scheduler.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import nova_record
+from vswitch_aware_scheduler.scheduler import weights
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 
@@ -412,6 +413,20 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             for uuid in instance_uuids])
         self.plugin.refresh()
 
+    @contextlib.contextmanager
+    def weighed(self):
+        """Collect what the weigher returns meanwhile: a list for a request."""
+        answers = []
+        weigh = weights.VSwitchWeigher.weigh_objects
+
+        def weigh_objects(*args):
+            answers.append(weigh(*args))
+            return answers[-1]
+
+        with mock.patch.object(weights.VSwitchWeigher, 'weigh_objects',
+                               weigh_objects):
+            yield answers
+
     # Requests.
 
     def _request(self, flavor_id, group=None, networks='none', **kwargs):
@@ -513,16 +528,15 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     def confirm(self, server):
         """Confirm a resize or cold migration."""
-        self.action(server, 'confirmResize')
-        self._wait_for_migration_status(server, ['confirmed'])
-        server = self._wait_for_state_change(server, 'ACTIVE')
-        self.read_record()
-        return server
+        return self._end_resize(server, 'confirmResize', 'confirmed')
 
     def revert(self, server):
         """Revert a resize or cold migration."""
-        self.action(server, 'revertResize')
-        self._wait_for_migration_status(server, ['reverted'])
+        return self._end_resize(server, 'revertResize', 'reverted')
+
+    def _end_resize(self, server, action, status):
+        self.action(server, action)
+        self._wait_for_migration_status(server, [status])
         server = self._wait_for_state_change(server, 'ACTIVE')
         self.read_record()
         return server

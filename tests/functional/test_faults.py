@@ -7,7 +7,6 @@ from unittest import mock
 from tests.functional import base
 
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
-from vswitch_aware_scheduler.scheduler import weights
 
 
 class FaultsTestCase(base.VSwitchTestCase):
@@ -20,15 +19,7 @@ class FaultsTestCase(base.VSwitchTestCase):
         self.whole = self.flavor('whole', egress_kbps=1000)
 
     def test_an_error_in_the_assessment_lets_every_host_pass(self):
-        answers = []
-        weigh = weights.VSwitchWeigher.weigh_objects
-
-        def watched(*args):
-            answers.append(weigh(*args))
-            return answers[-1]
-
-        with mock.patch.object(weights.VSwitchWeigher, 'weigh_objects',
-                               watched), \
+        with self.weighed() as answers, \
                 mock.patch.object(scheduler_state.SchedulerState, 'assess',
                                   autospec=True,
                                   side_effect=ZeroDivisionError('bug')):

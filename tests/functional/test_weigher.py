@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of the hosts with room is taken."""
 
-from unittest import mock
-
 from tests.functional import base
-
-from vswitch_aware_scheduler.scheduler import weights
 
 
 class WeigherTestCase(base.VSwitchTestCase):
@@ -17,15 +13,7 @@ class WeigherTestCase(base.VSwitchTestCase):
         self.flavor_id = self.flavor('f1000', egress_kbps=1000)
 
     def test_a_positive_multiplier_spreads(self):
-        answers = []
-        weigh = weights.VSwitchWeigher.weigh_objects
-
-        def watched(*args):
-            answers.append(weigh(*args))
-            return answers[-1]
-
-        with mock.patch.object(weights.VSwitchWeigher, 'weigh_objects',
-                               watched):
+        with self.weighed() as answers:
             servers = self.boot_many(self.flavor_id, 6)
             self.assertEqual({'host1': 2, 'host2': 2, 'host3': 2},
                              self.hosts_of(servers))
