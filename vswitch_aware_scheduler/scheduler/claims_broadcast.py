@@ -66,7 +66,8 @@ class ClaimsBroadcast(worker_thread.WorkerThread):
         self._purge_at = float('-inf')
 
     def wait_until_read(self):
-        """Wait until the claims of others were read, for a limited time."""
+        """Start, and wait for the claims of others, for a limited time."""
+        self.start()
         self._tried.wait(_FIRST_SECONDS)
 
     def placed(self, instance_uuid, host, source, law, stated, attachments):
