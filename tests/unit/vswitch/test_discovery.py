@@ -172,8 +172,8 @@ class AgentsTestCase(DiscoveryTestCase):
         proposal = self.one(agents.open_vswitch('h'),
                             agents.agent('Quantum switch agent', 'h'))
         self.assertEqual('ovs-flat', proposal.profile)
-        self.assertEqual(('Quantum switch agent is a type of agent that is '
-                          'not known',), proposal.remarks)
+        self.assertEqual(('Quantum switch agent is an unknown type of agent',),
+                         proposal.remarks)
         self.assert_none('no agent of a supported switch',
                          agents.agent('Quantum switch agent', 'h'))
 
