@@ -28,21 +28,22 @@ ERROR = 1e-3
 SLACK = 1 + fourier_sum.TOLERANCE
 
 #: Kinds of look-up tables. SMOOTH: many rates that are not on a grid, so that
-#: the tail is smooth. NARROW: few such rates, or many whose sum varies by a
-#: few cells only, so that the tail is smooth on a finer scale. ON_GRID: all
-#: rates are on the grid of the tables. FINE: all rates are on a finer grid,
-#: and the tables use that grid.
-_SMOOTH, _NARROW, _ON_GRID, _FINE = range(4)
+#: the tail is smooth. NARROW: many whose sum varies by a few cells only, so
+#: that the tail is smooth on a finer scale. FEW: few such rates, which are
+#: rounded to a finer grid. ON_GRID: all rates are on the grid of the tables.
+#: FINE: all rates are on a finer grid, and the tables use that grid.
+_SMOOTH, _NARROW, _FEW, _ON_GRID, _FINE = range(5)
 
-#: Number of grid cells in one table cell: SMOOTH; NARROW and FINE.
+#: Number of grid cells in one table cell: SMOOTH; NARROW, FEW and FINE.
 _SMOOTHER, _FINER = 2, 8
 
 #: A sum with a smaller standard deviation, in cells, is narrow.
 _FEW_CELLS = 2.5
 
-#: A sum of up to this number of sources is also narrow, and is computed from
-#: the beginning after each change.
-_FEW = 20
+#: Maximum number of sources of the kind FEW. Rounding moves their sum by at
+#: most half a grid cell each, together .5 % of the capacity. Such a sum is
+#: computed from the beginning after each change.
+_MOST_FEW = 20
 
 #: Smallest capacity, relative to the real one, that LoadTable.stretch uses.
 _LEAST_PLACE = 1e-3
@@ -120,6 +121,7 @@ class LimitSums:
         # By kind.
         self._grids = [fourier_sum.grid(cells, _SMOOTHER, on_grid=False),
                        fourier_sum.grid(cells, _FINER, on_grid=False),
+                       fourier_sum.grid(cells, _FINER),
                        fourier_sum.grid(cells),
                        fourier_sum.grid(cells * _FINER)]
         # By whether they are fine.
@@ -273,7 +275,7 @@ class LimitSums:
         :param slots: slots of the hosts, as in :meth:`with_source`
         :returns: (h,) bool
         """
-        return ((_at(self._places[_KIND], slots) <= _NARROW)
+        return ((_at(self._places[_KIND], slots) <= _FEW)
                 & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
 
     def stretch(self, slot):
@@ -344,7 +346,7 @@ class LimitSums:
             if not counts or self._stale[host.slot]:
                 continue
             if min(counts.values()) < 0 \
-                    and len({*host.residents.values()}) <= _FEW:
+                    and len({*host.residents.values()}) <= _MOST_FEW:
                 self._outdate(host.slot)
             else:
                 changes.append((host, counts))
@@ -429,7 +431,8 @@ class LimitSums:
                 [spectra] = self._spectra.values
                 if not fresh:
                     spectrum *= spectra[places[_KEPT]]
-                    if numbers[_OFF] <= 0 or self._is_narrow(numbers) \
+                    if numbers[_OFF] <= 0 \
+                            or self._kind_off_grid(numbers) != _SMOOTH \
                             or not np.abs(spectrum).min() \
                             > fourier_sum.LEAST_PRODUCT:
                         return None
@@ -465,7 +468,7 @@ class LimitSums:
             kind = _ON_GRID if common * self._cells >= capacity / SLACK \
                 else _FINE
         else:
-            kind = _NARROW if self._is_narrow(numbers) else _SMOOTH
+            kind = self._kind_off_grid(numbers)
         cells = self._cells * (_FINER if kind == _FINE else 1)
         unit = common if 0 < common < np.inf else capacity
         numbers[_STEP] = unit / np.floor(unit * cells / capacity * SLACK)
@@ -474,9 +477,11 @@ class LimitSums:
         if kind == _SMOOTH:
             places[_KEPT] = self._spectra.take()
 
-    def _is_narrow(self, numbers):
-        return numbers[_ACTIVE] <= _FEW or numbers[_VARIANCE] < (
-            _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2
+    def _kind_off_grid(self, numbers):
+        if numbers[_ACTIVE] <= _MOST_FEW:
+            return _FEW
+        return _NARROW if numbers[_VARIANCE] < (
+            _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2 else _SMOOTH
 
     def _product(self, places, step, counts):
         """Return the transform of the sum of some sources.
@@ -552,7 +557,7 @@ class LimitSums:
             thresholds = np.concatenate([thresholds, of_slots])
         states = levels.masses.size
         looked_up = self._tables[int(fine[0])].look_up(
-            places[_ROW], thresholds, states, places[_KIND] <= _NARROW)
+            places[_ROW], thresholds, states, places[_KIND] <= _FEW)
         effects = _average(levels.masses, looked_up[:states])
         if classed[0]:
             looked_up.imag[states:] *= wider

@@ -252,6 +252,27 @@ class TestProbability(AdmissionTestCase):
         self.assertGreater(sum(admitted), 10)
         self.assertLess(sum(admitted), len(admitted) - 10)
 
+    def test_few_have_a_probability_of_a_capacity_that_is_near(self):
+        # To a hundredth of the capacity, whatever limit it is compared with.
+        rng = np.random.default_rng(7)
+        compared = 0
+        for number in range(150):
+            sources = []
+            for _ in range(int(rng.integers(2, 11))):
+                rates = np.sort(rng.uniform(0, .7 * rng.random(), 3))
+                if rng.random() < .7:
+                    rates[0] = 0.0
+                sources.append((rates, rng.dirichlet([9, 1, .3])))
+            below, above = (self._tail(sources, by) for by in (.99, 1.01))
+            laws = [_egress(shares, 1000.0 * rates)
+                    for rates, shares in sources]
+            found = _judged(_policy(), laws[1:],
+                            laws[0]).overload_probability[0]
+            self.assertLessEqual(found, below * (1 + 1e-5) + 1e-12, number)
+            self.assertGreaterEqual(found, above * (1 - 1e-5) - 1e-12, number)
+            compared += above > 1e-9
+        self.assertGreater(compared, 75)
+
     def test_few_that_dominate_are_decided_as_if_the_capacity_were_near(self):
         # One to three large ones beside many small ones.
         rng = np.random.default_rng(103)
