@@ -56,7 +56,7 @@ _LEAST = 1e-250
 #: into the cache of a processor, and memory that is allocated for each
 #: request.
 _TOGETHER = 16
-_READ_TOGETHER = 320
+_READ_TOGETHER = 1024
 
 #: Maximum number of cached Levels of laws, and bytes of cached transforms of
 #: each kind.

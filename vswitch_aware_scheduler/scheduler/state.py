@@ -48,8 +48,8 @@ _BROADCAST_TIMEOUT_SECONDS = 2.0
 _DROP_SECONDS = 120.0
 
 #: Interval in seconds at which it is stored which hosts requests have, and
-#: which instances these hosts list, if the hosts are those of the previous
-#: request. The lists matter once a policy counts attachments.
+#: which instances these hosts list, while no request has a new host. The lists
+#: matter once a policy counts attachments.
 _NOTE_SECONDS = 10.0
 
 #: The first reading of a cell changes each host many times. Meanwhile hosts
@@ -197,6 +197,7 @@ class SchedulerState:
             assessment = self._judge(hosts, demand, spec_obj)
             self._recent.judged = (spec_obj, demand.instance_uuid,
                                    self._version, host_states, assessment)
+            self._recent.passing = None
         self.report('switch profiles of hosts',
                     self._unlimited if self._switch_seen
                     and not self._limit_seen else None)
@@ -232,6 +233,7 @@ class SchedulerState:
         """
         # The weigher may judge again, by a newer version, and keeps each host.
         self._recent.filtered = self._recent.judged[1:3]
+        self._recent.passing = host_states
         if not self._conf.strict:
             return host_states, {}
         amounts, enforced, amount_of = [], [], {}
@@ -285,6 +287,9 @@ class SchedulerState:
             and uuid == request_demand.instance_uuid_of(spec_obj)
             and version == self._version
         ):
+            if host_states == self._recent.passing:
+                # No later filter has refused a host.
+                return assessment, np.flatnonzero(assessment.passing)
             position_of = dict(zip(map(id, judged_states), itertools.count()))
             positions = list(map(position_of.get, map(id, host_states)))
             if None not in positions:
@@ -526,13 +531,13 @@ class SchedulerState:
     def _observe(self, host_states):
         """Store what Nova reports about some hosts. Return their names."""
         now, hosts = self._monotonic(), list(map(_HOST, host_states))
-        same = hosts == self._last_hosts
-        if same:
-            # Most requests have the same hosts in the same order. Aggregates
-            # are faster if the list is the same object.
+        # Most requests have the same hosts in the same order. Aggregates are
+        # faster if the list is the same object.
+        if hosts == self._last_hosts:
             hosts = self._last_hosts
+        note = now >= self._next_note or hosts is not self._last_hosts \
+            and not all(map(self._had_at.__contains__, hosts))
         self._last_hosts = hosts
-        note = not same or now >= self._next_note
         if note:
             self._note(hosts, host_states, now)
         # The instances that hosts list matter only in unread cells, and if
@@ -761,6 +766,7 @@ class _Request(threading.local):
     :ivar filtered: (uuid of the instance, version of the table) of the last
         judgement by the filter. The weigher may judge again, by a newer
         version, and keeps each host.
+    :ivar passing: HostStates that pass the filter, by the last judgement
     :ivar claims: {uuid: (host, StoredClaim that was published or None)}
     :ivar selected: uuids of the instances for which Nova has selected a host
     """
@@ -775,4 +781,5 @@ class _Request(threading.local):
         """
         self.requesting = requesting
         self.judged, self.filtered = (None,) * 5, (None, None)
+        self.passing = None
         self.claims, self.selected = {}, set()
