@@ -119,7 +119,7 @@ class DocumentTestCase(unittest.TestCase):
 
     def test_switching_off_names_both_plugins(self):
         text = (PROJECT / 'doc/source/admin/troubleshooting.rst').read_text()
-        text = text.partition('Switching it off\n')[2]
+        text = text.partition('Switch the filter off\n')[2]
         for name in ('VSwitchFilter``', 'VSwitchWeigher``',
                      'enabled_filters', 'weight_classes'):
             self.assertIn(name, text)

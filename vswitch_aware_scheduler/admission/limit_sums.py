@@ -65,10 +65,10 @@ _MOST_BYTES = 2 ** 24
 
 # Rows of LimitSums._numbers and of LimitSums._places. The mean is that above
 # the base, which is the sum of the smallest rates.
-(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _OFF, _STEP,
- _NUMBERS) = range(10)
-_SUMS = slice(_PEAK, _OFF + 1)
-_UNLIMITED = (np.inf, np.inf, *(0.0,) * 7)
+(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _OFF,
+ _ROUNDED_MEAN, _STEP, _NUMBERS) = range(11)
+_SUMS = slice(_PEAK, _ROUNDED_MEAN + 1)
+_UNLIMITED = (np.inf, np.inf, *(0.0,) * 8)
 _UNIT, _KIND, _ROW, _KEPT, _SLOT_ROW, _PLACES = range(6)
 _NO_ROW = -1
 _NOWHERE = (0, 0, _NO_ROW, _NO_ROW, _NO_ROW)
@@ -380,7 +380,7 @@ class LimitSums:
             self._tabulate(to_tabulate)
 
     def _figures_of(self, host, laws):
-        """Return (n, limits, 14), :meth:`.Sources.figures` of n laws.
+        """Return (n, limits, 15), :meth:`.Sources.figures` of n laws.
 
         :param host: host with these limits
         """
@@ -401,7 +401,7 @@ class LimitSums:
         """Add sources to the sums of a host.
 
         :param counts: {law: number of instances}
-        :param figures: (n, limits, 14) as in :meth:`_figures_of`
+        :param figures: (n, limits, 15) as in :meth:`_figures_of`
         :returns: list with (position, slot, kind, spectrum, sums, slots) of
             each limit with a look-up table, or None if the sums have to be
             computed from all residents
@@ -511,9 +511,9 @@ class LimitSums:
             positions, slots, _, spectra, _, _ = zip(*limits)
             numbers = self._numbers[:, positions, slots]
             rows = self._places[_ROW, positions, slots]
+            means = numbers[_ROUNDED_MEAN if kind == _FEW else _MEAN]
             self._tables[kind == _FINE].values[0][rows] = self._grids[
-                kind].table(np.array(spectra),
-                            numbers[_MEAN] / numbers[_STEP])
+                kind].table(np.array(spectra), means / numbers[_STEP])
         in_slots = [limit for limit in to_tabulate if limit[-1] is not None]
         if in_slots:
             positions, slots, _, _, totals, changes = zip(*in_slots)

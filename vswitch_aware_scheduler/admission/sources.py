@@ -19,7 +19,7 @@ _TOGETHER = 128
 
 # Columns of Sources.figures.
 SUMS, TOTALS, LOW, MORE, CLASSED, STEP = (
-    slice(0, 6), slice(6, 9), slice(9, 11), slice(11, 13), 8, 13)
+    slice(0, 7), slice(7, 10), slice(10, 12), slice(12, 14), 9, 14)
 
 
 class Sources:
@@ -66,10 +66,12 @@ class Sources:
         :param unit: (weights, packet bytes), as for :meth:`values`
         :param capacity: capacity of the sum
         :param step: width of a cell of a grid
-        :param most_steps: ``most`` of :func:`.fourier_sum.common_step`
-        :returns: (n, 14). SUMS: peak, mean above the smallest rate, smallest
-            rate, whether the rate varies, variance, and whether rates above
-            the smallest rate are not on the grid. TOTALS: mean and variance as
+        :param most_steps: number of cells of a finer grid up to the capacity,
+            ``most`` of :func:`.fourier_sum.common_step`
+        :returns: (n, 15). SUMS: peak, mean above the smallest rate, smallest
+            rate, whether the rate varies, variance, whether rates above the
+            smallest rate are not on the grid, and the mean of these rates if
+            they are rounded to the finer grid. TOTALS: mean and variance as
             in :func:`.slot_sums.class_moments` over all time, and whether the
             source has classes. LOW: mean and variance while the source is low.
             MORE: difference to them while the source is high. STEP: the common
@@ -83,13 +85,16 @@ class Sources:
         weighted *= above
         levels = above / step
         off = (np.abs(levels - np.rint(levels)) > fourier_sum.NEAR).any(axis=0)
+        rounded = np.rint(above * (most_steps / capacity))
         total, low, high = slot_sums.class_moments(
             values / capacity, self.shares)
         # A source that exceeds the capacity alone also exceeds it with others.
         above[above > capacity] = 0.0
         return np.array([
             peaks, means, least, peaks > least,
-            weighted.sum(axis=0) - means * means, off, *total,
+            weighted.sum(axis=0) - means * means, off,
+            (rounded * self.masses).sum(axis=0) * (capacity / most_steps),
+            *total,
             self.have_classes, *low, *(high - low),
             fourier_sum.common_step(above, capacity, most_steps)]).T
 

@@ -266,11 +266,17 @@ class TestProbability(AdmissionTestCase):
             below, above = (self._tail(sources, by) for by in (.99, 1.01))
             laws = [_egress(shares, 1000.0 * rates)
                     for rates, shares in sources]
-            found = _judged(_policy(), laws[1:],
-                            laws[0]).overload_probability[0]
+            judged = _judged(_policy(), laws[1:], laws[0])
+            found = judged.overload_probability[0]
             self.assertLessEqual(found, below * (1 + 1e-5) + 1e-12, number)
             self.assertGreaterEqual(found, above * (1 - 1e-5) - 1e-12, number)
             compared += above > 1e-9
+            # If a sum moves by d, its excess changes by at most d times the
+            # probability that the sum is above the nearer capacity.
+            excess, mean = self._excess(sources)
+            self.assertAlmostEqual(
+                excess, judged.loss_fraction[0] * mean,
+                delta=.01 * below + 1e-12, msg=number)
         self.assertGreater(compared, 75)
 
     def test_few_that_dominate_are_decided_as_if_the_capacity_were_near(self):
@@ -371,6 +377,15 @@ class TestProbability(AdmissionTestCase):
             found = found.plus(np.array([values[0], values[0] + np.rint(
                 (values[1] - values[0]) / found.step) * found.step]), masses)
         return found.overflow
+
+    @staticmethod
+    def _excess(sources):
+        """Return E[(sum - 1)+] and E[sum] of few sums."""
+        sums, shares = np.zeros(1), np.ones(1)
+        for values, masses in sources:
+            sums = np.add.outer(sums, values).ravel()
+            shares = np.multiply.outer(shares, masses).ravel()
+        return shares @ np.maximum(sums - 1, 0), shares @ sums
 
     def test_after_a_change_no_larger_instance_waits_for_its_table(self):
         # What asks first after a change makes the table for both.
