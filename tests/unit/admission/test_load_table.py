@@ -253,7 +253,7 @@ class TestProbability(AdmissionTestCase):
         self.assertLess(sum(admitted), len(admitted) - 10)
 
     def test_few_have_a_probability_of_a_capacity_that_is_near(self):
-        # To a hundredth of the capacity, whatever limit it is compared with.
+        # To a hundredth of the capacity, for any limit.
         rng = np.random.default_rng(7)
         compared = 0
         for number in range(150):
