@@ -52,9 +52,8 @@ _LEAST_PLACE = 1e-3
 _LEAST = 1e-250
 
 #: Number of hosts whose look-up tables are computed together, and for which
-#: the tables are read together. More hosts would need arrays that do not fit
-#: into the cache of a processor, and memory that is allocated for each
-#: request.
+#: the tables are read together, so that the arrays of a request do not grow
+#: with the number of hosts.
 _TOGETHER = 16
 _READ_TOGETHER = 1024
 
