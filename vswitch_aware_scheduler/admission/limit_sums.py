@@ -34,6 +34,9 @@ SLACK = 1 + fourier_sum.TOLERANCE
 #: FINE: all rates are on a finer grid, and the tables use that grid.
 _SMOOTH, _NARROW, _FEW, _ON_GRID, _FINE = range(5)
 
+#: By kind, the look-up tables in LimitSums._tables.
+_TABLES_OF = np.array([0, 0, 0, 1, 2])
+
 #: Number of grid cells in one table cell: SMOOTH; NARROW, FEW and FINE.
 _SMOOTHER, _FINER = 2, 8
 
@@ -123,8 +126,10 @@ class LimitSums:
                        fourier_sum.grid(cells, _FINER),
                        fourier_sum.grid(cells),
                        fourier_sum.grid(cells * _FINER)]
-        # By whether they are fine.
-        self._tables = [_Tables(cells), _Tables(cells * _FINER)]
+        # As _TABLES_OF says. Smooth tails need no more digits than ERROR.
+        self._tables = [_Tables(cells, np.complex64),
+                        _Tables(cells, np.complex128),
+                        _Tables(cells * _FINER, np.complex128)]
         self._spectra = admission_rows.Rows(
             (complex, (self._grids[_SMOOTH].frequencies,)))
         self._slot_sums = slot_sums.SlotSums()
@@ -248,10 +253,11 @@ class LimitSums:
                 levels)
             # If not all peaks fit, overload is possible, however rare.
             probability.flat[exceeds] = np.maximum(effects[0], _LEAST)
-            # A mean beyond the range of floats is lost almost entirely.
+            # A mean far above the capacity is lost almost entirely.
             means = mean.flat[exceeds]
             loss.flat[exceeds] = np.where(
-                means < np.inf, effects[1] / means, 1)
+                means < fourier_sum.MOST * capacity.flat[exceeds],
+                effects[1] / means, 1)
         # The limits may change later.
         return Load(capacity.copy(), vm_peak.copy(), mean, peaks, probability,
                     loss)
@@ -308,7 +314,7 @@ class LimitSums:
 
     def _table(self, places):
         """Return the look-up table of a limit of a host."""
-        [tables] = self._tables[int(places[_KIND] == _FINE)].values
+        [tables] = self._tables[_TABLES_OF[places[_KIND]]].values
         return tables[places[_ROW]]
 
     def _outdate(self, slot):
@@ -322,7 +328,7 @@ class LimitSums:
         """Free the rows of a limit of a host."""
         places = self._places[:, position, slot]
         for row, rows in zip(places[_ROW:].tolist(), (
-                self._tables[int(places[_KIND] == _FINE)],
+                self._tables[_TABLES_OF[places[_KIND]]],
                 self._spectra, self._slot_sums)):
             if row != _NO_ROW:
                 rows.free(row)
@@ -365,7 +371,7 @@ class LimitSums:
                 host.residents.values()) or {rate_law.SILENT: 0})
                     for host, counts in changes[begin:begin + _TOGETHER]]
             # Allocate one array for all instead of copying it repeatedly.
-            for rows in (self._tables[False], self._spectra, self._slot_sums):
+            for rows in (self._tables[0], self._spectra, self._slot_sums):
                 rows.expected = len(changes) - begin
             to_tabulate = []
             for host, counts in chunk:
@@ -472,7 +478,7 @@ class LimitSums:
         unit = common if 0 < common < np.inf else capacity
         numbers[_STEP] = unit / np.floor(unit * cells / capacity * SLACK)
         places[_KIND] = kind
-        places[_ROW] = self._tables[kind == _FINE].take()
+        places[_ROW] = self._tables[_TABLES_OF[kind]].take()
         if kind == _SMOOTH:
             places[_KEPT] = self._spectra.take()
 
@@ -511,7 +517,7 @@ class LimitSums:
             numbers = self._numbers[:, positions, slots]
             rows = self._places[_ROW, positions, slots]
             means = numbers[_ROUNDED_MEAN if kind == _FEW else _MEAN]
-            self._tables[kind == _FINE].values[0][rows] = self._grids[
+            self._tables[_TABLES_OF[kind]].values[0][rows] = self._grids[
                 kind].table(np.array(spectra), means / numbers[_STEP])
         in_slots = [limit for limit in to_tabulate if limit[-1] is not None]
         if in_slots:
@@ -531,8 +537,9 @@ class LimitSums:
         :param levels: Levels of the source
         :returns: (2, f): P(sum > capacity), and mean excess
         """
-        fine, classed = places[_KIND] == _FINE, places[_SLOT_ROW] >= 0
-        kinds = 2 * fine + classed
+        tables_of = _TABLES_OF.take(places[_KIND])
+        classed = places[_SLOT_ROW] >= 0
+        kinds = 2 * tables_of + classed
         if kinds.size > _READ_TOGETHER or (kinds != kinds[0]).any():
             effects = np.empty((2, kinds.size))
             for kind in np.flatnonzero(np.bincount(kinds)).tolist():
@@ -555,7 +562,7 @@ class LimitSums:
             of_slots -= base
             thresholds = np.concatenate([thresholds, of_slots])
         states = levels.masses.size
-        looked_up = self._tables[int(fine[0])].look_up(
+        looked_up = self._tables[tables_of[0]].look_up(
             places[_ROW], thresholds, states, places[_KIND] <= _FEW)
         effects = _average(levels.masses, looked_up[:states])
         if classed[0]:
@@ -578,11 +585,12 @@ class _Tables(admission_rows.Rows):
     """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` has them.
 
     :param cells: number of cells up to the capacity
+    :param dtype: complex64 or complex128
     """
 
-    def __init__(self, cells):
+    def __init__(self, cells, dtype):
         self._last = fourier_sum.table_cells(cells) - 1
-        super().__init__((complex, (self._last + 1,)))
+        super().__init__((dtype, (self._last + 1,)))
 
     def look_up(self, rows, places, exact, smooth):
         """Return with which probability and how far sums exceed thresholds.

@@ -66,6 +66,7 @@ class LoadTable:
         self._budgets = budgets or {}
         self.within_budget = within_budget
         self._slot_of = {}       # host -> slot
+        self._last_slots = None, None    # hosts of slots_of, their slots
         self._uplinks = {}       # name -> _Entry
         self._entries = []       # by slot: hosts and uplinks
         self._rules = np.zeros((_RULES, 0))              # by slot
@@ -97,10 +98,16 @@ class LoadTable:
     def slots_of(self, hosts):
         """Return the (h,) slots of some hosts.
 
-        :param hosts: iterable of names
+        :param hosts: list of names, which the caller must not change; passing
+            the same list object again is faster
         :raises KeyError: for a host that was not described
         """
-        return np.fromiter(map(self._slot_of.__getitem__, hosts), np.int64)
+        listed, slots = self._last_slots
+        if hosts is not listed:
+            slots = np.array(list(map(self._slot_of.__getitem__, hosts)),
+                             dtype=np.int64)
+            self._last_slots = hosts, slots
+        return slots
 
     @property
     def counts_attachments(self):
@@ -260,6 +267,7 @@ class LoadTable:
         :param host: name of the host
         """
         self._slot_of.pop(host, None)
+        self._last_slots = None, None
 
     def drop_residents(self, hosts_in_step):
         """Return an iterator that drops the residents of all hosts.

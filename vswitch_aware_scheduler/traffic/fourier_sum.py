@@ -13,8 +13,8 @@ import functools
 
 import numpy as np
 
-__all__ = ['Grid', 'LEAST_PRODUCT', 'NEAR', 'TOLERANCE', 'common_step',
-           'grid', 'product', 'table_cells']
+__all__ = ['Grid', 'LEAST_PRODUCT', 'MOST', 'NEAR', 'TOLERANCE',
+           'common_step', 'grid', 'product', 'table_cells']
 
 #: Rates that differ by less than this, relative to the capacity, are equal. A
 #: sum that equals the capacity is not above it, even after rounding.
@@ -29,8 +29,8 @@ NEAR = 1e-6
 #: e^7.5 up to the capacity.
 _PERIODS = {False: (2, 16.0), True: (4, 30.0)}
 
-#: Larger means count as this value.
-_MOST = 1e200
+#: Larger means, in cells, count as this value, which float32 can store.
+MOST = 1e30
 
 #: A source whose transform is smaller at some frequency cannot be divided by.
 _LEAST_DIVISOR = 1e-3
@@ -152,7 +152,7 @@ class Grid:
         np.maximum(below, 0.0, out=below)
         np.minimum(below, 1.0, out=below)
         excess = np.add(period[:, 1], self._constant, out=tables.imag)
-        excess += np.minimum(means, _MOST)[:, None] * self._ones
+        excess += np.minimum(means, MOST)[:, None] * self._ones
         np.maximum(excess, 0.0, out=excess)
         return tables
 

@@ -458,16 +458,17 @@ class TestSeveralLimits(AdmissionTestCase):
         for _ in range(20):
             models = _random_models(rng, 7, largest=130.0)
             assessment = self.one(policy, models[1:], models[0])
-            # The capacity may be off by a hundredth.
+            # The capacity may be off by a hundredth, and tables of sums that
+            # are not on the grid have six digits.
             capacities = [(weights, 1.01 * capacity)
                           for weights, capacity in stated]
             joint = self._joint(models, capacities)
             single = [self._joint(models, [one]) for one in capacities]
             self.assertGreaterEqual(assessment.overload_probability[0],
-                                    min(joint, 1.0) * (1 - 1e-9))
+                                    min(joint, 1.0) * (1 - 1e-6))
             self.assertGreaterEqual(
                 assessment.overload_probability[0],
-                min(sum(single), 1.0) * (1 - 1e-9))
+                min(sum(single), 1.0) * (1 - 1e-6))
             self.assertLessEqual(assessment.overload_probability[0], 1.0)
 
     def test_it_is_the_sum_of_the_single_ones(self):
