@@ -64,7 +64,7 @@ _FEW_HOSTS = 4
 _FEW_CHANGED = 16
 _PAUSE_SECONDS = 0.0005
 
-#: Maximum number of times that changed hosts are described again before a new
+#: Maximum number of times that a host is described, on average, before a new
 #: snapshot is used.
 _MOST_ROUNDS = 5
 
@@ -674,28 +674,26 @@ class SchedulerState:
 
     def _adopt(self, snapshot):
         """Prepare the table of a new snapshot in the background and use it."""
-        with self._lock:
-            hosts = list(self._policies)
-            self._described.clear()
         table = self._new_table(snapshot)
-        for _ in range(_MOST_ROUNDS):
-            for first in range(0, len(hosts), _FEW_HOSTS):
-                few_hosts = hosts[first:first + _FEW_HOSTS]
-                for host in few_hosts:
-                    with self._lock:
-                        self._describe(table, snapshot, host)
-                # No request uses this table yet. Computing its values now
-                # saves the first request the time.
-                table.prepare(few_hosts, self._default_law, self._table)
-                time.sleep(_PAUSE_SECONDS)
+        with self._lock:
+            # Hosts that change meanwhile are described again: only the table
+            # in use has these changes.
+            due = self._described = set(self._policies)
+        for _ in range(0, _MOST_ROUNDS * len(due), _FEW_HOSTS):
             with self._lock:
-                # Changes since then are only in the table in use.
-                hosts = list(self._described)
-                self._described.clear()
-            if len(hosts) <= _FEW_HOSTS:
+                few_hosts = list(itertools.islice(due, _FEW_HOSTS))
+                due.difference_update(few_hosts)
+            for host in few_hosts:
+                with self._lock:
+                    self._describe(table, snapshot, host)
+            # No request uses this table yet. Computing its values now saves
+            # the first request the time.
+            table.prepare(few_hosts, self._default_law, self._table)
+            time.sleep(_PAUSE_SECONDS)
+            if not due:
                 break
         with self._lock:
-            self._outdated.update(hosts, self._described)
+            self._outdated.update(due)
             replaced_table, self._table, self._snapshot = (
                 self._table, table, snapshot)
             self._multiples = self._corrections.multiples(snapshot.outcomes)
