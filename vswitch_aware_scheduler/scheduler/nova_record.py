@@ -312,11 +312,14 @@ class CellReader(worker_thread.WorkerThread):
                 connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
                 _INSTANCE.c.updated_at >= since - _OVERLAP,
                 _INSTANCE.c.id > instance_id - _OVERLAP_ROWS)
-            # When a move to another cell ends, Nova removes the migration from
-            # one of the two cells.
-            reading = self._reading_of(connection, rows, unsettled, moves,
-                                       moving, began)
-        self._take(reading)
+        # When a move to another cell ends, Nova removes the migration from one
+        # of the two cells.
+        self._take([row for row in rows if row.uuid in unsettled], unsettled,
+                   moves, moving, began)
+        # After an interruption, the other changes can be many.
+        for batch in _pieces(row for row in rows if row.uuid not in unsettled):
+            self._take(batch)
+            self._rest()
         self._since = newest
         self._changes_at = \
             self._record.clock() + self._record.conf.record_refresh_seconds
@@ -351,30 +354,30 @@ class CellReader(worker_thread.WorkerThread):
         with self._connection() as connection:
             moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
                             moving, _IN_PROGRESS)
-            # The next reading includes what changed meanwhile.
-            self._complete = True
-            reading = self._reading_of(connection, moves=moves,
-                                       moving=moving)
-        self._take(reading)
+        # The next reading includes what changed meanwhile.
+        self._complete = True
+        self._take(moves=moves, moving=moving)
 
     def _read_batch(self, statement, uuids=()):
         """Read some instances, rest, and return their rows."""
         with self._connection() as connection:
             rows = connection.execute(statement).all()
-            reading = self._reading_of(connection, rows, uuids)
-        self._take(reading)
-        # Sleep, so that other threads can use the interpreter.
+        self._take(rows, uuids)
+        self._rest()
+        return rows
+
+    def _rest(self):
+        """Sleep, so that other threads can use the interpreter."""
         worked = time.thread_time() - self._worked_at
         if self._record.first.is_set():
             time.sleep(min(1.0, _REST * worked))
         self._worked_at = time.thread_time()
         # Measure each batch separately: a batch that does not end is a hang.
         self._began = time.monotonic()
-        return rows
 
-    def _reading_of(self, connection, rows=(), uuids=(), moves=(), moving=(),
-                    began=float('-inf')):
-        """Return the Reading of some rows of the database.
+    def _take(self, rows=(), uuids=(), moves=(), moving=(),
+              began=float('-inf')):
+        """Pass on the Reading of some rows of the database.
 
         :param uuids: uuids of the instances that the statement asked for
         :param moving: ids of the migrations that the statement asked for
@@ -395,12 +398,15 @@ class CellReader(worker_thread.WorkerThread):
                 row.project_id, row.instance_type_id)
             if current != previous or not current.at_rest:
                 changed.append(row.uuid)
-        for extra in _select(connection, (_EXTRA.c.id, _EXTRA.c.instance_uuid,
-                                          _EXTRA.c.flavor),
-                             _EXTRA.c.instance_uuid, changed):
-            uuid = extra.instance_uuid
-            rows_by_uuid[uuid] = rows_by_uuid[uuid]._replace(
-                flavors=_flavors(extra.flavor))
+        if changed:
+            with self._connection() as connection:
+                extras = _select(connection, (
+                    _EXTRA.c.id, _EXTRA.c.instance_uuid, _EXTRA.c.flavor),
+                    _EXTRA.c.instance_uuid, changed)
+            for extra in extras:
+                uuid = extra.instance_uuid
+                rows_by_uuid[uuid] = rows_by_uuid[uuid]._replace(
+                    flavors=_flavors(extra.flavor))
         moves_by_id = dict.fromkeys(moving)
         for row in moves:
             moves_by_id[row.id] = None if row.deleted or row.status in (
@@ -408,14 +414,11 @@ class CellReader(worker_thread.WorkerThread):
                     row.instance_uuid, row.source_compute, row.dest_compute,
                     row.changed is not None
                     and row.changed < self._since[0] - _LEFT_OVER)
-        return residency.Reading(self.uuid, began, rows_by_uuid,
-                                 frozenset(deleted), moves_by_id,
-                                 self._complete)
-
-    def _take(self, reading):
         # A reader that was abandoned may return later.
         if self._record.readers.get(self.uuid) is self:
-            self._record.take(reading)
+            self._record.take(residency.Reading(
+                self.uuid, began, rows_by_uuid, frozenset(deleted),
+                moves_by_id, self._complete))
 
     def _connection(self):
         # target_cell would also copy the context.

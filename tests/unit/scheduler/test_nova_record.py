@@ -381,9 +381,40 @@ class TestChanges(RecordTestCase):
             self.read()
         self.assertEqual([], self.on('e'))
 
+    def test_many_changes_are_passed_on_in_pieces(self):
+        # As after an hour in which this machine did not reach the database.
+        for number in range(10, 33):
+            self.one.boot(number, 'e')
+        self.one.change(1, task_state='migrating')
+        self.read()
+        for number in range(10, 32):
+            self.one.change(number, host='f')
+        self.one.change(1, host='f', task_state=None)
+        self.known.claim(base.instance_uuid(40), 'g', LAW, self._clock())
+        self.one.boot(40, 'g', updated=0.0)
+        readings = []
+        take = self.record.take
+
+        def taken(reading):
+            readings.append((len(reading.rows), reading.began > 0))
+            take(reading)
+
+        self.record.take = taken
+        with mock.patch.object(nova_record, '_PIECE', 5):
+            self.read()
+        self.assertEqual({1, *range(10, 32)}, set(self.on('f')))
+        self.assertEqual(([32], [40]), (self.on('e'), self.on('g')))
+        self.assertEqual([], self.known.claims)
+        of_one = [rows for rows in readings if rows[0]]
+        # What is under way and claimed comes first, and ends claims.
+        self.assertTrue(of_one[0][1])
+        self.assertGreaterEqual(len(of_one), 5)
+        self.assertLessEqual(max(rows for rows, _ in of_one), 5)
+
     def test_changes_are_read_in_the_course_of_a_full_reading(self):
         for number in range(10, 40):
             self.one.boot(number, 'e', updated=-1e5)
+        self.read()
         self.now += 1e6
         self.record.conf.record_refresh_seconds = 0.0
         readings = []
