@@ -44,14 +44,19 @@ class Auditor:
         """Return {uuid: ({host: kbit/s}, is it at rest)} of each instance.
 
         Both hosts of a migration in progress have it, the source with the old
-        and the destination with the new flavor. Softly deleted and shelved
+        and the destination with the new flavor. A reverted one is in progress
+        until the source has the instance again. Softly deleted and shelved
         ones are on the host that keeps them.
         """
         moves = collections.defaultdict(list)
         for row in self._rows(f'''
                 SELECT instance_uuid, source_compute, dest_compute
-                FROM migrations WHERE deleted = 0
-                AND status NOT IN {_ENDED}'''):
+                FROM migrations m WHERE deleted = 0
+                AND (status NOT IN {_ENDED} OR status = 'reverted' AND id = (
+                    SELECT max(l.id) FROM migrations l
+                    JOIN instances i ON i.uuid = l.instance_uuid
+                    AND i.deleted = 0 AND i.task_state = 'resize_reverting'
+                    WHERE l.instance_uuid = m.instance_uuid))'''):
             moves[row['instance_uuid']].append(
                 (row['source_compute'], row['dest_compute']))
         instances = {}

@@ -9,6 +9,7 @@ from unittest import mock
 
 from tests.functional import base
 
+from nova.compute import manager as compute_manager
 from nova import context as nova_context
 from nova.db.main import api as database
 from nova.db.main import models
@@ -74,6 +75,29 @@ class RecordTestCase(base.VSwitchTestCase):
                 yield event
             finally:
                 event.set()
+
+    @contextlib.contextmanager
+    def reverting(self, server):
+        """Stop a revert before the source has the instance again."""
+        event = threading.Event()
+        finish = compute_manager.ComputeManager.finish_revert_resize
+
+        def wait(manager, *args, **kwargs):
+            event.wait(base.TIMEOUT_SECONDS)
+            return finish(manager, *args, **kwargs)
+
+        with mock.patch.object(compute_manager.ComputeManager,
+                               'finish_revert_resize', wait):
+            try:
+                self.action(server, 'revertResize')
+                # So says Nova's destination before it asks the source.
+                self._wait_for_migration_status(server, ['reverted'])
+                self.read_record()
+                yield
+            finally:
+                event.set()
+            self._wait_for_state_change(server, 'ACTIVE')
+        self.read_record()
 
 
 class LateListTestCase(RecordTestCase):
@@ -147,6 +171,23 @@ class MoveTestCase(RecordTestCase):
         self.hours_pass()
         self.room('host1', 700)
         self.room('host2', 100)
+
+    def test_the_source_keeps_room_while_a_revert_is_under_way(self):
+        server = self.boot(self.of(600), host='host1')
+        self.boot(self.of(300), host='host1')
+        server = self.resize(server, self.of(900))
+        self.assertEqual('host2', self.host_of(server))
+        with self.reverting(server):
+            self.assertEqual('host2', self.host_of(server))
+            for _ in range(2):
+                self.room('host1', 100)
+                # However long the source is down.
+                self.hours_pass()
+            # Nor does a worker that begins know more than the record.
+            self.restart_scheduler()
+            self.room('host1', 100)
+        self.room('host1', 100)
+        self.room('host2', 1000)
 
     def test_a_live_migration_counts_at_both_ends_until_it_ends(self):
         server = self.boot(self.of(600), host='host1')

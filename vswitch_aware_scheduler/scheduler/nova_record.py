@@ -31,6 +31,10 @@ __all__ = ['ENDED', 'CellReader', 'NovaRecord']
 ENDED = ('confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
          'done')
 
+#: Nova sets this status before the source has the instance again. While the
+#: instance has this task, its latest migration is still in progress.
+_REVERTED, _REVERTING = 'reverted', 'resize_reverting'
+
 #: A reading starts this long before the previous one, because the clocks of
 #: the writers differ and a transaction is visible only after its end. For the
 #: same reason it includes this number of the newest rows.
@@ -79,6 +83,10 @@ _MOVE_COLUMNS = (_MIGRATION.c.id, _MIGRATION.c.instance_uuid,
                                   _MIGRATION.c.created_at).label('changed'))
 _IN_PROGRESS = sa.and_(_MIGRATION.c.deleted == 0,
                        _MIGRATION.c.status.not_in(ENDED))
+_IN_REVERSION = sa.and_(
+    _MIGRATION.c.status == _REVERTED,
+    _MIGRATION.c.instance_uuid.in_(sa.select(_INSTANCE.c.uuid).where(
+        _INSTANCE.c.task_state == _REVERTING, _INSTANCE.c.deleted == 0)))
 
 #: SQL for the time in UTC, which Nova writes.
 _NOW = {'sqlite': "datetime('now')",
@@ -353,7 +361,7 @@ class CellReader(worker_thread.WorkerThread):
                 _INSTANCE.c.uuid.in_(uuids)), uuids)
         with self._connection() as connection:
             moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
-                            moving, _IN_PROGRESS)
+                            moving, _IN_PROGRESS, _IN_REVERSION)
         # The next reading includes what changed meanwhile.
         self._complete = True
         self._take(moves=moves, moving=moving)
@@ -408,12 +416,21 @@ class CellReader(worker_thread.WorkerThread):
                 rows_by_uuid[uuid] = rows_by_uuid[uuid]._replace(
                     flavors=_flavors(extra.flavor))
         moves_by_id = dict.fromkeys(moving)
+        latest = {row.instance_uuid: row.id for row in sorted(moves)}
         for row in moves:
-            moves_by_id[row.id] = None if row.deleted or row.status in (
-                None, *ENDED) else residency.Move(
-                    row.instance_uuid, row.source_compute, row.dest_compute,
+            uuid = row.instance_uuid
+            instance = rows_by_uuid.get(uuid, recorded.get(uuid))
+            returns = (row.status == _REVERTED and row.id == latest[uuid]
+                       and instance is not None
+                       and instance.task_state == _REVERTING)
+            if not row.deleted and (
+                    returns or row.status not in (None, *ENDED)):
+                moves_by_id[row.id] = residency.Move(
+                    uuid, row.source_compute, row.dest_compute,
                     row.changed is not None
                     and row.changed < self._since[0] - _LEFT_OVER)
+            else:
+                moves_by_id[row.id] = None
         # A reader that was abandoned may return later.
         if self._record.readers.get(self.uuid) is self:
             self._record.take(residency.Reading(

@@ -300,6 +300,36 @@ class TestChanges(RecordTestCase):
         self.read()
         self.assertEqual([], self.on('d'))
 
+    def test_a_migration_counts_until_a_reverted_instance_is_back(self):
+        # Nova's destination writes "reverted", and then asks the source, which
+        # may be down, to take the instance back.
+        uuid = base.instance_uuid(1)
+        self.one.migrate(1, 'reverted', dest='d')
+        number = self.one.migrate(1, 'finished', dest='c')
+        self.one.flavors(1, cur=flavor('m2'), old=flavor('m1'),
+                         new=flavor('m2'))
+        self.one.change(1, host='c', vm_state='resized')
+        self.read()
+        self.assertEqual(([1], [1]), (self.on('a'), self.on('c')))
+        self.one.change(1, task_state='resize_reverting')
+        self.one.change_migration(number, status='reverted')
+        for read in (self.read, self.read_all, self._begin_again):
+            read()
+            self.assertEqual(([1], [1], []), (
+                self.on('a'), self.on('c'), self.on('d')), read)
+            self.assertEqual([('m1', {})], self.known.flavors(uuid, 'a')[0])
+        self.one.flavors(1, cur=flavor('m1'))
+        self.one.change(1, host='a', vm_state='active', task_state=None)
+        self.read()
+        self.assertEqual(([1], []), (self.on('a'), self.on('c')))
+        self.assertEqual({}, self.known.moves)
+
+    def _begin_again(self):
+        """Let a new worker read."""
+        self.known = residency.Residency()
+        self.record = self.make_record()
+        self.start()
+
     def test_a_migration_that_a_move_to_another_cell_removes_has_ended(self):
         self.one.change(1, task_state='resize_migrated')
         number = self.one.migrate(1, 'finished', dest='c')
