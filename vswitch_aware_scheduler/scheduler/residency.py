@@ -132,7 +132,7 @@ class Residency:
         self._read = {}          # cell -> start of its last reading
         self._cell_of = {}       # host -> cell
         self._claims = {}        # uuid -> {host: Claim}
-        self._listed = {}        # host of an unread cell -> (cell, {uuid})
+        self._listed = {}        # host of an unread cell -> {uuid: cell}
         self._listed_on = {}     # uuid -> {host that lists it: unread cell}
         self._hosts = {}         # uuid -> {hosts on which it counts}
         self._on = {}            # host -> {uuid}
@@ -166,9 +166,9 @@ class Residency:
                                self._read.get(cell, reading.began))
         if reading.complete and cell not in self.complete:
             self.complete.add(cell)
-            for host, (unread_cell, _) in list(self._listed.items()):
-                if unread_cell == cell:
-                    self._list(host, cell, {})
+            for host, listed in list(self._listed.items()):
+                if cell in listed.values():
+                    self._list(host, {})
         ended = [claim for claim in self.claims
                  if claim.received < reading.began
                  and self._is_ended(claim, reading)]
@@ -202,9 +202,8 @@ class Residency:
         self._cell_of.update(zip(hosts, cells))
         unread = set(cells) - self.complete
         for host, cell, uuids in zip(hosts, cells, listings) if unread else ():
-            listed = dict.fromkeys(uuids)
-            if cell in unread and self._listed.get(host) != (cell, listed):
-                self._list(host, cell, listed)
+            if cell in unread:
+                self._list(host, dict.fromkeys(uuids, cell))
 
     def forget_cells(self, mapped):
         """Drop what is stored about cells that Nova has deleted.
@@ -270,7 +269,7 @@ class Residency:
         :param host: name of the host
         """
         self._cell_of.pop(host, None)
-        self._list(host, None, {})
+        self._list(host, {})
         self._changed.discard(host)
 
     # Results.
@@ -381,15 +380,16 @@ class Residency:
         _put(self._claims, claim.instance_uuid, claim.host, None)
         self._place(claim.instance_uuid)
 
-    def _list(self, host, cell, listed):
-        """Replace the list of a host of an unread cell."""
-        before_cell, before = self._listed.pop(host, (cell, {}))
+    def _list(self, host, listed):
+        """Replace the list of a host of an unread cell, as {uuid: cell}."""
+        before = self._listed.pop(host, {})
         if listed:
-            self._listed[host] = cell, listed
-        for listed_in, uuid in ({(before_cell, uuid) for uuid in before}
-                                ^ {(cell, uuid) for uuid in listed}):
-            _put(self._listed_on, uuid, host, cell if uuid in listed else None)
-            if uuid not in self.rows.get(listed_in, ()):
+            self._listed[host] = listed
+        if before == listed:
+            return
+        for uuid, cell in before.items() ^ listed.items():
+            _put(self._listed_on, uuid, host, listed.get(uuid))
+            if uuid not in self.rows.get(cell, ()):
                 self._place(uuid)
 
     def _recorded(self, uuid):
