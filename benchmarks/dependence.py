@@ -16,19 +16,25 @@ import argparse
 import itertools
 import json
 import os
+import pathlib
+import sys
 
 import numpy as np
 
 import _traces
-from vswitch_aware_scheduler.evaluate import full_host
 from vswitch_aware_scheduler.evaluate import methods
-from vswitch_aware_scheduler.evaluate import patterns
 from vswitch_aware_scheduler.evaluate import protocols
 from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.fakes import full_host  # noqa: E402
+from tests.fakes import traffic_patterns  # noqa: E402
 
 LIMITS = (0.01, 0.003)
 
@@ -44,7 +50,7 @@ LEAST_OVERLOAD = 0.02
 def by_pattern(options):
     """Return rows: realised overload over E, and capacity wasted."""
     rows = []
-    for name, pattern in patterns.PATTERNS.items():
+    for name, pattern in traffic_patterns.PATTERNS.items():
         outcomes_of_seeds = [full_host.fill(
             pattern, LIMITS, np.random.default_rng([seed, 7]),
             days=options.days, judged_days=options.judged_days)

@@ -5,7 +5,7 @@ import unittest
 
 import numpy as np
 
-from vswitch_aware_scheduler.evaluate import patterns
+from tests.fakes import traffic_patterns
 
 #: Two-sided normal quantile: one comparison in about 16,000 fails by chance;
 #: the seeds are fixed.
@@ -19,7 +19,7 @@ class PatternsTestCase(unittest.TestCase):
     def _on(self, name, days, instances, seed):
         """Return (instances, periods) bool: who is on when."""
         rng = np.random.default_rng(seed)
-        pattern = patterns.PATTERNS[name]
+        pattern = traffic_patterns.PATTERNS[name]
         levels = pattern.levels(rng, instances)
         rates = pattern.rates(rng, days, levels)
         # On and off are a factor of 50 apart, the samples of one state
@@ -33,7 +33,8 @@ class PatternsTestCase(unittest.TestCase):
         self.assertLessEqual(abs(on.mean() - wanted), SIGMAS * error + 1e-12)
 
     def test_instances_are_on_as_often_as_their_group_says(self):
-        for number, (name, pattern) in enumerate(patterns.PATTERNS.items()):
+        for number, (name, pattern) in enumerate(
+                traffic_patterns.PATTERNS.items()):
             if not pattern.hours:
                 continue
             on = self._on(name, 20, 12, 50 + number)
@@ -46,7 +47,7 @@ class PatternsTestCase(unittest.TestCase):
                     self.assertShare(pattern.calm, mine[:, ~busy])
 
     def test_windows_at_random_times_take_the_share_of_time_they_should(self):
-        pattern = patterns.PATTERNS['busy 10 %']
+        pattern = traffic_patterns.PATTERNS['busy 10 %']
         days = 2000
         [busy] = pattern.busy_periods(np.random.default_rng(60), days * DAY)
         windows = np.count_nonzero(np.diff(busy.astype(int)) == 1)
@@ -73,7 +74,7 @@ class PatternsTestCase(unittest.TestCase):
                 SIGMAS * math.sqrt(7 / row.size))
 
     def test_the_same_generator_makes_the_same_rates(self):
-        pattern = patterns.PATTERNS['three tenants']
+        pattern = traffic_patterns.PATTERNS['three tenants']
         one, other = (pattern.rates(np.random.default_rng(63), 2,
                                     np.array([1000.0, 2000.0]))
                       for _ in range(2))

@@ -5,8 +5,8 @@ import unittest
 
 import numpy as np
 
-from vswitch_aware_scheduler.evaluate import full_host
-from vswitch_aware_scheduler.evaluate import patterns
+from tests.fakes import full_host
+from tests.fakes import traffic_patterns
 
 LIMITS = (.01, .003)
 SEEDS = 3
@@ -23,19 +23,19 @@ class PatternsTestCase(unittest.TestCase):
         return dict(zip(LIMITS, found.tolist()))
 
     def test_a_host_keeps_its_limit_whatever_its_instances_share(self):
-        for name, pattern in patterns.PATTERNS.items():
+        for name, pattern in traffic_patterns.PATTERNS.items():
             with self.subTest(name):
                 for overload, _ in self.outcomes(pattern).values():
                     self.assertLessEqual(overload, 1.2)
 
     def test_independent_instances_lose_little(self):
         for _, wasted in self.outcomes(
-                patterns.PATTERNS['independent']).values():
+                traffic_patterns.PATTERNS['independent']).values():
             self.assertLessEqual(wasted, .05)
 
     def test_without_any_class_nothing_in_common_is_seen(self):
         # What the slots are for: the same laws without their bits.
-        pattern = patterns.PATTERNS['backup 5 %']
+        pattern = traffic_patterns.PATTERNS['backup 5 %']
         rng = np.random.default_rng(3)
         levels = pattern.levels(rng, 25)
         laws = full_host.learned(pattern.rates(rng, 14, levels))
@@ -51,7 +51,7 @@ class PatternsTestCase(unittest.TestCase):
 class CapacityTestCase(unittest.TestCase):
 
     def test_the_capacity_is_where_the_prediction_is_the_limit(self):
-        pattern = patterns.PATTERNS['three tenants']
+        pattern = traffic_patterns.PATTERNS['three tenants']
         rng = np.random.default_rng(4)
         laws = full_host.learned(pattern.rates(
             rng, 14, pattern.levels(rng, 25)))

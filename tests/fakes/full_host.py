@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host whose capacity is exactly sufficient for its limit.
 
-Instances of a :class:`.patterns.Pattern` are learned from their past as the
-modeler learns, and a LoadTable predicts their overload probability. The
+Instances of a :class:`.traffic_patterns.Pattern` are learned from their past
+as the modeler learns, and a LoadTable predicts their overload probability. The
 capacity for which the prediction equals the limit is then compared with a long
 future of the same instances. Pure; the caller passes the random generator.
 Parameters and results: contributor/dependence.rst.
@@ -12,8 +12,8 @@ import dataclasses
 
 import numpy as np
 
+from tests.fakes import traffic_patterns
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.evaluate import patterns
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
@@ -46,9 +46,9 @@ def learned(rates):
 
     :param rates: (V, T) kbit/s, one row of samples for each instance
     """
-    times = patterns.PERIOD_SECONDS * np.arange(rates.shape[1])
+    times = traffic_patterns.PERIOD_SECONDS * np.arange(rates.shape[1])
     histories = [series.RateSeries.from_samples(
-        str(number), patterns.PERIOD_SECONDS, times, row, 0 * row)
+        str(number), traffic_patterns.PERIOD_SECONDS, times, row, 0 * row)
         for number, row in enumerate(rates)]
     return {number: fitted.law for number, fitted in enumerate(
         estimate.fit_models(
@@ -90,7 +90,7 @@ def capacity_at(laws, limit):
 def fill(pattern, limits, rng, instances=25, days=14, judged_days=280):
     """Return the :class:`Outcome` of each limit.
 
-    :param pattern: :class:`.patterns.Pattern`
+    :param pattern: :class:`.traffic_patterns.Pattern`
     :param limits: list of limits of the overload probability
     :param rng: numpy.random.Generator
     :param instances: number of instances
