@@ -10,8 +10,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0001'
 down_revision = None
-branch_labels = None
-depends_on = None
 
 _MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
 

@@ -8,8 +8,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0003'
 down_revision = '0002'
-branch_labels = None
-depends_on = None
 
 _MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
 _NAME = sa.String(255).with_variant(

@@ -8,8 +8,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0005'
 down_revision = '0004'
-branch_labels = None
-depends_on = None
 
 _MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
 _TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')

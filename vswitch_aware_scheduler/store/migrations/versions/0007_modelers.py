@@ -7,8 +7,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0007'
 down_revision = '0006'
-branch_labels = None
-depends_on = None
 
 
 def upgrade():

@@ -9,8 +9,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0009'
 down_revision = '0008'
-branch_labels = None
-depends_on = None
 
 _MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
 

@@ -11,8 +11,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0010'
 down_revision = '0009'
-branch_labels = None
-depends_on = None
 
 
 def upgrade():

@@ -8,8 +8,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0011'
 down_revision = '0010'
-branch_labels = None
-depends_on = None
 
 _TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 

@@ -8,8 +8,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0012'
 down_revision = '0011'
-branch_labels = None
-depends_on = None
 
 
 def upgrade():

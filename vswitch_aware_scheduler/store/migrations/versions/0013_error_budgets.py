@@ -9,8 +9,6 @@ from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0013'
 down_revision = '0012'
-branch_labels = None
-depends_on = None
 
 _TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 _BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
