@@ -79,6 +79,13 @@ _LASTING = frozenset({'ahead', 'bounds', 'budgets', 'discovery', 'fleet',
                       'rebalancing', 'schedulers', 'sharing', 'slow',
                       'trials', 'unprotected', 'waiting'})
 
+#: {exception: name of the failure of a pass}; a subclass precedes its base.
+_FAILURES = {exceptions.StoreChanged: 'another writer',
+             exceptions.StoreError: 'store',
+             exceptions.TelemetryError: 'telemetry',
+             exceptions.CoordinationError: 'coordination',
+             exceptions.ClockError: 'clock'}
+
 #: Key for the inventory and the priors if instances are shared.
 _COMMON = 'inventory'
 
@@ -336,14 +343,33 @@ def make_policies(group, report=_ignore):
 
 def _fleet(conf):
     """Return the :class:`.fleet.Fleet` that options select."""
-    arguments = options.inventory_options(conf)
-    has_access = arguments is not None and arguments['access'][
-        'auth'] is not None
     group = conf[options.GROUP]
-    return fleet.Fleet(
-        http.Access(**arguments['access']) if has_access else None,
-        lambda: make_policies(group), make_corrections(group),
-        options.alike(group))
+    return fleet.Fleet(_nova_access(conf), lambda: make_policies(group),
+                       make_corrections(group), options.alike(group))
+
+
+def _credentials(conf, process=None):
+    """Return the options of the inventory that have credentials, or None.
+
+    :param process: part of the service that needs credentials; None: no part
+        does
+    :raises InvalidInput: if a part needs credentials and there are none
+    """
+    arguments = options.inventory_options(conf)
+    if arguments is not None and arguments['access']['auth'] is not None:
+        return arguments
+    if process is not None:
+        raise exceptions.InvalidInput(
+            f'auth_type in the group [{options.INVENTORY_GROUP}]: not set; '
+            f'expected auth_type and the options of its plugin, with which '
+            f'{process}')
+    return None
+
+
+def _nova_access(conf):
+    """Return the Access to Nova, or None without credentials."""
+    arguments = _credentials(conf)
+    return arguments and http.Access(**arguments['access'])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -368,12 +394,7 @@ def _discovery(conf):
     group = conf[options.INVENTORY_GROUP]
     if not group.discover_hosts:
         return None
-    arguments = options.inventory_options(conf)
-    if arguments is None or arguments['access']['auth'] is None:
-        raise exceptions.InvalidInput(
-            f'auth_type in the group [{options.INVENTORY_GROUP}]: not set; '
-            f'expected auth_type and the options of its plugin, because '
-            f'discover_hosts is set and the modeler has to query Neutron')
+    arguments = _credentials(conf, 'discover_hosts queries Neutron')
 
     def profiles():
         return switch_profile.profiles(
@@ -396,16 +417,14 @@ def review_aggregates(conf):
     :raises TelemetryError: if Nova does not answer
     :raises VSwitchError: if a profile or another option is invalid
     """
-    arguments = options.inventory_options(conf)
-    if arguments is None or arguments['access']['auth'] is None:
+    access = _nova_access(conf)
+    if access is None:
         return None
     group = conf[options.GROUP]
     problems = {}
     host_policies, uplink_policies = make_policies(group,
                                                    problems.__setitem__)
-    aggregates = placement_inventory.read_aggregates(
-        http.Access(**arguments['access'])
-    )
+    aggregates = placement_inventory.read_aggregates(access)
     metadata = {}
     for _, of_host in sorted(aggregates.items()):
         host_policies.find(of_host, None)
@@ -427,12 +446,8 @@ def host_kinds(conf):
 
     :param conf: an oslo.config ConfigOpts with the options of this package
     """
-    arguments = options.inventory_options(conf)
-    has_access = arguments is not None and arguments['access'][
-        'auth'] is not None
     return limit_trials.HostKinds(
-        lambda: _host_policies(conf[options.GROUP]),
-        http.Access(**arguments['access']) if has_access else None)
+        lambda: _host_policies(conf[options.GROUP]), _nova_access(conf))
 
 
 def _nova_and_placement(conf, process):
@@ -441,13 +456,8 @@ def _nova_and_placement(conf, process):
     :param process: part of the service that needs them, for the error
     :raises InvalidInput: if no credentials are configured
     """
-    arguments = options.inventory_options(conf)
-    if arguments is None or arguments['access']['auth'] is None:
-        raise exceptions.InvalidInput(
-            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
-            f'expected auth_type and the options of its plugin, with which '
-            f'{process} queries Nova and Placement')
-    access = arguments['access']
+    access = _credentials(
+        conf, f'{process} queries Nova and Placement')['access']
     return http.Access(**access), http.Access(
         **{**access, 'url': conf[options.INVENTORY_GROUP].placement_url})
 
@@ -486,7 +496,7 @@ def make_rebalancer(conf):
             for field in dataclasses.fields(rebalance_settings.Settings)}))
 
 
-def _or_problem(consequence, *handled):
+def _or_problem(consequence, *handled, answer=str):
     """Return a decorator for a step without which traffic is still learned.
 
     The decorated step returns the problem in words instead of raising an
@@ -495,6 +505,8 @@ def _or_problem(consequence, *handled):
 
     :param consequence: effect of an error, in words
     :param handled: subclasses of StoreError that are returned in words, too
+    :param answer: callable(problem), returns the result of the step after an
+        error
     """
     def decorate(step):
         @functools.wraps(step)
@@ -505,7 +517,7 @@ def _or_problem(consequence, *handled):
                 if isinstance(error, exceptions.StoreError) \
                         and not isinstance(error, handled):
                     raise
-                return f'{consequence}: {_in_words(error)}'
+                return answer(f'{consequence}: {_in_words(error)}')
         return run
     return decorate
 
@@ -651,6 +663,8 @@ def update_priors(set_up, clock):
     LOG.debug('vswitch-modeler: priors: %s', outcome)
 
 
+@_or_problem('rates are bounded by no host',
+             answer=lambda problem: ({}, problem))
 def most_kbps(set_up):
     """Return the largest possible rates of instances, and the problem.
 
@@ -661,13 +675,7 @@ def most_kbps(set_up):
     """
     if set_up.hosts is None:
         return {}, None
-    try:
-        return set_up.hosts.most_kbps(set_up.store), None
-    except exceptions.StoreError:
-        raise
-    except Exception as error:
-        # Traffic is still learned.
-        return {}, f'rates are bounded by no host: {_in_words(error)}'
+    return set_up.hosts.most_kbps(set_up.store), None
 
 
 @_or_problem('trials stay as they are', exceptions.StoreChanged)
@@ -704,6 +712,8 @@ def stays_until(set_up, began, problem):
     return began - instance_sync.OVERLAP_SECONDS
 
 
+@_or_problem('error budgets stay as they are', exceptions.StoreChanged,
+             answer=lambda problem: (None, problem))
 def update_budgets(set_up, clock, newest, **values):
     """Update the error budgets, if configured.
 
@@ -719,16 +729,9 @@ def update_budgets(set_up, clock, newest, **values):
         return None, None
     if set_up.group is not None:
         values['name'] = set_up.group.name.decode()
-    try:
-        update = budgets.update(
-            set_up.store, set_up.driver, clock, newest,
-            earned_share=set_up.earned_share, **values)
-    except Exception as error:
-        if isinstance(error, exceptions.StoreError) \
-                and not isinstance(error, exceptions.StoreChanged):
-            raise
-        # Traffic is still learned.
-        return None, f'error budgets stay as they are: {_in_words(error)}'
+    update = budgets.update(
+        set_up.store, set_up.driver, clock, newest,
+        earned_share=set_up.earned_share, **values)
     LOG.debug('vswitch-modeler: error budgets: %d shares, %d periods '
               'measured, %d unknown', update.shares, update.measured,
               update.unknown)
@@ -1113,20 +1116,11 @@ class Service:
             self._interruptible = False
         except _End:
             failure = None, None
-        except exceptions.StoreChanged as error:
-            failure = 'another writer', error
-        except exceptions.StoreError as error:
-            failure = 'store', error
-        except exceptions.TelemetryError as error:
-            failure = 'telemetry', error
-        except exceptions.CoordinationError as error:
-            failure = 'coordination', error
-        except exceptions.ClockError as error:
-            failure = 'clock', error
         except Exception as error:
             # Continue after any error: systemd would start a service that
             # ends again.
-            failure = 'unexpected', error
+            failure = next((name for kind, name in _FAILURES.items()
+                            if isinstance(error, kind)), 'unexpected'), error
         finally:
             self._interruptible = self._interrupted = self._in_pass = False
         if failure is None:

@@ -1115,7 +1115,7 @@ class SetUpTestCase(base.ModelerTestCase):
         conf = self._conf(strict=True)
         with self.assertRaisesRegex(
                 exceptions.InvalidInput,
-                r'auth_type in the group \[vswitch_inventory\] is not set'):
+                r'auth_type in the group \[vswitch_inventory\]: not set'):
             service.set_up(conf)
         conf.set_override('auth_type', 'none', options.INVENTORY_GROUP)
         conf.register_opts(ks_loading.get_auth_plugin_conf_options('none'),
