@@ -92,7 +92,7 @@ def host_size(policy, law):
     else:
         low, high = most_by_peak(policy, law), _most_counted(policy) + 1
     guess = min(_likely_size(policy, law), MOST)
-    wanted = _deviations(policy.overload_probability)
+    target = _deviations(policy.overload_probability)
     # If the mean rates sum up to the capacity, overload has a probability of
     # about one half.
     points = [(_most_of_sums(policy, _means(policy, law)), 0.0)]
@@ -105,7 +105,7 @@ def host_size(policy, law):
             high = number
         points.append((number, _deviations(
             float(one_more.overload_probability[0]))))
-        guess = _crossing(*points[-2:], wanted)
+        guess = _crossing(*points[-2:], target)
         if guess is None or len(points) > _GUESSES:
             guess = (low + high) / 2
     reason = None if low == MOST else assessed(low).explain(0)
@@ -208,7 +208,7 @@ def _deviations(probability):
     return -_NORMAL.inv_cdf(min(max(probability, 1e-300), 1 - 1e-15))
 
 
-def _crossing(first, second, wanted):
+def _crossing(first, second, target):
     """Return the size at which the line through two points has a value.
 
     :param first: (size, deviations)
@@ -218,7 +218,7 @@ def _crossing(first, second, wanted):
     size, deviations = first
     if size == second[0] or deviations == second[1]:
         return None
-    return size + (wanted - deviations) * (second[0] - size) / (
+    return size + (target - deviations) * (second[0] - size) / (
         second[1] - deviations)
 
 

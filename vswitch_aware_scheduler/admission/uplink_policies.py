@@ -131,11 +131,11 @@ class UplinkPolicies:
             numbers['max_tunnels'] = [gateway.most_networks(
                 min(map(int, values[ENTRIES])),
                 max(map(int, values.get(INTERFACES, ['1']))))]
-        others = {'tunnel_unit': 'networks'} if ENTRIES in values else {}
+        sharing = {'tunnel_unit': 'networks'} if ENTRIES in values else {}
         if SHARE in values:
-            others.update(same_host_share=min(map(float, values[SHARE])),
-                          same_host_saturation_kbps=_NOTHING_TAKEN_KBPS)
+            sharing.update(same_host_share=min(map(float, values[SHARE])),
+                           same_host_saturation_kbps=_NOTHING_TAKEN_KBPS)
         return aggregate_metadata.usable_profile(
             vswitch_profile.smallest(
                 self._profiles[profile] for profile in settings.profiles),
-            numbers, f'uplink {name}', self._report, **others)
+            numbers, f'uplink {name}', self._report, **sharing)

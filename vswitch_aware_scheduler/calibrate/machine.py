@@ -216,10 +216,10 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
     :param clock: callable, returns monotonic seconds
     :raises CalibrationError: if the text has another form
     """
-    totals, _, rest = text.partition('\n\n\n')
+    totals, _, stat_files = text.partition('\n\n\n')
     processes = {}
     try:
-        for line in rest.splitlines():
+        for line in stat_files.splitlines():
             if line.strip():
                 processes |= _process(line)
         return _reading(

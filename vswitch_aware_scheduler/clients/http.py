@@ -154,8 +154,8 @@ def _access(values):
 
 
 def _without_secrets(url):
-    scheme, mark, rest = url.rpartition('://')
-    return scheme + mark + rest.rpartition('@')[2]
+    scheme, mark, address = url.rpartition('://')
+    return scheme + mark + address.rpartition('@')[2]
 
 
 class TemporaryFailure(Exception):

@@ -109,23 +109,24 @@ def refuse_unknown(conf):
     :param conf: an oslo.config ConfigOpts that has read its files
     :raises ValueError: with the first unknown name, its file and its group
     """
-    known = {}
+    names_by_group = {}
     for group, options in list_opts():
-        known[group.name] = {
+        names_by_group[group.name] = {
             name for option in options for name in (
-                option.dest, *(one.name for one in option.deprecated_opts))}
+                option.dest, *(deprecated.name
+                               for deprecated in option.deprecated_opts))}
     for path in [*conf.config_file, *(
-            found for folder in conf.config_dir or ()
-            for found in sorted(glob.glob(os.path.join(folder, '*.conf'))))]:
+            path for folder in conf.config_dir or ()
+            for path in sorted(glob.glob(os.path.join(folder, '*.conf'))))]:
         sections = {}
         cfg.ConfigParser(path, sections).parse()
         for group, values in sections.items():
             if not group.startswith(_PREFIX):
                 continue
-            _refuse(f'{path}: group', group, known)
+            _refuse(f'{path}: group', group, names_by_group)
             for name in values:
                 _refuse(f'{path}: option in the group [{group}]', name,
-                        known[group])
+                        names_by_group[group])
 
 
 def _refuse(what, name, known):

@@ -399,20 +399,20 @@ Related options: ``host_labels``.
     cfg.StrOpt(
         name,
         help=f"""
-{what}
+{content}
 
-Without it the name that belongs to ``exporter`` is used.{more}
+Without it the name that belongs to ``exporter`` is used.{note}
 
 Format: {form}
 
 When it is wrong, {wrong}
 
 Related options: ``exporter``.
-""") for name, what, more, form, wrong in [
-        (f'{name}_query', f'Selector of the series of {what}.', more,
+""") for name, content, note, form, wrong in [
+        (f'{name}_query', f'Selector of the series of {content}.', note,
          'a selector of PromQL such as name or name{label="value"}.',
          'no instance is found, or no sample of it.')
-        for name, what, more in [
+        for name, content, note in [
             ('egress', 'bytes that instances sent', ''),
             ('ingress', 'bytes that instances received', ''),
             ('egress_packets', 'packets that instances sent',

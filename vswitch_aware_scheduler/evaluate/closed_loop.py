@@ -271,11 +271,11 @@ class Replay:
         above = load > self._most
         self._overload[:count, bins] = above
         self._avoidable[:count, bins] = above & ~alone_above
-        known = np.where(is_present, self._known[
+        known_rates = np.where(is_present, self._known[
             :, self._begin + first:self._begin + last], 0.0)
-        known_load = residents @ known + migration_load
+        known_load = residents @ known_rates + migration_load
         self._seen[:count, bins] = (known_load > self._most) & ~(
-            residents @ (known > self._most) > 0)
+            residents @ (known_rates > self._most) > 0)
         self._sent += float(load.sum())
         self._cut += float((load[above] - self._capacity).sum())
 

@@ -202,12 +202,12 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None):
     # large.
     days = len(runs[0].days)
     for day in range(days):
-        known = {}
+        data_by_history = {}
         for number, run in enumerate(runs):
             end, rows = run.days[day]
-            if run.history not in known:
-                known[run.history] = run.history.until(end)
-            run.place(known[run.history], rows, rates.shape[1]
+            if run.history not in data_by_history:
+                data_by_history[run.history] = run.history.until(end)
+            run.place(data_by_history[run.history], rows, rates.shape[1]
                       if day + 1 == days else run.days[day + 1][0] - begin)
             if progress:
                 progress(day * len(runs) + number + 1, days * len(runs))

@@ -276,9 +276,9 @@ class History:
         pieces = {}
         for row, recording in enumerate(self._trace.series):
             column = self._trace.columns[row]
-            known = (column < end) & ((column < self._begin)
-                                      | (column >= self._known_from[row]))
-            new = known & (column >= self._counted)
+            is_available = (column < end) & (
+                (column < self._begin) | (column >= self._known_from[row]))
+            new = is_available & (column >= self._counted)
             if new.any():
                 pieces[row] = dataclasses.replace(
                     recording, times=recording.times[new],

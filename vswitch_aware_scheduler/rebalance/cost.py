@@ -62,16 +62,16 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
         raise exceptions.InvalidInput(
             f'link of the migration: {link_kbps} kbit/s; expected a finite '
             f'number above 0')
-    rest, seconds, transferred = memory_mib * KBIT_PER_MIB, 0.0, 0.0
+    remaining, seconds, transferred = memory_mib * KBIT_PER_MIB, 0.0, 0.0
     for _ in range(_MOST_ROUNDS):
-        needed = rest / link_kbps
+        needed = remaining / link_kbps
         seconds += needed
-        transferred += rest
+        transferred += remaining
         if needed <= most_downtime_seconds * (1 + _TOLERANCE):
             # The last round, during which the instance is stopped.
             return Migration(seconds, transferred, needed)
         # The memory that is written during the copy, at most all of it.
-        rest = min(dirty_kbps * needed, memory_mib * KBIT_PER_MIB)
+        remaining = min(dirty_kbps * needed, memory_mib * KBIT_PER_MIB)
     return Migration(np.inf, np.inf, np.inf)
 
 

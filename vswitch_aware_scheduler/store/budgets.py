@@ -206,8 +206,8 @@ class Share:
         data = bytes(row.data)
         limits = json.loads(row.limits)
         count = len(limits[1])
-        slots, rest = divmod(len(data), 12 + 16 * count)
-        if rest or not slots or not 0 < row.period_seconds < math.inf:
+        slots, excess = divmod(len(data), 12 + 16 * count)
+        if excess or not slots or not 0 < row.period_seconds < math.inf:
             raise ValueError(
                 f'{len(data)} bytes; expected a multiple of '
                 f'{12 + 16 * count}')

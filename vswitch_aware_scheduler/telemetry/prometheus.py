@@ -637,8 +637,8 @@ def _quoted(value):
 def _with_values(selector, label, values):
     """Return a selector, limited to series with one of the values."""
     matcher = f'{label}=~"{"|".join(map(_quoted, values))}"'
-    name, brace, rest = selector.partition('{')
-    inside = rest.rpartition('}')[0].strip().rstrip(',') if brace else ''
+    name, brace, conditions = selector.partition('{')
+    inside = conditions.rpartition('}')[0].strip().rstrip(',') if brace else ''
     return f'{name}{{{inside + "," if inside else ""}{matcher}}}'
 
 

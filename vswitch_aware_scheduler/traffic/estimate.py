@@ -300,8 +300,9 @@ class TransitionCounts:
         """Return ``slot_bins`` and ``slot_edges`` of both counts together."""
         (first, last), (next_first, end) = (
             [int(_covered_slots(np.array(time), self.period_seconds)[edge])
-             for edge, time in enumerate((one.first_time, one.last_time))]
-            for one in (self, later))
+             for edge, time in enumerate(
+                 (counts.first_time, counts.last_time))]
+            for counts in (self, later))
         latest = slots.latest_slots(end)
         bins = np.where(latest <= last, self.slot_bins, later.slot_bins)
         edges = np.stack([self.slot_edges[0], later.slot_edges[1]])
@@ -374,16 +375,18 @@ class TransitionCounts:
         has_slots = version not in _FORMATS_BEFORE
         recent = (version in (_FORMATS_BEFORE[-1], _FORMAT_AGED)) * (
             2 * m + 1)
-        wanted = _HEADER.size + 2 * m + 4 * k + 8 * (6 * m + k + recent) + (
-            _SLOTS_BYTES if has_slots else 16 * m)
-        gap_steps, rest = divmod(len(data) - wanted, _GAP_STEP.itemsize)
+        expected_bytes = (
+            _HEADER.size + 2 * m + 4 * k + 8 * (6 * m + k + recent)
+            + (_SLOTS_BYTES if has_slots else 16 * m))
+        gap_steps, excess = divmod(len(data) - expected_bytes,
+                                   _GAP_STEP.itemsize)
         has_gaps = version != _FORMATS_BEFORE[0]
-        if rest or gap_steps < 0 or (gap_steps and not has_gaps):
+        if excess or gap_steps < 0 or (gap_steps and not has_gaps):
             more = '' if not has_gaps else (
                 f' and {_GAP_STEP.itemsize} for each step across a gap')
             raise exceptions.InvalidSeries(
                 f'packed transition counts: {len(data)} bytes; expected '
-                f'{wanted}{more}')
+                f'{expected_bytes}{more}')
         offset = _HEADER.size
 
         def take(kind, count):
@@ -456,27 +459,27 @@ def count_all(series):
     :returns: list in the same order, TransitionCounts for each, or in its
         place the NotEnoughSamples that tells why there are none
     """
-    found = [None if len(one) else exceptions.NotEnoughSamples(
-        f'instance {one.instance_uuid}: no usable sample '
-        f'({one.refused.total} refused); expected at least one')
-        for one in series]
-    some, samples = [], 0
-    for i, one in enumerate(series):
-        if len(one):
-            some.append(i)
-            samples += len(one)
-        if some and (samples >= _COUNT_TOGETHER or i == len(series) - 1):
-            for j, counts in zip(some, _count([series[j] for j in some])):
-                found[j] = counts
-            some, samples = [], 0
-    return found
+    results = [None if len(recording) else exceptions.NotEnoughSamples(
+        f'instance {recording.instance_uuid}: no usable sample '
+        f'({recording.refused.total} refused); expected at least one')
+        for recording in series]
+    batch, samples = [], 0
+    for i, recording in enumerate(series):
+        if len(recording):
+            batch.append(i)
+            samples += len(recording)
+        if batch and (samples >= _COUNT_TOGETHER or i == len(series) - 1):
+            for j, counts in zip(batch, _count([series[j] for j in batch])):
+                results[j] = counts
+            batch, samples = [], 0
+    return results
 
 
 def _count(series):
-    sizes = np.array([len(one) for one in series])
+    sizes = np.array([len(recording) for recording in series])
     owner = np.repeat(np.arange(sizes.size), sizes)
-    times = np.concatenate([one.times for one in series])
-    rates = np.concatenate([one.rates for one in series])
+    times = np.concatenate([recording.times for recording in series])
+    rates = np.concatenate([recording.rates for recording in series])
     bandwidth = rates[:, 0] + rates[:, 1]
     sample_bin = rate_bin(bandwidth)
     key, at, samples = np.unique(owner * _BINS + sample_bin,
@@ -490,7 +493,8 @@ def _count(series):
                       for column in (bandwidth, rates[:, 2])], axis=1)
     totals = np.stack([np.bincount(at, weights=column, minlength=key.size)
                        for column in rates.T], axis=1)
-    periods = np.array([one.period_seconds for one in series], dtype=float)
+    periods = np.array([recording.period_seconds for recording in series],
+                       dtype=float)
     slot_bins, slot_edges = _count_slots(owner, times, periods, bandwidth)
     # The previous sample belongs to the same series, and there is no gap.
     same = owner[1:] == owner[:-1]
@@ -608,9 +612,9 @@ def classes(counts):
     :returns: (V,) int64, number of low bins of each instance; all bins if
         there is only one
     """
-    sizes = np.array([one.bins.size for one in counts])
-    samples = np.concatenate([one.samples for one in counts])
-    totals = np.concatenate([one.totals for one in counts])
+    sizes = np.array([history.bins.size for history in counts])
+    samples = np.concatenate([history.samples for history in counts])
+    totals = np.concatenate([history.totals for history in counts])
     starts = np.cumsum(sizes) - sizes
     owner = np.repeat(np.arange(sizes.size), sizes)
     roots = np.sqrt((totals[:, 0] + totals[:, 1]) / samples)
@@ -625,12 +629,12 @@ def classes(counts):
 
     count, sum_ = below(samples), below(samples * roots)
     ends = starts + sizes - 1
-    rest, rest_sum = count[ends][owner] - count, sum_[ends][owner] - sum_
+    above, above_sum = count[ends][owner] - count, sum_[ends][owner] - sum_
     last = np.zeros(samples.size, dtype=bool)
     last[ends] = True
     apart = np.where(last, -1.0, (
-        sum_ / count - rest_sum / np.where(last, 1.0, rest)) ** 2
-        * count * rest)
+        sum_ / count - above_sum / np.where(last, 1.0, above)) ** 2
+        * count * above)
     most = np.maximum.reduceat(apart, starts)[owner]
     low = np.minimum.reduceat(np.where(
         apart >= most, np.arange(samples.size), samples.size), starts)
@@ -676,11 +680,12 @@ def day_variations(counts):
     :returns: (V,) standard deviation of the daily level divided by the mean,
         see :func:`.day_variation.variations`
     """
-    _, last = _covered_slots(np.array([one.last_time for one in counts]),
-                             np.array([one.period_seconds for one in counts]))
+    _, last = _covered_slots(
+        np.array([history.last_time for history in counts]),
+        np.array([history.period_seconds for history in counts]))
     oldest = slots.latest_number(last)[:, None] - slots.SLOTS + 1
     bins = np.take_along_axis(
-        np.stack([one.slot_bins for one in counts]),
+        np.stack([history.slot_bins for history in counts]),
         (oldest + np.arange(slots.SLOTS)) % slots.SLOTS, axis=1)
     return day_variation.variations(_BIN_KBPS[bins])
 
@@ -725,20 +730,20 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None,
         NotEnoughSamples that explains why there is none
     """
     low_ends, high_ends = map(_checked_quantiles, quantiles)
-    found = [lack_of_history(one, min_samples) for one in counts]
-    enough = [i for i, lack in enumerate(found) if lack is None]
+    results = [lack_of_history(history, min_samples) for history in counts]
+    enough = [i for i, lack in enumerate(results) if lack is None]
     for first in range(0, len(enough), _FIT_TOGETHER):
         chosen = enough[first:first + _FIT_TOGETHER]
-        some = [counts[i] for i in chosen]
-        sizes = np.array([one.bins.size for one in some])
+        batch = [counts[i] for i in chosen]
+        sizes = np.array([history.bins.size for history in batch])
         starts = np.cumsum(sizes) - sizes
         owner = np.repeat(np.arange(sizes.size), sizes)
-        low_bins = classes(some)
+        low_bins = classes(batch)
         high = np.arange(owner.size) - starts[owner] >= low_bins[owner]
         # Number of the class of each bin: one low and one high for each
         # instance.
         number = 2 * owner + high
-        samples = np.concatenate([one.samples for one in some])
+        samples = np.concatenate([history.samples for history in batch])
         totals = np.bincount(number, weights=samples)
         so_far = np.cumsum(samples)
         before = np.concatenate([[0.0], np.cumsum(totals)])[number]
@@ -748,9 +753,9 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None,
                 high_ends[:-1], below, side='right'),
             np.searchsorted(low_ends[:-1], below, side='right'))
         for i, fitted in zip(chosen, _fit_states(
-                some, band, low_bins, keys and [keys[i] for i in chosen])):
-            found[i] = fitted
-    return found
+                batch, band, low_bins, keys and [keys[i] for i in chosen])):
+            results[i] = fitted
+    return results
 
 
 def _checked_quantiles(values):
@@ -802,15 +807,15 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
     :param counts: TransitionCounts
     :param min_samples: minimum number of samples
     """
-    seen = counts.total_samples
-    if seen < min_samples:
+    samples = counts.total_samples
+    if samples < min_samples:
         return exceptions.NotEnoughSamples(
-            f'history of {seen:g} samples is too short; expected at least '
+            f'history of {samples:g} samples is too short; expected at least '
             f'{min_samples}')
     if not counts.peaks[:, 0].any():
         return exceptions.NotEnoughSamples(
-            f'no traffic in {seen:g} samples: nothing to learn from; expected '
-            f'at least one sample above zero')
+            f'no traffic in {samples:g} samples: nothing to learn from; '
+            f'expected at least one sample above zero')
     return None
 
 
@@ -827,7 +832,7 @@ def _fit_states(counts, band, low_bins=None, keys=None):
         models have no classes, and each state has mean rates
     :param keys: V keys of :func:`high_slots`, or None
     """
-    sizes = np.array([one.bins.size for one in counts])
+    sizes = np.array([history.bins.size for history in counts])
     first_bin = np.cumsum(sizes) - sizes
     begins = np.diff(band, prepend=-1) != 0
     begins[first_bin] = True
@@ -839,7 +844,7 @@ def _fit_states(counts, band, low_bins=None, keys=None):
 
     def gathered(name):
         return np.add.reduceat(np.concatenate(
-            [getattr(one, name) for one in counts]), at)
+            [getattr(history, name) for history in counts]), at)
 
     samples = gathered('samples')
     rates = gathered('totals') / samples[:, None]
@@ -847,7 +852,7 @@ def _fit_states(counts, band, low_bins=None, keys=None):
         # The last state has the largest observed rates.
         last = first_state + n - 1
         largest = np.maximum.reduceat(np.concatenate(
-            [one.peaks for one in counts]), at)[last]
+            [history.peaks for history in counts]), at)[last]
         mean = rates[last, 0] + rates[last, 1]
         rates[last, :2] *= np.divide(
             largest[:, 0], mean, out=np.ones(last.size),
@@ -857,15 +862,15 @@ def _fit_states(counts, band, low_bins=None, keys=None):
         inner[last] = False
         rates[inner] *= _day_factors(counts, rates, largest, owner)[
             inner, None]
-    seen = np.add.reduceat(samples, first_state)
-    law = samples / seen[owner]
+    totals = np.add.reduceat(samples, first_state)
+    law = samples / totals[owner]
     # Padded: (V, most states).
     place = np.arange(at.size) - first_state[owner]
     padded = np.zeros((n.size, int(n.max())))
     padded[owner, place] = law
     steps = _steps(counts, sizes, state_of_bin - first_state[
         np.repeat(np.arange(n.size), sizes)], padded.shape[1])
-    period = np.array([one.period_seconds for one in counts])
+    period = np.array([history.period_seconds for history in counts])
     observed = np.maximum(steps.sum(axis=(1, 2)), 1.0) * period
     steps *= 1 - np.eye(padded.shape[1])
     exits = np.maximum(steps.sum(axis=(1, 2)), 1.0)
@@ -927,33 +932,33 @@ def _steps(counts, sizes, state, most):
     :param state: (bins of all,) number of the state of each bin, from 0 for
         each of the counts
     """
-    moves = np.concatenate([one.moves.ravel() for one in counts])
+    moves = np.concatenate([history.moves.ravel() for history in counts])
     first_bin = np.cumsum(sizes) - sizes
     ends = np.cumsum(sizes * sizes)
-    seen = np.flatnonzero(moves)
-    owner = np.searchsorted(ends, seen, side='right')
-    row, column = np.divmod(seen - (ends - sizes * sizes)[owner],
+    nonzero = np.flatnonzero(moves)
+    owner = np.searchsorted(ends, nonzero, side='right')
+    row, column = np.divmod(nonzero - (ends - sizes * sizes)[owner],
                             sizes[owner])
     start = first_bin[owner]
-    found = np.bincount(
+    transitions = np.bincount(
         (owner * most + state[start + row]) * most + state[start + column],
-        weights=moves[seen], minlength=sizes.size * most * most,
+        weights=moves[nonzero], minlength=sizes.size * most * most,
     ).reshape(-1, most, most).astype(float)
-    for i, one in enumerate(counts):
-        if not len(one.gap_moves):
+    for i, history in enumerate(counts):
+        if not len(history.gap_moves):
             continue
-        by_periods = np.bincount(one.gap_moves[:, 2].astype(np.int64),
-                                 weights=one.gap_moves[:, 3])
+        by_periods = np.bincount(history.gap_moves[:, 2].astype(np.int64),
+                                 weights=history.gap_moves[:, 3])
         periods = int(by_periods.argmax())
-        if by_periods[periods] <= found[i].sum():
+        if by_periods[periods] <= transitions[i].sum():
             continue
-        across = one.gap_moves[one.gap_moves[:, 2] == periods]
+        across = history.gap_moves[history.gap_moves[:, 2] == periods]
         before, after = state[first_bin[i] + np.searchsorted(
-            one.bins, across[:, :2])].T
+            history.bins, across[:, :2])].T
         steps = np.zeros((most, most))
         np.add.at(steps, (before, after), across[:, 3])
-        found[i] = _expected_steps(steps, periods)
-    return found
+        transitions[i] = _expected_steps(steps, periods)
+    return transitions
 
 
 def _expected_steps(steps, periods):
@@ -1001,8 +1006,8 @@ def _jump_probabilities(steps, law):
     :param law: (V, n), 0 beyond the states of a model
     """
     n = law.shape[1]
-    there = law > 0
-    both = there[:, :, None] & there[:, None, :]
+    is_state = law > 0
+    both = is_state[:, :, None] & is_state[:, None, :]
     reach = ((steps > 0) | np.eye(n, dtype=bool)).astype(np.float32)
     for _ in range(n.bit_length()):
         reach = np.minimum(reach @ reach, 1)

@@ -56,9 +56,9 @@ def dimension_weights(dimension):
             f'{", ".join(sorted(DIMENSIONS))}') from None
 
 
-def _invalid(what, seen, wanted):
+def _invalid(name, value, expected):
     raise exceptions.InvalidModel(
-        f'traffic model: {what}: {seen}; expected {wanted}')
+        f'traffic model: {name}: {value}; expected {expected}')
 
 
 def visits(jump):
@@ -158,13 +158,13 @@ class TrafficModel:
             _invalid('low_states', repr(self.low_states)[:80],
                      f'a whole number 1..{most} with high, and None without')
         object.__setattr__(self, 'low_states', int(self.low_states))
-        wanted = f'{slots.SLOTS} truth values'
         try:
             high = np.array(self.high)
         except (TypeError, ValueError, OverflowError):
             high = np.array(None)
         if high.shape != (slots.SLOTS,) or not np.isin(high, (0, 1)).all():
-            _invalid('high', repr(self.high)[:80], wanted)
+            _invalid('high', repr(self.high)[:80],
+                     f'{slots.SLOTS} truth values')
         high = high.astype(bool)
         high.flags.writeable = False
         object.__setattr__(self, 'high', high)

@@ -138,16 +138,17 @@ class Pool:
         :returns: Pool
         """
         bins, high = [], []
-        for one, low in zip(counts, estimate.classes(counts).tolist()):
-            of_bin = np.arange(one.bins.size) >= low
-            bins.append(one.bins + _HIGH * of_bin)
-            high.append(estimate.high_slots(one, low, float(
-                one.samples[of_bin].sum() / one.total_samples)))
+        for history, low in zip(counts, estimate.classes(counts).tolist()):
+            of_bin = np.arange(history.bins.size) >= low
+            bins.append(history.bins + _HIGH * of_bin)
+            high.append(estimate.high_slots(history, low, float(
+                history.samples[of_bin].sum() / history.total_samples)))
         return cls._of(
             len(counts), np.concatenate(bins), np.concatenate(
-                [one.samples / one.total_samples for one in counts]),
-            np.concatenate([one.totals / one.total_samples
-                            for one in counts]), np.mean(high, axis=0))
+                [history.samples / history.total_samples
+                 for history in counts]),
+            np.concatenate([history.totals / history.total_samples
+                            for history in counts]), np.mean(high, axis=0))
 
     @classmethod
     def of_laws(cls, laws):
@@ -198,12 +199,14 @@ class Pool:
         """
         if weight >= 1:
             return self
-        rest = 1 - weight
+        other_weight = 1 - weight
         return Pool._of(
             self.members, np.concatenate([self.bins, other.bins]),
-            np.concatenate([weight * self.shares, rest * other.shares]),
-            np.concatenate([weight * self.amounts, rest * other.amounts]),
-            weight * self.high + rest * other.high)
+            np.concatenate([weight * self.shares,
+                            other_weight * other.shares]),
+            np.concatenate([weight * self.amounts,
+                            other_weight * other.amounts]),
+            weight * self.high + other_weight * other.high)
 
     def shrunk(self, parent, constant):
         """Return the pool, shrunk towards that of a wider group.
@@ -220,10 +223,11 @@ class Pool:
     @property
     def law(self):
         """The RateLaw, with one state for each bin, mean rates and no bits."""
-        there = self.shares > 0
-        low = int(np.count_nonzero(self.bins[there] < _HIGH))
+        has_share = self.shares > 0
+        low = int(np.count_nonzero(self.bins[has_share] < _HIGH))
         return rate_law.RateLaw.from_arrays(
-            self.shares[there], self.amounts[there] / self.shares[there, None],
+            self.shares[has_share],
+            self.amounts[has_share] / self.shares[has_share, None],
             np.zeros(slots.SLOTS, dtype=bool), low or None)
 
     @property
@@ -292,8 +296,8 @@ def group_pools(flavors, projects, laws, weights=None):
     members = _Members(
         flavors, projects, laws,
         np.ones(len(laws)) if weights is None else np.array(weights, float))
-    known = len(set(projects) - {None})
-    return members.by_project() if known > 1 else members.by_instance()
+    project_count = len(set(projects) - {None})
+    return members.by_project() if project_count > 1 else members.by_instance()
 
 
 class _Members:
@@ -361,10 +365,10 @@ class _Members:
         numbers, keys = _numbered(
             None if flavor is None else (flavor, None)
             for flavor in self._flavors)
-        known = numbers >= 0
+        has_flavor = numbers >= 0
         constant = credibility_constant(
-            load[known], numbers[known],
-            np.zeros(np.count_nonzero(known), dtype=np.int64))
+            load[has_flavor], numbers[has_flavor],
+            np.zeros(np.count_nonzero(has_flavor), dtype=np.int64))
         if math.isfinite(constant):
             pools.update(
                 (key, pool.shrunk(fleet, constant)) for key, pool in zip(
@@ -413,13 +417,13 @@ class _Members:
         sums = np.bincount(number, weights=self._weights[inside])
         shares = np.zeros(sums.size)
         np.maximum.at(shares, number, self._weights[inside])
-        known = project >= 0
+        has_project = project >= 0
         count = int(groups.max(initial=-1)) + 1
-        mean = np.bincount(of[known], weights=sums[known],
+        mean = np.bincount(of[has_project], weights=sums[has_project],
                            minlength=count) / np.maximum(
-            np.bincount(of[known], minlength=count), 1)
+            np.bincount(of[has_project], minlength=count), 1)
         usual = np.where(mean[of] > 0, mean[of], sums)
-        shares[~known] = np.minimum(shares, sums / usual)[~known]
+        shares[~has_project] = np.minimum(shares, sums / usual)[~has_project]
         weights[inside] = (shares / sums)[number] * self._weights[inside]
         return weights, np.bincount(of, weights=shares, minlength=count)
 
@@ -454,11 +458,12 @@ class _Members:
 
 def _numbered(keys):
     """Return ((n,) number of each key, -1 for None; the keys in order)."""
-    found = {}
+    numbers_by_key = {}
     numbers = np.fromiter(
-        (-1 if key is None else found.setdefault(key, len(found))
+        (-1 if key is None
+         else numbers_by_key.setdefault(key, len(numbers_by_key))
          for key in keys), np.int64)
-    return numbers, list(found)
+    return numbers, list(numbers_by_key)
 
 
 def share_above(law, capacities):
@@ -506,11 +511,11 @@ def cut(law, limits, capacities, group=None):
     if not above.any():
         return scaled(law, limits)
     shares = law.probabilities.copy()
-    theirs = law if group is None else group
-    most = theirs.probabilities[_above(theirs, capacities)].sum()
-    there = shares[above].sum()
-    if 0 < most <= MOST_LEFT_OUT and there > 0:
-        shares[above] *= max(1 - most / there, 0.0)
+    of_group = law if group is None else group
+    most = of_group.probabilities[_above(of_group, capacities)].sum()
+    own_share = shares[above].sum()
+    if 0 < most <= MOST_LEFT_OUT and own_share > 0:
+        shares[above] *= max(1 - most / own_share, 0.0)
         shares /= shares.sum()
     kept = shares > 0
     low = int(np.count_nonzero(kept[:law.low_states]))

@@ -182,8 +182,8 @@ class RateSeries:
             return self
         bandwidth = self.rates[:, :2].sum(axis=1)
         if floor_kbps is None:
-            others = bandwidth[self.whole]
-            floor_kbps = others.mean() if others.size else np.inf
+            complete = bandwidth[self.whole]
+            floor_kbps = complete.mean() if complete.size else np.inf
         kept = self.whole | (bandwidth >= floor_kbps)
         return dataclasses.replace(
             self, times=self.times[kept], rates=self.rates[kept],

@@ -20,9 +20,9 @@ def limited(amounts):
         return amounts
     ordered = np.sort(amounts)
     for reduced in range(round(1 / MOST_SHARE)):
-        rest = ordered[:amounts.size - reduced]
+        unchanged = ordered[:amounts.size - reduced]
         # The limit if the reduced projects all have this amount.
-        most = MOST_SHARE * rest.sum() / (1 - reduced * MOST_SHARE)
-        if rest[-1] <= most:
+        most = MOST_SHARE * unchanged.sum() / (1 - reduced * MOST_SHARE)
+        if unchanged[-1] <= most:
             break
     return np.minimum(amounts, most)

@@ -294,8 +294,8 @@ def leave_one_out(measurements, key='packet_bytes', **options):
     rows = list(measurements)
     predictions = {}
     for value in dict.fromkeys(getattr(row, key) for row in rows):
-        rest = [row for row in rows if getattr(row, key) != value]
-        model = fit_capacity(rest, **options) if rest else None
+        other_rows = [row for row in rows if getattr(row, key) != value]
+        model = fit_capacity(other_rows, **options) if other_rows else None
         for i, row in enumerate(rows):
             if getattr(row, key) != value:
                 continue

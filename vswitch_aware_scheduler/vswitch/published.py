@@ -74,8 +74,8 @@ def _table(name, entry):
         rows.append(cost_model.Measurement(size, gbps * 1e6, pairs, flows))
     statements = tuple(
         Statement(size, pairs, flows, low * 1e6, high * 1e6, text,
-                  rest[0] if rest else size)
-        for size, pairs, flows, low, high, text, *rest
+                  own_size[0] if own_size else size)
+        for size, pairs, flows, low, high, text, *own_size
         in entry.get('statements', []))
     return Table(
         name, entry['source'], tuple(rows), tuple(entry.get('leave_out', ())),
