@@ -47,7 +47,8 @@ def _at_least(minimum, kind=int):
 def _probability(text):
     value = float(text)
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f'{text} is no probability, 0 to 1')
+        raise argparse.ArgumentTypeError(
+            f'{text}; expected a probability from 0 to 1')
     return value
 
 
@@ -55,28 +56,32 @@ def parser():
     """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog='python -m vswitch_aware_scheduler.demo',
-        description="Place one list of VMs by a real Nova with simulated "
-                    "computes: by Nova's defaults, with VSwitchFilter and "
-                    "VSwitchWeigher, and with both on few hosts, which live "
-                    "migrations relieve. Replay the traffic that then came "
-                    "over each placement, and compare. Models are fitted to "
-                    "the first half of the period and judged on the second.")
+        description="Compare three ways of placing the same VMs. A real Nova "
+                    "with simulated computes places the VMs with its default "
+                    "filters and weighers, with VSwitchFilter and "
+                    "VSwitchWeigher, and with these on fewer hosts with live "
+                    "migrations. The demo fits traffic models to the first "
+                    "half of the traffic. It then replays the second half on "
+                    "each placement, and prints how much each host is "
+                    "overloaded.")
     top.add_argument(
         '--trace', metavar='PATH', nargs='+', default=[],
-        help='real traffic: GWA-T-12 files or folders, .npz, or plain CSV, '
-             'one comparison each (default: traffic generated from the '
-             'published statistics of GWA-T-12)')
+        help='recorded traffic: a GWA-T-12 file, a folder of such files, an '
+             '.npz file or a plain CSV file. Each PATH is a comparison of its '
+             'own. Default: traffic that is generated from the published '
+             'statistics of GWA-T-12')
     top.add_argument(
         '--hosts', type=_at_least(len(fleet.HOST_MIX)), default=24,
-        metavar='N', help='number of computes (default: %(default)s)')
+        metavar='N', help='number of compute hosts (default: %(default)s)')
     top.add_argument(
         '--vms', type=_at_least(1), metavar='N',
-        help='number of VMs: the N that carry most in the first half '
-             '(default: all of a trace that carry traffic, 180 of '
-             'generated ones)')
+        help='place only the N VMs with the most traffic in the first half. '
+             'Default: all VMs of a trace that have traffic, or 180 VMs with '
+             'generated traffic')
     top.add_argument(
         '--seed', type=_at_least(0), default=1, metavar='N',
-        help='seed of the order of the VMs and of generated traffic '
+        help='seed of the order in which VMs are placed, and of generated '
+             'traffic '
              '(default: %(default)s)')
     top.add_argument(
         '--policy', choices=('probability', 'average'), default='probability',
@@ -87,10 +92,10 @@ def parser():
                           '%(default)s)')
     top.add_argument(
         '--plot', metavar='PATH',
-        help='image to write (default: a PNG in a temporary folder); with '
-             'several traces a number is put before its ending')
+        help='path of the image (default: placements.png in a temporary '
+             'folder). With several traces, a number precedes the suffix')
     top.add_argument('--json', action='store_true',
-                     help='print JSON in place of the tables')
+                     help='print JSON instead of tables')
     top.add_argument(
         '--jobs', type=_at_least(1), default=3, metavar='N',
         help='clouds that run at the same time (default: %(default)s)')
@@ -215,9 +220,9 @@ def compare(arguments, trace, folder, plot_path):
     lines = [
         f'Traffic: {source}',
         f'{len(learned.vms)} VMs, {learned.models} models fitted to the first '
-        f'half; replayed: the second, {days:.1f} days in samples of '
+        f'half; replayed: the second half, {days:.1f} days in samples of '
         f'{learned.period_seconds:.0f} s ({100 * learned.missing_share:.1f} '
-        f'% without a sample, counted as no traffic)',
+        f'% of the samples are missing and count as no traffic)',
         f'{len(hosts)} hosts of 64 cores and {memory_mb // 1024} GB each; '
         f'plugin: admission_policy={arguments.policy}, overload_probability='
         f'{arguments.overload_probability:g}']

@@ -479,9 +479,9 @@ class _Pass:
     def _reason(self, merged, learned):
         if learned is not None and learned.modelled:
             if learned.counts is None:
-                return 'counted anew: what was counted cannot be read'
+                return 'counting restarted: stored counts cannot be read'
             if learned.counts.period_seconds != merged.period_seconds:
-                return 'counted anew: another sampling period'
+                return 'counting restarted: the sampling period has changed'
         if merged.total_samples < self._settings.min_samples:
             return f'fewer than {self._settings.min_samples} samples'
         return 'no traffic'

@@ -1222,8 +1222,8 @@ class Service:
             self._news_at = now
         quiet = max(QUIET_SECONDS, 3 * set_up.interval_seconds)
         self._state('quiet', now - self._news_at > quiet and (
-            f'telemetry {set_up.driver.source} answers and knows '
-            f'{outcome.instances} instances, but has told nothing new for '
+            f'telemetry {set_up.driver.source} answers and has '
+            f'{outcome.instances} instances, but no new sample of any for '
             f'{now - self._news_at:.0f} s'))
         self._state('ahead', outcome.ahead and (
             f'{outcome.ahead} instances have samples later than the clock '

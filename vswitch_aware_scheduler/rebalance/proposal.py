@@ -317,11 +317,11 @@ def _planned(fleet, data, in_debt, settings, now):
 
     def why(move, before, after):
         limit = fleet.terms[move.source].overload_probability
-        return (f'{fleet.hosts[move.source]} owes '
-                f'{-fleet.balance[move.source]:.0f} s of overload; by its '
-                f'present instances {before / limit:.2g} times its limit in '
-                f'{WINDOW_DAYS} days, {after / limit:.2g} times with the '
-                f'move')
+        return (f'{fleet.hosts[move.source]} has overspent its error budget '
+                f'by {-fleet.balance[move.source]:.0f} s; the overload of its '
+                f'present instances in {WINDOW_DAYS} days is '
+                f'{before / limit:.2g} times the limit, and '
+                f'{after / limit:.2g} times with the move')
 
     return Proposal(now, fleet.grid.end, len(data.budgets), in_debt,
                     tuple(_described(fleet, advice.moves, why)),

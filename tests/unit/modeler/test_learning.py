@@ -477,7 +477,8 @@ class FailureTestCase(base.ModelerTestCase):
         self.driver.samples = {uuid: (times, np.full(23, 9.0),
                                       np.zeros(23))}
         outcome = self.run_pass()
-        self.assertEqual({'counted anew: another sampling period': 1},
+        self.assertEqual({'counting restarted: the sampling period has '
+                          'changed': 1},
                          outcome.reasons)
         self.assertFalse(outcome.written)
         self.assertEqual(kept.model.to_dict(),

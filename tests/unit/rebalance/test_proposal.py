@@ -60,7 +60,7 @@ class ProposalTestCase(base.StoreTestCase):
                                move.destination_budget_after)
         self.assertEqual([('host1', -600.0, 2)], [
             (one.host, one.balance, one.checks) for one in plan.in_debt])
-        self.assertIn('owes 600 s', move.reason)
+        self.assertIn('overspent its error budget by 600 s', move.reason)
         # Samples of other hosts' instances are not read.
         self.assertEqual({'vm1', 'vm2'}, set(self.fleet.driver.read))
 

@@ -33,9 +33,9 @@ def _list(arguments, conf):
         for claim in claims], [
             column('INSTANCE', 'instance'), column('STATE', 'state'),
             column('HOST', 'host'), column('SOURCE', 'source'),
-            column('BY', 'claimed_by'), column('TOLD', 'claimed_at_iso'),
+            column('BY', 'claimed_by'), column('CLAIMED', 'claimed_at_iso'),
             column('LEFT', 'seconds_left', '{:.0f}'.format)],
-        'claims', 'claims; seconds that they stay listed',
+        'claims', 'claims; LEFT: seconds until a claim is deleted',
         belongs={'host': lambda row, host: host in (row['host'],
                                                     row['source'])})
     return 0
