@@ -6,6 +6,7 @@ import unittest
 
 import numpy as np
 
+from tests.fakes import tunnel_counts
 from vswitch_aware_scheduler.admission import tunnel_table
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import attachments
@@ -24,9 +25,9 @@ class TestTunnels(unittest.TestCase):
         for unit, number in (('instances', 3), ('interfaces', 4),
                              ('networks', 2), ('vteps', 4)):
             self.assertEqual(
-                number, tunnel_table.count(unit, RESIDENTS, PEERS)
+                number, tunnel_counts.count(unit, RESIDENTS, PEERS)
             )
-            self.assertEqual(0, tunnel_table.count(unit, [], PEERS))
+            self.assertEqual(0, tunnel_counts.count(unit, [], PEERS))
 
     def test_a_network_that_the_host_serves_opens_no_tunnel(self):
         for networks, expected in (
@@ -36,7 +37,7 @@ class TestTunnels(unittest.TestCase):
             self.assertEqual(
                 expected,
                 tuple(
-                    tunnel_table.opened(
+                    tunnel_counts.opened(
                         unit,
                         RESIDENTS,
                         attachments.Attachments(networks),
@@ -49,10 +50,10 @@ class TestTunnels(unittest.TestCase):
 
     def test_the_order_in_which_instances_come_does_not_matter(self):
         for unit in profile.TUNNEL_UNITS:
-            whole = tunnel_table.count(unit, RESIDENTS, PEERS)
+            whole = tunnel_counts.count(unit, RESIDENTS, PEERS)
             for order in itertools.permutations(RESIDENTS):
                 self.assertEqual(whole, sum(
-                    tunnel_table.opened(unit, order[:i], one, PEERS)
+                    tunnel_counts.opened(unit, order[:i], one, PEERS)
                     for i, one in enumerate(order)))
 
     def test_room_is_what_the_profile_says(self):
@@ -69,10 +70,10 @@ class TestTunnels(unittest.TestCase):
                 ('vteps', 0, ('red',), True)):
             switch = profile.SwitchProfile('x', max_tunnels=most,
                                            tunnel_unit=unit)
-            self.assertIs(fits, tunnel_table.room(
+            self.assertIs(fits, tunnel_counts.room(
                 switch, RESIDENTS, attachments.Attachments(networks), PEERS),
                 (unit, most, networks))
-        self.assertTrue(tunnel_table.room(
+        self.assertTrue(tunnel_counts.room(
             profile.SwitchProfile('x', saturation_kbps=1), RESIDENTS,
             attachments.Attachments(('green',))))
 
@@ -82,7 +83,7 @@ class TestTunnels(unittest.TestCase):
                 ('vteps', {'red': {'h2'}}, 'hosts on network blue: not'),
                 ('vteps', None, 'hosts on network blue: not given')):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
-                tunnel_table.count(unit, RESIDENTS, peers)
+                tunnel_counts.count(unit, RESIDENTS, peers)
         with self.assertRaisesRegex(exceptions.InvalidInput,
                                     "networks: 'red'; expected a collection"):
             attachments.Attachments('red')
@@ -125,11 +126,11 @@ class TestAttachments(unittest.TestCase):
 
     def test_nobody_knows_counts_as_one_of_each(self):
         for unit in tunnel_table.COUNTED:
-            self.assertEqual(2, tunnel_table.count(
+            self.assertEqual(2, tunnel_counts.count(
                 unit, [attachments.UNKNOWN] * 2, {}), unit)
             self.assertEqual(
                 1,
-                tunnel_table.opened(
+                tunnel_counts.opened(
                     unit, [attachments.UNKNOWN] * 2, attachments.UNKNOWN, {}
                 ),
                 unit,
@@ -156,7 +157,7 @@ def peers_of(residents, host):
 def refused_by_count(limits, residents, host, new, exclude=None):
     """Return what has no room, by counting it all, before and after."""
     def counted(everyone, at, unit):
-        return tunnel_table.count(
+        return tunnel_counts.count(
             unit, everyone[at].values(), peers_of(everyone, at)
         )
 
