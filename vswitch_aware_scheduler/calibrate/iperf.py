@@ -15,9 +15,8 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['Client', 'Rates', 'UDP_HEADERS', 'measure', 'parse', 'server']
 
-#: Header bytes of IPv4 and UDP, and of IPv4 and TCP with timestamps.
+#: Header bytes of IPv4 and UDP.
 UDP_HEADERS = 28
-TCP_HEADERS = 52
 #: Smallest datagram in which the counters of iperf3 fit.
 SMALLEST_PAYLOAD = 16
 _BUFFER = '1M'

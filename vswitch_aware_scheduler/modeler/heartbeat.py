@@ -17,8 +17,8 @@ from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['BEAT_SECONDS', 'SILENT_SECONDS', 'Heartbeat', 'describe',
-           'is_replaced', 'is_silent']
+__all__ = ['BEAT_SECONDS', 'Heartbeat', 'describe', 'is_replaced',
+           'is_silent']
 
 LOG = logs.get_logger(__name__)
 
@@ -28,7 +28,6 @@ _time = plain_text.iso_time
 #: end of waiting are reported at once.
 BEAT_SECONDS = 60.0
 
-SILENT_SECONDS = self_check.SILENT_SECONDS
 is_silent = self_check.is_silent
 is_replaced = self_check.is_replaced
 

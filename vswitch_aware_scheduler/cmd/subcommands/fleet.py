@@ -39,9 +39,6 @@ SORTS = {'host': False, 'risk': True, 'utilisation': True, 'instances': True,
 #: minutes.
 MOST_EPISODES = 500
 
-#: Number of hosts that are computed between two reports of progress.
-_SOME = 200
-
 #: Data are old after this number of passes of a modeler.
 _PASSES = 3
 
