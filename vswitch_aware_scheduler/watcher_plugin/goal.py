@@ -12,52 +12,20 @@ __all__ = ['ErrorBudgetEfficacy', 'ErrorBudgetGoal', 'NAME']
 NAME = 'vswitch_error_budget'
 
 
-class HostsInDebt(indicators.IndicatorSpecification):
-    """Number of hosts that have overspent their error budget."""
+class _Indicator(indicators.IndicatorSpecification):
+    """A number of at least 0 that the strategy sets.
 
-    schema = {'type': 'integer', 'minimum': 0}
+    :param name: name of the indicator
+    :param description: what the number states
+    :param number_type: type of JSON, ``integer`` or ``number``
+    :param unit: unit of the number, or None
+    """
 
-    def __init__(self):
-        super().__init__(
-            name='hosts_in_debt',
-            description='Hosts whose virtual switch was overloaded for longer '
-                        'than its error budget allows.')
+    schema = None
 
-
-class HostsRelieved(indicators.IndicatorSpecification):
-    """Number of hosts in debt that an instance leaves."""
-
-    schema = {'type': 'integer', 'minimum': 0}
-
-    def __init__(self):
-        super().__init__(
-            name='hosts_relieved',
-            description='Hosts in debt that the solution takes an instance '
-                        'from.')
-
-
-class OverloadBefore(indicators.IndicatorSpecification):
-    """Seconds of overload in a week without the solution."""
-
-    schema = {'type': 'number', 'minimum': 0}
-
-    def __init__(self):
-        super().__init__(
-            name='overload_seconds_before',
-            description='Expected overload of the relieved hosts in a week '
-                        'without the solution.', unit='s')
-
-
-class OverloadAfter(indicators.IndicatorSpecification):
-    """Seconds of overload in a week with the solution."""
-
-    schema = {'type': 'number', 'minimum': 0}
-
-    def __init__(self):
-        super().__init__(
-            name='overload_seconds_after',
-            description='Expected overload of the relieved hosts in a week '
-                        'with the solution.', unit='s')
+    def __init__(self, name, description, number_type='number', unit=None):
+        super().__init__(name=name, description=description, unit=unit)
+        self.schema = {'type': number_type, 'minimum': 0}
 
 
 class ErrorBudgetEfficacy(efficacy_base.EfficacySpecification):
@@ -65,8 +33,19 @@ class ErrorBudgetEfficacy(efficacy_base.EfficacySpecification):
 
     def get_indicators_specifications(self):
         """Return the list of indicators that the strategy sets."""
-        return [HostsInDebt(), HostsRelieved(), OverloadBefore(),
-                OverloadAfter(), indicators.InstanceMigrationsCount()]
+        return [
+            _Indicator('hosts_in_debt', 'Hosts that have spent more overload '
+                                        'than their error budget allows.',
+                       'integer'),
+            _Indicator('hosts_relieved', 'Hosts in debt that the solution '
+                                         'takes an instance from.', 'integer'),
+            _Indicator('overload_seconds_before',
+                       'Expected overload of the relieved hosts in a week '
+                       'without the solution.', unit='s'),
+            _Indicator('overload_seconds_after',
+                       'Expected overload of the relieved hosts in a week '
+                       'with the solution.', unit='s'),
+            indicators.InstanceMigrationsCount()]
 
     def get_global_efficacy_indicator(self, indicators_map=None):
         """Return the share of the expected overload that is avoided.
