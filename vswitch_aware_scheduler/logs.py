@@ -23,7 +23,11 @@ def get_logger(name):
 
 
 def escape_all():
-    """Escape the output of the root logger's handlers for all libraries."""
+    """Escape control characters in all lines of the log.
+
+    This includes the lines of libraries, because it applies to the handlers of
+    the root logger.
+    """
     for handler in python_logging.getLogger().handlers:
         handler.addFilter(_escape)
 

@@ -52,7 +52,9 @@ def name_in(metadata):
 
 
 class UplinkPolicies:
-    """Finds the uplinks. An unchanged uplink remains the same object.
+    """Reads the uplinks of hosts from the metadata of their aggregates.
+
+    An uplink whose metadata have not changed remains the same object.
 
     :param profiles: {name: SwitchProfile}
     :param policy: admission policy if no aggregate sets one

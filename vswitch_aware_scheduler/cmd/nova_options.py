@@ -24,12 +24,13 @@ _WEIGHER = 'vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher'
 
 
 def enabled_plugins(conf):
-    """Return the set of the roles that nova.conf enables.
+    """Return which of the two plugins nova.conf enables.
 
-    The files of the command are read, and /etc/nova/nova.conf before them.
+    Reads /etc/nova/nova.conf, and then the configuration files of the command.
 
     :param conf: ConfigOpts that has read its files
-    :returns: set of 'filter' and 'weigher', or None if nova.conf was not read
+    :returns: set with 'filter', 'weigher' or both, or None if none of the
+        files has the options of nova-scheduler
     """
     values = _read([*([PATH] if os.access(PATH, os.R_OK) else []),
                     *conf.config_file])

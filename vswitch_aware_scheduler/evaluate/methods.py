@@ -212,7 +212,7 @@ class Admission(Method):
         self._times = times
 
     def start(self, saturation_kbps, overload_probability):
-        """Return an empty first-fit by LoadTable.
+        """Return an empty FirstFit whose LoadTable admits instances.
 
         :param saturation_kbps: capacity of each host
         :param overload_probability: limit
@@ -228,7 +228,7 @@ class Admission(Method):
 
 
 class _ByTable(packing.FirstFit):
-    """First-fit by a LoadTable.
+    """First-fit in which a LoadTable admits instances.
 
     :param estimator: Estimator
     :param policy: admission.PROBABILITY or admission.AVERAGE, as a HostPolicy
@@ -288,7 +288,7 @@ class _ByTable(packing.FirstFit):
 
 
 class _Corrected(_ByTable):
-    """First-fit by a LoadTable whose limit is corrected by trials.
+    """First-fit in which a LoadTable admits, with a limit corrected by trials.
 
     :param estimator: Estimator
     :param policy: HostPolicy with the limit

@@ -40,7 +40,7 @@ class Rebalanced(methods.Method):
         self.strategy = strategy
 
     def start(self, saturation_kbps, overload_probability):
-        """Return the first-fit of the method of placing.
+        """Return an empty FirstFit that places instances as ``placing`` does.
 
         :param saturation_kbps: capacity of each host
         :param overload_probability: limit

@@ -365,7 +365,7 @@ class Known:
 
     @functools.cached_property
     def p99(self):
-        """(V,) smallest sample that 99 % of them do not exceed, or 0."""
+        """(V,) smallest rate that 99 % of the samples do not exceed, or 0."""
         if not self.rates.shape[1]:
             return np.zeros(len(self.rates))
         ranked = np.sort(self.rates, axis=1)         # NaN comes last

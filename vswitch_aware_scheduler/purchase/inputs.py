@@ -129,9 +129,11 @@ class Mix:
 
 
 def mix_of_flavors(vms, length):
-    """Return the Mix of some VMs, each of which occurs ``count`` times.
+    """Return the Mix of VMs with different flavors.
 
-    :param vms: list of Vm
+    The Mix repeats a pattern in which each Vm has the share of its ``count``.
+
+    :param vms: list of Vm, one for each flavor
     :param length: number of VMs in the pattern
     """
     counts = np.array([vm.count for vm in vms], dtype=float)

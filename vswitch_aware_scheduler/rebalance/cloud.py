@@ -287,7 +287,7 @@ class Cloud:
             return None
 
     def groups(self):
-        """Return a list of the Groups with an enforced policy."""
+        """Return a Group for each server group with an enforced policy."""
         group_of, offset = {}, 0
         while True:
             page = self._one(

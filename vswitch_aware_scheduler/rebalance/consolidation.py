@@ -28,9 +28,10 @@ _TOLERANCE = 1e-9
 def plan(loads, balance, terms, constraints, sampled, most_moves, costs=None):
     """Return the moves that empty hosts.
 
-    A destination keeps :data:`SHARE` of its limit in every state of the plan
-    and has at least the budget that one day earns. A host that receives an
-    instance is not emptied by the same plan.
+    After each move, the overload of the destination is at most the share
+    :data:`SHARE` of its limit. The budget of a destination is at least what a
+    host earns in one day. A host that receives an instance is not emptied by
+    the same plan.
 
     :param loads: :class:`.relief.Loads`; not changed
     :param balance: (h,) budget of each host in seconds of overload

@@ -130,10 +130,10 @@ def pack_day(sums, alone, capacities):
 
 
 def unpack_day(stored):
-    """Return (sums, alone) of the :class:`.StoredSums` of a day.
+    """Return the arrays that :func:`pack_day` packed.
 
     :param stored: StoredSums
-    :returns: (l, t) each
+    :returns: (sums, alone), (l, t) each
     :raises InvalidInput: if its data have other slots
     """
     first, end = slots_of_day(stored.day, stored.period_seconds)

@@ -218,8 +218,9 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     """Return the :class:`Snapshot` of a fleet.
 
     :param measured: Measured
-    :param relieved: hosts in debt that are to be relieved; no instance leaves
-        the other hosts in debt, and none joins those that accept none
+    :param relieved: hosts in debt that are to be relieved. No instance leaves
+        another host in debt, and no instance joins a host that accepts no
+        instances
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
