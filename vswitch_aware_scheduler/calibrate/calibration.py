@@ -427,7 +427,9 @@ def verdict(entries, tolerance=TOLERANCE):
 
 
 def cross_cells(entries):
-    """Return the entries of UDP between the hosts: sizes and pairs.
+    """Return the entries that were measured with UDP between two hosts.
+
+    There is one entry for each packet size and number of pairs.
 
     :param entries: list as returned by :func:`figures`
     """

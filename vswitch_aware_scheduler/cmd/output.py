@@ -59,7 +59,7 @@ class Column:
         return row
 
     def cell(self, row):
-        """Return the text of a row in a table.
+        """Return the text of this column for a row of a table.
 
         :param row: dictionary
         """

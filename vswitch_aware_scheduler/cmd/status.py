@@ -6,6 +6,7 @@ check``. cli/vswitch-status.rst explains each check.
 """
 
 import contextlib
+import functools
 import importlib.metadata
 import io
 import itertools
@@ -63,6 +64,17 @@ def _result(code, details=None):
         code, details and plain_text.printable(details))
 
 
+def _needs_store(check):
+    """Return a check that fails if the store or the group cannot be read."""
+    @functools.wraps(check)
+    def run(checks):
+        try:
+            return check(checks)
+        except (exceptions.CoordinationError, exceptions.StoreError) as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+    return run
+
+
 class Checks(upgradecheck.UpgradeCommands):
     """The checks of one configuration.
 
@@ -82,13 +94,11 @@ class Checks(upgradecheck.UpgradeCommands):
         return store.Store(self._conf.store_url,
                            self._conf.store_timeout_seconds)
 
+    @_needs_store
     def _check_schema(self):
         newest = migration.revisions()[-1]
-        try:
-            version = migration.version(self._conf.store_url,
-                                        self._conf.store_timeout_seconds)
-        except exceptions.StoreError as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        version = migration.version(self._conf.store_url,
+                                    self._conf.store_timeout_seconds)
         if version == newest:
             return _result(upgradecheck.Code.SUCCESS)
         found_version = f'version {version}' if version else 'no schema'
@@ -100,14 +110,12 @@ class Checks(upgradecheck.UpgradeCommands):
             f'store {self._store().url} has {found_version}; expected version '
             f'{newest}: {advice}')
 
+    @_needs_store
     def _check_generation(self):
-        try:
-            generation = self._store().generation()
-            if not generation.number:
-                return _result(upgradecheck.Code.WARNING,
-                               self._why_nothing_is_written())
-        except exceptions.StoreError as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        generation = self._store().generation()
+        if not generation.number:
+            return _result(upgradecheck.Code.WARNING,
+                           self._why_nothing_is_written())
         age = self._clock() - generation.published_at
         published = (f'generation {generation.number} was published at '
                      f'{plain_text.iso_time(generation.published_at)}')
@@ -230,13 +238,10 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'host. Upgrade nova, or check that the package has the fix')
         return _result(upgradecheck.Code.SUCCESS, installed)
 
+    @_needs_store
     def _check_modelers(self):
-        try:
-            reported, warning = self._reported()
-            shared = self._sharing()
-        except (exceptions.CoordinationError,
-                exceptions.StoreError) as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        reported, warning = self._reported()
+        shared = self._sharing()
         code = upgradecheck.Code.WARNING if warning \
             else upgradecheck.Code.SUCCESS
         if shared is not None:
@@ -320,14 +325,12 @@ class Checks(upgradecheck.UpgradeCommands):
                          'see its log on that host')
         return lines, bool(silent or waiting or stopped or overdue)
 
+    @_needs_store
     def _check_schedulers(self):
         """Return what the workers of nova-scheduler have reported."""
         now = self._clock()
-        try:
-            workers = self._store().workers()
-            modelers = self._store().modelers()
-        except exceptions.StoreError as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        workers = self._store().workers()
+        modelers = self._store().modelers()
         problems = self._plugins_of_nova()
         reporting = self_check.reporting_workers(workers, now)
         names = {}  # problem -> names of the workers that have it
@@ -390,20 +393,16 @@ class Checks(upgradecheck.UpgradeCommands):
         problem = self_check.plugins_problem(enabled)
         return [problem] if problem else []
 
+    @_needs_store
     def _check_options(self):
         """Return which options differ although they must be equal."""
         now = self._clock()
         own_values = options.alike(self._conf)
-        try:
-            target = self._store()
-            reported = [
-                (f'nova.conf of {worker.host}', worker.state.get('options')
-                 or {})
-                for worker in self_check.reporting_workers(
-                    target.workers(), now)]
-            modeler = target.fleet('options').facts.get('modeler')
-        except exceptions.StoreError as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        target = self._store()
+        reported = [
+            (f'nova.conf of {worker.host}', worker.state.get('options') or {})
+            for worker in self_check.reporting_workers(target.workers(), now)]
+        modeler = target.fleet('options').facts.get('modeler')
         if modeler is not None:
             reported.append(('vswitch.conf of vswitch-modeler', modeler))
         problems = list(dict.fromkeys(filter(None, (
@@ -437,14 +436,12 @@ class Checks(upgradecheck.UpgradeCommands):
             f'set, and what does its log say?' if problems else
             '; expected some: placement refuses nothing'))
 
+    @_needs_store
     def _check_budgets(self):
         if not self._conf.error_budgets:
             return _result(upgradecheck.Code.SUCCESS,
                            'error_budgets is not set')
-        try:
-            budgets = self._store().error_budgets()
-        except exceptions.StoreError as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        budgets = self._store().error_budgets()
         if not budgets:
             return _result(
                 upgradecheck.Code.SUCCESS,
@@ -478,18 +475,16 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'of these hosts')
         return _result(upgradecheck.Code.SUCCESS, summary)
 
+    @_needs_store
     def _check_limit_factor(self):
         """Check that hosts which are filled above their limit are relieved."""
-        try:
-            target = self._store()
-            factors = [policy.get('budget_limit_factor', 1.0) for policy
-                       in target.fleet('host').facts.values()]
-            largest = max(factors, default=self._conf.budget_limit_factor)
-            recent = self._clock() - _PLAN_SECONDS
-            planned = largest > 1 and any(
-                plan.made_at >= recent for plan in target.plans())
-        except exceptions.StoreError as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        target = self._store()
+        factors = [policy.get('budget_limit_factor', 1.0) for policy
+                   in target.fleet('host').facts.values()]
+        largest = max(factors, default=self._conf.budget_limit_factor)
+        recent = self._clock() - _PLAN_SECONDS
+        planned = largest > 1 and any(
+            plan.made_at >= recent for plan in target.plans())
         summary = f'largest budget_limit_factor of a host: {largest:g}'
         if largest <= 1 or planned or self._conf.rebalance_mode != 'off':
             return _result(upgradecheck.Code.SUCCESS, summary)
@@ -521,11 +516,9 @@ class Checks(upgradecheck.UpgradeCommands):
             '; '.join(problems) + ': every local user can read the store, or '
             'block all its writers with a lock; change the modes with chmod')
 
+    @_needs_store
     def _check_rows(self):
-        try:
-            damaged = self._store().damaged()
-        except exceptions.StoreError as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
+        damaged = self._store().damaged()
         if not damaged:
             return _result(upgradecheck.Code.SUCCESS)
         return _result(

@@ -142,7 +142,7 @@ class Fleet:
 
     @property
     def hosts(self):
-        """Number of hosts, including those that can be used soon."""
+        """Number of hosts in use, and of empty hosts that a plan may use."""
         return min(self.count + _NEW_HOSTS, len(self.used))
 
     def free(self):
