@@ -5,6 +5,7 @@ Uses only the store: the inventory and the policies that the modeler wrote. The
 tables and the explanations are those of the scheduler.
 """
 
+import bisect
 import collections
 import dataclasses
 
@@ -322,7 +323,7 @@ class _Judged:
 
         :returns: {'before': without the instance, 'after': with it}
         """
-        host = self._own_host(i)
+        host = self._after.host(i)
         table = admission.LoadTable()
         table.describe(host, self._own.policy(host), {
             uuid: _without_times(law)
@@ -460,33 +461,23 @@ class _Judged:
 
     def _departures(self, i):
         """Return how many instances have to leave, the largest ones first."""
-        host = self._own_host(i)
+        host = self._after.host(i)
         policy = self._own.policy(host)
         residents = sorted(
             ((uuid, law) for uuid, law in self._own.residents(host).items()
              if uuid != self._subject.uuid),
             key=lambda item: -float(item[1].mean[:2].sum()))
-        low, high = 0, len(residents)
-        while low < high:
-            middle = (low + high) // 2
+
+        def fits_without(number):
             table = admission.LoadTable(
                 within_budget=self._fleet.stored.within_budget)
-            table.describe(host, policy, dict(residents[middle:]))
-            if self._admits(table, host, self._laws[i]):
-                high = middle
-            else:
-                low = middle + 1
-        table = admission.LoadTable(
-            within_budget=self._fleet.stored.within_budget)
-        table.describe(host, policy, dict(residents[low:]))
-        return low if self._admits(table, host, self._laws[i]) else None
+            table.describe(host, policy, dict(residents[number:]))
+            return bool(table.assess([table.slot(host)], self._laws[i])
+                        .reason[0] in (admission.ADMITTED, admission.TOO_MANY))
 
-    def _own_host(self, i):
-        return self._after.host(i)
-
-    def _admits(self, table, host, law):
-        reason = table.assess([table.slot(host)], law).reason[0]
-        return reason in (admission.ADMITTED, admission.TOO_MANY)
+        number = bisect.bisect_left(range(len(residents)), True,
+                                    key=fits_without)
+        return number if fits_without(number) else None
 
 
 def _without_times(law):

@@ -17,6 +17,7 @@ from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import stored_fleet
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
@@ -377,14 +378,11 @@ class Fleet:
                         'overload_probability', 'loss_fraction',
                         'utilisation')]
             flavor, project = self.stored.instances(host)[uuid]
-            rates = dict(zip(('egress_kbps', 'ingress_kbps', 'kpps'),
-                             law.mean.tolist()))
-            if not law.packets_known:
-                rates['kpps'] = None
             rows.append({
                 'instance_uuid': uuid, 'name': names.get(uuid, (None,))[0],
                 'flavor': flavor, 'project': project,
-                'rule': rule, 'mean': rates,
+                'rule': rule,
+                'mean': rates.by_name(law.mean.tolist(), law.packets_known),
                 'adds_overload_probability': adds[0],
                 'adds_loss_fraction': adds[1], 'adds_utilisation': adds[2]})
         rows.sort(key=lambda row: [
