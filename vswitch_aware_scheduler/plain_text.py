@@ -9,8 +9,8 @@ import datetime
 import re
 import reprlib
 
-__all__ = ['brief', 'chance', 'distinct', 'iso_time', 'number_of', 'one_line',
-           'printable']
+__all__ = ['brief', 'chance', 'distinct', 'first_of', 'iso_time', 'number_of',
+           'one_line', 'printable']
 
 #: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
@@ -88,6 +88,19 @@ def chance(value, form='.3g'):
     if 0 < value < _SMALLEST_CHANCE:
         return f'<{_SMALLEST_CHANCE:g}'.replace('e-0', 'e-')
     return format(value, form)
+
+
+def first_of(texts, separator=', ', most=5):
+    """Return the first of some texts, and how many more there are.
+
+    :param texts: iterable of texts
+    :param separator: text between two of them
+    :param most: maximum number of texts to name
+    """
+    texts = list(texts)
+    more = len(texts) - most
+    return separator.join(texts[:most]) + (
+        f' and {more} more' if more > 0 else '')
 
 
 def number_of(count, singular, plural):

@@ -35,6 +35,15 @@ class PrintableTestCase(unittest.TestCase):
                          plain_text.one_line('a\n  b \x1b\r\nc\n'))
 
 
+class FirstOfTestCase(unittest.TestCase):
+
+    def test_the_texts_beyond_the_maximum_are_counted(self):
+        for count, expected in ((0, ''), (1, 'a'), (3, 'a; b; c'),
+                                (5, 'a; b; c and 2 more')):
+            self.assertEqual(expected, plain_text.first_of(
+                iter('abcde'[:count]), '; ', 3))
+
+
 class DistinctTestCase(unittest.TestCase):
 
     def test_as_many_digits_as_tell_two_numbers_apart(self):

@@ -20,6 +20,7 @@ from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import plain_text
 
 __all__ = ['main']
 
@@ -33,9 +34,6 @@ _CLI = [
     cfg.BoolOpt('json', default=False,
                 help='With --once: print the result as JSON.'),
 ]
-
-#: Maximum number of refused instances that are printed by name.
-_SHOWN = 5
 
 
 def _configuration(argv):
@@ -129,13 +127,9 @@ def _once(conf):
     if set_up.unprotected:
         _say(set_up.unprotected)
     for reason in outcome.reasons:
-        refusals = [refusal for refusal in outcome.refused
-                    if refusal.reason == reason]
-        _say(f'{reason}: ' + ', '.join(
+        _say(f'{reason}: ' + plain_text.first_of(
             refusal.name or refusal.instance_uuid
-            for refusal in refusals[:_SHOWN])
-            + (f' and {len(refusals) - _SHOWN} more'
-               if len(refusals) > _SHOWN else ''))
+            for refusal in outcome.refused if refusal.reason == reason))
     if outcome.ahead:
         _say(f'{outcome.ahead} instances have samples later than the clock '
              f'of this machine; no new samples of these instances are read '

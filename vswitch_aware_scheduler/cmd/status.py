@@ -52,9 +52,6 @@ _NOVA_MINIMUMS = {31: (31, 3, 1), 32: (32, 2, 1), 33: (33, 0, 2)}
 #: Major releases of Nova that the plugin is tested with.
 _NOVA_SERIES = (31, 34)
 
-#: Maximum number of problems that are printed.
-_SHOWN = 5
-
 #: Plans of migrations that are older do not count.
 _PLAN_SECONDS = 7 * 86400.0
 
@@ -557,10 +554,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
 
 def _some(problems):
-    number_left = len(problems) - _SHOWN
-    return '; '.join(problems[:_SHOWN]) + (f' and {number_left} more'
-                                           if number_left > 0
-                                           else '')
+    return plain_text.first_of(problems, '; ')
 
 
 def _options_first(argv):

@@ -42,6 +42,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import budget as budget_rules
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler import store as model_store
@@ -72,9 +73,6 @@ _COVERED = 0.9
 
 #: Maximum number of shares of a host whose subsets are tried.
 _MOST_SHARES = 8
-
-#: Maximum number of budgets that a line of the log names.
-_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,12 +330,9 @@ def _report(stored, budgets):
             changes['it is in debt' if budget.in_debt
                     else 'it is no longer in debt'].append(budget)
     for reason, reported in changes.items():
-        LOG.info(
-            'vswitch-modeler: error budget of %s%s: %s',
-            ', '.join(f'{budget.kind} {budget.name}'
-                      for budget in reported[:_SHOWN]),
-            f' and {len(reported) - _SHOWN} more'
-            if len(reported) > _SHOWN else '', reason)
+        LOG.info('vswitch-modeler: error budget of %s: %s',
+                 plain_text.first_of(f'{budget.kind} {budget.name}'
+                                     for budget in reported), reason)
 
 
 def _history(store, pending, period):

@@ -2,6 +2,7 @@
 """Replaces models in the store that cannot be read."""
 
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
 
@@ -51,6 +52,5 @@ def learn_again(store, clock, settings, share=None):
     LOG.warning('vswitch-modeler: damaged models: %d were computed again from '
                 'stored counts, %d were removed and will be learned again '
                 'from telemetry: %s', len(models), len(removed),
-                ', '.join(uuids[:5]) + (' and more' if len(uuids) > 5
-                                        else ''))
+                plain_text.first_of(uuids))
     return len(uuids)

@@ -40,6 +40,7 @@ from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import repair
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import cloud as rebalance_cloud
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 from vswitch_aware_scheduler import self_check
@@ -94,9 +95,6 @@ _TICK_SECONDS = 1.0
 
 #: Maximum number of creators of ignored resources that are logged.
 _MOST_MAKERS = 100
-
-#: Maximum number of hosts that a message names.
-_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -582,9 +580,7 @@ def update_placement(set_up, progress=None):
         f'the {available} it can carry beside what else is there'
         for host, (allocated, available) in outcome.short.items()
     ]
-    if len(problems) > _SHOWN:
-        problems[_SHOWN:] = [f'and {len(problems) - _SHOWN} more']
-    return '; '.join(problems) or None
+    return plain_text.first_of(problems, '; ') or None
 
 
 @_or_problem('the policies of hosts in the store stay as they are')
@@ -767,7 +763,7 @@ class Notifier:
         # A name in the abstract namespace starts with a zero byte.
         self._address = '\0' + address[1:] if address[:1] == '@' else address
 
-    def tell(self, **values):
+    def notify(self, **values):
         """Send a notification, for example READY=1. Errors are ignored.
 
         :param values: {name: value} of the notification
@@ -827,7 +823,7 @@ class Service:
         self._passed = False
         self._failing_since = None
         self._news_at = None
-        self._told_alive = None
+        self._alive_at = None
         self._share = None
         self._metrics = None
         # Current problems, so that each is logged once: {kind: words}.
@@ -862,7 +858,7 @@ class Service:
             LOG.info('vswitch-modeler has started: %s every %g s into %s',
                      set_up.source, set_up.interval_seconds,
                      set_up.store.url)
-            self._notifier.tell(READY=1, STATUS='first pass')
+            self._notifier.notify(READY=1, STATUS='first pass')
             self._report_to(set_up)
             while not self._stopping:
                 began = self._monotonic()
@@ -882,7 +878,7 @@ class Service:
                 if self._reloading and not self._stopping:
                     set_up = self._reloaded(set_up)
         finally:
-            self._notifier.tell(STOPPING=1, STATUS='ended')
+            self._notifier.notify(STOPPING=1, STATUS='ended')
             self._heartbeat.end()
             if set_up is not None and set_up.rebalancer is not None:
                 set_up.rebalancer.end()
@@ -910,7 +906,7 @@ class Service:
     @contextlib.contextmanager
     def _writing(self):
         self._interruptible = False
-        self._heed()
+        self._end_if_interrupted()
         yield
 
     def _wait(self, seconds, rebalancer=None):
@@ -930,7 +926,7 @@ class Service:
         if problem:
             LOG.warning('vswitch-modeler: rebalancing stopped: %s', problem)
 
-    def _heed(self):
+    def _end_if_interrupted(self):
         # Python ignores an exception that a signal handler raises while an
         # object is destroyed.
         if self._interrupted:
@@ -942,11 +938,11 @@ class Service:
         Called between the steps of a pass and while the service is idle, never
         by a thread or a timer, so that a service that hangs does not report.
         """
-        self._heed()
+        self._end_if_interrupted()
         now = self._monotonic()
-        if self._told_alive is None or now - self._told_alive >= 1:
-            self._told_alive = now
-            self._notifier.tell(WATCHDOG=1)
+        if self._alive_at is None or now - self._alive_at >= 1:
+            self._alive_at = now
+            self._notifier.notify(WATCHDOG=1)
             self._beat()
 
     def _beat(self):
@@ -975,7 +971,7 @@ class Service:
             set_up.rebalancer.end()
         # The problem may have been solved.
         self._attempts = 0
-        self._notifier.tell(RELOADING=1, MONOTONIC_USEC=int(
+        self._notifier.notify(RELOADING=1, MONOTONIC_USEC=int(
             time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6))
         try:
             set_up = self._in_group_of(set_up, self._load())
@@ -996,7 +992,7 @@ class Service:
                      '%g s into %s', set_up.source,
                      set_up.interval_seconds, set_up.store.url)
             self._report_to(set_up)
-        self._notifier.tell(READY=1)
+        self._notifier.notify(READY=1)
         return set_up
 
     def _in_group_of(self, old, new):
@@ -1074,18 +1070,18 @@ class Service:
             self._state('inventory', problem)
             known_until = stays_until(set_up, began, problem) \
                 if common else None
-            self._notifier.tell(WATCHDOG=1)
+            self._notifier.notify(WATCHDOG=1)
             self._state('discovery', common and update_hosts(set_up))
             self._state('fleet', common and update_fleet(set_up,
                                                          self._clock))
             self._state('schedulers', common and check_schedulers(
                 set_up, self._clock))
-            self._notifier.tell(WATCHDOG=1)
+            self._notifier.notify(WATCHDOG=1)
             # The inventories follow from the models of earlier passes, so that
             # they need not wait for telemetry.
             self._state('placement', common and update_placement(
                 set_up, self._alive))
-            self._notifier.tell(WATCHDOG=1)
+            self._notifier.notify(WATCHDOG=1)
             if set_up.driver is not None:
                 repair.learn_again(set_up.store, self._clock,
                                    set_up.settings, share)
@@ -1179,7 +1175,7 @@ class Service:
         self._state(kind, message)
         LOG.debug('vswitch-modeler: failure %d in a row: %s', self._failures,
                   message)
-        self._notifier.tell(STATUS=message)
+        self._notifier.notify(STATUS=message)
         self._heartbeat.waits(message)
 
     def _waits(self, set_up):
@@ -1195,7 +1191,7 @@ class Service:
             self._serve_metrics(set_up)
         # No new samples are expected.
         self._news_at = self._monotonic()
-        self._notifier.tell(STATUS=f'waiting: {reason}', WATCHDOG=1)
+        self._notifier.notify(STATUS=f'waiting: {reason}', WATCHDOG=1)
         self._heartbeat.waits(reason)
 
     def _recovered(self):
@@ -1235,7 +1231,7 @@ class Service:
         LOG.log(logging.DEBUG if self._passed else logging.INFO,
                 'vswitch-modeler: %s; refused: %s', summary, outcome.reasons)
         self._passed = True
-        self._notifier.tell(STATUS=summary, WATCHDOG=1)
+        self._notifier.notify(STATUS=summary, WATCHDOG=1)
         self._heartbeat.passed(summary)
 
     def _report_ignored(self, set_up, ignored):

@@ -20,6 +20,7 @@ from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.store import budgets as budget_table
 from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.store import decisions as decision_table
@@ -42,9 +43,7 @@ __all__ = ['Store']
 
 LOG = logs.get_logger(__name__)
 
-#: Number of damaged rows that one line of the log names, and number of reasons
-#: that are stored so that each is logged only once.
-_SHOWN = 5
+#: Number of reasons that are stored so that each is logged only once.
 _LOGGED = 10_000
 
 
@@ -811,11 +810,8 @@ class Store:
         if len(self._logged) > _LOGGED:
             self._logged.clear()
         self._logged.update(new)
-        shown = '; '.join(itertools.islice(new.values(), _SHOWN))
-        if len(new) > _SHOWN:
-            shown += ' and more'
         LOG.warning('store %s: %d rows are damaged or invalid: %s', self.url,
-                    len(new), shown)
+                    len(new), plain_text.first_of(new.values(), '; '))
 
     def _log_recovered(self, changes):
         """Log which rows that were damaged have been read again."""

@@ -50,7 +50,7 @@ class Heard:
     def __init__(self):
         self.words = []
 
-    def tell(self, **words):
+    def notify(self, **words):
         self.words.append(words)
 
     def named(self, name):
@@ -1071,15 +1071,15 @@ class NotifierTestCase(base.ModelerTestCase):
         name = f'vswitch-test-{os.getpid()}'
         for address, bound in ((path, path), ('@' + name, '\0' + name)):
             listener = self._listen(bound)
-            service.Notifier({'NOTIFY_SOCKET': address}).tell(
+            service.Notifier({'NOTIFY_SOCKET': address}).notify(
                 READY=1, STATUS='one\ntwo')
             self.assertEqual(b'READY=1\nSTATUS=one two',
                              listener.recv(4096))
 
     def test_nobody_listening_is_no_problem(self):
-        service.Notifier({}).tell(READY=1)
+        service.Notifier({}).notify(READY=1)
         service.Notifier({'NOTIFY_SOCKET': os.path.join(
-            self.directory, 'nobody')}).tell(READY=1)
+            self.directory, 'nobody')}).notify(READY=1)
 
 
 class SetUpTestCase(base.ModelerTestCase):
