@@ -665,7 +665,8 @@ def _observe(stage, hot, calm):
     require(compared == expected, f'{compared}; expected {expected}')
     slots = min(row['slots'] for row in answer['hosts'])
     require(slots > 250, f'measured for {slots} slots')
-    require(f'too few to tell: {len(hot)} hosts' in answer['remarks'][0],
+    require(f'too few for a conclusion: {len(hot)} hosts'
+            in answer['remarks'][0],
             f'later: {answer["remarks"]}')
     return (f'{len(hot)} refused hosts overloaded in all of {slots} slots, '
             f'{len(calm)} admitted ones in none')

@@ -211,9 +211,9 @@ def _say(text):
 def _progress():
     """Give a callback (text, share done, seconds left)."""
     if not sys.stderr.isatty():
-        def tell(text, share, seconds):
+        def print_line(text, share, seconds):
             _say(f'{share:4.0%}, {_duration(seconds)} left: {text}')
-        yield tell
+        yield print_line
         return
     with tqdm.tqdm(total=100, file=sys.stderr, leave=False,
                    bar_format='{percentage:3.0f}%|{bar:20}| {desc}') as bar:

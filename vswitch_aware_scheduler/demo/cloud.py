@@ -77,16 +77,16 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
     """One cloud, which places one list of VMs.
 
     :param job: dictionary, as in the job of :func:`main`
-    :param tell: callable(message), sends a message to the demo
+    :param send: callable(message), sends a message to the demo
     :param end: callable(message, status), sends a message and ends the process
     """
 
     compute_driver = 'fake.FakeDriver'
 
-    def __init__(self, job, tell, end):
+    def __init__(self, job, send, end):
         super().__init__('place')
         self._job = job
-        self._tell = tell
+        self._send = send
         self._end = end
 
     def setUp(self):
@@ -129,7 +129,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         total = len(job['hosts']) + len(job['vms'])
         for done, (host, _) in enumerate(job['hosts'], 1):
             self._start_compute(host=host)
-            self._tell({'done': done, 'total': total})
+            self._send({'done': done, 'total': total})
         self._describe_switches()
         events = self.notifier.fake_versioned_notifier.versioned_notifications
         began = time.monotonic()
@@ -150,7 +150,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             servers[server['id']] = vm['uuid']
             self._wait(events, server['id'])
             events.clear()
-            self._tell({'done': done, 'total': total})
+            self._send({'done': done, 'total': total})
         seconds = time.monotonic() - began
         answer = {**self._placed(servers),
                   'seconds_per_boot': seconds / max(1, len(servers))}
@@ -191,7 +191,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             {server_id: placements[uuid]
              for server_id, uuid in placed.items()},
             self._job['hosts'], job['overload_probability'])
-        replay.run(lambda *_: self._tell({'done': done, 'total': done}))
+        replay.run(lambda *_: self._send({'done': done, 'total': done}))
         result = rebalancing.summary(replay)
         result['moves'] = [(sample, servers[server_id], host)
                            for sample, server_id, host in result['moves']]
@@ -280,18 +280,18 @@ def main(argv):
     answers = os.fdopen(os.dup(1), 'w', buffering=1)
     os.dup2(2, 1)
 
-    def tell(message):
+    def send(message):
         answers.write(json.dumps(message) + '\n')
         answers.flush()
 
     def end(message, status):
-        tell(message)
+        send(message)
         # End the process at once. An orderly shutdown of the services would
         # take too long.
         os._exit(status)
 
     result = unittest.TestResult()
-    Cloud(job, tell, lambda answer: end(answer, 0)).run(result)
+    Cloud(job, send, lambda answer: end(answer, 0)).run(result)
     problems = [text for _, text in result.errors + result.failures
                 + result.skipped] or ['nova ended without an answer']
     sys.stderr.write('\n'.join(problems))

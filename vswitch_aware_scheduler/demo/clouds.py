@@ -161,14 +161,14 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
              for policy in policies}
     total = sum(len(vms) + len(site.hosts) for site in sites.values())
 
-    def tell(policy, count):
+    def report(policy, count):
         if progress is not None:
             with lock:
                 done[policy] = count
                 progress(sum(done.values()), total)
 
     clouds = [_Cloud(policy, os.path.join(folder, f'{name}'), vms,
-                     sites[policy], options, tell)
+                     sites[policy], options, report)
               for name, policy in _named(policies)]
     try:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -201,13 +201,13 @@ class _Cloud:
     :param vms: list of fleet.Vm
     :param site: Site
     :param options: keyword arguments of :func:`nova_conf`
-    :param tell: callable(policy, count), reports progress
+    :param report: callable(policy, count), reports progress
     """
 
-    def __init__(self, policy, prefix, vms, site, options, tell):
+    def __init__(self, policy, prefix, vms, site, options, report):
         self.policy = policy
         self.placement = None
-        self._prefix, self._tell = prefix, tell
+        self._prefix, self._report = prefix, report
         self._process, self._stopped = None, False
         self._lock = threading.Lock()
         self._job = {
@@ -262,7 +262,7 @@ class _Cloud:
                     watch = self._watch()
                     answer = json.loads(line)
                     if 'done' in answer:
-                        self._tell(self.policy, answer['done'])
+                        self._report(self.policy, answer['done'])
             watch.cancel()
             status = self._process.returncode
         if self._stopped:

@@ -233,7 +233,7 @@ class Replay:
         self.packer.learn(known)
         waiting = list(rows)
         while self._done < end:
-            # Rounds are counted from the start of the replay, whatever the
+            # Rounds are counted from the start of the replay, independent of
             # days.
             until = min(end, self._done - self._done % self.bins_per_period
                         + self.bins_per_period)

@@ -185,13 +185,13 @@ class Group:
         return b'vswitch-modeler-' + self._store_id.encode()
 
     @property
-    def _forgets_nobody(self):
+    def _keeps_ended_members(self):
         # Do not use tooz's attribute "not based on time-outs": etcd and
         # ZooKeeper also end the membership of a client that does not respond.
         return self.url.partition(':')[0] == 'file'
 
     def _join(self):
-        if self._forgets_nobody and self._alive is None:
+        if self._keeps_ended_members and self._alive is None:
             # Held as long as this process runs.
             self._alive = self._coordinator.get_lock(self.name)
             self._alive.acquire(blocking=False)
@@ -205,12 +205,13 @@ class Group:
             members = set(self._coordinator.get_members(self._group).get())
         except self._tooz.GroupNotCreated:
             return set()
-        if self._forgets_nobody:
+        if self._keeps_ended_members:
             members = {member for member in members
-                       if member == self.name or not self._bury(member)}
+                       if member == self.name
+                       or not self._remove_if_ended(member)}
         return members
 
-    def _bury(self, member):
+    def _remove_if_ended(self, member):
         """Remove a member whose process has ended. Return whether it has."""
         lock = self._coordinator.get_lock(member)
         if not lock.acquire(blocking=False):

@@ -457,7 +457,7 @@ def count_all(series):
 
     :param series: list of RateSeries
     :returns: list in the same order, TransitionCounts for each, or in its
-        place the NotEnoughSamples that tells why there are none
+        place the NotEnoughSamples that states why there are none
     """
     results = [None if len(recording) else exceptions.NotEnoughSamples(
         f'instance {recording.instance_uuid}: no usable sample '

@@ -115,8 +115,9 @@ def _last_decisions(store, start, end):
 def _remarks(groups_measured, groups, left_out):
     for name, group in groups_measured.items():
         if not group.is_enough:
-            yield (f'{name}: too few to tell: {group.hosts} hosts with enough '
-                   f'measured traffic; expected {realised.MIN_HOSTS}'
+            yield (f'{name}: too few for a conclusion: {group.hosts} hosts '
+                   f'with enough measured traffic; expected '
+                   f'{realised.MIN_HOSTS}'
                    + _waiting(groups[name]))
     refused, admitted = groups_measured[REFUSED], groups_measured[ADMITTED]
     if refused.is_enough and admitted.is_enough:

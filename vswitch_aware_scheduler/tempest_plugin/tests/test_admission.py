@@ -66,10 +66,11 @@ class VSwitchAdmissionTest(test.BaseTestCase):
         cls.addClassResourceCleanup(cls.aggregates.delete_aggregate,
                                     cls.aggregate_id)
         # Every limit that a profile may have.
-        cls.tell(saturation_kbps=SATURATION_KBPS,
-                 line_rate_kbps=2 * SATURATION_KBPS,
-                 packet_rate_kpps=SATURATION_KBPS, max_tunnels=1_000_000,
-                 vm_peak_kbps=SATURATION_KBPS, overload_probability=0)
+        cls.set_numbers(saturation_kbps=SATURATION_KBPS,
+                        line_rate_kbps=2 * SATURATION_KBPS,
+                        packet_rate_kpps=SATURATION_KBPS,
+                        max_tunnels=1_000_000,
+                        vm_peak_kbps=SATURATION_KBPS, overload_probability=0)
         cls.aggregates.add_host(cls.aggregate_id, host=cls.host)
         cls.addClassResourceCleanup(cls.aggregates.remove_host,
                                     cls.aggregate_id, host=cls.host)
@@ -109,7 +110,7 @@ class VSwitchAdmissionTest(test.BaseTestCase):
         return flavor_id
 
     @classmethod
-    def tell(cls, **numbers):
+    def set_numbers(cls, **numbers):
         """Set metadata of the aggregate of the host.
 
         :param numbers: values of the metadata, by key without prefix
@@ -153,15 +154,15 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
     @decorators.idempotent_id('a0c8b6b8-3a5d-4a53-92a7-5e6f0f6b2f0e')
     def test_an_aggregate_that_says_more_lets_more_in(self):
-        self.addCleanup(self.tell, saturation_kbps=SATURATION_KBPS)
+        self.addCleanup(self.set_numbers, saturation_kbps=SATURATION_KBPS)
         for _ in range(2):
             self.boot('ACTIVE')
         self.assertRefused(self.boot('ERROR'))
-        self.tell(saturation_kbps=2 * SATURATION_KBPS)
+        self.set_numbers(saturation_kbps=2 * SATURATION_KBPS)
         self.boot('ACTIVE')
 
     @decorators.idempotent_id('6f1d0d5b-0c4e-4e7e-9d64-2f3f1c7a9b52')
     def test_a_server_above_the_peak_of_one_is_refused_on_an_empty_host(self):
-        self.addCleanup(self.tell, vm_peak_kbps=SATURATION_KBPS)
-        self.tell(vm_peak_kbps=SERVER_KBPS // 2)
+        self.addCleanup(self.set_numbers, vm_peak_kbps=SATURATION_KBPS)
+        self.set_numbers(vm_peak_kbps=SERVER_KBPS // 2)
         self.assertRefused(self.boot('ERROR'))

@@ -80,9 +80,10 @@ class CompareTestCase(command_case.ManageTestCase):
         self.fill(3, 0)
         answer = self.ask(*self.words())
         self.assertEqual(
-            ['refused: too few to tell: 3 hosts with enough measured '
-             'traffic; expected 10', 'admitted: too few to tell: 0 hosts with '
-             'enough measured traffic; expected 10'], answer['remarks'])
+            ['refused: too few for a conclusion: 3 hosts with enough measured '
+             'traffic; expected 10', 'admitted: too few for a conclusion: 0 '
+             'hosts with enough measured traffic; expected 10'],
+            answer['remarks'])
         self.assertEqual([False, False],
                          [one['enough'] for one in answer['groups']])
 
@@ -92,9 +93,9 @@ class CompareTestCase(command_case.ManageTestCase):
         words = self.words()[:-1] + (str(base.NOW + 40 * PERIOD),)
         refused, admitted = self.ask(*words)['remarks']
         self.assertRegex(
-            refused, '^refused: too few to tell: 0 hosts .*expected 10; 3 '
-            'more hosts wait for traffic to be measured: (39|40) slots of '
-            'time since the decision; expected 100$')
+            refused, '^refused: too few for a conclusion: 0 hosts .*expected '
+            '10; 3 more hosts wait for traffic to be measured: (39|40) slots '
+            'of time since the decision; expected 100$')
         self.assertIn('12 more hosts', admitted)
 
     def test_a_host_counts_by_its_last_decision_and_from_then_on(self):
