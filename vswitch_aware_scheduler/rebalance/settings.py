@@ -45,7 +45,7 @@ class Settings:
 
     @property
     def churn(self):
-        """:class:`.advisor.Churn`."""
+        """The limits on the number of moves, as :class:`.advisor.Churn`."""
         return advisor.Churn(self.cool_down_hours * 3600.0, self.most_moves)
 
     @property
