@@ -20,7 +20,7 @@ __all__ = ['GROUP_SHARES', 'MARGIN', 'SlotSums', 'class_moments',
 
 #: Factor on the rates in the slots. It is a safety margin, because a tail of
 #: some per mille is estimated from few slots.
-MARGIN = 1.02
+MARGIN = 1.01
 
 # From the least loaded slots on.
 _SIZES = np.array(slots.GROUP_SIZES[::-1])

@@ -25,9 +25,10 @@ LEAST_DAYS = 3
 #: has a large variation.
 MOST_VARIATION = 1.0
 
-#: Number of standard deviations by which the differences between days have to
-#: exceed their expectation for a stationary source.
-_DEVIATIONS_BY_CHANCE = 2.0
+#: Number of standard deviations by which the variance between days has to
+#: exceed its expectation for a stationary source. A smaller excess counts as
+#: chance.
+_DEVIATIONS_BY_CHANCE = 3.0
 
 #: Largest correlation of successive samples that is taken into account.
 _MOST_CORRELATION = 0.9
@@ -69,8 +70,9 @@ def variations(rates):
     between = np.where(counted, (means - day_mean[:, None]) ** 2, 0.0).sum(
         axis=1) / degrees
     # The standard deviation of ``between`` is that of normal means.
-    excess = np.maximum(between - by_chance * (
-        1 + _DEVIATIONS_BY_CHANCE * np.sqrt(2 / degrees)), 0.0)
+    changes = between > by_chance * (
+        1 + _DEVIATIONS_BY_CHANCE * np.sqrt(2 / degrees))
+    excess = np.where(changes, between - by_chance, 0.0)
     found = np.divide(np.sqrt(excess), mean, out=np.zeros(len(rates)),
                       where=(mean > 0) & (number >= LEAST_DAYS))
     return np.minimum(found, MOST_VARIATION)

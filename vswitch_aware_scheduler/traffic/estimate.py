@@ -39,7 +39,7 @@ HIGH_QUANTILES = (0.5, 0.8, 0.95, 1.0)
 #: If the level of an instance changes from day to day, its model has the rates
 #: of a day that is above the average day by this number of standard deviations
 #: of the level.
-DAY_DEVIATIONS = 1.0
+DAY_DEVIATIONS = 1.3
 
 #: Value of a slot without samples, instead of a bin.
 NO_SLOT = 255

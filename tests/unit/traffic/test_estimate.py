@@ -415,7 +415,8 @@ class TestFit(EstimateTestCase):
         self.assertAlmostEqual(deviation / mean, seen, 9)
         fitted = estimate.fit_model(counts)
         np.testing.assert_allclose(
-            [self.QUIET * (1 + deviation / mean), self.LOUD],
+            [self.QUIET * (
+                1 + estimate.DAY_DEVIATIONS * deviation / mean), self.LOUD],
             fitted.rates[:, 0], rtol=1e-9)
         np.testing.assert_allclose([.5, .5], fitted.stationary, rtol=1e-9)
 
