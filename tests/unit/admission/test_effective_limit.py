@@ -32,16 +32,21 @@ def overload(laws, capacities):
 
     :param capacities: [(weights, capacity)]
     """
-    found = 0.0
+    probability = 0.0
     for states in itertools.product(*[
             range(len(law.rates)) for law in laws]):
         rates = sum((law.rates[s] for law, s in zip(laws, states)),
                     np.zeros(3))
         if any(rates @ weights > capacity * (1 + 1e-12)
                for weights, capacity in capacities):
-            found += math.prod(law.probabilities[s]
-                               for law, s in zip(laws, states))
-    return found
+            probability += math.prod(law.probabilities[s]
+                                     for law, s in zip(laws, states))
+    return probability
+
+
+def limit_of(*args, **numbers):
+    """Return the EffectiveLimit of policy_of()."""
+    return effective_limit.EffectiveLimit.of(policy_of(*args, **numbers))
 
 
 class AmountTestCase(unittest.TestCase):
@@ -49,8 +54,7 @@ class AmountTestCase(unittest.TestCase):
     def test_like_on_off_instances_are_within_the_limit_by_the_binomial(self):
         for limit in (.2, .01, 1e-4):
             for share, fit in ((.05, 20), (.3, 10), (.3, 100), (.8, 30)):
-                host = effective_limit.EffectiveLimit.of(policy_of(
-                    limit, saturation_kbps=1000 * fit))
+                host = limit_of(limit, saturation_kbps=1000 * fit)
                 count = host.total // host.amount(on_off(1000, share))
                 with self.subTest(limit=limit, share=share, fit=fit):
                     self.assertLess(0, count)
@@ -78,19 +82,17 @@ class AmountTestCase(unittest.TestCase):
                 if used > host.total:
                     break
                 laws.append(law)
-            found = overload(laws, [
+            probability = overload(laws, [
                 ((1, 1, 0), 1000), ((1, 0, 0), numbers['line_rate_kbps']),
                 ((0, 1, 0), numbers['line_rate_kbps']),
                 ((0, 0, 1), numbers['packet_rate_kpps'])])
-            self.assertLessEqual(found, limit)
-            closest = max(closest, found / limit)
+            self.assertLessEqual(probability, limit)
+            closest = max(closest, probability / limit)
         # The fleets are such that there is something to be safe from.
         self.assertGreater(closest, .03)
 
     def test_an_amount_is_the_effective_bandwidth(self):
-        host = effective_limit.EffectiveLimit.of(
-            policy_of(0.01, saturation_kbps=1e4)
-        )
+        host = limit_of(0.01, saturation_kbps=1e4)
         exponent = -math.log(.01) / (.25 * 1e4)
         self.assertEqual(
             math.ceil(math.log(.75 + .25 * math.exp(100 * exponent))
@@ -129,9 +131,7 @@ class AmountTestCase(unittest.TestCase):
             self.assertGreater(len(laws), 1.3 * count)
 
     def test_nothing_is_kept_free_without_classes_or_risk(self):
-        host = effective_limit.EffectiveLimit.of(
-            policy_of(saturation_kbps=10_000)
-        )
+        host = limit_of(saturation_kbps=10_000)
         self.assertEqual(0, host.held_back([]))
         self.assertEqual(0, host.held_back([on_off(1000, .3)] * 20))
         law = rate_law.RateLaw.from_arrays(
@@ -139,74 +139,53 @@ class AmountTestCase(unittest.TestCase):
         # All peaks fit.
         self.assertEqual(0, host.held_back([law] * 9))
         self.assertLessEqual(host.held_back([law] * 3000), host.total)
-        peaks = effective_limit.EffectiveLimit.of(
-            policy_of(0, saturation_kbps=1000)
-        )
-        self.assertEqual(0, peaks.held_back([law] * 20))
-        average = effective_limit.EffectiveLimit.of(policy_of(
-            policy=admission.AVERAGE, saturation_kbps=1000))
-        self.assertEqual(0, average.held_back([law] * 20))
+        for policy in ({'limit': 0}, {'policy': admission.AVERAGE}):
+            self.assertEqual(0, limit_of(
+                saturation_kbps=1000, **policy).held_back([law] * 20))
 
     def test_without_a_risk_the_peaks_have_to_fit(self):
-        host = effective_limit.EffectiveLimit.of(
-            policy_of(0, saturation_kbps=10_000)
-        )
+        host = limit_of(0, saturation_kbps=10_000)
         self.assertEqual(10_000, host.total)
         for kbps in (1000, 999.5, 1000 + 1e-8):
             self.assertEqual(1000, host.amount(on_off(kbps, .001)))
 
     def test_error_budgets_change_no_amount(self):
-        one = policy_of(.01, saturation_kbps=10_000)
+        policy = policy_of(.01, saturation_kbps=10_000)
         law = on_off(1000, .1)
         amounts = [
             (host.total, host.amount(law)) for host in map(
-                effective_limit.EffectiveLimit.of, (one, dataclasses.replace(
-                    one, budget_limit_factor=8.0), policy_of(
+                effective_limit.EffectiveLimit.of,
+                (policy, dataclasses.replace(
+                    policy, budget_limit_factor=8.0), policy_of(
                         .08, saturation_kbps=10_000)))]
         self.assertEqual(amounts[0], amounts[1])
         self.assertNotEqual(amounts[0], amounts[2])
 
     def test_averages_are_kept_within_each_limit(self):
-        host = effective_limit.EffectiveLimit.of(policy_of(
-            policy=admission.AVERAGE, saturation_kbps=10_000,
-            line_rate_kbps=5_000))
+        host = limit_of(policy=admission.AVERAGE, saturation_kbps=10_000,
+                        line_rate_kbps=5_000)
         self.assertEqual(10_000, host.total)
         # 100 of both directions, but 90 of 5000 in one of them.
         law = model.TrafficModel.on_off(
             180, 20, on_seconds=1, off_seconds=1).law
         self.assertEqual(180, host.amount(law))
 
-    def test_constant_traffic_costs_what_it_is(self):
-        host = effective_limit.EffectiveLimit.of(
-            policy_of(saturation_kbps=10_000)
-        )
-        self.assertEqual(7_500, host.total)
-        self.assertEqual(
-            1000, host.amount(model.TrafficModel.constant(600, 400).law))
-
-    def test_an_instance_never_costs_nothing(self):
-        # Placement knows no allocation of nothing.
-        host = effective_limit.EffectiveLimit.of(
-            policy_of(saturation_kbps=10_000)
-        )
-        self.assertEqual(1, host.amount(model.TrafficModel.constant().law))
-
-    def test_packets_count_by_the_share_of_the_host_they_take(self):
-        host = effective_limit.EffectiveLimit.of(policy_of(
-            0, saturation_kbps=8_000, packet_rate_kpps=100))
-        self.assertEqual(8_000, host.total)
-        small = model.TrafficModel.constant(100, kpps=50).law
-        self.assertEqual(4_000, host.amount(small))
-        # Packets that are not known are of the typical size.
-        unknown = model.TrafficModel.constant(4_000).law
-        self.assertEqual(4_000, host.amount(unknown))
-
-    def test_one_direction_alone_can_be_the_limit(self):
-        host = effective_limit.EffectiveLimit.of(policy_of(
-            0, saturation_kbps=5_000, saturation_dimension='egress'))
-        self.assertEqual(5_000, host.total)
-        self.assertEqual(100, host.amount(
-            model.TrafficModel.constant(100, 9_000).law))
+    def test_constant_traffic_costs_its_share_of_the_host(self):
+        sized = {'saturation_kbps': 8_000, 'packet_rate_kpps': 100}
+        one_way = {'saturation_kbps': 5_000, 'saturation_dimension': 'egress'}
+        for limit, numbers, total, rates, amount in (
+                (.01, {'saturation_kbps': 10_000}, 7_500, (600, 400), 1000),
+                # Placement knows no allocation of nothing.
+                (.01, {'saturation_kbps': 10_000}, 7_500, (), 1),
+                (0, sized, 8_000, (100, 0, 50), 4_000),
+                # Packets that are not known are of the typical size.
+                (0, sized, 8_000, (4_000,), 4_000),
+                (0, one_way, 5_000, (100, 9_000), 100)):
+            with self.subTest(numbers, rates=rates):
+                host = limit_of(limit, **numbers)
+                self.assertEqual(total, host.total)
+                self.assertEqual(amount, host.amount(
+                    model.TrafficModel.constant(*rates).law))
 
     def test_hosts_without_a_limit_have_none(self):
         for policy in (admission.HostPolicy(None),
@@ -215,16 +194,12 @@ class AmountTestCase(unittest.TestCase):
             self.assertIsNone(effective_limit.EffectiveLimit.of(policy))
 
     def test_numbers_are_those_that_placement_can_keep(self):
-        host = effective_limit.EffectiveLimit.of(
-            policy_of(0, saturation_kbps=1e12)
-        )
+        host = limit_of(0, saturation_kbps=1e12)
         self.assertEqual(2147483647, host.total)
         self.assertEqual(2147483647, host.amount(on_off(1e11, .5)))
 
     def test_what_is_known_does_not_grow_for_ever(self):
-        host = effective_limit.EffectiveLimit.of(
-            policy_of(saturation_kbps=1000)
-        )
+        host = limit_of(saturation_kbps=1000)
         with mock.patch.object(effective_limit, '_MOST_KNOWN', 3):
             for kbps in range(1, 9):
                 self.assertEqual(kbps, host.amount(

@@ -32,7 +32,7 @@ class ExplanationTestCase(unittest.TestCase):
         """Return (Assessment, names) of {host: (HostPolicy, laws)}."""
         table = admission.LoadTable()
         slots = [table.describe(host, policy, {
-            f'{host}-{i}': one for i, one in enumerate(laws)})
+            f'{host}-{i}': resident for i, resident in enumerate(laws)})
             for host, (policy, laws) in hosts.items()]
         return table.assess(slots, law, attachments=attachments), list(hosts)
 
@@ -73,9 +73,10 @@ class TestRefusals(ExplanationTestCase):
                 'one': (_policy(limits[0]), [_on_off(600)]),
                 'two': (_policy(limits[1]), [_on_off(600, .4)])},
                 _on_off(600))
-            first, second = explanation.nearest(assessment, most=5)
-            self.assertEqual(closest, first.host)
-            by_host = {one.host: one for one in (first, second)}
+            nearest, next_host = explanation.nearest(assessment, most=5)
+            self.assertEqual(closest, nearest.host)
+            by_host = {
+                refusal.host: refusal for refusal in (nearest, next_host)}
             for host, value, limit in (('one', .01, limits[0]),
                                        ('two', .04, limits[1])):
                 self.assertAlmostEqual(value, by_host[host].value, 9)
@@ -89,15 +90,15 @@ class TestRefusals(ExplanationTestCase):
                  'tunnels': (_policy(max_tunnels=4), [_constant(1)] * 4),
                  'full': (_policy(), [_constant(990)])}
         assessment, names = self.assess(hosts, _on_off(600))
-        found = explanation.nearest(assessment, most=9)
+        nearest = explanation.nearest(assessment, most=9)
         # 600 of 599, 5 of 4.
         self.assertEqual(['full', 'peak', 'tunnels', 'unknown'],
-                         [one.host for one in found])
+                         [host.host for host in nearest])
         self.assertEqual([(600.0, 599.0), (5, 4), (None, None)],
-                         [(one.value, one.limit) for one in found[1:]])
-        for one in found:
-            self.assertEqual(assessment.explain(names.index(one.host)),
-                             one.text)
+                         [(host.value, host.limit) for host in nearest[1:]])
+        for host in nearest:
+            self.assertEqual(assessment.explain(names.index(host.host)),
+                             host.text)
 
     def test_an_uplink_is_compared_by_its_own_numbers(self):
         uplink = admission.Uplink('tor', _policy(saturation_kbps=599.0))
@@ -116,10 +117,10 @@ class TestRefusals(ExplanationTestCase):
     def test_of_equals_the_less_used_host_is_nearer(self):
         for kbps in ((500, 900), (900, 500)):
             assessment, names = self.assess({
-                f'h{one}': (_policy(), [_constant(one)]) for one in kbps},
+                f'h{rate}': (_policy(), [_constant(rate)]) for rate in kbps},
                 _constant(600))
             self.assertEqual(['h500', 'h900'], [
-                one.host for one in explanation.nearest(assessment, most=2)])
+                rate.host for rate in explanation.nearest(assessment, most=2)])
 
     def test_the_words_are_of_the_time_of_the_question(self):
         uplink = admission.Uplink('tor', _policy(saturation_kbps=700.0))
@@ -129,10 +130,10 @@ class TestRefusals(ExplanationTestCase):
                 _policy(saturation_kbps=1000.0 if not uplinks else 9e9),
                 uplinks=uplinks), {'a': _constant(500)})
             assessment = table.assess([slot], _constant(600))
-            before = assessment.explain(0)
-            self.assertIn('1 instances', before)
+            words = assessment.explain(0)
+            self.assertIn('1 instances', words)
             table.change({'h': ({'b': _constant(1)}, ())})
-            self.assertEqual(before, assessment.explain(0))
+            self.assertEqual(words, assessment.explain(0))
             self.assertIn('2 instances', table.assess(
                 [slot], _constant(600)).explain(0))
             table.change({'h': ({}, ('b',))})
@@ -146,11 +147,11 @@ class TestRefusals(ExplanationTestCase):
         without_room = {'a': (30, 29), 'b': (30, 0)}
         self.assertEqual({'room in Placement': 2, 'overload probability': 1},
                          explanation.counts(assessment, without_room))
-        found = explanation.nearest(assessment, without_room, 9)
-        self.assertEqual(['a', 'c', 'b'], [one.host for one in found])
+        nearest = explanation.nearest(assessment, without_room, 9)
+        self.assertEqual(['a', 'c', 'b'], [host.host for host in nearest])
         self.assertEqual([True, True, False],
-                         [one.enforced for one in found])
-        self.assertEqual('a (30 > 29)', str(found[0]))
+                         [host.enforced for host in nearest])
+        self.assertEqual('a (30 > 29)', str(nearest[0]))
 
     def test_the_line_is_the_counts_and_the_closest(self):
         closest = explanation.Refusal('compute7', 'overload probability',
@@ -172,7 +173,7 @@ class TestRefusals(ExplanationTestCase):
             'zero': (_policy(0.0), [_constant(990)]),
             'full': (_policy(), [_constant(990)])}, _on_off(600))
         self.assertEqual(['full', 'zero'], [
-            one.host for one in explanation.nearest(assessment, most=2)])
+            host.host for host in explanation.nearest(assessment, most=2)])
 
 
 class TestObserve(ExplanationTestCase):
@@ -195,7 +196,9 @@ class TestObserve(ExplanationTestCase):
             _policy(saturation_kbps=9e9, enforced=enforced),
             uplinks=(uplink,)), {}) for host, enforced in (
                 ('a', True), ('b', False))]
-        for found in (table.assess(slots, _on_off(600)),
-                      table.assess_each(slots, [_on_off(600), _on_off(700)])):
-            self.assertEqual([admission.UPLINK] * 2, found.reason.tolist())
-            self.assertEqual([False, True], found.passing.tolist())
+        for assessment in (
+                table.assess(slots, _on_off(600)),
+                table.assess_each(slots, [_on_off(600), _on_off(700)])):
+            self.assertEqual([admission.UPLINK] * 2,
+                             assessment.reason.tolist())
+            self.assertEqual([False, True], assessment.passing.tolist())

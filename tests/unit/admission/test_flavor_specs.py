@@ -16,19 +16,16 @@ class TestExtraSpecs(unittest.TestCase):
         for part in (*parts, 'expected'):
             self.assertIn(part, str(caught.exception))
 
-    def test_rates_alone_are_always_on(self):
-        self.assertEqual(
-            model.TrafficModel.constant(5, 7, 11).law,
-            flavor_specs.law_of_extra_specs({
-                'vswitch:egress_kbps': '5', 'vswitch:ingress_kbps': '7',
-                'vswitch:kpps': '11'}))
-
-    def test_with_times_they_are_on_and_off(self):
-        self.assertEqual(
-            model.TrafficModel.on_off(5, on_seconds=10, off_seconds=30).law,
-            flavor_specs.law_of_extra_specs({
-                'vswitch:egress_kbps': '5', 'vswitch:on_seconds': '10',
-                'vswitch:off_seconds': '30'}))
+    def test_rates_are_on_always_or_for_the_times_stated(self):
+        chain = model.TrafficModel
+        for expected, specs in (
+                (chain.constant(5, 7, 11),
+                 {'egress_kbps': '5', 'ingress_kbps': '7', 'kpps': '11'}),
+                (chain.on_off(5, on_seconds=10, off_seconds=30),
+                 {'egress_kbps': '5', 'on_seconds': '10',
+                  'off_seconds': '30'})):
+            self.assertEqual(expected.law, flavor_specs.law_of_extra_specs({
+                f'vswitch:{key}': text for key, text in specs.items()}))
 
     def test_it_is_the_law_of_the_model_to_the_last_bit(self):
         generator = random.Random(1)
@@ -86,5 +83,5 @@ class TestManyFlavors(unittest.TestCase):
                     {}, {'vswitch:on_seconds': '1',
                          'vswitch:off_seconds': '2'})]
 
-        for one, other in zip(laws(), laws()):
-            self.assertIs(one, other)
+        for law, same_law in zip(laws(), laws()):
+            self.assertIs(law, same_law)

@@ -36,7 +36,7 @@ class PoliciesTestCase(unittest.TestCase):
     def find(self, *metadata, stored=None, policies=None):
         """Return the HostPolicy of a host in aggregates 'agg0', 'agg1'..."""
         return (policies or self.policies).find(
-            [(f'agg{i}', one) for i, one in enumerate(metadata)], stored)
+            [(f'agg{i}', keys) for i, keys in enumerate(metadata)], stored)
 
 
 class TestEnforcement(PoliciesTestCase):
@@ -55,10 +55,10 @@ class TestEnforcement(PoliciesTestCase):
                 ).enforced)
 
     def test_any_aggregate_that_observes_makes_the_host_observed(self):
-        many = ({'vswitch:enforcement': 'enforce'},
-                {'vswitch:enforcement': 'observe'},
-                {'vswitch:profile': 'fast'})
-        for order in (many, many[::-1]):
+        aggregates = ({'vswitch:enforcement': 'enforce'},
+                      {'vswitch:enforcement': 'observe'},
+                      {'vswitch:profile': 'fast'})
+        for order in (aggregates, aggregates[::-1]):
             self.assertFalse(self.find(*order).enforced)
 
     def test_another_value_is_reported_and_ignored(self):
@@ -102,53 +102,52 @@ class TestPolicy(PoliciesTestCase):
 
     def test_without_aggregates_the_options_hold(self):
         policies = self.make('slow', admission.AVERAGE, .25, False)
-        found = self.find(policies=policies)
-        self.assertIs(PROFILES['slow'], found.profile)
+        policy = self.find(policies=policies)
+        self.assertIs(PROFILES['slow'], policy.profile)
         self.assertEqual((admission.AVERAGE, .25, False),
-                         (found.policy, found.overload_probability,
-                          found.pass_unknown))
+                         (policy.policy, policy.overload_probability,
+                          policy.pass_unknown))
         self.assertIsNone(self.find().profile)
 
     def test_an_aggregate_sets_profile_policy_and_limit(self):
-        found = self.find({'vswitch:profile': 'fast',
-                           'vswitch:admission_policy': 'average',
-                           'vswitch:overload_probability': '0.2',
-                           'availability_zone': 'nova'})
-        self.assertIs(PROFILES['fast'], found.profile)
+        policy = self.find({'vswitch:profile': 'fast',
+                            'vswitch:admission_policy': 'average',
+                            'vswitch:overload_probability': '0.2',
+                            'availability_zone': 'nova'})
+        self.assertIs(PROFILES['fast'], policy.profile)
         self.assertEqual((admission.AVERAGE, .2),
-                         (found.policy, found.overload_probability))
+                         (policy.policy, policy.overload_probability))
         self.assertEqual([], self.problems)
 
     def test_of_several_the_most_cautious_wins(self):
-        many = ({'vswitch:profile': 'fast',
-                 'vswitch:admission_policy': 'average',
-                 'vswitch:overload_probability': '0.2',
-                 'vswitch:max_tunnels': '7'},
-                {'vswitch:profile': 'slow',
-                 'vswitch:admission_policy': 'probability',
-                 'vswitch:overload_probability': '0.05',
-                 'vswitch:max_tunnels': '3'})
-        for order in (many, many[::-1]):
-            found = self.find(*order)
-            self.assertEqual('slow', found.profile.name)
-            self.assertEqual(3, found.profile.max_tunnels)
+        aggregates = ({'vswitch:profile': 'fast',
+                       'vswitch:admission_policy': 'average',
+                       'vswitch:overload_probability': '0.2',
+                       'vswitch:max_tunnels': '7'},
+                      {'vswitch:profile': 'slow',
+                       'vswitch:admission_policy': 'probability',
+                       'vswitch:overload_probability': '0.05',
+                       'vswitch:max_tunnels': '3'})
+        for order in (aggregates, aggregates[::-1]):
+            policy = self.find(*order)
+            self.assertEqual('slow', policy.profile.name)
+            self.assertEqual(3, policy.profile.max_tunnels)
             self.assertEqual((admission.PROBABILITY, .05),
-                             (found.policy, found.overload_probability))
+                             (policy.policy, policy.overload_probability))
 
     def test_the_profile_that_carries_least_wins(self):
         # 100 kpps of 1000 bytes are 0.8 Gbit/s, less than 1 Gbit/s.
-        found = self.find({'vswitch:profile': 'slow'},
-                          {'vswitch:profile': 'packets'},
-                          {'vswitch:profile': 'fast'})
-        self.assertEqual('packets', found.profile.name)
+        self.assertEqual('packets', self.find(*(
+            {'vswitch:profile': name}
+            for name in ('slow', 'packets', 'fast'))).profile.name)
 
     def test_every_number_can_be_overridden(self):
         for key in profile.OVERRIDABLE_KEYS:
             with self.subTest(key):
-                found = self.find({'vswitch:profile': 'fast',
-                                   f'vswitch:{key}': '5'})
-                self.assertEqual(5, getattr(found.profile, key))
-                self.assertIn('agg0', found.profile.sources[key])
+                policy = self.find({'vswitch:profile': 'fast',
+                                    f'vswitch:{key}': '5'})
+                self.assertEqual(5, getattr(policy.profile, key))
+                self.assertIn('agg0', policy.profile.sources[key])
         self.assertEqual([], self.problems)
 
     def test_an_override_changes_the_profile_of_that_host_only(self):
@@ -157,26 +156,26 @@ class TestPolicy(PoliciesTestCase):
             {'vswitch:profile': 'fast'}).profile.max_tunnels)
 
     def test_an_override_may_be_larger_than_the_profile(self):
-        found = self.find({'vswitch:profile': 'slow',
-                           'vswitch:saturation_kbps': '2e6'})
-        self.assertEqual(2e6, found.profile.saturation_kbps)
+        self.assertEqual(2e6, self.find({
+            'vswitch:profile': 'slow',
+            'vswitch:saturation_kbps': '2e6'}).profile.saturation_kbps)
 
     def test_numbers_without_a_profile_make_one(self):
-        found = self.find({'vswitch:saturation_kbps': '5000',
-                           'vswitch:max_tunnels': '4'},
-                          {'vswitch:saturation_kbps': '3000'})
-        self.assertEqual((3000.0, 4), (found.profile.saturation_kbps,
-                                       found.profile.max_tunnels))
+        policy = self.find({'vswitch:saturation_kbps': '5000',
+                            'vswitch:max_tunnels': '4'},
+                           {'vswitch:saturation_kbps': '3000'})
+        self.assertEqual((3000.0, 4), (policy.profile.saturation_kbps,
+                                       policy.profile.max_tunnels))
         self.assertEqual([], self.problems)
 
     def test_a_packet_size_alone_makes_none(self):
         self.assertIsNone(self.find(
             {'vswitch:typical_packet_bytes': '500'}).profile)
-        found = self.find({'vswitch:typical_packet_bytes': '500',
-                           'vswitch:packet_rate_kpps': '10'})
+        policy = self.find({'vswitch:typical_packet_bytes': '500',
+                            'vswitch:packet_rate_kpps': '10'})
         self.assertEqual((500.0, 10.0), (
-            found.profile.typical_packet_bytes,
-            found.profile.packet_rate_kpps))
+            policy.profile.typical_packet_bytes,
+            policy.profile.packet_rate_kpps))
 
     def test_hosts_alike_share_one_policy(self):
         first = self.find({'vswitch:profile': 'fast', 'x': '1'})
@@ -188,7 +187,7 @@ class TestPolicy(PoliciesTestCase):
 class TestBadValues(PoliciesTestCase):
 
     def test_each_is_reported_with_where_and_what_and_ignored(self):
-        for key, value, wanted in (
+        for key, value, expected in (
                 ('profile', 'fsat', 'fast'),
                 ('admission_policy', 'maybe', 'probability'),
                 ('overload_probability', '1.5', '0..1'),
@@ -202,22 +201,22 @@ class TestBadValues(PoliciesTestCase):
                 ('saturation', '5', 'vswitch:saturation_kbps')):
             with self.subTest(key=key, value=value):
                 self.reports = []
-                found = self.find({f'vswitch:{key}': value},
-                                  policies=self.make('fast'))
-                self.assertIs(PROFILES['fast'], found.profile)
+                policy = self.find({f'vswitch:{key}': value},
+                                   policies=self.make('fast'))
+                self.assertIs(PROFILES['fast'], policy.profile)
                 self.assertEqual((admission.PROBABILITY, .01),
-                                 (found.policy, found.overload_probability))
+                                 (policy.policy, policy.overload_probability))
                 problem, = self.problems
-                for part in ('agg0', key, 'ignored', 'expected', wanted):
+                for part in ('agg0', key, 'ignored', 'expected', expected):
                     self.assertIn(part, problem)
 
     def test_the_good_values_beside_a_bad_one_hold(self):
-        found = self.find({'vswitch:profile': 'fast',
-                           'vswitch:max_tunnels': 'few',
-                           'vswitch:overload_probability': '0.3'},
-                          {'vswitch:max_tunnels': '2'})
-        self.assertEqual(2, found.profile.max_tunnels)
-        self.assertEqual(.3, found.overload_probability)
+        policy = self.find({'vswitch:profile': 'fast',
+                            'vswitch:max_tunnels': 'few',
+                            'vswitch:overload_probability': '0.3'},
+                           {'vswitch:max_tunnels': '2'})
+        self.assertEqual(2, policy.profile.max_tunnels)
+        self.assertEqual(.3, policy.overload_probability)
 
     def test_it_is_looked_at_once_for_all_hosts_alike(self):
         for _ in range(3):
@@ -243,45 +242,40 @@ class TestStoredProfile(PoliciesTestCase):
             {'vswitch:profile': 'packets'}, stored=stored,
             policies=policies).profile.name)
 
-    def test_its_overrides_hold_with_it(self):
-        found = self.find(stored=store.HostProfile(
-            'host', 'slow', {'saturation_kbps': 123.0}))
-        self.assertEqual((123.0, 5e5), (found.profile.saturation_kbps,
-                                        found.profile.vm_peak_kbps))
+    def test_its_overrides_change_its_profile_or_the_default(self):
+        for default, name, overrides, metadata, expected in (
+                (None, 'slow', {'saturation_kbps': 123.0}, {},
+                 {'saturation_kbps': 123.0, 'vm_peak_kbps': 5e5}),
+                ('fast', None, {'max_tunnels': 2}, {},
+                 {'name': 'fast', 'max_tunnels': 2}),
+                # Without any profile they make one.
+                (None, None, {'saturation_kbps': 123.0, 'max_tunnels': 2}, {},
+                 {'saturation_kbps': 123.0, 'max_tunnels': 2}),
+                # An aggregate overrides them.
+                (None, 'slow', {'saturation_kbps': 55.0},
+                 {'vswitch:saturation_kbps': '77'},
+                 {'saturation_kbps': 77.0})):
+            with self.subTest(name=name, overrides=overrides):
+                own = self.find(
+                    metadata, policies=self.make(default),
+                    stored=store.HostProfile('host', name, overrides)).profile
+                self.assertEqual(expected, {
+                    key: getattr(own, key) for key in expected})
 
-    def test_its_overrides_alone_change_the_default(self):
-        found = self.find(policies=self.make('fast'), stored=(
-            store.HostProfile('host', None, {'max_tunnels': 2})))
-        self.assertEqual(('fast', 2), (found.profile.name,
-                                       found.profile.max_tunnels))
-
-    def test_its_overrides_without_any_profile_make_one(self):
-        found = self.find(stored=store.HostProfile(
-            'host', None, {'saturation_kbps': 123.0, 'max_tunnels': 2}))
-        self.assertEqual((123.0, 2), (found.profile.saturation_kbps,
-                                      found.profile.max_tunnels))
-
-    def test_an_aggregate_overrides_its_numbers(self):
-        found = self.find(
-            {'vswitch:saturation_kbps': '77'}, stored=store.HostProfile(
-                'host', 'slow', {'saturation_kbps': 55.0}))
-        self.assertEqual(77.0, found.profile.saturation_kbps)
-
-    def test_a_name_that_is_not_known_is_reported_and_ignored(self):
-        found = self.find(policies=self.make('fast'), stored=(
-            store.HostProfile('host', 'gone', {'max_tunnels': 2})))
-        self.assertIs(PROFILES['fast'], found.profile)
-        for part in ('host', "'gone'", 'ignored', 'slow'):
-            self.assertIn(part, self.problems[0])
-
-    def test_overrides_that_cannot_be_used_are_reported_and_ignored(self):
-        for overrides in ({'max_tunnels': -1}, {'colour': 5},
-                          {'saturation_kbps': 'much'}):
+    def test_what_cannot_be_used_is_reported_and_ignored(self):
+        for default, name, overrides, used, parts in (
+                ('fast', 'gone', {'max_tunnels': 2}, 'fast',
+                 ("'gone'", 'slow')),
+                (None, 'slow', {'max_tunnels': -1}, 'slow', ('max_tunnels',)),
+                (None, 'slow', {'colour': 5}, 'slow', ('colour',)),
+                (None, 'slow', {'saturation_kbps': 'much'}, 'slow',
+                 ('saturation_kbps',))):
             self.reports = []
-            found = self.find(stored=store.HostProfile(
-                'host', 'slow', overrides))
-            self.assertIs(PROFILES['slow'], found.profile)
-            for part in ('host', 'ignored', next(iter(overrides))):
+            policy = self.find(
+                policies=self.make(default),
+                stored=store.HostProfile('host', name, overrides))
+            self.assertIs(PROFILES[used], policy.profile)
+            for part in ('host', 'ignored', *parts):
                 self.assertIn(part, self.problems[0])
 
     def test_hosts_that_differ_in_it_do_not_share_a_policy(self):
@@ -290,16 +284,12 @@ class TestStoredProfile(PoliciesTestCase):
         self.assertIsNot(first, second)
         self.assertIs(first, third)
 
-
-class TestOneBadValue(PoliciesTestCase):
-    """A value that cannot be used changes nothing but itself."""
-
     def test_a_stored_number_that_is_bad_is_ignored_alone(self):
         stored = store.HostProfile('host1', 'fast', {
             'saturation_kbps': -1.0, 'max_tunnels': 2})
-        found = self.find(stored=stored).profile
-        self.assertEqual((9e6, 2), (found.saturation_kbps,
-                                    found.max_tunnels))
+        own = self.find(stored=stored).profile
+        self.assertEqual((9e6, 2), (own.saturation_kbps,
+                                    own.max_tunnels))
         self.assertIn('saturation_kbps: -1.0', self.problems[-1])
 
 
@@ -309,9 +299,9 @@ class TestZero(PoliciesTestCase):
         for key in ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
                     'vm_peak_kbps'):
             with self.subTest(key):
-                found = self.find({f'vswitch:{key}': '1000'},
-                                  {f'vswitch:{key}': '0'})
-                self.assertEqual(0, getattr(found.profile, key))
+                policy = self.find({f'vswitch:{key}': '1000'},
+                                   {f'vswitch:{key}': '0'})
+                self.assertEqual(0, getattr(policy.profile, key))
                 self.assertEqual([], self.problems)
 
 
@@ -321,24 +311,24 @@ class TestJudged(PoliciesTestCase):
         policies = self.make('slow', pass_unknown=False)
 
         def find(*metadata, bare_metal=True):
-            return policies.find([(f'agg{i}', one) for i, one
+            return policies.find([(f'agg{i}', keys) for i, keys
                                   in enumerate(metadata)], None, bare_metal)
 
         unjudged = find()
         self.assertEqual((None, True, False), (
             unjudged.profile, unjudged.pass_unknown, unjudged.judged))
         self.assertTrue(find(bare_metal=False).judged)
-        asked = find({'vswitch:judge': 'true'})
-        self.assertEqual(('slow', True), (asked.profile.name, asked.judged))
+        judged = find({'vswitch:judge': 'true'})
+        self.assertEqual(('slow', True), (judged.profile.name, judged.judged))
 
     def test_an_aggregate_can_opt_a_host_out_and_the_most_cautious_wins(self):
         out, judged = {'vswitch:judge': 'false'}, {'vswitch:judge': 'true'}
         fast = {'vswitch:profile': 'fast'}
         self.assertFalse(self.find(fast, out).judged)
         for order in ((out, judged, fast), (judged, out, fast)):
-            found = self.find(*order)
+            policy = self.find(*order)
             self.assertEqual(('fast', True),
-                             (found.profile.name, found.judged))
+                             (policy.profile.name, policy.judged))
         self.assertEqual([], self.problems)
 
     def test_another_word_is_reported_and_ignored(self):

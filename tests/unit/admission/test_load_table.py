@@ -68,18 +68,22 @@ def _judged(policy, residents, law=_constant(), exclude=None, **table):
                         exclude)
 
 
-def _random_models(rng, count, largest=200.0, packets=True):
+def _random_models(rng, count, largest=200.0):
     """Return models of any rates, in both directions and packets."""
     models = []
     for _ in range(count):
         n = int(rng.integers(1, 5))
         rates = rng.uniform(0, largest, (n, 3))
-        rates[:, 2] *= .05 * packets
+        rates[:, 2] *= .05
         jump = rng.random((n, n)) * (1 - np.eye(n))
         if n > 1:
             jump /= jump.sum(axis=1, keepdims=True)
         models.append(model.TrafficModel(rates, jump, rng.uniform(1, 9, n)))
     return models
+
+
+def _random_laws(*arguments):
+    return [source.law for source in _random_models(*arguments)]
 
 
 class AdmissionTestCase(unittest.TestCase):
@@ -88,15 +92,21 @@ class AdmissionTestCase(unittest.TestCase):
         super().setUp()
         self.table = admission.LoadTable()
 
-    def one(self, policy, residents=(), candidate=None, exclude=None):
+    def judge(self, policy, residents=(), candidate=None, exclude=None):
         """Return the Assessment of one host."""
         if not isinstance(residents, dict):
-            residents = _named(one.law for one in residents)
+            residents = _named(resident.law for resident in residents)
         slot = self.table.describe('host', policy, residents)
         candidate = candidate or model.TrafficModel.constant()
         return self.table.assess([slot], candidate.law, exclude)
 
-    def assertAlike(self, wanted, seen, atol=1e-14, rtol=1e-9,
+    def assertAdmitted(self, admitted, *case, msg=None):
+        """Want judge() to admit or to refuse, and return its answer."""
+        assessment = self.judge(*case)
+        self.assertEqual([admitted], assessment.admitted.tolist(), msg)
+        return assessment
+
+    def assertAlike(self, expected, actual, atol=1e-14, rtol=1e-9,
                     at=slice(None)):
         """Want two Assessments to agree but for rounding.
 
@@ -105,7 +115,7 @@ class AdmissionTestCase(unittest.TestCase):
         for name in ('overload_probability', 'loss_fraction', 'utilisation',
                      'reason'):
             np.testing.assert_allclose(
-                np.ravel(getattr(seen, name)[at]), getattr(wanted, name),
+                np.ravel(getattr(actual, name)[at]), getattr(expected, name),
                 rtol=rtol, atol=atol, err_msg=name)
 
 
@@ -128,100 +138,95 @@ class TestKnownLaws(unittest.TestCase):
 
     def test_each_law_has_its_value_however_many_are_kept(self):
         laws = [_on_off(number).law for number in range(300)]
-        known, computed = sources.KnownLaws(200), []
+        peaks_of_laws, computed = sources.KnownLaws(200), []
 
-        def peaks(some):
-            found = some.values((2.0, 1.0, 0.0), None).max(axis=0).tolist()
-            computed.extend(found)
-            return found
+        def peaks(law_group):
+            largest = law_group.values((2.0, 1.0, 0.0),
+                                       None).max(axis=0).tolist()
+            computed.extend(largest)
+            return largest
 
         for numbers in (range(150), range(149, -1, -1), range(300),
                         range(299, -1, -1)):
-            found = list(known.of([laws[i] for i in numbers], 'key', peaks))
-            self.assertEqual([2.0 * i for i in numbers], found)
+            self.assertEqual([2.0 * i for i in numbers], list(
+                peaks_of_laws.of([laws[i] for i in numbers], 'key', peaks)))
         # The first ones only once, although they were asked for twice.
         self.assertEqual(list(range(0, 300, 2)), computed[:150])
         self.assertEqual(list(range(300, 600, 2)), computed[150:300])
-        self.assertLess(len(known), 400)
+        self.assertLess(len(peaks_of_laws), 400)
 
     def test_another_key_is_another_value(self):
-        known, law = sources.KnownLaws(9), _on_off(100).law
+        values, law = sources.KnownLaws(9), _on_off(100).law
         for key in ('one', 'other', 'one'):
-            self.assertEqual([key], list(known.of(
-                [law], key, lambda some, key=key: [key])))
+            self.assertEqual([key], list(values.of(
+                [law], key, lambda law_group, key=key: [key])))
 
 
 class TestProbability(AdmissionTestCase):
 
-    def assertBound(self, exact_probability, seen, slack=.1):
+    def assertBound(self, exact_probability, bound, slack=.1):
         """Want an upper bound that is near."""
-        self.assertGreaterEqual(seen, exact_probability * (1 - 1e-9))
-        self.assertLessEqual(seen, exact_probability * (1 + slack) + 1e-15)
+        self.assertGreaterEqual(bound, exact_probability * (1 - 1e-9))
+        self.assertLessEqual(bound, exact_probability * (1 + slack) + 1e-15)
 
     def test_like_instances_are_binomial(self):
         for count, capacity in ((3, 2500.0), (20, 6000.0), (50, 12_000.0)):
-            assessment = self.one(
+            assessment = self.judge(
                 _policy(saturation_kbps=capacity),
                 [_on_off(1000)] * (count - 1), _on_off(1000))
-            wanted = float(exact.binomial_tail(
+            tail = float(exact.binomial_tail(
                 count, F(1, 10), math.floor(capacity / 1000)))
-            self.assertBound(wanted, assessment.overload_probability[0],
+            self.assertBound(tail, assessment.overload_probability[0],
                              1e-9)
 
     def test_loss_of_like_instances_is_the_binomial_excess(self):
         n, fit, p = 20, 4, F(1, 10)
-        assessment = self.one(_policy(saturation_kbps=4000.0),
-                              [_on_off(1000)] * (n - 1), _on_off(1000))
+        assessment = self.judge(_policy(saturation_kbps=4000.0),
+                                [_on_off(1000)] * (n - 1), _on_off(1000))
         excess = sum(math.comb(n, k) * p ** k * (1 - p) ** (n - k)
                      * (k - fit) for k in range(fit + 1, n + 1))
         self.assertAlmostEqual(float(excess / (n * p)),
                                assessment.loss_fraction[0], delta=1e-12)
 
     def test_where_all_peaks_fit_there_is_no_overload(self):
-        assessment = self.one(_policy(saturation_kbps=.3),
-                              [_on_off(.1, F(1, 2))] * 2,
-                              _on_off(.1, F(1, 2)))
+        on_off = _on_off(.1, F(1, 2))
+        assessment = self.assertAdmitted(
+            True, _policy(saturation_kbps=.3), [on_off] * 2, on_off)
         self.assertEqual(0.0, assessment.overload_probability[0])
         self.assertEqual(0.0, assessment.loss_fraction[0])
-        self.assertTrue(assessment.admitted[0])
 
     def test_a_limit_of_zero_books_the_peak_of_everyone(self):
         for count, admitted in ((9, True), (10, False)):
-            assessment = self.one(_policy(limit=0.0), [_on_off(100)] * count,
-                                  _on_off(100))
-            self.assertEqual([admitted], assessment.admitted.tolist())
+            self.assertAdmitted(admitted, _policy(limit=0.0),
+                                [_on_off(100)] * count, _on_off(100))
 
     def test_a_limit_of_one_admits_whatever_is_not_too_large(self):
-        assessment = self.one(_policy(limit=1.0), [_on_off(900, F(9, 10))]
-                              * 30, _on_off(900))
+        assessment = self.assertAdmitted(
+            True, _policy(limit=1.0), [_on_off(900, F(9, 10))] * 30,
+            _on_off(900))
         self.assertEqual(1.0, round(assessment.overload_probability[0], 6))
-        self.assertTrue(assessment.admitted[0])
 
     def test_a_probability_equal_to_the_limit_is_admitted(self):
         # Three at once: a tenth to the third.
-        three = [_on_off(1000)] * 2
         for limit, admitted in ((.001, True), (.001 * (1 - 1e-6), False),
                                 (.1 ** 3, True), (.1 * .1 * .1, True)):
-            assessment = self.one(
-                _policy(limit=limit, saturation_kbps=2500.0), three,
-                _on_off(1000))
-            self.assertEqual([admitted], assessment.admitted.tolist(), limit)
+            self.assertAdmitted(
+                admitted, _policy(limit=limit, saturation_kbps=2500.0),
+                [_on_off(1000)] * 2, _on_off(1000), msg=limit)
 
     def test_an_instance_as_large_as_the_capacity_fits_an_empty_host(self):
         for capacity in (.3, 1000.0, 1e9 / 3):
             candidate = _on_off(capacity, F(1, 2))
-            assessment = self.one(_policy(saturation_kbps=capacity), (),
-                                  candidate)
-            self.assertTrue(assessment.admitted[0])
+            self.assertAdmitted(True, _policy(saturation_kbps=capacity), (),
+                                candidate)
             # And beside one that is silent most of the time.
-            assessment = self.one(
-                _policy(saturation_kbps=capacity, limit=.06),
+            assessment = self.assertAdmitted(
+                True, _policy(saturation_kbps=capacity, limit=.06),
                 [_on_off(capacity / 4)], candidate)
             self.assertAlmostEqual(.05, assessment.overload_probability[0])
-            self.assertTrue(assessment.admitted[0])
 
     def test_constants_above_the_capacity_overload_for_ever(self):
-        assessment = self.one(
+        assessment = self.judge(
             _policy(), [model.TrafficModel.constant(600)] * 3,
             model.TrafficModel.constant(200))
         self.assertEqual(1.0, assessment.overload_probability[0])
@@ -244,11 +249,11 @@ class TestProbability(AdmissionTestCase):
                 max(math.log10(exact_tails[0]) - 1, -9), 0))
             laws = [_egress(shares, 1000.0 * values)
                     for values, shares in sources]
-            found = bool(_judged(_policy(limit=limit), laws[1:],
-                                 laws[0]).admitted[0])
-            admitted.append(found)
-            self.assertFalse(found and exact_tails[1] > limit, number)
-            self.assertFalse(not found and exact_tails[0] <= limit, number)
+            fits = bool(_judged(_policy(limit=limit), laws[1:],
+                                laws[0]).admitted[0])
+            admitted.append(fits)
+            self.assertFalse(fits and exact_tails[1] > limit, number)
+            self.assertFalse(not fits and exact_tails[0] <= limit, number)
         self.assertGreater(sum(admitted), 10)
         self.assertLess(sum(admitted), len(admitted) - 10)
 
@@ -267,9 +272,10 @@ class TestProbability(AdmissionTestCase):
             laws = [_egress(shares, 1000.0 * rates)
                     for rates, shares in sources]
             judged = _judged(_policy(), laws[1:], laws[0])
-            found = judged.overload_probability[0]
-            self.assertLessEqual(found, below * (1 + 1e-5) + 1e-12, number)
-            self.assertGreaterEqual(found, above * (1 - 1e-5) - 1e-12, number)
+            overload = judged.overload_probability[0]
+            self.assertLessEqual(overload, below * (1 + 1e-5) + 1e-12, number)
+            self.assertGreaterEqual(overload, above * (1 - 1e-5) - 1e-12,
+                                    number)
             compared += above > 1e-9
             # If a sum moves by d, its excess changes by at most d times the
             # probability that the sum is above the nearer capacity.
@@ -301,22 +307,22 @@ class TestProbability(AdmissionTestCase):
             # Each after a question, as requests place them.
             for i, law in enumerate(laws[1:]):
                 table.change({'host': ({str(i): law}, ())})
-                found = bool(table.assess([slot], laws[0]).admitted[0])
-            admitted.append(found)
-            self.assertFalse(found and exact_tails[1] > limit, number)
-            self.assertFalse(not found and exact_tails[0] <= limit, number)
+                fits = bool(table.assess([slot], laws[0]).admitted[0])
+            admitted.append(fits)
+            self.assertFalse(fits and exact_tails[1] > limit, number)
+            self.assertFalse(not fits and exact_tails[0] <= limit, number)
         self.assertGreater(sum(admitted), 5)
         self.assertLess(sum(admitted), len(admitted) - 5)
 
     @staticmethod
     def _lattice_tail(laws, share):
         """Return P(sum > share * 1000 kbit/s), rates put on a lattice."""
-        found = exact_sum.LatticeSum(1000.0 * share, share / 20)
+        total = exact_sum.LatticeSum(1000.0 * share, share / 20)
         for law in laws:
-            found = found.plus(found.step * np.rint(law.values(
-                model.DIMENSIONS['bandwidth']) / found.step),
+            total = total.plus(total.step * np.rint(law.values(
+                model.DIMENSIONS['bandwidth']) / total.step),
                 law.probabilities)
-        return found.overflow
+        return total.overflow
 
     def test_a_full_host_is_full_to_a_thousandth_of_its_limit(self):
         # No instance is refused for the error of the tail, a silent one
@@ -372,11 +378,11 @@ class TestProbability(AdmissionTestCase):
                 sums = np.add.outer(sums, values).ravel()
                 shares = np.multiply.outer(shares, masses).ravel()
             return shares[sums > capacity].sum()
-        found = exact_sum.LatticeSum(capacity, capacity / 20_000)
+        total = exact_sum.LatticeSum(capacity, capacity / 20_000)
         for values, masses in sources:
-            found = found.plus(np.array([values[0], values[0] + np.rint(
-                (values[1] - values[0]) / found.step) * found.step]), masses)
-        return found.overflow
+            total = total.plus(np.array([values[0], values[0] + np.rint(
+                (values[1] - values[0]) / total.step) * total.step]), masses)
+        return total.overflow
 
     @staticmethod
     def _excess(sources):
@@ -399,26 +405,25 @@ class TestProbability(AdmissionTestCase):
             table.assess([slot], small)
             with mock.patch.object(
                     fourier_sum.Grid, 'table', autospec=True,
-                    side_effect=fourier_sum.Grid.table) as made:
+                    side_effect=fourier_sum.Grid.table) as table_made:
                 table.assess([slot], large)
-            made.assert_not_called()
+            table_made.assert_not_called()
 
     def test_equal_rates_that_hit_the_capacity_fit(self):
         # As many at once as there is room for, and not one more.
         for rate, capacity, fit in (
                 (100_000.0, 1e6, 10), (333_000.0, 1e6, 3), (8000.0, 1e6, 125),
                 (1e6 / 3, 1e6, 3), (.1, .3, 3), (2500.0, 1e6, 400)):
-            one, policy = _on_off(rate, F(1, 2)), _policy(
+            on_off, policy = _on_off(rate, F(1, 2)), _policy(
                 saturation_kbps=capacity, limit=0.0)
             for count, admitted in ((fit - 1, True), (fit, False)):
-                self.assertEqual([admitted], self.one(
-                    policy, [one] * count, one).admitted.tolist())
+                self.assertAdmitted(admitted, policy, [on_off] * count, on_off)
             for count in (fit + 1, fit + 5, 2 * fit):
-                seen = self.one(_policy(saturation_kbps=capacity),
-                                [one] * (count - 1), one)
+                assessment = self.judge(_policy(saturation_kbps=capacity),
+                                        [on_off] * (count - 1), on_off)
                 self.assertAlmostEqual(
                     float(exact.binomial_tail(count, F(1, 2), fit)),
-                    seen.overload_probability[0], delta=1e-12)
+                    assessment.overload_probability[0], delta=1e-12)
 
     def test_thousands_and_a_few_large_ones_are_binomial(self):
         # The small ones vary by little: the large ones overload.
@@ -426,9 +431,9 @@ class TestProbability(AdmissionTestCase):
         policy = _policy(saturation_kbps=1e6)
         laws = {**{f'small-{i}': small.law for i in range(3000)},
                 **{f'large-{i}': large.law for i in range(4)}}
-        wanted = float(exact.binomial_tail(5, F(1, 10), 1))
-        self.assertAlmostEqual(1, self.one(
-            policy, laws, large).overload_probability[0] / wanted, 2)
+        tail = float(exact.binomial_tail(5, F(1, 10), 1))
+        self.assertAlmostEqual(1, self.judge(
+            policy, laws, large).overload_probability[0] / tail, 2)
 
 
 class TestSeveralLimits(AdmissionTestCase):
@@ -440,9 +445,9 @@ class TestSeveralLimits(AdmissionTestCase):
         """Return P(any limit is exceeded), by enumeration."""
         masses = np.ones(1)
         sums = np.zeros((1, 3))
-        for one in models:
-            masses = np.multiply.outer(masses, one.stationary).ravel()
-            sums = (sums[:, None, :] + one.rates[None]).reshape(-1, 3)
+        for source in models:
+            masses = np.multiply.outer(masses, source.stationary).ravel()
+            sums = (sums[:, None, :] + source.rates[None]).reshape(-1, 3)
         above = np.zeros(len(sums), dtype=bool)
         for weights, capacity in capacities:
             above |= sums @ np.array(weights) > capacity
@@ -456,14 +461,14 @@ class TestSeveralLimits(AdmissionTestCase):
                   for limit in policy.profile.limits()]
         self.assertEqual(4, len(stated))
         for _ in range(20):
-            models = _random_models(rng, 7, largest=130.0)
-            assessment = self.one(policy, models[1:], models[0])
+            models = _random_models(rng, 7, 130.0)
+            assessment = self.judge(policy, models[1:], models[0])
             # The capacity may be off by a hundredth, and tables of sums that
             # are not on the grid have six digits.
             capacities = [(weights, 1.01 * capacity)
                           for weights, capacity in stated]
             joint = self._joint(models, capacities)
-            single = [self._joint(models, [one]) for one in capacities]
+            single = [self._joint(models, [limit]) for limit in capacities]
             self.assertGreaterEqual(assessment.overload_probability[0],
                                     min(joint, 1.0) * (1 - 1e-6))
             self.assertGreaterEqual(
@@ -473,17 +478,17 @@ class TestSeveralLimits(AdmissionTestCase):
 
     def test_it_is_the_sum_of_the_single_ones(self):
         # Bandwidth 3 at once of 3, egress likewise: 0.001 each.
-        one = _on_off(1000)
-        assessment = self.one(
+        on_off = _on_off(1000)
+        assessment = self.judge(
             _policy(saturation_kbps=2500.0, line_rate_kbps=2600.0),
-            [one] * 2, one)
+            [on_off] * 2, on_off)
         self.assertAlmostEqual(.002, assessment.overload_probability[0], 12)
 
     def test_a_sum_above_one_is_one(self):
-        one = model.TrafficModel.constant(900, 900)
-        assessment = self.one(
+        constant = model.TrafficModel.constant(900, 900)
+        assessment = self.judge(
             _policy(saturation_kbps=1000.0, line_rate_kbps=950.0,
-                    ), [one] * 2, one)
+                    ), [constant] * 2, constant)
         self.assertEqual(1.0, assessment.overload_probability[0])
         self.assertLessEqual(assessment.loss_fraction[0], 1.0)
 
@@ -491,27 +496,20 @@ class TestSeveralLimits(AdmissionTestCase):
         policy = admission.HostPolicy(profile.SwitchProfile(
             name='line', line_rate_kbps=1500.0))
         for rates, admitted in (((1000, 0), False), ((0, 1000), True)):
-            assessment = self.one(
-                policy, [_on_off(1000, F(1, 2))],
-                _on_off(rates[0], F(1, 2), rates[1]))
-            self.assertEqual([admitted], assessment.admitted.tolist())
+            self.assertAdmitted(admitted, policy, [_on_off(1000, F(1, 2))],
+                                _on_off(rates[0], F(1, 2), rates[1]))
 
     def test_unknown_packets_count_at_the_typical_size(self):
         # 3 Mbit/s in packets of 500 bytes are 0.75 kpps.
         policy = admission.HostPolicy(profile.SwitchProfile(
             name='packets', packet_rate_kpps=2.0,
             typical_packet_bytes=500.0), overload_probability=0.0)
-        for count, admitted in ((1, True), (2, False)):
-            assessment = self.one(policy, [_on_off(3000)] * count,
-                                  _on_off(3000))
-            self.assertEqual([admitted], assessment.admitted.tolist())
-        known = _on_off(3000, kpps=.5)
-        self.assertTrue(self.one(policy, [known] * 3, known).admitted[0])
-        self.assertFalse(self.one(policy, [known] * 4, known).admitted[0])
-        mixed = self.one(policy, [known] * 2, _on_off(3000))
-        self.assertTrue(mixed.admitted[0])
-        self.assertFalse(self.one(policy, [known] * 3,
-                                  _on_off(3000)).admitted[0])
+        unknown, known = _on_off(3000), _on_off(3000, kpps=.5)
+        for residents, candidate, admitted in (
+                ([unknown], unknown, True), ([unknown] * 2, unknown, False),
+                ([known] * 3, known, True), ([known] * 4, known, False),
+                ([known] * 2, unknown, True), ([known] * 3, unknown, False)):
+            self.assertAdmitted(admitted, policy, residents, candidate)
 
     def test_hosts_with_other_packet_sizes_count_apart(self):
         laws = _named([_on_off(3000).law])
@@ -529,31 +527,31 @@ class TestAverage(AdmissionTestCase):
     def test_averages_fill_a_host_up_to_saturation(self):
         # Figure 9: ten of a mean of 100 on 1000, whatever their peaks.
         for count, admitted in ((9, True), (10, False)):
-            assessment = self.one(_policy(admission.AVERAGE, limit=0.0),
-                                  [_on_off(1000)] * count, _on_off(1000))
-            self.assertEqual([admitted], assessment.admitted.tolist())
+            self.assertAdmitted(
+                admitted, _policy(admission.AVERAGE, limit=0.0),
+                [_on_off(1000)] * count, _on_off(1000))
 
     def test_a_sum_of_averages_equal_to_saturation_is_admitted(self):
         for kbps, capacity in ((.1, .3), (.7, 2.1), (1e9 / 3, 1e9)):
-            one = model.TrafficModel.constant(kbps)
+            constant = model.TrafficModel.constant(kbps)
             policy = _policy(admission.AVERAGE, saturation_kbps=capacity)
-            self.assertTrue(self.one(policy, [one] * 2, one).admitted[0])
-            self.assertFalse(self.one(policy, [one] * 3, one).admitted[0])
+            for count, admitted in ((2, True), (3, False)):
+                self.assertAdmitted(admitted, policy, [constant] * count,
+                                    constant)
 
     def test_every_limit_has_to_hold_the_averages(self):
         policy = _policy(admission.AVERAGE, saturation_kbps=1000.0,
                          line_rate_kbps=100.0)
         for egress, ingress, admitted in ((60, 0, False), (0, 60, True)):
-            assessment = self.one(
-                policy, [model.TrafficModel.constant(60, 10)],
+            self.assertAdmitted(
+                admitted, policy, [model.TrafficModel.constant(60, 10)],
                 model.TrafficModel.constant(egress, ingress))
-            self.assertEqual([admitted], assessment.admitted.tolist())
 
     def test_the_probability_is_told_but_does_not_decide(self):
-        assessment = self.one(_policy(admission.AVERAGE, limit=0.0),
-                              [_on_off(1000)], _on_off(1000))
+        assessment = self.assertAdmitted(
+            True, _policy(admission.AVERAGE, limit=0.0), [_on_off(1000)],
+            _on_off(1000))
         self.assertAlmostEqual(.01, assessment.overload_probability[0])
-        self.assertTrue(assessment.admitted[0])
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
     @hypothesis.given(
@@ -567,8 +565,8 @@ class TestAverage(AdmissionTestCase):
         policy = _policy(admission.AVERAGE, saturation_kbps=saturation,
                          vm_peak_kbps=peak, max_tunnels=tunnels)
         models = [_on_off(kbps, F(tenths, 10)) for kbps, tenths in rows]
-        assessment = _judged(policy, [one.law for one in models], _on_off(
-            row[0], F(row[1], 10)).law)
+        assessment = _judged(policy, [source.law for source in models],
+                             _on_off(row[0], F(row[1], 10)).law)
         peak_fits = row[0] <= min(saturation, peak or saturation)
         tunnel_left = tunnels is None or len(rows) + 1 <= tunnels
         total = sum(F(kbps * tenths, 10) for kbps, tenths in rows + [row])
@@ -582,24 +580,24 @@ class TestHardLimits(AdmissionTestCase):
         for policy in (admission.AVERAGE, admission.PROBABILITY):
             for kbps, reason in ((400, admission.ADMITTED),
                                  (401, admission.PEAK)):
-                assessment = self.one(
+                assessment = self.judge(
                     _policy(policy, limit=1.0, vm_peak_kbps=400.0), (),
                     _on_off(kbps, F(1, 1000)))
                 self.assertEqual([reason], assessment.reason.tolist())
 
     def test_no_peak_is_above_what_all_together_may_have(self):
-        for kbps, reason in ((1000, admission.ADMITTED),
-                             (1001, admission.PEAK)):
-            assessment = self.one(_policy(limit=1.0), (),
-                                  _on_off(kbps, F(1, 10 ** 6)))
-            self.assertEqual([reason], assessment.reason.tolist())
+        for kbps, admitted in ((1000, True), (1001, False)):
+            assessment = self.assertAdmitted(
+                admitted, _policy(limit=1.0), (),
+                _on_off(kbps, F(1, 10 ** 6)))
+        self.assertEqual([admission.PEAK], assessment.reason.tolist())
 
     def test_a_peak_alone_is_a_limit_without_saturation(self):
         policy = admission.HostPolicy(profile.SwitchProfile(
             name='peak', vm_peak_kbps=400.0))
         for kbps, admitted in ((400, True), (401, False)):
-            assessment = self.one(policy, [_on_off(1e6)] * 5, _on_off(kbps))
-            self.assertEqual([admitted], assessment.admitted.tolist())
+            assessment = self.assertAdmitted(
+                admitted, policy, [_on_off(1e6)] * 5, _on_off(kbps))
             self.assertEqual(0.0, assessment.overload_probability[0])
             self.assertEqual(0.0, assessment.utilisation[0])
 
@@ -607,38 +605,37 @@ class TestHardLimits(AdmissionTestCase):
         for stated in ({'max_tunnels': 3}, {'max_virtual_functions': 3},
                        {'max_tunnels': 9, 'max_virtual_functions': 3}):
             for count, admitted in ((2, True), (3, False)):
-                assessment = self.one(_policy(**stated),
-                                      [_on_off(1)] * count, _on_off(1))
-                self.assertEqual([admitted], assessment.admitted.tolist())
+                self.assertAdmitted(admitted, _policy(**stated),
+                                    [_on_off(1)] * count, _on_off(1))
 
     def test_the_first_check_that_fails_is_the_reason(self):
         # Too many, too large, too much: in this order.
         stated = {'max_tunnels': 1, 'vm_peak_kbps': 500.0}
-        many, few = [_on_off(400, F(9, 10))] * 4, ()
+        full = [_on_off(400, F(9, 10))] * 4
         for residents, kbps, reason in (
-                (many, 600, admission.TOO_MANY),
-                (many[:1], 600, admission.TOO_MANY),
-                (few, 600, admission.PEAK), (few, 500, admission.ADMITTED)):
-            self.assertEqual([reason], self.one(
+                (full, 600, admission.TOO_MANY),
+                (full[:1], 600, admission.TOO_MANY),
+                ((), 600, admission.PEAK), ((), 500, admission.ADMITTED)):
+            self.assertEqual([reason], self.judge(
                 _policy(**stated), residents, _on_off(kbps)).reason.tolist())
         for policy, reason in ((admission.AVERAGE, admission.MEAN),
                                (admission.PROBABILITY, admission.OVERLOAD)):
-            self.assertEqual([reason], self.one(
-                _policy(policy), many, _on_off(400)).reason.tolist())
+            self.assertEqual([reason], self.judge(
+                _policy(policy), full, _on_off(400)).reason.tolist())
 
 
 class TestUnknownHosts(AdmissionTestCase):
 
     def test_they_pass_or_are_refused_as_the_operator_wants(self):
         for pass_unknown in (True, False):
-            assessment = self.one(
+            assessment = self.assertAdmitted(
+                pass_unknown,
                 admission.HostPolicy(None, pass_unknown=pass_unknown),
                 [_on_off(5)], _on_off(1e9))
-            self.assertEqual([pass_unknown], assessment.admitted.tolist())
             self.assertEqual([False], assessment.known.tolist())
-            self.assertEqual([0.0], assessment.overload_probability.tolist())
-            self.assertEqual([0.0], assessment.loss_fraction.tolist())
-            self.assertEqual([0.0], assessment.utilisation.tolist())
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                self.assertEqual([0.0], getattr(assessment, name).tolist())
 
     def test_beside_known_hosts_each_is_judged_by_its_own(self):
         slots = [self.table.describe(name, policy, {})
@@ -656,8 +653,7 @@ class TestUnknownHosts(AdmissionTestCase):
                 (admission.HostPolicy(None), True),
                 (_policy(saturation_kbps=10.0), False),
                 (admission.HostPolicy(None), True)):
-            assessment = self.one(policy, [_on_off(5)], _on_off(50))
-            self.assertEqual([admitted], assessment.admitted.tolist())
+            self.assertAdmitted(admitted, policy, [_on_off(5)], _on_off(50))
 
 
 class TestTable(AdmissionTestCase):
@@ -680,12 +676,12 @@ class TestTable(AdmissionTestCase):
         for name, slot in slots.items():
             self.assertEqual(slot, self.table.slot(name))
             self.assertEqual(slot, self.table.describe(
-                name, _policy(saturation_kbps=5.0), _named([_on_off(1).law]))
-                )
+                name, _policy(saturation_kbps=5.0),
+                _named([_on_off(1).law])))
 
     def test_a_host_is_judged_alike_whichever_hosts_are_asked_with_it(self):
         rng = np.random.default_rng(33)
-        pool = [one.law for one in _random_models(rng, 30)]
+        pool = [assessment.law for assessment in _random_models(rng, 30)]
         policies = [
             _policy(saturation_kbps=600.0),
             _policy(saturation_kbps=500.0, line_rate_kbps=400.0),
@@ -707,36 +703,37 @@ class TestTable(AdmissionTestCase):
         self.assertEqual(
             {admission.ADMITTED, admission.NO_PROFILE, admission.TOO_MANY,
              admission.PEAK, admission.MEAN, admission.OVERLOAD},
-            {int(one.reason[0]) for one in alone.values()})
-        for some in (slots, rng.permutation(slots),
-                     rng.permutation(slots)[:-3], slots[1:-1],
-                     np.append(slots[::-1], slots[:5]), slots[::7]):
-            of_slots = [laws[k] for k in rng.integers(2, size=some.size)]
+            {int(assessment.reason[0]) for assessment in alone.values()})
+        for asked in (slots, rng.permutation(slots),
+                      rng.permutation(slots)[:-3], slots[1:-1],
+                      np.append(slots[::-1], slots[:5]), slots[::7]):
+            of_slots = [laws[k] for k in rng.integers(2, size=asked.size)]
             for judged, law_of in (
-                    (self.table.assess(some, laws[0]), laws[:1] * some.size),
-                    (self.table.assess_each(some, of_slots), of_slots)):
-                for i, found in enumerate(zip(some.tolist(), law_of)):
-                    wanted = alone[found]
+                    (self.table.assess(asked, laws[0]), laws[:1] * asked.size),
+                    (self.table.assess_each(asked, of_slots), of_slots)):
+                for i, pair in enumerate(zip(asked.tolist(), law_of)):
+                    expected = alone[pair]
                     for name in ('reason', 'overload_probability', 'known',
                                  'loss_fraction', 'utilisation', 'enforced'):
                         np.testing.assert_allclose(
-                            getattr(judged, name)[i], getattr(wanted, name)[0],
+                            getattr(judged, name)[i],
+                            getattr(expected, name)[0],
                             rtol=1e-9, err_msg=name)
                     for name in ('loads', 'explain', 'decisive', 'host'):
-                        self.assertEqual(getattr(wanted, name)(0),
+                        self.assertEqual(getattr(expected, name)(0),
                                          getattr(judged, name)(i))
                     self.assertEqual(
-                        wanted.multiples(np.array([0])).tolist(),
+                        expected.multiples(np.array([0])).tolist(),
                         judged.multiples(np.array([i])).tolist())
 
     def test_a_host_that_is_not_asked_for_is_not_computed(self):
         slots = [self.table.describe(i, _policy(), _named(
             [_on_off(150).law] * 10)) for i in range(20)]
-        asked = slots[:4] + slots[5:]
+        unchanged = slots[:4] + slots[5:]
         self.table.assess(slots, _on_off(100).law)
         self.table.change({4: ({}, [next(iter(self.table.residents(4)))])})
         with mock.patch.object(fourier_sum, 'product') as product:
-            self.table.assess(asked, _on_off(100).law)
+            self.table.assess(unchanged, _on_off(100).law)
             product.assert_not_called()
             product.side_effect = ZeroDivisionError
             self.assertRaises(ZeroDivisionError, self.table.assess, slots,
@@ -744,7 +741,7 @@ class TestTable(AdmissionTestCase):
 
     def test_one_instance_more_is_the_host_described_anew(self):
         rng = np.random.default_rng(85)
-        models = _named(one.law for one in _random_models(rng, 25))
+        models = _named(_random_laws(rng, 25))
         candidate = _random_models(rng, 1)[0]
         policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
                          packet_rate_kpps=120.0)
@@ -752,7 +749,7 @@ class TestTable(AdmissionTestCase):
         for uuid, law in models.items():
             residents = {**residents, uuid: law}
             self.assertAlike(_judged(policy, residents, candidate.law),
-                             self.one(policy, residents, candidate))
+                             self.judge(policy, residents, candidate))
 
     def test_rates_in_other_units_are_the_host_described_anew(self):
         # Each makes the sums lie on a finer lattice than before.
@@ -761,13 +758,13 @@ class TestTable(AdmissionTestCase):
         for i, kbps in enumerate((900, 900, 800, 650, 333, 127.3, 900)):
             residents = {**residents, f'vm-{i}': _on_off(kbps).law}
             self.assertAlike(_judged(policy, residents, _on_off(500).law),
-                             self.one(policy, residents, _on_off(500)),
+                             self.judge(policy, residents, _on_off(500)),
                              rtol=1e-12)
 
     def test_one_more_and_another_changed_is_the_host_described_anew(self):
         policy = _policy(saturation_kbps=1000.0)
-        self.one(policy, {'vm-0': _on_off(200).law}, _on_off(900))
-        assessment = self.one(policy, {
+        self.judge(policy, {'vm-0': _on_off(200).law}, _on_off(900))
+        assessment = self.judge(policy, {
             'vm-0': _on_off(600).law, 'vm-1': _on_off(200).law}, _on_off(500))
         # The new one fits beside the candidate, the changed one does not.
         self.assertAlmostEqual(.01, assessment.overload_probability[0], 12)
@@ -780,7 +777,7 @@ class TestTable(AdmissionTestCase):
     def test_whatever_comes_and_goes_it_is_the_host_described_anew(
             self, steps):
         rng = np.random.default_rng(86)
-        laws = [one.law for one in _random_models(rng, 10)]
+        laws = [either.law for either in _random_models(rng, 10)]
         policies = [_policy(saturation_kbps=700.0), _policy(
             saturation_kbps=700.0, line_rate_kbps=400.0),
             admission.HostPolicy(None), _policy(max_tunnels=2)]
@@ -793,13 +790,14 @@ class TestTable(AdmissionTestCase):
             hosts[host] = (policies[policy], residents)
             table.describe(str(host), *hosts[host])
             table.assess([table.slot(str(host))], laws[0])
-        anew = admission.LoadTable(cells=64)
-        for table_of in (table, anew):
+        fresh = admission.LoadTable(cells=64)
+        for table_of in (table, fresh):
             for i, (policy, residents) in enumerate(hosts):
                 table_of.describe(str(i), policy, residents)
-        seen, wanted = (one.assess([one.slot(str(i)) for i in range(3)],
-                                   laws[3]) for one in (table, anew))
-        self.assertAlike(wanted, seen)
+        actual, expected = (
+            either.assess([either.slot(str(i)) for i in range(3)], laws[3])
+            for either in (table, fresh))
+        self.assertAlike(expected, actual)
 
     def test_the_version_counts_changes_only(self):
         policy, laws = _policy(), _named([_on_off(5).law])
@@ -813,24 +811,24 @@ class TestTable(AdmissionTestCase):
         for change in ((policy, {}), (policy, laws), (_policy(), laws),
                        (policy, _named([_on_off(6).law])),
                        (policy, {'other': _on_off(6).law})):
-            before = self.table.version
+            version = self.table.version
             self.table.describe('host', *change)
-            self.assertEqual(before + 1, self.table.version)
+            self.assertEqual(version + 1, self.table.version)
 
     def test_a_law_that_changes_counts_from_then_on(self):
         policy = _policy(saturation_kbps=1000.0)
-        for kbps, wanted in ((600, .01), (400, 0.0), (900, .01)):
-            assessment = self.one(policy, {'vm': _on_off(kbps).law},
-                                  _on_off(500))
+        for kbps, overload in ((600, .01), (400, 0.0), (900, .01)):
+            assessment = self.judge(policy, {'vm': _on_off(kbps).law},
+                                    _on_off(500))
             self.assertAlmostEqual(
-                wanted, assessment.overload_probability[0], 12)
+                overload, assessment.overload_probability[0], 12)
 
     def test_it_does_not_watch_the_mapping_it_was_given(self):
         residents = _named([_on_off(900).law])
         policy = _policy()
-        self.one(policy, residents)
+        self.judge(policy, residents)
         residents['other'] = _on_off(900).law
-        assessment = self.one(policy, residents, _on_off(900))
+        assessment = self.judge(policy, residents, _on_off(900))
         self.assertAlmostEqual(.028, assessment.overload_probability[0], 12)
 
     def test_hundreds_of_hosts_with_many_limits_fit(self):
@@ -872,41 +870,40 @@ class TestExclude(AdmissionTestCase):
         policy = _policy(saturation_kbps=2500.0)
         models = [_on_off(1000)] * 2
         np.testing.assert_array_equal(
-            self.one(policy, models, _on_off(1000)).overload_probability,
-            self.one(policy, models, _on_off(1000),
-                     'nobody').overload_probability)
+            self.judge(policy, models, _on_off(1000)).overload_probability,
+            self.judge(policy, models, _on_off(1000),
+                       'nobody').overload_probability)
 
     def test_it_is_the_host_without_it_on_every_limit(self):
         rng = np.random.default_rng(88)
         policy = _policy(saturation_kbps=900.0, line_rate_kbps=600.0,
                          packet_rate_kpps=40.0)
-        models = _named(one.law for one in _random_models(rng, 8))
+        models = _named(_random_laws(rng, 8))
         candidate = _random_models(rng, 1)[0]
         for uuid in models:
             self.assertAlike(
                 _judged(policy, {key: law for key, law in models.items()
                                  if key != uuid}, candidate.law),
-                self.one(policy, models, candidate, uuid), atol=0)
+                self.judge(policy, models, candidate, uuid), atol=0)
 
 
 class TestEach(AdmissionTestCase):
 
     def test_hosts_may_see_different_laws_of_one_instance(self):
         rng = np.random.default_rng(8)
-        models = _random_models(rng, 40)
-        laws = [one.law for one in models]
+        laws = _random_laws(rng, 40)
         slots = [self.table.describe(
             f'h{i}', _policy(saturation_kbps=300.0 + 50 * (i % 3)),
             _named(laws[3 * i:3 * i + 3])) for i in range(9)]
         of_host = [laws[30 + i % 4] for i in range(9)]
-        found = self.table.assess_each(slots, of_host, 'vm-1')
+        together = self.table.assess_each(slots, of_host, 'vm-1')
         for i, (slot, law) in enumerate(zip(slots, of_host)):
             alone = self.table.assess([slot], law, 'vm-1')
             for name in ('slots', 'reason', 'overload_probability',
                          'loss_fraction', 'utilisation', 'known'):
                 self.assertEqual(getattr(alone, name)[0],
-                                 getattr(found, name)[i], name)
-            self.assertEqual(alone.explain(0), found.explain(i))
+                                 getattr(together, name)[i], name)
+            self.assertEqual(alone.explain(0), together.explain(i))
 
     def test_no_host_is_no_answer(self):
         self.assertEqual(0, self.table.assess_each([], []).admitted.size)
@@ -945,11 +942,11 @@ class TestCounts(AdmissionTestCase):
         self.attached = {}
         self.table = admission.LoadTable(attachments=self.attached.get)
 
-    def ask(self, hosts, *networks, exclude=None, **more):
+    def ask(self, hosts, *networks, exclude=None, **kinds):
         """Return the reasons, and their words, of some hosts."""
         self.found = self.table.assess(
             self.table.slots_of(hosts), _on_off(1).law, exclude,
-            attachments.Attachments(networks, **more))
+            attachments.Attachments(networks, **kinds))
         return self.found.reason.tolist()
 
     def describe(self, host, policy, **attached):
@@ -966,14 +963,14 @@ class TestCounts(AdmissionTestCase):
         self.describe('room', policy, c=['red'])
         self.describe('other', _policy(), d=['red'])
         hosts = ['full', 'room', 'other']
-        many, fine = admission.TOO_MANY, admission.ADMITTED
-        for networks, wanted in ((['red'], [fine] * 3),
-                                 (['red', 'blue'], [fine] * 3),
-                                 (['green'], [many, fine, fine]),
-                                 (['green', 'grey'], [many, many, fine]),
-                                 # Who knows what it may get.
-                                 ([], [many, fine, fine])):
-            self.assertEqual(wanted, self.ask(hosts, *networks), networks)
+        full, fine = admission.TOO_MANY, admission.ADMITTED
+        for networks, reasons in ((['red'], [fine] * 3),
+                                  (['red', 'blue'], [fine] * 3),
+                                  (['green'], [full, fine, fine]),
+                                  (['green', 'grey'], [full, full, fine]),
+                                  # Who knows what it may get.
+                                  ([], [full, fine, fine])):
+            self.assertEqual(reasons, self.ask(hosts, *networks), networks)
         self.ask(hosts, 'green', 'grey')
         for words in ('it has 1 networks, the instance adds 2', 'and '
                       'max_tunnels of profile own is 2'):
@@ -1004,16 +1001,13 @@ class TestCounts(AdmissionTestCase):
 
     def test_nobody_knows_counts_as_one(self):
         for unit in profile.TUNNEL_UNITS:
-            self.describe('host', _policy(max_tunnels=3, tunnel_unit=unit),
-                          a=None, b=None)
-            found = self.table.assess(self.table.slots_of(['host']),
-                                      _on_off(1).law)
-            self.assertTrue(found.admitted[0], unit)
-            self.describe('host', _policy(max_tunnels=2, tunnel_unit=unit),
-                          a=None, b=None)
-            found = self.table.assess(self.table.slots_of(['host']),
-                                      _on_off(1).law)
-            self.assertEqual(admission.TOO_MANY, found.reason[0], unit)
+            for most, reason in ((3, admission.ADMITTED),
+                                 (2, admission.TOO_MANY)):
+                self.describe('host', _policy(
+                    max_tunnels=most, tunnel_unit=unit), a=None, b=None)
+                assessment = self.table.assess(
+                    self.table.slots_of(['host']), _on_off(1).law)
+                self.assertEqual(reason, assessment.reason[0], unit)
 
     def test_remote_vteps_are_the_hosts_on_the_same_networks(self):
         plain = _policy()
@@ -1056,9 +1050,9 @@ class TestCounts(AdmissionTestCase):
         self.attached['b'] = attachments.Attachments(('red',))
         self.table.describe('host', _policy(max_virtual_functions=3),
                             dict.fromkeys('ab', _on_off(1).law))
-        for more, reason in ((0, 0), (1, 0), (2, admission.TOO_MANY)):
+        for added, reason in ((0, 0), (1, 0), (2, admission.TOO_MANY)):
             self.assertEqual([reason], self.ask(
-                ['host'], 'red', virtual_functions=more))
+                ['host'], 'red', virtual_functions=added))
         self.assertIn('it has 2 virtual functions in use, the instance adds '
                       '2, and max_virtual_functions of profile own is 3',
                       self.found.explain(0))
@@ -1093,26 +1087,27 @@ class TestUplinks(AdmissionTestCase):
             ).law for i in range(3)}
             self.table.describe(host, dataclasses.replace(
                 own, uplinks=uplinks), law[host])
-        new = _on_off(700, F(3, 10)).law
-        found = self.table.assess(self.table.slots_of('abcd'), new)
+        candidate = _on_off(700, F(3, 10)).law
+        assessment = self.table.assess(self.table.slots_of('abcd'), candidate)
         behind = {'tor': 'ab', 'wan': 'bc'}
-        at = {name: self.of_all([new, *(
-            one for host in hosts for one in law[host].values())],
+        at = {name: self.of_all([candidate, *(
+            uplink for host in hosts for uplink in law[host].values())],
             1500.0 if name == 'tor' else 2500.0)
             for name, hosts in behind.items()}
         for i, (host, uplinks) in enumerate(policies.items()):
-            of_host = self.of_all([new, *law[host].values()], 5000.0)
-            wanted = max([of_host, *(at[one.name] for one in uplinks)])
-            self.assertAlmostEqual(wanted, found.overload_probability[i], 12)
+            of_host = self.of_all([candidate, *law[host].values()], 5000.0)
+            overload = max([of_host, *(at[uplink.name] for uplink in uplinks)])
+            self.assertAlmostEqual(overload,
+                                   assessment.overload_probability[i], 12)
             fits = of_host <= .01 and all(
-                at[one.name] <= (.2 if one is tor else .01)
-                for one in uplinks)
-            self.assertEqual(fits, found.admitted[i])
-        self.assertEqual(2, len({*found.reason.tolist()}))
+                at[uplink.name] <= (.2 if uplink is tor else .01)
+                for uplink in uplinks)
+            self.assertEqual(fits, assessment.admitted[i])
+        self.assertEqual(2, len({*assessment.reason.tolist()}))
 
     def test_it_is_what_each_uplink_says_by_itself(self):
         rng = np.random.default_rng(12)
-        laws = [one.law for one in _random_models(rng, 30)]
+        laws = _random_laws(rng, 30)
         refused = set()
         for _ in range(12):
             table = admission.LoadTable()
@@ -1136,58 +1131,58 @@ class TestUplinks(AdmissionTestCase):
                           admission.UPLINK}, refused)
 
     def _disturb(self, rng, table, policies, residents, laws, step):
-        host, other = rng.permutation(list(policies))[:2]
-        there = residents[host]
+        host, target = rng.permutation(list(policies))[:2]
+        laws_there = residents[host]
         action = rng.random()
         law = laws[int(rng.integers(30))]
-        if action < .5 or not there:
-            there[f'i{step}'] = law
+        if action < .5 or not laws_there:
+            laws_there[f'i{step}'] = law
             table.change({host: ({f'i{step}': law}, ())})
             return
-        uuid = next(iter(there))
+        uuid = next(iter(laws_there))
         if action < .6:
             table.change({host: ({}, [uuid])})
-            del there[uuid]
+            del laws_there[uuid]
         elif action < .7:
             # It has learned something about one, and another is new.
-            there[uuid], there[f'i{step}'] = law, law
-            table.describe(host, policies[host], there)
+            laws_there[uuid], laws_there[f'i{step}'] = law, law
+            table.describe(host, policies[host], laws_there)
         elif action < .95:
             # It moves; either of the two hosts may be told first.
-            residents[other][uuid] = there.pop(uuid)
-            for one in rng.permutation([host, other]):
-                table.describe(one, policies[one], residents[one])
+            residents[target][uuid] = laws_there.pop(uuid)
+            for moved in rng.permutation([host, target]):
+                table.describe(moved, policies[moved], residents[moved])
                 if step % 2:
                     # Somebody asks while both have it, or none.
-                    table.assess(table.slots_of([one]), law)
+                    table.assess(table.slots_of([moved]), law)
         else:
             policies[host] = dataclasses.replace(
-                policies[host], uplinks=policies[other].uplinks)
-            table.describe(host, policies[host], there)
+                policies[host], uplinks=policies[target].uplinks)
+            table.describe(host, policies[host], laws_there)
 
     def _check(self, table, policies, residents, law):
-        seen = table.assess(table.slots_of(policies), law)
+        actual = table.assess(table.slots_of(policies), law)
         alone = admission.LoadTable()
         for i, (host, policy) in enumerate(policies.items()):
             slots = [alone.describe(host, dataclasses.replace(
                 policy, uplinks=()), residents[host])]
             for uplink in policy.uplinks:
                 everyone = {}
-                for other, one in policies.items():
-                    if uplink in one.uplinks:
-                        everyone |= residents[other]
+                for neighbour, its_policy in policies.items():
+                    if uplink in its_policy.uplinks:
+                        everyone |= residents[neighbour]
                 slots.append(alone.describe(uplink.name, uplink.policy,
                                             everyone))
-            wanted = alone.assess(slots, law)
-            self.assertEqual(wanted.admitted.all(), seen.admitted[i])
-            if wanted.admitted[0] and not seen.admitted[i]:
-                self.assertEqual(admission.UPLINK, seen.reason[i])
+            expected = alone.assess(slots, law)
+            self.assertEqual(expected.admitted.all(), actual.admitted[i])
+            if expected.admitted[0] and not actual.admitted[i]:
+                self.assertEqual(admission.UPLINK, actual.reason[i])
             for name in ('overload_probability', 'loss_fraction',
                          'utilisation'):
                 np.testing.assert_allclose(
-                    getattr(seen, name)[i], getattr(wanted, name).max(),
+                    getattr(actual, name)[i], getattr(expected, name).max(),
                     rtol=1e-9, atol=1e-12)
-        return {*seen.reason.tolist()}
+        return {*actual.reason.tolist()}
 
     def test_a_move_behind_an_uplink_changes_nothing_there(self):
         tor = self.uplink('tor', 1000.0, limit=0.0)
@@ -1199,9 +1194,9 @@ class TestUplinks(AdmissionTestCase):
                  self.table.describe('c', _policy(saturation_kbps=1000.0), {})]
         self.assertEqual([admission.UPLINK] * 2 + [admission.ADMITTED],
                          self.table.assess(slots, law).reason.tolist())
-        found = self.table.assess(slots, law, 'x')
-        self.assertEqual([.8, .8, .4], found.utilisation.tolist())
-        self.assertTrue(found.admitted.all())
+        assessment = self.table.assess(slots, law, 'x')
+        self.assertEqual([.8, .8, .4], assessment.utilisation.tolist())
+        self.assertTrue(assessment.admitted.all())
         # It may not come back with more.
         self.assertEqual(
             [admission.UPLINK, admission.UPLINK, admission.ADMITTED],
@@ -1255,11 +1250,11 @@ class TestUplinks(AdmissionTestCase):
                  table.describe('b', policy, {'y': law}),
                  table.describe('c', _policy(), {})]
 
-        def ask(*networks, **more):
-            found = table.assess(slots, law, None, attachments.Attachments(
-                networks, **more))
-            self.words = found.explain(0)
-            return found.admitted.tolist()
+        def ask(*networks, **kinds):
+            assessment = table.assess(
+                slots, law, None, attachments.Attachments(networks, **kinds))
+            self.words = assessment.explain(0)
+            return assessment.admitted.tolist()
 
         self.assertEqual([True] * 3, ask('red', others=('grey', 'blue')))
         self.assertEqual([False, False, True], ask(others=('green',)))
@@ -1286,9 +1281,9 @@ class TestUplinks(AdmissionTestCase):
                  '501 kbit/s is above the 500'),
                 (_on_off(200).law, 'its uplink tor: with it the overload '
                  'probability would be 0.0')):
-            each = self.table.assess_each(slots, [_constant(1), law])
-            self.assertTrue(each.admitted[0])
-            self.assertIn(words, each.explain(1))
+            assessment = self.table.assess_each(slots, [_constant(1), law])
+            self.assertTrue(assessment.admitted[0])
+            self.assertIn(words, assessment.explain(1))
             self.assertIn(words, self.table.assess(slots, law).explain(0))
         self.assertIn('within the limit', self.table.assess(
             slots, _on_off(1).law).explain(0))
@@ -1306,7 +1301,7 @@ class TestUplinks(AdmissionTestCase):
 class TestUtilisation(AdmissionTestCase):
 
     def test_it_is_that_of_the_tightest_limit_with_the_instance(self):
-        assessment = self.one(
+        assessment = self.judge(
             _policy(saturation_kbps=1000.0, line_rate_kbps=400.0),
             [model.TrafficModel.constant(100, 50)],
             model.TrafficModel.constant(60, 10))
@@ -1314,9 +1309,11 @@ class TestUtilisation(AdmissionTestCase):
 
     def test_it_grows_with_every_instance(self):
         policy = _policy()
-        seen = [self.one(policy, [_on_off(300)] * count,
-                         _on_off(300)).utilisation[0] for count in range(9)]
-        np.testing.assert_allclose(seen, .03 * np.arange(1, 10), rtol=1e-12)
+        utilisations = [self.judge(policy, [_on_off(300)] * count,
+                                   _on_off(300)).utilisation[0]
+                        for count in range(9)]
+        np.testing.assert_allclose(utilisations, .03 * np.arange(1, 10),
+                                   rtol=1e-12)
 
 
 class TestExplain(AdmissionTestCase):
@@ -1351,16 +1348,16 @@ class TestExplain(AdmissionTestCase):
                  _policy(saturation_kbps=2500.0), [_on_off(1000)] * 2,
                  _on_off(1000))):
             with self.subTest(words=words):
-                self.assertWords(words, self.one(policy, residents,
-                                                 candidate))
+                self.assertWords(
+                    words, self.judge(policy, residents, candidate))
 
     def test_without_a_profile_it_says_so(self):
         for pass_unknown, word in ((True, 'pass'), (False, 'refused')):
-            self.assertWords(('no switch profile', word), self.one(
+            self.assertWords(('no switch profile', word), self.judge(
                 admission.HostPolicy(None, pass_unknown=pass_unknown)))
 
     def test_numbers_of_a_host_it_moves_on_are_those_without_it(self):
-        assessment = self.one(
+        assessment = self.judge(
             _policy(admission.AVERAGE),
             [model.TrafficModel.constant(400)] * 3,
             model.TrafficModel.constant(400), 'vm-1')
@@ -1394,17 +1391,17 @@ class TestSlots(AdmissionTestCase):
             high = np.arange(rates.size) >= law.low_states
             parts = [(rates, law.probabilities)]
             if law.has_classes:
-                parts += [(rates[some], law.probabilities[some])
-                          for some in (~high, high)]
-            found = []
+                parts += [(rates[of_class], law.probabilities[of_class])
+                          for of_class in (~high, high)]
+            statistics = []
             for values, masses in parts:
                 mean = values @ masses / masses.sum()
-                found.append((mean, (values - mean) ** 2 @ masses
-                              / masses.sum()))
-            total += found[0]
+                statistics.append((mean, (values - mean) ** 2 @ masses
+                                   / masses.sum()))
+            total += statistics[0]
             for number in range(504):
-                slots_of_all[:, number] += found[0] if not law.has_classes \
-                    else found[1 + int(law.high[number])]
+                slots_of_all[:, number] += statistics[
+                    1 + int(law.high[number]) if law.has_classes else 0]
         return total, slots_of_all
 
     def wanted(self, laws, capacity, groups):
@@ -1441,21 +1438,21 @@ class TestSlots(AdmissionTestCase):
 
     def test_it_is_the_formula_gone_through_slot_by_slot(self):
         rng = np.random.default_rng(41)
-        more = 0
+        larger = 0
         for together in (0.0, .5, 1.0):
             laws = self.fleet(rng, 30, together)
             for capacity in (500.0, 900.0, 1400.0):
-                found = self.host(laws, capacity)
+                overload = self.host(laws, capacity)
                 np.testing.assert_allclose(
-                    found, self.wanted(laws, capacity, groups=True),
+                    overload, self.wanted(laws, capacity, groups=True),
                     rtol=.04, atol=1e-6)
                 all_slots = self.wanted(laws, capacity, groups=False)
-                self.assertLess(abs(np.log((found + 1e-5)
+                self.assertLess(abs(np.log((overload + 1e-5)
                                            / (all_slots + 1e-5))), .35)
-                more += found > 1.5 * self.wanted(
-                    [rate_law.RateLaw.from_arrays(one.probabilities, one.rates)
-                     for one in laws], capacity, True)
-        self.assertGreater(more, 2)
+                larger += overload > 1.5 * self.wanted(
+                    [rate_law.RateLaw.from_arrays(law.probabilities, law.rates)
+                     for law in laws], capacity, True)
+        self.assertGreater(larger, 2)
 
     def host(self, laws, capacity, candidate=_constant()):
         """Return P(overload) of a host."""
@@ -1465,13 +1462,13 @@ class TestSlots(AdmissionTestCase):
     def test_a_candidate_is_high_in_its_own_slots(self):
         # The same rates and shares: with the others, or at other times.
         busy = np.arange(504) % 23 == 3
-        first, other = (_egress(
+        alike, shifted = (_egress(
             [.48, .48, .02, .02], [1, 3, 95, 105], high, 2)
             for high in (busy, np.roll(busy, 7)))
         # More than 25 are, less than 26.
-        laws, capacity = [first] * 25, slot_sums.MARGIN * 2550.0
-        with_them, without = (
-            self.host(laws, capacity, one) for one in (first, other))
+        laws, capacity = [alike] * 25, slot_sums.MARGIN * 2550.0
+        with_them, without = (self.host(laws, capacity, candidate)
+                              for candidate in (alike, shifted))
         self.assertGreater(with_them, 5 * without)
         self.assertAlmostEqual(busy.mean(), with_them, delta=.003)
 
@@ -1500,22 +1497,21 @@ class TestSlots(AdmissionTestCase):
 
     def test_when_the_last_one_with_classes_goes_the_slots_go(self):
         rng = np.random.default_rng(45)
-        laws = [one.law for one in _random_models(rng, 40)]
+        laws = _random_laws(rng, 40)
         plain = _named(laws)
         classed = self.fleet(rng, 1, 1.0)[0]
         policy = _policy(saturation_kbps=2500.0)
         slot = self.table.describe('host', policy, plain)
-        wanted = self.table.assess([slot], laws[0])
+        without = self.table.assess([slot], laws[0])
         self.table.change({'host': ({'more': classed}, ())})
         self.table.assess([slot], laws[0])
         self.table.change({'host': ({}, ['more'])})
-        self.assertAlike(wanted, self.table.assess([slot], laws[0]))
+        self.assertAlike(without, self.table.assess([slot], laws[0]))
 
     def test_who_comes_and_goes_leads_where_describing_anew_leads(self):
         rng = np.random.default_rng(46)
         for count, together in ((12, 2), (40, 2), (40, 5)):
-            pool = self.fleet(rng, 60, .6) + [
-                one.law for one in _random_models(rng, 20, 80.0)]
+            pool = self.fleet(rng, 60, .6) + _random_laws(rng, 20, 80.0)
             policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1400.0)
             residents = _named(pool[:count])
             table = admission.LoadTable()
@@ -1525,19 +1521,19 @@ class TestSlots(AdmissionTestCase):
                 self.assertAlike(_judged(policy, residents, candidate),
                                  table.assess([slot], candidate),
                                  rtol=1e-4, atol=1e-12)
-                came = {f'{step}-{i}': pool[int(rng.integers(80))]
-                        for i in range(int(rng.integers(together)))}
-                went = rng.choice(sorted(residents), int(
+                added = {f'{step}-{i}': pool[int(rng.integers(80))]
+                         for i in range(int(rng.integers(together)))}
+                removed = rng.choice(sorted(residents), int(
                     rng.integers(together)), replace=False).tolist()
-                self.assertEqual([], table.change({'host': (came, went)}))
+                self.assertEqual([], table.change({'host': (added, removed)}))
                 residents = {uuid: law for uuid, law in residents.items()
-                             if uuid not in went} | came
+                             if uuid not in removed} | added
 
     def test_hosts_that_change_at_once_are_as_those_described_anew(self):
         rng = np.random.default_rng(50)
         policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1400.0)
         with_classes = self.fleet(rng, 60, 1.0)
-        without = [one.law for one in _random_models(rng, 60, 80.0)]
+        without = _random_laws(rng, 60, 80.0)
         # With and without classes; few, equal and hardly any instances.
         pools = [(with_classes, 40), (without, 40), (with_classes, 30),
                  (with_classes + without, 30), (without, 8),
@@ -1551,19 +1547,19 @@ class TestSlots(AdmissionTestCase):
         for step in range(6):
             changes = {}
             for host, (pool, _) in enumerate(pools * 3):
-                came = {f'{step}-{i}': pool[int(rng.integers(len(pool)))]
-                        for i in range(int(rng.integers(4)))}
-                went = rng.choice(sorted(residents[host]), min(
+                added = {f'{step}-{i}': pool[int(rng.integers(len(pool)))]
+                         for i in range(int(rng.integers(4)))}
+                removed = rng.choice(sorted(residents[host]), min(
                     len(residents[host]), int(rng.integers(3))),
                     replace=False).tolist()
-                changes[host] = came, went
+                changes[host] = added, removed
                 residents[host] = {
                     uuid: law for uuid, law in residents[host].items()
-                    if uuid not in went} | came
+                    if uuid not in removed} | added
             self.assertEqual([], table.change(changes))
-            anew = admission.LoadTable()
-            self.assertAlike(anew.assess(
-                [anew.describe(host, policy, of)
+            fresh = admission.LoadTable()
+            self.assertAlike(fresh.assess(
+                [fresh.describe(host, policy, of)
                  for host, of in enumerate(residents)], without[1]),
                 table.assess(at, without[1]), rtol=1e-4, atol=1e-12)
 
@@ -1575,19 +1571,19 @@ class TestSlots(AdmissionTestCase):
                 [_on_off(100).law] * count for count in range(2, 34)]
         candidate = self.fleet(rng, 1, 1.0)[0]
         at_once = self.table.assess(
-            [self.table.describe(i, policies[i % 2], _named(some))
-             for i, some in enumerate(laws)], candidate)
-        for i, some in enumerate(laws):
-            self.assertAlike(_judged(policies[i % 2], some, candidate),
+            [self.table.describe(i, policies[i % 2], _named(residents))
+             for i, residents in enumerate(laws)], candidate)
+        for i, residents in enumerate(laws):
+            self.assertAlike(_judged(policies[i % 2], residents, candidate),
                              at_once, rtol=1e-6, atol=1e-12, at=i)
 
     def test_the_loss_is_that_of_the_slots(self):
         # All at once for 10 of 504 slots, 100 above the capacity.
         busy = np.arange(504) < 10
         law = _egress([1 - busy.mean(), busy.mean()], [0, 100], busy, 1)
-        found = _judged(_policy(
+        assessment = _judged(_policy(
             saturation_kbps=1900.0 * slot_sums.MARGIN), [law] * 20)
-        self.assertAlmostEqual(100 / 2000, found.loss_fraction[0], 4)
+        self.assertAlmostEqual(100 / 2000, assessment.loss_fraction[0], 4)
 
     def test_absurd_rates_give_no_nan(self):
         rng = np.random.default_rng(48)
@@ -1597,12 +1593,13 @@ class TestSlots(AdmissionTestCase):
                     for _ in range(4)]
             for residents in (plain, laws,
                               [*laws, *self.fleet(rng, 30, 1.0)]):
-                found = _judged(_policy(limit=1.0), residents, residents[0])
+                assessment = _judged(_policy(limit=1.0), residents,
+                                     residents[0])
                 for name in ('overload_probability', 'loss_fraction'):
-                    value = float(getattr(found, name)[0])
+                    value = float(getattr(assessment, name)[0])
                     self.assertTrue(0 <= value <= 1, (name, rate, value))
-                self.assertFalse(math.isnan(found.utilisation[0]))
-                self.assertEqual(rate < 1, found.admitted[0])
+                self.assertFalse(math.isnan(assessment.utilisation[0]))
+                self.assertEqual(rate < 1, assessment.admitted[0])
 
     def test_a_rare_rate_above_the_capacity_does_not_hide_the_others(self):
         # It overloads by itself, for its share of the time and no more.
@@ -1621,10 +1618,10 @@ class TestSlots(AdmissionTestCase):
         policy = admission.HostPolicy(_profile(1e6), uplinks=(uplink,))
         hosts = [self.table.describe(host, policy, {
             f'{host}-{i}': law for i in range(10)}) for host in 'ab']
-        found = self.table.assess(hosts, _constant())
+        assessment = self.table.assess(hosts, _constant())
         np.testing.assert_allclose(
-            found.overload_probability, busy.mean(), rtol=1e-5)
-        self.assertEqual([admission.UPLINK] * 2, found.reason.tolist())
+            assessment.overload_probability, busy.mean(), rtol=1e-5)
+        self.assertEqual([admission.UPLINK] * 2, assessment.reason.tolist())
 
 
 class TestChange(AdmissionTestCase):
@@ -1643,23 +1640,23 @@ class TestChange(AdmissionTestCase):
         pool = _random_models(rng, 60)
         policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
                          packet_rate_kpps=120.0)
-        residents = {host: _named(one.law for one in pool[:20])
+        residents = {host: _named(source.law for source in pool[:20])
                      for host in hosts}
         for host in hosts:
             self.table.describe(host, policy, residents[host])
         for step in range(steps):
             changes = {}
             for host in hosts:
-                known = residents[host]
-                came = {f'new-{step}-{i}': pool[int(rng.integers(60))].law
-                        for i in range(int(rng.integers(3)))}
-                went = rng.choice(sorted(known), int(rng.integers(2)),
-                                  replace=False).tolist()
-                if came or went:
-                    changes[host] = came, went
+                before = residents[host]
+                added = {f'new-{step}-{i}': pool[int(rng.integers(60))].law
+                         for i in range(int(rng.integers(3)))}
+                removed = rng.choice(sorted(before), int(rng.integers(2)),
+                                     replace=False).tolist()
+                if added or removed:
+                    changes[host] = added, removed
                 residents[host] = {
-                    uuid: law for uuid, law in known.items()
-                    if uuid not in went} | came
+                    uuid: law for uuid, law in before.items()
+                    if uuid not in removed} | added
             unlike = self.table.change(changes)
             yield policy, residents, pool[step], unlike
 
@@ -1671,7 +1668,7 @@ class TestChange(AdmissionTestCase):
 
     def test_changes_before_a_question_add_up(self):
         rng = np.random.default_rng(98)
-        pool = [one.law for one in _random_models(rng, 80)]
+        pool = _random_laws(rng, 80)
         policy = _policy(saturation_kbps=4000.0)
         residents = _named(pool[:50])
         self.table.describe('host', policy, residents)
@@ -1695,10 +1692,10 @@ class TestChange(AdmissionTestCase):
         hosts = [f'host-{i}' for i in range(7)]
         for policy, residents, candidate, _ in self.walk(20, hosts, 97):
             pass
-        seen = self.table.assess(self.table.slots_of(hosts), candidate.law)
+        at_once = self.table.assess(self.table.slots_of(hosts), candidate.law)
         for i, host in enumerate(hosts):
             self.assertAlike(_judged(policy, residents[host], candidate.law),
-                             seen, atol=1e-13, at=i)
+                             at_once, atol=1e-13, at=i)
 
     def test_who_comes_counts_at_once(self):
         policy = _policy(saturation_kbps=1000.0)
@@ -1708,44 +1705,44 @@ class TestChange(AdmissionTestCase):
         self.assertEqual([], self.table.change({'host': (
             {'more': law, 'most': law}, [])}))
         # More than two of five are on.
-        wanted = sum(math.comb(5, k) * .1 ** k * .9 ** (5 - k)
-                     for k in (3, 4, 5))
-        seen = self.table.assess([0], law).overload_probability[0]
-        self.assertAlmostEqual(wanted, seen, 12)
+        tail = sum(math.comb(5, k) * .1 ** k * .9 ** (5 - k)
+                   for k in (3, 4, 5))
+        overload = self.table.assess([0], law).overload_probability[0]
+        self.assertAlmostEqual(tail, overload, 12)
 
     def test_who_has_gone_refuses_nobody(self):
         # Six of these are too much at 1 %, four are not.
         policy = _policy(saturation_kbps=1000.0)
         law = _on_off(500).law
         self.table.describe('host', policy, _named([law] * 5))
-        wanted = [_judged(policy, [law] * n, law).admitted[0]
-                  for n in (5, 3)]
-        self.assertNotEqual(*wanted)
-        self.assertEqual(wanted[0], self.table.assess([0], law).admitted[0])
+        admitted = [_judged(policy, [law] * n, law).admitted[0]
+                    for n in (5, 3)]
+        self.assertNotEqual(*admitted)
+        self.assertEqual(admitted[0], self.table.assess([0], law).admitted[0])
         self.table.change({'host': ({}, ['vm-0', 'vm-1'])})
-        self.assertEqual(wanted[1], self.table.assess([0], law).admitted[0])
+        self.assertEqual(admitted[1], self.table.assess([0], law).admitted[0])
 
     def test_a_walk_over_a_group_of_instances_decides_alike(self):
         # Up to 64 are added up one by one, more are not.
         for count, seed in ((3, 1), (40, 2), (63, 3), (66, 4)):
             rng = np.random.default_rng(seed)
             pool = _random_models(rng, 80)
-            here = _named(one.law for one in pool[:count])
+            residents = _named(source.law for source in pool[:count])
             policy = _policy(limit=.02, saturation_kbps=1.25 * sum(
-                law.mean[:2].sum() for law in here.values()))
+                law.mean[:2].sum() for law in residents.values()))
             self.table = admission.LoadTable()
-            self.table.describe('host', policy, here)
+            self.table.describe('host', policy, residents)
             for step in range(30):
-                went = rng.choice(sorted(here), min(
-                    int(rng.integers(3)), len(here) - 1),
+                removed = rng.choice(sorted(residents), min(
+                    int(rng.integers(3)), len(residents) - 1),
                     replace=False).tolist()
-                came = {f'new-{step}': pool[step].law} \
-                    if len(here) - len(went) < count else {}
-                here = {uuid: law for uuid, law in here.items()
-                        if uuid not in went} | came
-                for host in self.table.change({'host': (came, went)}):
-                    self.table.describe(host, policy, here)
-                self.assertAnew(policy, here, pool[-step])
+                added = {f'new-{step}': pool[step].law} \
+                    if len(residents) - len(removed) < count else {}
+                residents = {uuid: law for uuid, law in residents.items()
+                             if uuid not in removed} | added
+                for host in self.table.change({'host': (added, removed)}):
+                    self.table.describe(host, policy, residents)
+                self.assertAnew(policy, residents, pool[-step])
 
     def test_a_host_may_be_full_for_one_and_not_for_another(self):
         # Two of three at once are too much, two of two are not.
@@ -1766,9 +1763,9 @@ class TestChange(AdmissionTestCase):
         residents = _named([small.law] + [large.law] * 4)
         self.table.describe('host', policy, residents)
         self.assertFalse(self.table.assess([0], large.law).admitted[0])
-        for gone in ('vm-1', 'vm-2', 'vm-3', 'vm-0'):
-            self.table.change({'host': ({}, [gone])})
-            del residents[gone]
+        for uuid in ('vm-1', 'vm-2', 'vm-3', 'vm-0'):
+            self.table.change({'host': ({}, [uuid])})
+            del residents[uuid]
             self.assertAnew(policy, residents, large)
         self.assertTrue(self.table.assess([0], large.law).admitted[0])
 
@@ -1778,22 +1775,22 @@ class TestChange(AdmissionTestCase):
                 (853, 3, 2560.0, .3), (1000, 9, 6000.0, 333.3),
                 (1000, 9, 6000.0, 500)):
             with self.subTest(odd=odd):
-                one, other = _on_off(kbps), _on_off(odd)
+                even, uneven = _on_off(kbps), _on_off(odd)
                 policy = _policy(saturation_kbps=capacity, limit=.001)
-                residents = _named([one.law] * count)
+                residents = _named([even.law] * count)
                 self.table.describe('host', policy, residents)
-                for came, went in (({'odd': other.law}, []), ({}, ['odd'])):
-                    self.table.assess([0], one.law)
+                for added, removed in (({'odd': uneven.law}, []),
+                                       ({}, ['odd'])):
+                    self.table.assess([0], even.law)
                     self.assertEqual([], self.table.change(
-                        {'host': (came, went)}))
-                    for candidate in (one, other):
-                        self.assertAnew(policy, residents | came, candidate)
+                        {'host': (added, removed)}))
+                    for candidate in (even, uneven):
+                        self.assertAnew(policy, residents | added, candidate)
                 self.assertTrue(
-                    self.table.assess([0], one.law).admitted[0])
+                    self.table.assess([0], even.law).admitted[0])
 
     def test_many_at_once_are_another_host(self):
-        residents = _named(one.law for one in _random_models(
-            np.random.default_rng(98), 9))
+        residents = _named(_random_laws(np.random.default_rng(98), 9))
         self.table.describe('host', _policy(), {
             uuid: residents[uuid] for uuid in ('vm-0', 'vm-1')})
         self.assertEqual([], self.table.change({'host': (
@@ -1823,10 +1820,10 @@ class TestChange(AdmissionTestCase):
             {'host': ({'a': law}, [])}))
         self.table.describe('host', _policy(), {'a': law, 'b': law})
         version = self.table.version
-        for came, went in (({'a': law}, []), ({}, ['c']),
-                           ({'c': law}, ['d'])):
+        for added, removed in (({'a': law}, []), ({}, ['c']),
+                               ({'c': law}, ['d'])):
             self.assertEqual(['host'], self.table.change(
-                {'host': (came, went)}))
+                {'host': (added, removed)}))
         self.assertEqual(version, self.table.version)
         self.assertAnew(_policy(), {'a': law, 'b': law}, _on_off(900))
 
@@ -1847,25 +1844,25 @@ class TestErrorBudgets(AdmissionTestCase):
         return table.assess(slots, law, exclude)
 
     def test_a_host_in_debt_is_refused_and_says_so(self):
-        found = self.assess()
-        self.assertEqual([False, True, True], found.admitted.tolist())
-        self.assertEqual('error budget', found.check(0))
-        self.assertIsNone(found.decisive(0))
+        assessment = self.assess()
+        self.assertEqual([False, True, True], assessment.admitted.tolist())
+        self.assertEqual('error budget', assessment.check(0))
+        self.assertIsNone(assessment.decisive(0))
         self.assertIn('its error budget is overspent by what 0.25 days in '
-                      'use earn', found.explain(0))
+                      'use earn', assessment.explain(0))
         np.testing.assert_array_equal([-.25, 2.0, np.nan],
-                                      found.budget_days)
+                                      assessment.budget_days)
         # A quarter of a day above nothing.
-        np.testing.assert_allclose([1.25], found.multiples(np.array([0])))
+        np.testing.assert_allclose([1.25], assessment.multiples(np.array([0])))
 
     def test_without_budgets_nothing_is_refused_for_them(self):
-        found = self.assess(budgets={})
-        self.assertTrue(found.admitted.all())
-        self.assertIsNone(found.budget_days)
+        assessment = self.assess(budgets={})
+        self.assertTrue(assessment.admitted.all())
+        self.assertIsNone(assessment.budget_days)
 
     def test_what_load_refuses_is_said_before_debt(self):
-        found = self.assess(_constant(2000.0))
-        self.assertEqual(['peak'] * 3, [found.check(i) for i in range(3)])
+        assessment = self.assess(_constant(2000.0))
+        self.assertEqual(['peak'] * 3, [assessment.check(i) for i in range(3)])
 
     def test_hosts_without_a_limit_refuse_nothing_for_debt(self):
         self.assertTrue(self.assess(
@@ -1878,17 +1875,17 @@ class TestErrorBudgets(AdmissionTestCase):
 
     def test_an_uplink_in_debt_refuses_all_hosts_behind_it(self):
         uplink = admission.Uplink('a', _policy())
-        found = self.assess(uplinks=(uplink,),
-                            budgets={('uplink', 'a'): -1.5})
+        assessment = self.assess(uplinks=(uplink,),
+                                 budgets={('uplink', 'a'): -1.5})
         self.assertEqual(['error budget', 'uplink', 'uplink'],
-                         [found.check(i) for i in range(3)])
-        self.assertEqual([-1.5] * 3, found.budget_days.tolist())
+                         [assessment.check(i) for i in range(3)])
+        self.assertEqual([-1.5] * 3, assessment.budget_days.tolist())
         self.assertIn('its uplink a: its error budget is overspent',
-                      found.explain(1))
-        self.assertIsNone(found.decisive(1))
+                      assessment.explain(1))
+        self.assertIsNone(assessment.decisive(1))
         # A host of the same name is another thing.
-        found = self.assess(uplinks=(uplink,))
-        self.assertEqual([False, True, True], found.admitted.tolist())
+        assessment = self.assess(uplinks=(uplink,))
+        self.assertEqual([False, True, True], assessment.admitted.tolist())
 
 
 class TestWithinBudget(AdmissionTestCase):
@@ -1907,11 +1904,11 @@ class TestWithinBudget(AdmissionTestCase):
                        for on in range(3))
 
     def assess(self, limit, factor, exclude=None, **policy):
-        found = admission.HostPolicy(
+        host_policy = admission.HostPolicy(
             profile.SwitchProfile('p', saturation_kbps=self.CAPACITY),
             overload_probability=limit, budget_limit_factor=factor, **policy)
         table = admission.LoadTable(within_budget=frozenset('a'))
-        slots = [table.describe(host, found, {
+        slots = [table.describe(host, host_policy, {
             f'{host}{n}': self.LAW for n in range(self.COUNT - 1)})
             for host in 'ab']
         return table.assess(slots, self.LAW, exclude)
@@ -1919,42 +1916,42 @@ class TestWithinBudget(AdmissionTestCase):
     def test_the_factor_decides_on_a_host_within_budget_alone(self):
         limit = self.overload(self.COUNT) / 4
         for factor, admitted in ((1.0, False), (3.9, False), (4.1, True)):
-            found = self.assess(limit, factor)
-            self.assertEqual([admitted, False], found.admitted.tolist())
-            self.assertEqual([not admitted, True], found.above.tolist())
-            self.assertAlmostEqual(factor * limit, found.limit(0))
-            self.assertEqual(limit, found.limit(1))
-        self.assertEqual(limit, found.decisive(1)[1])
+            assessment = self.assess(limit, factor)
+            self.assertEqual([admitted, False], assessment.admitted.tolist())
+            self.assertEqual([not admitted, True], assessment.above.tolist())
+            self.assertAlmostEqual(factor * limit, assessment.limit(0))
+            self.assertEqual(limit, assessment.limit(1))
+        self.assertEqual(limit, assessment.decisive(1)[1])
         self.assertIn(f'4.1 times {limit:.3g}, while error budget is left',
-                      found.explain(0))
-        self.assertNotIn('times', found.explain(1))
-        found = self.assess(limit, 3.9)
-        self.assertAlmostEqual(3.9 * limit, found.decisive(0)[1])
+                      assessment.explain(0))
+        self.assertNotIn('times', assessment.explain(1))
+        assessment = self.assess(limit, 3.9)
+        self.assertAlmostEqual(3.9 * limit, assessment.decisive(0)[1])
 
     def test_the_limit_is_a_probability(self):
-        found = self.assess(.5, 8.0)
-        self.assertEqual(1.0, found.limit(0))
-        self.assertTrue(found.admitted[0])
+        assessment = self.assess(.5, 8.0)
+        self.assertEqual(1.0, assessment.limit(0))
+        self.assertTrue(assessment.admitted[0])
 
     def test_a_limit_of_nothing_stays_nothing(self):
-        found = self.assess(0.0, 100.0)
-        self.assertEqual([0.0, 0.0], [found.limit(0), found.limit(1)])
-        self.assertEqual([False, False], found.admitted.tolist())
+        assessment = self.assess(0.0, 100.0)
+        self.assertEqual([0.0, 0.0], [*map(assessment.limit, range(2))])
+        self.assertEqual([False, False], assessment.admitted.tolist())
 
     def test_averages_have_no_factor(self):
-        found = self.assess(.5, 8.0, policy=admission.AVERAGE)
-        self.assertEqual([None, None], [found.limit(0), found.limit(1)])
+        assessment = self.assess(.5, 8.0, policy=admission.AVERAGE)
+        self.assertEqual([None, None], [*map(assessment.limit, range(2))])
 
     def test_an_instance_that_moves_is_judged_with_the_factor_as_well(self):
         limit = self.overload(self.COUNT - 1) / 4
-        found = self.assess(limit, 4.1, exclude='a0')
-        self.assertEqual([True, False], found.admitted.tolist())
+        assessment = self.assess(limit, 4.1, exclude='a0')
+        self.assertEqual([True, False], assessment.admitted.tolist())
 
     def test_an_uplink_keeps_its_limit(self):
         limit = self.overload(self.COUNT) / 4
         link = admission.HostPolicy(
             profile.SwitchProfile('u', saturation_kbps=self.CAPACITY),
             overload_probability=limit, budget_limit_factor=8.0)
-        found = self.assess(limit, 8.0, uplinks=(
+        assessment = self.assess(limit, 8.0, uplinks=(
             admission.Uplink('a', link),))
-        self.assertEqual('uplink', found.check(0))
+        self.assertEqual('uplink', assessment.check(0))

@@ -25,8 +25,7 @@ class TestTunnels(unittest.TestCase):
         for unit, number in (('instances', 3), ('interfaces', 4),
                              ('networks', 2), ('vteps', 4)):
             self.assertEqual(
-                number, tunnel_counts.count(unit, RESIDENTS, PEERS)
-            )
+                number, tunnel_counts.count(unit, RESIDENTS, PEERS))
             self.assertEqual(0, tunnel_counts.count(unit, [], PEERS))
 
     def test_a_network_that_the_host_serves_opens_no_tunnel(self):
@@ -36,25 +35,17 @@ class TestTunnels(unittest.TestCase):
                 ((), (0, 0, 0, 0))):
             self.assertEqual(
                 expected,
-                tuple(
-                    tunnel_counts.opened(
-                        unit,
-                        RESIDENTS,
-                        attachments.Attachments(networks),
-                        PEERS,
-                    )
-                    for unit in profile.TUNNEL_UNITS
-                ),
-                networks,
-            )
+                tuple(tunnel_counts.opened(
+                    unit, RESIDENTS, attachments.Attachments(networks), PEERS)
+                    for unit in profile.TUNNEL_UNITS), networks)
 
     def test_the_order_in_which_instances_come_does_not_matter(self):
         for unit in profile.TUNNEL_UNITS:
-            whole = tunnel_counts.count(unit, RESIDENTS, PEERS)
+            total = tunnel_counts.count(unit, RESIDENTS, PEERS)
             for order in itertools.permutations(RESIDENTS):
-                self.assertEqual(whole, sum(
-                    tunnel_counts.opened(unit, order[:i], one, PEERS)
-                    for i, one in enumerate(order)))
+                self.assertEqual(total, sum(
+                    tunnel_counts.opened(unit, order[:i], resident, PEERS)
+                    for i, resident in enumerate(order)))
 
     def test_room_is_what_the_profile_says(self):
         for unit, most, networks, fits in (
@@ -78,11 +69,11 @@ class TestTunnels(unittest.TestCase):
             attachments.Attachments(('green',))))
 
     def test_what_cannot_be_counted_is_told(self):
-        for unit, peers, words in (
+        for unit, peers, message in (
                 ('vms', PEERS, "unit: 'vms'; expected one of instances"),
                 ('vteps', {'red': {'h2'}}, 'hosts on network blue: not'),
                 ('vteps', None, 'hosts on network blue: not given')):
-            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 tunnel_counts.count(unit, RESIDENTS, peers)
         with self.assertRaisesRegex(exceptions.InvalidInput,
                                     "networks: 'red'; expected a collection"):
@@ -92,24 +83,24 @@ class TestTunnels(unittest.TestCase):
 class TestAttachments(unittest.TestCase):
 
     def test_what_is_written_is_read_again(self):
-        for one in (*RESIDENTS, attachments.UNKNOWN, attachments.Attachments(
+        for attached in (*RESIDENTS, attachments.UNKNOWN,
+                         attachments.Attachments(
                 ('red', None), ('grey',), 3)):
-            data = json.loads(json.dumps(one.to_data()))
-            self.assertEqual(one, attachments.Attachments.from_data(data))
+            data = json.loads(json.dumps(attached.to_data()))
+            self.assertEqual(attached, attachments.Attachments.from_data(data))
         # As it was before there was more to tell.
         self.assertEqual(['red', 'blue'], attachments.Attachments(
             ('red', 'blue')).to_data())
 
     def test_where_all_networks_need_one_the_others_do_too(self):
-        one = attachments.Attachments(('red',), ('grey', 'red'), 2)
+        attached = attachments.Attachments(('red',), ('grey', 'red'), 2)
         self.assertEqual(
             attachments.Attachments(('red', 'grey', 'red'), (), 2),
-            one.all_tunnelled,
-        )
+            attached.all_tunnelled)
         self.assertIs(RESIDENTS[0], RESIDENTS[0].all_tunnelled)
 
     def test_what_cannot_be_is_told(self):
-        for kwargs, words in (
+        for kwargs, message in (
                 ({'networks': ('',)}, "a network of networks: ''"),
                 ({'networks': (5,)}, ': 5; expected text of 1 to 36'),
                 ({'others': ('',)}, "a network of others: ''"),
@@ -117,7 +108,7 @@ class TestAttachments(unittest.TestCase):
                 ({'networks': ('x' * 37,)}, '1 to 36 characters'),
                 ({'virtual_functions': -1}, 'virtual_functions: -1'),
                 ({'virtual_functions': 'two'}, "virtual_functions: 'two'")):
-            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 attachments.Attachments(**kwargs)
         for data in (5, {'colour': 'red'}):
             with self.assertRaisesRegex(exceptions.InvalidInput,
@@ -129,12 +120,8 @@ class TestAttachments(unittest.TestCase):
             self.assertEqual(2, tunnel_counts.count(
                 unit, [attachments.UNKNOWN] * 2, {}), unit)
             self.assertEqual(
-                1,
-                tunnel_counts.opened(
-                    unit, [attachments.UNKNOWN] * 2, attachments.UNKNOWN, {}
-                ),
-                unit,
-            )
+                1, tunnel_counts.opened(unit, [attachments.UNKNOWN] * 2,
+                                        attachments.UNKNOWN, {}), unit)
 
 
 def random_attachments(rng):
@@ -149,26 +136,25 @@ def random_attachments(rng):
 def peers_of(residents, host):
     """Return {network: other hosts with a VM on it}, by going through all."""
     return {network: {
-        other for other, ones in residents.items() if other != host
-        and any(network in one.networks for one in ones.values())}
+        peer for peer, of_peer in residents.items() if peer != host
+        and any(network in attached.networks for attached in of_peer.values())}
         for network in 'abcde'}
 
 
 def refused_by_count(limits, residents, host, new, exclude=None):
     """Return what has no room, by counting it all, before and after."""
     def counted(everyone, at, unit):
-        return tunnel_counts.count(
-            unit, everyone[at].values(), peers_of(everyone, at)
-        )
+        return tunnel_counts.count(unit, everyone[at].values(),
+                                   peers_of(everyone, at))
 
-    before = {one: dict(there) for one, there in residents.items()}
+    before = {name: dict(of_host) for name, of_host in residents.items()}
     before[host].pop(exclude, None)
-    after = {**before, host: {**before[host], 'new': new}}
+    with_new = {**before, host: {**before[host], 'new': new}}
     for unit in tunnel_table.COUNTED:
         for at in residents if unit == 'vteps' else [host]:
-            more = counted(after, at, unit)
-            if more > counted(before, at, unit) \
-                    and more > limits[at].get(unit, np.inf):
+            with_it = counted(with_new, at, unit)
+            if with_it > counted(before, at, unit) \
+                    and with_it > limits[at].get(unit, np.inf):
                 return unit
     return None
 
@@ -177,12 +163,12 @@ class TestTunnelTable(unittest.TestCase):
 
     def check(self, table, limits, residents, new, exclude=None):
         hosts = np.array(sorted(limits))
-        found = table.refused(hosts, new, exclude).tolist()
-        for host, code in zip(hosts.tolist(), found):
+        codes = table.refused(hosts, new, exclude).tolist()
+        for host, code in zip(hosts.tolist(), codes):
             # A host that is to know one more may be another one.
-            wanted = refused_by_count(limits, residents, host, new, exclude)
+            expected = refused_by_count(limits, residents, host, new, exclude)
             self.assertEqual(
-                wanted, tunnel_table.COUNTED[code - 1] if code else None,
+                expected, tunnel_table.COUNTED[code - 1] if code else None,
                 (host, new, limits, residents))
 
     def test_it_says_what_counting_says(self):
@@ -198,19 +184,19 @@ class TestTunnelTable(unittest.TestCase):
                 table.describe(host, most, {})
             for step in range(25):
                 host = int(rng.integers(0, 5))
-                there = residents[host]
+                of_host = residents[host]
                 action = rng.random()
-                if action < .6 or not there:
-                    there[f'{step}'] = random_attachments(rng)
-                    table.add(host, f'{step}', there[f'{step}'])
+                if action < .6 or not of_host:
+                    of_host[f'{step}'] = random_attachments(rng)
+                    table.add(host, f'{step}', of_host[f'{step}'])
                 elif action < .8:
-                    uuid = next(iter(there))
-                    del there[uuid]
+                    uuid = next(iter(of_host))
+                    del of_host[uuid]
                     table.remove(host, uuid)
                 elif action < .9:
-                    uuid = next(iter(there))
-                    there[uuid] = random_attachments(rng)
-                    table.renew(host, uuid, there[uuid])
+                    uuid = next(iter(of_host))
+                    of_host[uuid] = random_attachments(rng)
+                    table.renew(host, uuid, of_host[uuid])
                 else:
                     limits[host] = {unit: int(rng.integers(0, 6))}
                     residents[host] = {'x': random_attachments(rng)}
@@ -262,15 +248,15 @@ class TestProfile(unittest.TestCase):
     def test_only_units_that_grow_with_instances_bound_their_number(self):
         for unit, most in (('instances', 5), ('interfaces', 5),
                            ('networks', None), ('vteps', None)):
-            found = profile.SwitchProfile(
+            limit = profile.SwitchProfile(
                 'x', max_tunnels=5, tunnel_unit=unit).max_instances
-            self.assertEqual(most, found and found.count)
+            self.assertEqual(most, limit and limit.count)
 
     def test_the_unit_is_written_and_read(self):
         for unit in profile.TUNNEL_UNITS:
-            one = profile.SwitchProfile('x', max_tunnels=5, tunnel_unit=unit)
-            self.assertEqual(one, profile.SwitchProfile.from_dict(
-                one.to_dict()))
+            own = profile.SwitchProfile('x', max_tunnels=5, tunnel_unit=unit)
+            self.assertEqual(own, profile.SwitchProfile.from_dict(
+                own.to_dict()))
 
     def test_a_unit_that_is_not_known_is_told(self):
         with self.assertRaisesRegex(

@@ -20,42 +20,42 @@ class TestUplinkPolicies(unittest.TestCase):
 
     def find(self, *metadata):
         return self.policies.find(
-            [(f'agg{i}', one) for i, one in enumerate(metadata)])
+            [(f'agg{i}', keys_of) for i, keys_of in enumerate(metadata)])
 
     @property
     def problems(self):
         return {topic: text for topic, text in self.reports.items() if text}
 
     def test_numbers_describe_an_uplink(self):
-        found = self.find(
+        uplinks = self.find(
             keys('tor7', saturation_kbps='5e6', line_rate_kbps='4e6',
                  packet_rate_kpps='800', overload_probability='.001',
                  admission_policy='average'),
             {'vswitch:profile': 'fast', 'colour': 'blue'},
             keys('tor8', saturation_kbps='6e6'))
-        self.assertEqual({'tor7', 'tor8'}, set(found))
-        tor = found['tor7'].policy
+        self.assertEqual({'tor7', 'tor8'}, set(uplinks))
+        tor = uplinks['tor7'].policy
         self.assertEqual(
             (5e6, 4e6, 800.0, .001, admission.AVERAGE),
             (tor.profile.saturation_kbps, tor.profile.line_rate_kbps,
              tor.profile.packet_rate_kpps, tor.overload_probability,
              tor.policy))
         self.assertEqual((.01, admission.PROBABILITY), (
-            found['tor8'].policy.overload_probability,
-            found['tor8'].policy.policy))
+            uplinks['tor8'].policy.overload_probability,
+            uplinks['tor8'].policy.policy))
         self.assertEqual({}, self.problems)
 
     def test_a_profile_does_and_numbers_go_before_its_own(self):
-        found = self.find(keys('gw', profile='slow'),
-                          keys('gw2', profile='fast', saturation_kbps='7e6'))
-        self.assertEqual({'networks': 4}, found['gw'].policy.counts)
+        uplinks = self.find(keys('gw', profile='slow'),
+                            keys('gw2', profile='fast', saturation_kbps='7e6'))
+        self.assertEqual({'networks': 4}, uplinks['gw'].policy.counts)
         self.assertEqual((9e6, 7e6), (
-            found['gw2'].policy.profile.line_rate_kbps,
-            found['gw2'].policy.profile.saturation_kbps))
+            uplinks['gw2'].policy.profile.line_rate_kbps,
+            uplinks['gw2'].policy.profile.saturation_kbps))
 
     def test_of_several_values_the_most_cautious_wins(self):
         for order in (1, -1):
-            found = self.find(*[
+            uplinks = self.find(*[
                 keys('gw', profile='fast', saturation_kbps='7e6',
                      overload_probability='.1', admission_policy='average',
                      mapping_entries='4096'),
@@ -64,18 +64,18 @@ class TestUplinkPolicies(unittest.TestCase):
                      admission_policy='probability', mapping_entries='960'),
                 keys('gw', mapping_interfaces='2')][::order])['gw'].policy
             self.assertEqual((5e5, .1, admission.PROBABILITY), (
-                found.profile.saturation_kbps, found.overload_probability,
-                found.policy))
-            self.assertEqual({'networks': 960 // 48}, found.counts)
+                uplinks.profile.saturation_kbps, uplinks.overload_probability,
+                uplinks.policy))
+            self.assertEqual({'networks': 960 // 48}, uplinks.counts)
 
     def test_what_stays_on_hosts_takes_nothing_of_it(self):
-        for shares, wanted in ((['0.5', '.2'], 5e6 / .8), (['0'], 5e6)):
+        for shares, capacity in ((['0.5', '.2'], 5e6 / .8), (['0'], 5e6)):
             policy = self.find(*[keys(
                 'tor', saturation_kbps='5e6', line_rate_kbps='5e6',
                 same_host_share=share) for share in shares])['tor'].policy
             for limit in policy.profile.limits():
-                self.assertAlmostEqual(1, limit.capacity / wanted, 8)
-                self.assertLessEqual(limit.capacity, wanted * (1 + 1e-12))
+                self.assertAlmostEqual(1, limit.capacity / capacity, 8)
+                self.assertLessEqual(limit.capacity, capacity * (1 + 1e-12))
         # It is no limit by itself.
         self.assertEqual({}, self.find(keys('tor', same_host_share='.5')))
 
@@ -90,17 +90,17 @@ class TestUplinkPolicies(unittest.TestCase):
         self.assertEqual({}, self.problems)
 
     def test_one_that_stays_is_the_same_object(self):
-        first = self.find(keys('a', saturation_kbps='5'),
-                          keys('b', saturation_kbps='5'))
-        second = self.find(keys('a', saturation_kbps='5'),
-                           keys('b', saturation_kbps='6'))
-        self.assertIs(first['a'], second['a'])
-        self.assertIsNot(first['b'], second['b'])
+        earlier = self.find(keys('a', saturation_kbps='5'),
+                            keys('b', saturation_kbps='5'))
+        later = self.find(keys('a', saturation_kbps='5'),
+                          keys('b', saturation_kbps='6'))
+        self.assertIs(earlier['a'], later['a'])
+        self.assertIsNot(earlier['b'], later['b'])
         self.assertEqual({}, self.find())
 
     def test_what_cannot_be_used_is_told_and_ignored(self):
         good = keys('tor', saturation_kbps='5e6')
-        for key, value, wanted in (
+        for key, value, expected in (
                 ('profile', 'nonesuch', 'expected one of fast, slow'),
                 ('admission_policy', 'guess', 'expected average or'),
                 ('overload_probability', '1.5', 'expected a number 0..1'),
@@ -116,12 +116,12 @@ class TestUplinkPolicies(unittest.TestCase):
                 ('line_rate_kbps', 'fast', 'expected a number > 0'),
                 ('colour', 'blue', 'expected no key but vswitch:uplink_')):
             self.reports.clear()
-            found = self.find({**good, **keys(**{key: value})})
+            uplinks = self.find({**good, **keys(**{key: value})})
             self.assertEqual({'saturation_kbps': 5e6}, {
-                name: one for name, one in found['tor'].policy.profile
+                name: uplink for name, uplink in uplinks['tor'].policy.profile
                 .to_dict().items() if name == 'saturation_kbps'})
             (text,) = self.problems.values()
-            for part in ('aggregate agg0', key, repr(value)[:40], wanted):
+            for part in ('aggregate agg0', key, repr(value)[:40], expected):
                 self.assertIn(part, text)
             self.find(good)
             self.reports.pop(f'aggregate agg0 vswitch:uplink_{key}')
