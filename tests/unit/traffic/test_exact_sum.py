@@ -67,7 +67,7 @@ def _rounded(sources, step, up):
 
 class LawTestCase(unittest.TestCase):
 
-    def assertLaw(self, one, sources, capacity, slack=0.0):
+    def assertLaw(self, total, sources, capacity, slack=0.0):
         """Want every figure of a law to be that of the enumeration.
 
         :param slack: what counts as equal to a threshold
@@ -76,14 +76,14 @@ class LawTestCase(unittest.TestCase):
         # An atol for sums of masses that enumerate in another order.
         close = {'rtol': 1e-11, 'atol': 1e-15}
         np.testing.assert_allclose(
-            one.overflow, masses[sums > capacity + slack].sum(), **close)
+            total.overflow, masses[sums > capacity + slack].sum(), **close)
         np.testing.assert_allclose(
-            one.excess, masses @ np.maximum(sums - capacity, 0.0),
+            total.excess, masses @ np.maximum(sums - capacity, 0.0),
             rtol=1e-9, atol=1e-9 * capacity)
         for threshold in np.linspace(0, capacity, 23).tolist() + [
                 -1.0, -1e9, *(x for x in sums.tolist() if x <= capacity)]:
             np.testing.assert_allclose(
-                one.tail([threshold]),
+                total.tail([threshold]),
                 [masses[sums > threshold + slack].sum()
                  if threshold >= 0 else 1.0], **close)
 
@@ -103,31 +103,31 @@ class TestAtomSum(LawTestCase):
             self, sources, capacity, low, high):
         low, high = sorted((min(low, capacity), min(high, capacity)))
         sums, masses = _enumerated(sources)
-        for one in (exact_sum.AtomSum(float(capacity)),
-                    exact_sum.LatticeSum(float(capacity), 1.0)):
+        for total in (exact_sum.AtomSum(float(capacity)),
+                      exact_sum.LatticeSum(float(capacity), 1.0)):
             np.testing.assert_allclose(
-                _built(one, sources).between(float(low), float(high)),
+                _built(total, sources).between(float(low), float(high)),
                 masses[(sums > low) & (sums <= high)].sum(), atol=1e-15)
 
     def test_equal_sums_are_one_atom_whatever_their_rounding(self):
         # 0.1 + 0.2 is not 0.3 in float64: seven sums, not nine.
-        one = exact_sum.AtomSum(1.0, max_atoms=7)
+        total = exact_sum.AtomSum(1.0, max_atoms=7)
         for rate in (.1, .2, .3):
-            one = one.plus(np.array([0.0, rate]), np.array([.5, .5]))
-        self.assertEqual(.25, one.between(.25, .35))
+            total = total.plus(np.array([0.0, rate]), np.array([.5, .5]))
+        self.assertEqual(.25, total.between(.25, .35))
 
     def test_more_sums_than_may_be_kept_are_refused(self):
-        one = exact_sum.AtomSum(100.0, max_atoms=3)
-        one = one.plus(np.array([0.0, 1.0]), np.array([.5, .5]))
+        total = exact_sum.AtomSum(100.0, max_atoms=3)
+        total = total.plus(np.array([0.0, 1.0]), np.array([.5, .5]))
         with self.assertRaises(exact_sum.TooManyAtoms):
-            one.plus(np.array([0.0, 10.0]), np.array([.5, .5]))
+            total.plus(np.array([0.0, 10.0]), np.array([.5, .5]))
 
     def test_adding_leaves_the_law_it_was_added_to(self):
-        one = exact_sum.AtomSum(1.0).plus(np.array([0.0, 2.0]),
-                                          np.array([.5, .5]))
-        one.plus(np.array([0.0, 2.0]), np.array([.5, .5]))
-        self.assertEqual(.5, one.overflow)
-        self.assertEqual(.5, one.excess)
+        total = exact_sum.AtomSum(1.0).plus(np.array([0.0, 2.0]),
+                                            np.array([.5, .5]))
+        total.plus(np.array([0.0, 2.0]), np.array([.5, .5]))
+        self.assertEqual(.5, total.overflow)
+        self.assertEqual(.5, total.excess)
 
 
 class TestLatticeSum(LawTestCase):
@@ -136,11 +136,11 @@ class TestLatticeSum(LawTestCase):
     @hypothesis.given(_whole_sources(), st.integers(1, 40), st.booleans())
     def test_rates_on_the_grid_are_exact_however_it_rounds(
             self, sources, capacity, up):
-        one = _built(exact_sum.LatticeSum(float(capacity), 1.0, up), sources)
-        self.assertLaw(one, sources, capacity, slack=1e-6)
+        total = _built(exact_sum.LatticeSum(float(capacity), 1.0, up), sources)
+        self.assertLaw(total, sources, capacity, slack=1e-6)
         atoms = _built(exact_sum.AtomSum(float(capacity)), sources)
-        np.testing.assert_allclose(one.overflow, atoms.overflow, atol=1e-15)
-        np.testing.assert_allclose(one.excess, atoms.excess, rtol=1e-12,
+        np.testing.assert_allclose(total.overflow, atoms.overflow, atol=1e-15)
+        np.testing.assert_allclose(total.excess, atoms.excess, rtol=1e-12,
                                    atol=1e-12)
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
@@ -149,7 +149,8 @@ class TestLatticeSum(LawTestCase):
     def test_off_the_grid_it_is_the_law_of_the_rounded_rates(
             self, sources, capacity, cells, up):
         step = capacity / cells
-        one = _built(exact_sum.LatticeSum(float(capacity), step, up), sources)
+        total = _built(exact_sum.LatticeSum(float(capacity), step, up),
+                       sources)
         rounded = _rounded(sources, step, up)
         sums = _enumerated(rounded)[0]
         # Whether a sum that is equal to a threshold but for the rounding of
@@ -157,10 +158,10 @@ class TestLatticeSum(LawTestCase):
         hypothesis.assume((abs(sums - capacity) > 1e-6 * step).all())
         masses = _enumerated(rounded)[1]
         np.testing.assert_allclose(
-            one.overflow, masses[sums > capacity].sum(), rtol=1e-11,
+            total.overflow, masses[sums > capacity].sum(), rtol=1e-11,
             atol=1e-15)
         np.testing.assert_allclose(
-            one.excess, masses @ np.maximum(sums - capacity, 0),
+            total.excess, masses @ np.maximum(sums - capacity, 0),
             rtol=1e-9, atol=1e-9)
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
@@ -184,50 +185,51 @@ class TestLatticeSum(LawTestCase):
         self.assertLessEqual(lower.excess, above + 1e-6)
 
     def test_a_level_above_the_capacity_overloads_by_itself(self):
-        one = exact_sum.LatticeSum(10.0, 1.0).plus(
+        total = exact_sum.LatticeSum(10.0, 1.0).plus(
             np.array([0.0, 25.0]), np.array([.75, .25]))
-        self.assertEqual(.25, one.overflow)
-        self.assertEqual(.25 * 15, one.excess)
-        self.assertEqual([.25, .25, 1.0], one.tail([10, 0, -1]).tolist())
+        self.assertEqual(.25, total.overflow)
+        self.assertEqual(.25 * 15, total.excess)
+        self.assertEqual([.25, .25, 1.0], total.tail([10, 0, -1]).tolist())
 
     def test_a_base_above_the_capacity_overloads_for_ever(self):
         sources = [(np.array([6.0, 7.0]), np.array([.5, .5]))] * 2
-        for one in (_built(exact_sum.LatticeSum(10.0, 1.0), sources),
-                    _built(exact_sum.AtomSum(10.0), sources)):
-            self.assertEqual(1.0, one.overflow)
-            self.assertAlmostEqual(3.0, one.excess, 14)
+        for total in (_built(exact_sum.LatticeSum(10.0, 1.0), sources),
+                      _built(exact_sum.AtomSum(10.0), sources)):
+            self.assertEqual(1.0, total.overflow)
+            self.assertAlmostEqual(3.0, total.excess, 14)
             self.assertEqual([1.0, 1.0, 1.0],
-                             one.tail([10.0, 5.0, -1.0]).tolist())
-            again = one.plus(np.array([0.0, 4.0]), np.array([.5, .5]))
-            self.assertEqual(1.0, again.overflow)
-            self.assertAlmostEqual(5.0, again.excess, 14)
+                             total.tail([10.0, 5.0, -1.0]).tolist())
+            empty = total.plus(np.array([0.0, 4.0]), np.array([.5, .5]))
+            self.assertEqual(1.0, empty.overflow)
+            self.assertAlmostEqual(5.0, empty.excess, 14)
 
     def test_rates_alike_take_their_base_in_full(self):
         # 1.7 is no multiple of the step, and is not rounded.
-        one = exact_sum.LatticeSum(10.0, 1.0).plus(np.array([1.7]), np.ones(1))
-        self.assertEqual([1.0, 0.0], one.tail([1.6, 1.7]).tolist())
-        one = one.plus(np.array([8.3]), np.ones(1))
-        self.assertEqual(0.0, one.overflow)
+        total = exact_sum.LatticeSum(
+            10.0, 1.0).plus(np.array([1.7]), np.ones(1))
+        self.assertEqual([1.0, 0.0], total.tail([1.6, 1.7]).tolist())
+        total = total.plus(np.array([8.3]), np.ones(1))
+        self.assertEqual(0.0, total.overflow)
         self.assertAlmostEqual(
-            .1, one.plus(np.array([.1]), np.ones(1)).excess, 12)
+            .1, total.plus(np.array([.1]), np.ones(1)).excess, 12)
 
     def test_a_rate_rounds_as_it_is_counted(self):
         values = np.array([3.0, 4.0, 4.5, 6.2])
-        for one, wanted in (
+        for total, expected in (
                 (exact_sum.LatticeSum(9.0, 1.0), [3, 4, 5, 7]),
                 (exact_sum.LatticeSum(9.0, 1.0, round_up=False), [3, 4, 4, 6]),
                 (exact_sum.AtomSum(9.0), [3, 4, 4.5, 6.2])):
-            np.testing.assert_allclose(one.rounded(values), wanted)
+            np.testing.assert_allclose(total.rounded(values), expected)
 
     def test_tails_far_out_keep_their_relative_accuracy(self):
         p = F(1, 1024)
         sources = [(np.array([0.0, 3.0]), np.array([1 - float(p), float(p)]))
                    ] * 12
-        for one in (_built(exact_sum.LatticeSum(33.5, 1.0), sources),
-                    _built(exact_sum.AtomSum(33.5), sources)):
-            self.assertLess(abs(F(float(one.overflow)) / p ** 12 - 1), 1e-14)
+        for total in (_built(exact_sum.LatticeSum(33.5, 1.0), sources),
+                      _built(exact_sum.AtomSum(33.5), sources)):
+            self.assertLess(abs(F(float(total.overflow)) / p ** 12 - 1), 1e-14)
             self.assertLess(
-                abs(F(float(one.excess)) / (p ** 12 * F(5, 2)) - 1), 1e-13)
+                abs(F(float(total.excess)) / (p ** 12 * F(5, 2)) - 1), 1e-13)
 
 
 def _binomial(n, p):

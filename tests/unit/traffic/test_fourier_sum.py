@@ -17,11 +17,11 @@ def _enumerated(levels, masses):
     return sums, shares
 
 
-def _random(rng, count, states, largest, whole=False):
+def _random(rng, count, states, largest, on_grid=False):
     """Return (levels, masses) of sources that are silent most of the time."""
     levels = rng.uniform(0, largest, (count, states))
     levels[:, 0] = 0
-    return (np.rint(levels) if whole else levels,
+    return (np.rint(levels) if on_grid else levels,
             rng.dirichlet([9.0] + [1.0] * (states - 1), count))
 
 
@@ -37,18 +37,18 @@ class GridTestCase(unittest.TestCase):
     def tables(self, grid, levels, masses, counts=None):
         """Return the tail and the excess of one sum of sources."""
         spectrum, mean = _sum(grid, levels, masses, counts)
-        [found] = grid.table(spectrum[None], np.array([mean]))
-        return found.real, found.imag
+        [table] = grid.table(spectrum[None], np.array([mean]))
+        return table.real, table.imag
 
     def assertEnumerated(self, levels, masses, tail, excess, atol):
         sums, shares = _enumerated(levels, masses)
-        for cell, (over, more) in enumerate(zip(tail, excess)):
+        for cell, (over, mean_above) in enumerate(zip(tail, excess)):
             # Rounding errors grow with the cells.
             delta = atol * (1 if cell < .7 * len(tail) else 1e3)
             self.assertAlmostEqual(shares[sums > cell + 1e-6].sum(), over,
                                    delta=delta)
             self.assertAlmostEqual(
-                shares @ np.maximum(sums - cell, 0), more,
+                shares @ np.maximum(sums - cell, 0), mean_above,
                 delta=delta * 1e3)
 
 
@@ -58,7 +58,7 @@ class TestOnTheGrid(GridTestCase):
         rng = np.random.default_rng(1)
         grid = fourier_sum.grid(32)
         for largest in (4, 12, 33):
-            levels, masses = _random(rng, 6, 3, largest, whole=True)
+            levels, masses = _random(rng, 6, 3, largest, on_grid=True)
             self.assertEnumerated(levels, masses, *self.tables(
                 grid, levels, masses), atol=1e-13)
 
@@ -67,14 +67,14 @@ class TestOnTheGrid(GridTestCase):
         levels, masses = np.array([[0.0, 3.0]]), np.array([[.9, .1]])
         for count in (2, 5, 60):
             tail, _ = self.tables(grid, levels, masses, np.array([count]))
-            wanted = math.fsum(
+            tail_of_32 = math.fsum(
                 math.comb(count, k) * .1 ** k * .9 ** (count - k)
                 for k in range(11, count + 1))
-            self.assertAlmostEqual(wanted, tail[32], delta=1e-13)
+            self.assertAlmostEqual(tail_of_32, tail[32], delta=1e-13)
 
     def test_a_finer_grid_is_read_at_the_cells_of_the_tables(self):
         rng = np.random.default_rng(2)
-        levels, masses = _random(rng, 5, 3, 36, whole=True)
+        levels, masses = _random(rng, 5, 3, 36, on_grid=True)
         grid = fourier_sum.grid(8, 4)
         tail, excess = self.tables(grid, levels / 4, masses)
         self.assertEnumerated(levels / 4, masses, tail, excess, atol=1e-13)
@@ -144,21 +144,21 @@ class TestOffTheGrid(GridTestCase):
         grid = fourier_sum.grid(128, on_grid=False)
         levels, masses = _random(rng, 40, 4, 20)
         start, means = _sum(grid, levels, masses)
-        now, mean = start, means
-        others, of_others = _random(rng, 20, 4, 30)
+        spectrum, mean = start, means
+        other_levels, of_others = _random(rng, 20, 4, 30)
         for _ in range(100):
             for sign in (1.0, -1.0):
-                for one in range(20):
+                for index in range(20):
                     factor, shift = _sum(
-                        grid, others[[one]], of_others[[one]],
+                        grid, other_levels[[index]], of_others[[index]],
                         np.array([sign]))
                     self.assertTrue(np.isfinite(factor).all())
-                    now, mean = now * factor, mean + shift
-        found, wanted = grid.table(np.stack([now, start]),
-                                   np.array([mean, means]))
-        np.testing.assert_allclose(found[:130], wanted[:130],
+                    spectrum, mean = spectrum * factor, mean + shift
+        actual, expected = grid.table(np.stack([spectrum, start]),
+                                      np.array([mean, means]))
+        np.testing.assert_allclose(actual[:130], expected[:130],
                                    rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found[130:], wanted[130:],
+        np.testing.assert_allclose(actual[130:], expected[130:],
                                    rtol=1e-6, atol=1e-9)
 
     def test_sources_one_by_one_are_the_product_of_all_at_once(self):
@@ -170,23 +170,24 @@ class TestOffTheGrid(GridTestCase):
             # One of them above the grid.
             levels[3, 3] = 5000.0
             counts = rng.integers(1, 3, 150)
-            wanted, _ = _sum(grid, levels, masses, counts)
-            found = 1.0
-            for one in range(150):
+            expected, _ = _sum(grid, levels, masses, counts)
+            spectrum = 1.0
+            for index in range(150):
                 # So few levels are transformed in another way.
-                factor, _ = _sum(grid, levels[[one]], masses[[one]],
-                                 counts[[one]])
-                found = found * factor
-            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-15)
+                factor, _ = _sum(grid, levels[[index]], masses[[index]],
+                                 counts[[index]])
+                spectrum = spectrum * factor
+            np.testing.assert_allclose(spectrum, expected, rtol=1e-9,
+                                       atol=1e-15)
 
     def test_several_tables_are_those_of_each(self):
         rng = np.random.default_rng(9)
         grid = fourier_sum.grid(128, on_grid=False)
         spectra, means = map(np.array, zip(*(
             _sum(grid, *_random(rng, count, 4, 20)) for count in (1, 9, 60))))
-        for i, found in enumerate(grid.table(spectra, means)):
+        for i, table in enumerate(grid.table(spectra, means)):
             [alone] = grid.table(spectra[[i]], means[[i]])
-            np.testing.assert_allclose(found, alone, rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(table, alone, rtol=1e-12, atol=1e-13)
 
     def test_what_cannot_be_divided_by_is_told(self):
         # On for as long as off, tilted against: nearly 0 at some frequency.
@@ -194,9 +195,9 @@ class TestOffTheGrid(GridTestCase):
         tilt = math.exp(16 / 256 * 64.0)
         masses = np.array([[1 / (1 + tilt), tilt / (1 + tilt)]])
         for count, divisible in ((-1.0, False), (-2.0, False), (2.0, True)):
-            found, _ = _sum(grid, np.array([[0, 64.0]]), masses,
-                            np.array([count]))
-            self.assertEqual(divisible, np.isfinite(found).all())
+            spectrum, _ = _sum(grid, np.array([[0, 64.0]]), masses,
+                               np.array([count]))
+            self.assertEqual(divisible, np.isfinite(spectrum).all())
 
 
 class TestCommonStep(unittest.TestCase):
@@ -206,13 +207,14 @@ class TestCommonStep(unittest.TestCase):
                                        capacity, most)
 
     def test_it_is_the_largest_common_divisor(self):
-        for rates, wanted in (((100, 100), 100), ((100, 250), 50),
-                              ((333, 0), 333), ((.3, .1, .2), .1),
-                              ((12 / 7, 30 / 7), 6 / 7), ((1e9 / 3,), 1e9 / 3),
-                              ((84, 126, 231), 21)):
+        for rates, divisor in (((100, 100), 100), ((100, 250), 50),
+                               ((333, 0), 333), ((.3, .1, .2), .1),
+                               ((12 / 7, 30 / 7), 6 / 7),
+                               ((1e9 / 3,), 1e9 / 3),
+                               ((84, 126, 231), 21)):
             capacity = max(1000.0, 3 * max(rates))
             self.assertAlmostEqual(1, self.step(
-                *rates, capacity=capacity, most=10 ** 6) / wanted, 9)
+                *rates, capacity=capacity, most=10 ** 6) / divisor, 9)
 
     def test_too_fine_a_one_is_none(self):
         self.assertEqual(0.0, self.step(100, 100 + math.pi))

@@ -46,44 +46,44 @@ class ModelTestCase(unittest.TestCase):
 class TestValidation(ModelTestCase):
 
     def test_each_message_names_argument_value_and_what_was_wanted(self):
-        two, swap = _rates(2), [[0, 1], [1, 0]]
+        rates, swap = _rates(2), [[0, 1], [1, 0]]
         for parts, args in (
                 (('rates', "'fast'", 'numbers'), ('fast', [[0]], [1])),
                 (('rates', 'numbers'), ([[1, 2, 3], [4]], swap, [1, 1])),
                 (('rates', 'not finite'), ([[None, 1, 2]], [[0]], [1])),
-                (('jump', "'x'", 'numbers'), (two, 'x', [1, 1])),
+                (('jump', "'x'", 'numbers'), (rates, 'x', [1, 1])),
                 (('sojourn_seconds', "['a']", 'numbers'),
-                 (two, swap, ['a'])),
+                 (rates, swap, ['a'])),
                 (('rates', 'not finite'), ([[NAN, 0, 0]], [[0]], [1])),
                 (('rates', 'not finite'), ([[INF, 0, 0]], [[0]], [1])),
-                (('jump', 'not finite'), (two, [[0, NAN], [1, 0]], [1, 1])),
-                (('sojourn_seconds', 'not finite'), (two, swap, [1, INF])),
+                (('jump', 'not finite'), (rates, [[0, NAN], [1, 0]], [1, 1])),
+                (('sojourn_seconds', 'not finite'), (rates, swap, [1, INF])),
                 (('shape of rates', '(2,)', '(n, 3)'), ([1, 2], [[0]], [1])),
                 (('shape of rates', '(1, 2)', '(n, 3)'),
                  ([[1, 2]], [[0]], [1])),
                 (('shape of rates', '(0, 3)', 'n >= 1'),
                  (np.zeros((0, 3)), np.zeros((0, 0)), [])),
                 (('shape of jump', '(1, 2)', '(2, 2)'),
-                 (two, [[0, 1]], [1, 1])),
+                 (rates, [[0, 1]], [1, 1])),
                 (('shape of sojourn_seconds', '(1,)', '(2,)'),
-                 (two, swap, [1])),
+                 (rates, swap, [1])),
                 (('smallest of rates', '-0.5', '>= 0'),
                  ([[1, -0.5, 0]], [[0]], [1])),
                 (('smallest of sojourn_seconds', '0.0', '> 0'),
-                 (two, swap, [1, 0])),
+                 (rates, swap, [1, 0])),
                 (('smallest of sojourn_seconds', '-3.0', '> 0'),
-                 (two, swap, [1, -3])),
+                 (rates, swap, [1, -3])),
                 (('smallest of jump', '-0.25', '>= 0'),
                  (_rates(3), [[0, 1.25, -.25], [1, 0, 0], [1, 0, 0]],
                   [1, 1, 1])),
                 (('diagonal of jump', '0.5', 'zero'),
-                 (two, [[0.5, 0.5], [1, 0]], [1, 1])),
+                 (rates, [[0.5, 0.5], [1, 0]], [1, 1])),
                 (('diagonal of jump', '1.0', 'zero'),
                  (_rates(1), [[1]], [1])),
                 (('sum of row 1 of jump', '0.9', '1 within 1e-9'),
-                 (two, [[0, 1], [0.9, 0]], [1, 1])),
+                 (rates, [[0, 1], [0.9, 0]], [1, 1])),
                 (('sum of row 0 of jump', '0.0', '1 within 1e-9'),
-                 (two, [[0, 0], [1, 0]], [1, 1])),
+                 (rates, [[0, 0], [1, 0]], [1, 1])),
                 (('jump', 'several closed classes', 'unique'),
                  (_rates(4), np.kron(np.eye(2), swap), [1] * 4))):
             with self.subTest(parts=parts):
@@ -105,14 +105,14 @@ class TestValidation(ModelTestCase):
 
     def test_arrays_are_copied_and_cannot_be_written(self):
         rates = np.array(_rates(2), dtype=float)
-        one = model.TrafficModel(rates, _ring(2), [1, 1])
+        chain = model.TrafficModel(rates, _ring(2), [1, 1])
         rates[:] = 77
-        self.assertEqual(1.0, one.rates[1, 0])
+        self.assertEqual(1.0, chain.rates[1, 0])
         for name in ('rates', 'jump', 'sojourn_seconds', 'stationary'):
             with self.subTest(name), self.assertRaises(ValueError):
-                getattr(one, name)[0] = 5
+                getattr(chain, name)[0] = 5
         with self.assertRaises(dataclasses.FrozenInstanceError):
-            one.rates = rates
+            chain.rates = rates
 
     def test_an_unknown_dimension_is_refused_with_the_known_ones(self):
         for dimension in ('bytes', None, ['egress'], 5):
@@ -130,21 +130,21 @@ class TestValidation(ModelTestCase):
 
 class TestStationaryLaw(ModelTestCase):
 
-    def assertLaw(self, wanted, seen, rtol=1e-12):
+    def assertLaw(self, shares, law, rtol=1e-12):
         # Every entry on its own: a rare state is as exact as a common one.
-        self.assertEqual(len(wanted), len(seen))
-        for want, got in zip(wanted, seen.tolist()):
+        self.assertEqual(len(shares), len(law))
+        for want, actual in zip(shares, law.tolist()):
             if want == 0:
-                self.assertEqual(0.0, got)
+                self.assertEqual(0.0, actual)
             else:
-                self.assertLess(abs(F(got) / want - 1), rtol)
+                self.assertLess(abs(F(actual) / want - 1), rtol)
 
     def test_of_on_and_off_it_is_the_share_of_the_mean_times(self):
         for on, off in ((900, 10000), (1, 3), (1e-6, 1e6)):
-            one = model.TrafficModel.on_off(
+            chain = model.TrafficModel.on_off(
                 5, on_seconds=on, off_seconds=off)
             total = F(on) + F(off)
-            self.assertLaw([F(off) / total, F(on) / total], one.stationary)
+            self.assertLaw([F(off) / total, F(on) / total], chain.stationary)
 
     def test_of_three_states_it_is_the_spanning_tree_formula(self):
         # Visits to i are proportional to the sum over the trees that lead to
@@ -156,9 +156,9 @@ class TestStationaryLaw(ModelTestCase):
                  q[0][2] * q[1][2] + q[0][1] * q[1][2] + q[1][0] * q[0][2]]
         sojourn = [3, 50, 7]
         shares = [v * t for v, t in zip(trees, sojourn)]
-        one = model.TrafficModel(_rates(3), np.array(q, dtype=float),
-                                 sojourn)
-        self.assertLaw([s / sum(shares) for s in shares], one.stationary)
+        chain = model.TrafficModel(_rates(3), np.array(q, dtype=float),
+                                   sojourn)
+        self.assertLaw([s / sum(shares) for s in shares], chain.stationary)
 
     def test_of_a_single_state_it_is_one(self):
         self.assertEqual([1.0],
@@ -166,8 +166,8 @@ class TestStationaryLaw(ModelTestCase):
 
     def test_of_a_ring_it_follows_the_sojourn_times_alone(self):
         sojourn = [1, 2, 3, 4]
-        one = model.TrafficModel(_rates(4), _ring(4), sojourn)
-        self.assertLaw([F(t, 10) for t in sojourn], one.stationary)
+        chain = model.TrafficModel(_rates(4), _ring(4), sojourn)
+        self.assertLaw([F(t, 10) for t in sojourn], chain.stationary)
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
     @hypothesis.given(st.integers(2, 7).flatmap(lambda n: st.tuples(
@@ -182,9 +182,9 @@ class TestStationaryLaw(ModelTestCase):
                    for i, row in enumerate(weights)]
         jump = np.array(weights, dtype=float)
         jump /= jump.sum(axis=1, keepdims=True)
-        one = model.TrafficModel(_rates(n), jump, sojourn)
-        self.assertLaw(exact.stationary(weights, sojourn), one.stationary)
-        self.assertAlmostEqual(1.0, one.stationary.sum(), delta=1e-15 * n)
+        chain = model.TrafficModel(_rates(n), jump, sojourn)
+        self.assertLaw(exact.stationary(weights, sojourn), chain.stationary)
+        self.assertAlmostEqual(1.0, chain.stationary.sum(), delta=1e-15 * n)
 
     def test_probabilities_of_1e_minus_12_keep_their_relative_accuracy(self):
         e = 1e-12
@@ -193,10 +193,10 @@ class TestStationaryLaw(ModelTestCase):
                          [e, 0, 0, 1 - e],
                          [0, e, 1 - e, 0]])
         sojourn = [1e-6, 1e6, 1.0, 3.0]
-        wanted = exact.stationary(
+        shares = exact.stationary(
             [[F(x) for x in row] for row in jump.tolist()], sojourn)
         self.assertLaw(
-            wanted, model.TrafficModel(_rates(4), jump, sojourn).stationary)
+            shares, model.TrafficModel(_rates(4), jump, sojourn).stationary)
 
     def test_a_chain_that_climbs_rarely_keeps_the_accuracy_of_its_top(self):
         # A birth and death chain: each level is visited 1e-5 times as often
@@ -207,34 +207,34 @@ class TestStationaryLaw(ModelTestCase):
         for i in range(1, n - 1):
             jump[i, i + 1], jump[i, i - 1] = up, 1 - up
         jump[n - 1, n - 2] = 1.0
-        wanted = exact.stationary(
+        shares = exact.stationary(
             [[F(x) for x in row] for row in jump.tolist()], [1] * n)
-        self.assertLess(wanted[-1], F(1, 10 ** 34))
+        self.assertLess(shares[-1], F(1, 10 ** 34))
         self.assertLaw(
-            wanted, model.TrafficModel(_rates(n), jump, np.ones(n))
+            shares, model.TrafficModel(_rates(n), jump, np.ones(n))
             .stationary)
 
     def test_sojourn_times_that_differ_by_1e12_keep_relative_accuracy(self):
         rng = np.random.default_rng(11)
         jump = rng.integers(1, 9, (5, 5)) * (1 - np.eye(5, dtype=int))
         sojourn = [1e-6, 1e6, 1.0, 1e-3, 1e3]
-        one = model.TrafficModel(
+        chain = model.TrafficModel(
             _rates(5), jump / jump.sum(axis=1, keepdims=True), sojourn)
         self.assertLaw(exact.stationary(jump.tolist(), sojourn),
-                       one.stationary)
+                       chain.stationary)
 
     def test_a_state_that_is_left_for_good_has_probability_zero(self):
         jump = [[0, .5, .5, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
-        one = model.TrafficModel(_rates(4), jump, [1e9, 1e9, 1, 3])
-        self.assertEqual([0.0, 0.0], one.stationary[:2].tolist())
-        self.assertLaw([0, 0, F(1, 4), F(3, 4)], one.stationary)
+        chain = model.TrafficModel(_rates(4), jump, [1e9, 1e9, 1, 3])
+        self.assertEqual([0.0, 0.0], chain.stationary[:2].tolist())
+        self.assertLaw([0, 0, F(1, 4), F(3, 4)], chain.stationary)
 
     def test_a_state_that_is_entered_and_never_left_is_the_whole_law(self):
         # Row sums have to be 1 and the diagonal zero, so an absorbing pair.
         jump = [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
-        one = model.TrafficModel(_rates(3), jump, [1, 1, 1])
-        self.assertLaw([0, F(1, 2), F(1, 2)], one.stationary)
-        self.assertEqual([2, 4, 6], one.peak.tolist())
+        chain = model.TrafficModel(_rates(3), jump, [1, 1, 1])
+        self.assertLaw([0, F(1, 2), F(1, 2)], chain.stationary)
+        self.assertEqual([2, 4, 6], chain.peak.tolist())
 
     def test_states_in_another_order_have_the_same_shares(self):
         rng = np.random.default_rng(5)
@@ -242,23 +242,23 @@ class TestStationaryLaw(ModelTestCase):
         jump /= jump.sum(axis=1, keepdims=True)
         sojourn = rng.random(6) + 0.1
         order = rng.permutation(6)
-        one = model.TrafficModel(_rates(6), jump, sojourn)
-        other = model.TrafficModel(_rates(6), jump[np.ix_(order, order)],
-                                   sojourn[order])
-        np.testing.assert_allclose(other.stationary, one.stationary[order],
-                                   rtol=1e-13)
+        chain = model.TrafficModel(_rates(6), jump, sojourn)
+        reordered = model.TrafficModel(_rates(6), jump[np.ix_(order, order)],
+                                       sojourn[order])
+        np.testing.assert_allclose(reordered.stationary,
+                                   chain.stationary[order], rtol=1e-13)
 
 
 class TestFigures(ModelTestCase):
 
     def test_on_off_has_a_silent_state_and_the_given_rates(self):
-        one = model.TrafficModel.on_off(5, 7, 11, on_seconds=1,
-                                        off_seconds=3)
-        self.assertEqual([[0, 0, 0], [5, 7, 11]], one.rates.tolist())
-        self.assertEqual([[0, 1], [1, 0]], one.jump.tolist())
-        self.assertEqual([3, 1], one.sojourn_seconds.tolist())
-        self.assertEqual([1.25, 1.75, 2.75], one.mean.tolist())
-        self.assertEqual([5, 7, 11], one.peak.tolist())
+        chain = model.TrafficModel.on_off(5, 7, 11, on_seconds=1,
+                                          off_seconds=3)
+        self.assertEqual([[0, 0, 0], [5, 7, 11]], chain.rates.tolist())
+        self.assertEqual([[0, 1], [1, 0]], chain.jump.tolist())
+        self.assertEqual([3, 1], chain.sojourn_seconds.tolist())
+        self.assertEqual([1.25, 1.75, 2.75], chain.mean.tolist())
+        self.assertEqual([5, 7, 11], chain.peak.tolist())
 
     def test_on_off_times_must_be_above_zero(self):
         for on, off in ((0, 1), (1, 0), (-1, 1), (NAN, 1), (1, INF)):
@@ -267,38 +267,38 @@ class TestFigures(ModelTestCase):
                                off_seconds=off)
 
     def test_a_constant_is_its_own_mean_and_peak(self):
-        one = model.TrafficModel.constant(5, 7, 11)
-        self.assertEqual([5, 7, 11], one.mean.tolist())
-        self.assertEqual([5, 7, 11], one.peak.tolist())
+        chain = model.TrafficModel.constant(5, 7, 11)
+        self.assertEqual([5, 7, 11], chain.mean.tolist())
+        self.assertEqual([5, 7, 11], chain.peak.tolist())
         self.assertEqual([0, 0, 0],
                          model.TrafficModel.constant().peak.tolist())
 
     def test_mean_weighs_the_states_by_their_share_of_time(self):
         source = exact.Source.random(np.random.default_rng(3), 4)
-        wanted = [sum(p * row[k] for p, row in zip(source.law, source.rates))
-                  for k in range(3)]
+        mean = [sum(p * row[k] for p, row in zip(source.law, source.rates))
+                for k in range(3)]
         np.testing.assert_allclose(source.model.mean,
-                                   [float(x) for x in wanted], rtol=1e-13)
+                                   [float(x) for x in mean], rtol=1e-13)
 
     def test_peak_leaves_out_states_that_are_never_visited_again(self):
-        one = model.TrafficModel([[99, 99, 99], [1, 5, 2], [4, 0, 3]],
-                                 [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
-                                 [1, 1, 1])
-        self.assertEqual([4, 5, 3], one.peak.tolist())
-        self.assertEqual(2, len(one.law.probabilities))
+        chain = model.TrafficModel([[99, 99, 99], [1, 5, 2], [4, 0, 3]],
+                                   [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
+                                   [1, 1, 1])
+        self.assertEqual([4, 5, 3], chain.peak.tolist())
+        self.assertEqual(2, len(chain.law.probabilities))
 
     def test_levels_are_distinct_increasing_and_carry_the_law(self):
-        one = model.TrafficModel(
+        chain = model.TrafficModel(
             [[3, 0, 0], [1, 2, 5], [9, 1, 1], [0, 0, 0]], _ring(4),
             [1, 2, 3, 4])
-        values, masses = one.levels(model.dimension_weights('bandwidth'))
+        values, masses = chain.levels(model.dimension_weights('bandwidth'))
         self.assertEqual([0, 3, 10], values.tolist())
         np.testing.assert_allclose(masses, [.4, .3, .3], rtol=1e-15)
 
     def test_levels_of_weights_mix_the_columns(self):
-        one = model.TrafficModel.on_off(4, 10, 100, on_seconds=1,
-                                        off_seconds=1)
-        values, _ = one.levels((0.5, 0.25, 0.125))
+        chain = model.TrafficModel.on_off(4, 10, 100, on_seconds=1,
+                                          off_seconds=1)
+        values, _ = chain.levels((0.5, 0.25, 0.125))
         self.assertEqual([0, 2 + 2.5 + 12.5], values.tolist())
 
 
@@ -343,14 +343,14 @@ class TestClasses(ModelTestCase):
         self.assertEqual(laws, rate_law.split_laws(b''.join(laws), [3, 1, 3]))
 
     def test_it_is_kept_in_a_dictionary_and_with_packets(self):
-        one = self._model()
-        again = model.TrafficModel.from_dict(json.loads(json.dumps(
-            one.to_dict())))
-        self.assertEqual(one, again)
-        self.assertEqual(one.law, again.law)
-        self.assertNotEqual(one, self._model(None, None))
-        self.assertNotEqual(one, self._model(low_states=1))
-        self.assertNotEqual(one, self._model(~self.HIGH))
+        chain = self._model()
+        restored = model.TrafficModel.from_dict(json.loads(json.dumps(
+            chain.to_dict())))
+        self.assertEqual(chain, restored)
+        self.assertEqual(chain.law, restored.law)
+        self.assertNotEqual(chain, self._model(None, None))
+        self.assertNotEqual(chain, self._model(low_states=1))
+        self.assertNotEqual(chain, self._model(~self.HIGH))
         self.assertNotIn('high', self._model(None, None).to_dict())
         silent = model.TrafficModel(
             [[0, 0, 0], [8, 0, 0]], [[0, 1], [1, 0]], [1, 1], self.HIGH, 1)
@@ -393,33 +393,33 @@ class TestClasses(ModelTestCase):
 class TestPackets(ModelTestCase):
 
     def test_bandwidth_without_packets_means_that_they_are_not_known(self):
-        for rates, known in (((5, 0, 0), False), ((0, 5, 0), False),
-                             ((5, 0, 1), True), ((0, 0, 0), True),
-                             ((0, 0, 1), True)):
-            one = model.TrafficModel.on_off(*rates, on_seconds=1,
-                                            off_seconds=1)
-            self.assertEqual(known, one.packets_known, rates)
-            self.assertEqual(known, one.law.packets_known, rates)
+        for rates, packets_known in (((5, 0, 0), False), ((0, 5, 0), False),
+                                     ((5, 0, 1), True), ((0, 0, 0), True),
+                                     ((0, 0, 1), True)):
+            chain = model.TrafficModel.on_off(
+                *rates, on_seconds=1, off_seconds=1)
+            self.assertEqual(packets_known, chain.packets_known, rates)
+            self.assertEqual(packets_known, chain.law.packets_known, rates)
 
     def test_packets_of_a_state_never_visited_say_nothing(self):
-        one = model.TrafficModel([[0, 0, 7], [5, 0, 0], [6, 0, 0]],
-                                 [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
-                                 [1, 1, 1])
-        self.assertFalse(one.packets_known)
+        chain = model.TrafficModel([[0, 0, 7], [5, 0, 0], [6, 0, 0]],
+                                   [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
+                                   [1, 1, 1])
+        self.assertFalse(chain.packets_known)
 
     def test_packets_filled_in_are_bits_over_bits_of_a_packet(self):
-        one = model.TrafficModel.on_off(8000, 4000, on_seconds=1,
-                                        off_seconds=1)
+        chain = model.TrafficModel.on_off(8000, 4000, on_seconds=1,
+                                          off_seconds=1)
         # 12 Mbit/s in packets of 1500 bytes are a thousand a second.
-        filled = one.with_packets(1500)
+        filled = chain.with_packets(1500)
         self.assertEqual([[0, 0, 0], [8000, 4000, 1.0]],
                          filled.rates.tolist())
         self.assertTrue(filled.packets_known)
-        self.assertFalse(one.packets_known)
+        self.assertFalse(chain.packets_known)
 
     def test_packets_that_are_known_stay(self):
-        one = model.TrafficModel.constant(8, 8, 3)
-        self.assertIs(one, one.with_packets(1))
+        chain = model.TrafficModel.constant(8, 8, 3)
+        self.assertIs(chain, chain.with_packets(1))
 
     def test_a_packet_size_that_is_not_above_zero_is_refused(self):
         for size in (0, -1, NAN):
@@ -435,23 +435,23 @@ class TestRateLaw(ModelTestCase):
         rates = np.array([[.1, .2, .3], [4e8, 5e-324, 0]])
         law = rate_law.RateLaw.from_arrays(probabilities, rates)
         self.assertEqual(128, len(law))
-        again = rate_law.RateLaw(bytes(law))
-        np.testing.assert_array_equal(probabilities, again.probabilities)
-        np.testing.assert_array_equal(rates, again.rates)
+        unpacked = rate_law.RateLaw(bytes(law))
+        np.testing.assert_array_equal(probabilities, unpacked.probabilities)
+        np.testing.assert_array_equal(rates, unpacked.rates)
         with self.assertRaises(ValueError):
-            again.rates[0, 0] = 1
+            unpacked.rates[0, 0] = 1
 
     def test_mean_and_peak_are_those_of_the_model(self):
-        one = exact.Source.random(np.random.default_rng(8), 5).model
-        np.testing.assert_allclose(one.law.mean, one.mean, rtol=1e-15)
-        np.testing.assert_array_equal(one.law.peak, one.peak)
+        chain = exact.Source.random(np.random.default_rng(8), 5).model
+        np.testing.assert_allclose(chain.law.mean, chain.mean, rtol=1e-15)
+        np.testing.assert_array_equal(chain.law.peak, chain.peak)
 
     def test_laws_are_equal_when_their_numbers_are(self):
-        first, same, other = (
+        law, equal, unequal = (
             model.TrafficModel.constant(rate).law for rate in (1, 1, 2))
-        self.assertEqual(first, same)
-        self.assertEqual(hash(first), hash(same))
-        self.assertNotEqual(first, other)
+        self.assertEqual(law, equal)
+        self.assertEqual(hash(law), hash(equal))
+        self.assertNotEqual(law, unequal)
 
     def test_it_survives_pickling(self):
         law = model.TrafficModel.constant(5).law
@@ -483,13 +483,13 @@ class TestDictionary(ModelTestCase):
     def test_a_model_survives_json_with_every_bit(self):
         rng = np.random.default_rng(2)
         jump = rng.random((4, 4)) * (1 - np.eye(4))
-        one = model.TrafficModel(
+        chain = model.TrafficModel(
             rng.lognormal(3, 9, (4, 3)),
             jump / jump.sum(axis=1, keepdims=True), rng.random(4))
-        again = model.TrafficModel.from_dict(
-            json.loads(json.dumps(one.to_dict())))
-        self.assertEqual(one, again)
-        np.testing.assert_array_equal(one.stationary, again.stationary)
+        restored = model.TrafficModel.from_dict(
+            json.loads(json.dumps(chain.to_dict())))
+        self.assertEqual(chain, restored)
+        np.testing.assert_array_equal(chain.stationary, restored.stationary)
 
     def test_another_version_and_missing_keys_are_refused(self):
         good = model.TrafficModel.constant(5).to_dict()

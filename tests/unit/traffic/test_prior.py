@@ -41,36 +41,36 @@ class PoolTestCase(unittest.TestCase):
         laws = [random_law(generator) for _ in range(30)]
         law = prior.Pool.of_laws(laws).law
         np.testing.assert_allclose(
-            np.mean([one.mean for one in laws], axis=0), law.mean)
+            np.mean([law.mean for law in laws], axis=0), law.mean)
         np.testing.assert_allclose(1.0, law.probabilities.sum())
         # Rates are gathered in bins that are 26 % wide; between these, the
         # tail is the mean of the tails, and so is that of the high states.
         for edge in 10.0 ** np.arange(0, 5, 0.1):
-            def tail(one):
-                above = one.rates[:, :2].sum(axis=1) >= edge * (1 - 1e-9)
-                high = np.arange(above.size) >= one.low_states
-                return [one.probabilities[above].sum(),
-                        one.probabilities[above & high].sum()]
+            def tail(law):
+                above = law.rates[:, :2].sum(axis=1) >= edge * (1 - 1e-9)
+                high = np.arange(above.size) >= law.low_states
+                return [law.probabilities[above].sum(),
+                        law.probabilities[above & high].sum()]
 
             np.testing.assert_allclose(
-                np.mean([tail(one) for one in laws], axis=0), tail(law),
+                np.mean([tail(law) for law in laws], axis=0), tail(law),
                 atol=1e-12)
 
     def test_a_mixture_has_the_mean_of_both(self):
         generator = np.random.default_rng(2)
-        one, other = (prior.Pool.of_laws([random_law(generator)
-                                          for _ in range(n)])
-                      for n in (3, 9))
-        shrunk = one.shrunk(other, 6.0)
+        pool, wider = (prior.Pool.of_laws([random_law(generator)
+                                           for _ in range(n)])
+                       for n in (3, 9))
+        shrunk = pool.shrunk(wider, 6.0)
         self.assertEqual(3, shrunk.members)
         np.testing.assert_allclose(
-            one.law.mean / 3 + other.law.mean * 2 / 3, shrunk.law.mean)
+            pool.law.mean / 3 + wider.law.mean * 2 / 3, shrunk.law.mean)
         np.testing.assert_allclose(1.0, shrunk.law.probabilities.sum())
-        np.testing.assert_allclose(one.high / 3 + other.high * 2 / 3,
+        np.testing.assert_allclose(pool.high / 3 + wider.high * 2 / 3,
                                    shrunk.high)
-        self.assertEqual(one.law, one.shrunk(other, 0.0).law)
+        self.assertEqual(pool.law, pool.shrunk(wider, 0.0).law)
         np.testing.assert_allclose(
-            other.law.mean, one.shrunk(other, math.inf).law.mean)
+            wider.law.mean, pool.shrunk(wider, math.inf).law.mean)
 
 
 class ExpectedTestCase(unittest.TestCase):
@@ -78,12 +78,12 @@ class ExpectedTestCase(unittest.TestCase):
 
     def _fleet(self, busy, count, project):
         """Return (project, law) of instances that are on in some slots."""
-        found = []
+        instances = []
         for number in range(count):
             high = busy & bool(number % 2)
-            found.append((project, rate_law.RateLaw.from_arrays(
+            instances.append((project, rate_law.RateLaw.from_arrays(
                 [.7, .3], [[1.0, 0, 0], [100.0, 0, 0]], high, 1)))
-        return found
+        return instances
 
     def setUp(self):
         super().setUp()
@@ -110,10 +110,10 @@ class ExpectedTestCase(unittest.TestCase):
         self.assertEqual(laws[7], expected.of('vm-7'))
         np.testing.assert_allclose(expected.law.mean, laws[7].mean)
         self.assertEqual(expected.law.low_states, laws[7].low_states)
-        seen = np.mean([law.high for law in laws], axis=0)
+        drawn = np.mean([law.high for law in laws], axis=0)
         share = self.pools[None, 'day'].high
         # 1/510 is what rounding may take; then four standard deviations.
-        self.assertLess((abs(seen - share) - 4.5 * np.sqrt(
+        self.assertLess((abs(drawn - share) - 4.5 * np.sqrt(
             share * (1 - share) / 800)).max(), 1 / 510 + 1e-9)
 
     def test_without_a_name_there_are_no_classes(self):
@@ -129,11 +129,12 @@ class ExpectedTestCase(unittest.TestCase):
             str(n), 300, times, np.where(
                 generator.random(4032) < .3, 900.0, 9.0), 0 * times)
             for n in range(5)])
-        laws = [one.law for one in estimate.fit_models(counts)]
-        one, other = prior.Pool.of_counts(counts), prior.Pool.of_laws(laws)
-        np.testing.assert_allclose(one.high, other.high)
-        self.assertEqual(one.bins.tolist(), other.bins.tolist())
-        np.testing.assert_allclose(one.shares, other.shares)
+        laws = [of_counts.law for of_counts in estimate.fit_models(counts)]
+        of_counts, of_laws = prior.Pool.of_counts(counts), prior.Pool.of_laws(
+            laws)
+        np.testing.assert_allclose(of_counts.high, of_laws.high)
+        self.assertEqual(of_counts.bins.tolist(), of_laws.bins.tolist())
+        np.testing.assert_allclose(of_counts.shares, of_laws.shares)
 
 
 class ConstantTestCase(unittest.TestCase):
@@ -154,32 +155,32 @@ class ConstantTestCase(unittest.TestCase):
         # (one standard deviation), the one within by 1 %: 14 % are four of
         # both together.
         for parents in (1, 20):
-            found = prior.credibility_constant(
+            constant = prior.credibility_constant(
                 *self._drawn(4.0, 1.0, 2000, 50, 3, parents))
-            self.assertAlmostEqual(4.0, found, delta=0.14 * 4)
+            self.assertAlmostEqual(4.0, constant, delta=0.14 * 4)
 
     def test_it_is_that_of_buhlmann_and_straub_worked_by_hand(self):
         # Groups (0, 2), (10, 12), (20): means 1, 11, 20 of 2, 2, 1, of all
         # 8.8; within 2 + 2 over 5 - 3. Around the mean of all:
         # 2 * 7.8^2 + 2 * 2.2^2 + 11.2^2 = 256.8, of which 2 times 2 are the
         # variance within; over 5 - (4 + 4 + 1) / 5 = 3.2.
-        found = prior.credibility_constant(
+        constant = prior.credibility_constant(
             np.array([0., 2., 10., 12., 20.]), np.array([0, 0, 1, 1, 2]),
             np.zeros(5, dtype=np.int64))
         # 2 / ((256.8 - 4) / 3.2) = .025, and at least 1.
-        self.assertEqual(1.0, found)
-        found = prior.credibility_constant(
+        self.assertEqual(1.0, constant)
+        constant = prior.credibility_constant(
             np.array([0., 8., 10., 2., 9.]), np.array([0, 0, 1, 1, 2]),
             np.zeros(5, dtype=np.int64))
         # Means 4, 6, 9, of all 5.8; within (32 + 32) / 2; around it
         # 2 * 1.8^2 + 2 * .2^2 + 3.2^2 = 16.8 < 64: groups do not differ.
-        self.assertEqual(math.inf, found)
-        found = prior.credibility_constant(
+        self.assertEqual(math.inf, constant)
+        constant = prior.credibility_constant(
             np.array([0., 8., 20., 12., 9.]), np.array([0, 0, 1, 1, 2]),
             np.zeros(5, dtype=np.int64))
         # Means 4, 16, 9, of all 9.8; around it 2 * 5.8^2 + 2 * 6.2^2 + .64
         # = 144.8; 32 / ((144.8 - 64) / 3.2).
-        self.assertAlmostEqual(32 / 25.25, found)
+        self.assertAlmostEqual(32 / 25.25, constant)
 
     def test_without_a_difference_groups_weigh_nothing(self):
         # Two of a group each, so it cannot be told but by many.
@@ -271,14 +272,14 @@ class ProjectsTestCase(unittest.TestCase):
 
     def _fleet(self, generator, projects):
         """Return [(flavor, project, law)] of some projects."""
-        found = []
+        instances = []
         for number in range(projects):
             flavors = generator.choice(list('abcd'), generator.integers(1, 5))
             level = generator.integers(0, 7)
             for _ in range(generator.integers(7, 40)):
-                found.append((str(generator.choice(flavors)), f'p{number}',
-                              constant(10.0 ** level)))
-        return found
+                instances.append((str(generator.choice(flavors)), f'p{number}',
+                                  constant(10.0 ** level)))
+        return instances
 
     def _attacks(self, generator):
         """Yield [(flavor, project, law)] that one project may have."""
@@ -298,14 +299,16 @@ class ProjectsTestCase(unittest.TestCase):
         for _ in range(6):
             projects = int(generator.integers(2, 9))
             fleet = self._fleet(generator, projects)
-            using = {flavor: {one[1] for one in fleet if one[0] == flavor}
+            using = {flavor: {instance[1] for instance in fleet if instance[0]
+                              == flavor}
                      for flavor in 'abcd'}
-            found = [self._priors(fleet + attack)
-                     for attack in self._attacks(generator)]
+            priors = [self._priors(fleet + attack)
+                      for attack in self._attacks(generator)]
             count = projects + 1
-            for key in found[0]:
-                some = np.array([one[key] for one in found if key in one])
-                moved = (some.max(axis=0) - some.min(axis=0)).max()
+            for key in priors[0]:
+                attacked = np.array([instance[key] for instance in priors
+                                     if key in instance])
+                moved = (attacked.max(axis=0) - attacked.min(axis=0)).max()
                 flavor = key[0]
                 most = 1 / count
                 if flavor is not None:
@@ -329,9 +332,9 @@ class ProjectsTestCase(unittest.TestCase):
 
     def test_projects_whose_instances_are_deleted_fade(self):
         honest = [(None, f'p{n % 10}', constant(442.0)) for n in range(200)]
-        gone = [(None, 'attacker', constant(0.0))] * 2400
+        deleted = [(None, 'attacker', constant(0.0))] * 2400
         pool = prior.group_pools(
-            *zip(*honest, *gone), [1.0] * 200 + [.5] * 2400)[prior.FLEET]
+            *zip(*honest, *deleted), [1.0] * 200 + [.5] * 2400)[prior.FLEET]
         self.assertAlmostEqual(442 * 10 / 10.5, pool.law.mean[0])
 
     def test_a_flavor_counts_by_the_projects_that_use_it(self):
@@ -404,8 +407,8 @@ class CutTestCase(unittest.TestCase):
         group = rate_law.RateLaw.from_arrays(
             [.98, .02], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
         law = rate_law.RateLaw.from_arrays(own, group.rates)
-        shown = self._cut(law, 50.0, group).probabilities
-        self.assertAlmostEqual(.73 / .98, shown[1])
+        probabilities = self._cut(law, 50.0, group).probabilities
+        self.assertAlmostEqual(.73 / .98, probabilities[1])
         # All of it is from the group: 1 % at half weight.
         law = rate_law.RateLaw.from_arrays([.99, .01], group.rates)
         self.assertEqual([1.0],

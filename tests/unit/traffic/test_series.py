@@ -59,78 +59,71 @@ class TestValidation(SeriesTestCase):
 
     def test_arrays_cannot_be_changed_afterwards(self):
         times, rates = np.arange(3.0), np.ones((3, 3))
-        one = series.RateSeries(UUID, 1.0, times, rates)
+        frozen = series.RateSeries(UUID, 1.0, times, rates)
         times[0] = -5
         rates[0] = -5
-        self.assertEqual(0.0, one.times[0])
-        self.assertEqual(1.0, one.rates[0, 0])
+        self.assertEqual(0.0, frozen.times[0])
+        self.assertEqual(1.0, frozen.rates[0, 0])
         with self.assertRaises(ValueError):
-            one.times[0] = 7
+            frozen.times[0] = 7
         with self.assertRaises(ValueError):
-            one.rates[0, 0] = 7
+            frozen.rates[0, 0] = 7
         with self.assertRaises(dataclasses.FrozenInstanceError):
-            one.times = times
+            frozen.times = times
 
 
 class TestFromSamples(SeriesTestCase):
 
     def test_samples_in_any_order_come_out_ordered_with_their_rates(self):
-        one = _samples([600, 0, 300], [3, 1, 2], [30, 10, 20],
-                       [300, 100, 200])
-        self.assertEqual([0, 300, 600], one.times.tolist())
+        rates = _samples([600, 0, 300], [3, 1, 2], [30, 10, 20],
+                         [300, 100, 200])
+        self.assertEqual([0, 300, 600], rates.times.tolist())
         self.assertEqual([[1, 10, 100], [2, 20, 200], [3, 30, 300]],
-                         one.rates.tolist())
-        self.assertEqual(series.Refused(), one.refused)
+                         rates.rates.tolist())
+        self.assertEqual(series.Refused(), rates.refused)
 
     def test_packets_are_zero_where_the_source_counts_none(self):
         self.assertEqual([[1, 2, 0]], _samples([0], [1], [2]).rates.tolist())
 
-    def test_a_missing_value_in_any_column_refuses_the_sample(self):
+    def test_a_missing_or_negative_rate_in_any_column_is_no_sample(self):
         for column in range(3):
-            with self.subTest(column=column):
-                columns = np.ones((3, 2))
-                columns[column, 1] = NAN
-                one = _samples([0, 300], *columns)
-                self.assertEqual([0], one.times.tolist())
-                self.assertEqual(series.Refused(missing=1), one.refused)
-
-    def test_a_negative_rate_in_any_column_refuses_the_sample(self):
-        for column in range(3):
-            for value in (-1e-9, -INF):
+            for at, value, reason in ((1, NAN, 'missing'),
+                                      (0, -1e-9, 'negative'),
+                                      (0, -INF, 'negative')):
                 with self.subTest(column=column, value=value):
                     columns = np.ones((3, 2))
-                    columns[column, 0] = value
-                    one = _samples([0, 300], *columns)
-                    self.assertEqual([300], one.times.tolist())
-                    self.assertEqual(series.Refused(negative=1),
-                                     one.refused)
+                    columns[column, at] = value
+                    rates = _samples([0, 300], *columns)
+                    self.assertEqual([300 - 300 * at], rates.times.tolist())
+                    self.assertEqual(series.Refused(**{reason: 1}),
+                                     rates.refused)
 
     def test_rates_no_port_can_have_are_absurd_and_the_limit_is_not(self):
         limits = (series.MAX_RATE_KBPS, series.MAX_RATE_KBPS,
                   series.MAX_RATE_KPPS)
         for column, limit in enumerate(limits):
-            for value, kept in ((limit, 1), (np.nextafter(limit, INF), 0),
-                                (INF, 0)):
+            for value, count in ((limit, 1), (np.nextafter(limit, INF), 0),
+                                 (INF, 0)):
                 with self.subTest(column=column, value=value):
                     columns = np.ones((3, 1))
                     columns[column] = value
-                    one = _samples([0], *columns)
-                    self.assertEqual(kept, len(one))
-                    self.assertEqual(series.Refused(absurd=1 - kept),
-                                     one.refused)
+                    rates = _samples([0], *columns)
+                    self.assertEqual(count, len(rates))
+                    self.assertEqual(series.Refused(absurd=1 - count),
+                                     rates.refused)
 
     def test_of_samples_for_one_time_the_first_usable_one_counts(self):
-        one = _samples([300, 0, 300, 300], [NAN, 1, 7, 8])
-        self.assertEqual([0, 300], one.times.tolist())
-        self.assertEqual([1, 7], one.rates[:, 0].tolist())
+        rates = _samples([300, 0, 300, 300], [NAN, 1, 7, 8])
+        self.assertEqual([0, 300], rates.times.tolist())
+        self.assertEqual([1, 7], rates.rates[:, 0].tolist())
         self.assertEqual(series.Refused(missing=1, duplicate=1),
-                         one.refused)
+                         rates.refused)
 
     def test_a_sample_is_counted_once_under_its_first_reason(self):
-        one = _samples([0, 1, 2], [NAN, -1, INF], [-1, INF, 1])
+        rates = _samples([0, 1, 2], [NAN, -1, INF], [-1, INF, 1])
         self.assertEqual(series.Refused(missing=1, negative=1, absurd=1),
-                         one.refused)
-        self.assertEqual(3, one.refused.total)
+                         rates.refused)
+        self.assertEqual(3, rates.refused.total)
 
     def test_no_sample_at_all_is_an_empty_series(self):
         self.assertEqual(0, len(_samples([], [])))
@@ -151,41 +144,41 @@ class TestFromSamples(SeriesTestCase):
                                [0, value], [1, 2])
 
     def test_a_sample_follows_across_at_most_one_and_a_half_periods(self):
-        one = _samples([0, 300, 750, 1200.5], [1, 1, 1, 1])
-        self.assertEqual([False, True, True, False], one.follows.tolist())
+        rates = _samples([0, 300, 750, 1200.5], [1, 1, 1, 1])
+        self.assertEqual([False, True, True, False], rates.follows.tolist())
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
     @hypothesis.given(st.lists(st.tuples(
         st.integers(0, 30), st.floats(), st.floats(), st.floats())))
     def test_every_sample_is_kept_or_counted_as_refused(self, rows):
         table = np.array(rows, dtype=float).reshape(-1, 4)
-        one = _samples(*table.T)
-        self.assertEqual(len(rows), len(one) + one.refused.total)
-        self.assertTrue((np.diff(one.times) > 0).all())
-        self.assertTrue(np.isfinite(one.rates).all())
-        self.assertTrue((one.rates >= 0).all())
+        rates = _samples(*table.T)
+        self.assertEqual(len(rows), len(rates) + rates.refused.total)
+        self.assertTrue((np.diff(rates.times) > 0).all())
+        self.assertTrue(np.isfinite(rates.rates).all())
+        self.assertTrue((rates.rates >= 0).all())
         usable = {row[0] for row in rows if all(
             0 <= x <= limit for x, limit in zip(row[1:], (
                 series.MAX_RATE_KBPS, series.MAX_RATE_KBPS,
                 series.MAX_RATE_KPPS)))}
-        self.assertEqual(usable, set(one.times.tolist()))
+        self.assertEqual(usable, set(rates.times.tolist()))
 
 
 class TestRefused(unittest.TestCase):
 
     def test_rates_that_the_host_cannot_carry_are_no_samples(self):
-        found = series.RateSeries.from_samples(
+        rates = series.RateSeries.from_samples(
             'a', 300, [0, 300, 600, 900], [5, 10, 11, 1], [1, 10, 1, 11])
-        bounded = found.within(10.0)
+        bounded = rates.within(10.0)
         self.assertEqual([0, 300], bounded.times.tolist())
         self.assertEqual(series.Refused(absurd=2), bounded.refused)
-        self.assertIs(found, found.within(11.0))
+        self.assertIs(rates, rates.within(11.0))
 
     def test_counts_add_up_by_reason(self):
-        first = series.Refused(1, 2, 3, 4, 5, 6, 7, 8)
+        refused = series.Refused(1, 2, 3, 4, 5, 6, 7, 8)
         self.assertEqual(series.Refused(2, 4, 6, 8, 10, 12, 14, 16),
-                         first + first)
-        self.assertEqual(36, first.total)
+                         refused + refused)
+        self.assertEqual(36, refused.total)
         self.assertEqual({'missing': 1, 'negative': 2, 'reset': 3,
                           'absurd': 4, 'duplicate': 5, 'gap': 6,
-                          'migration': 7, 'too_old': 8}, first.to_dict())
+                          'migration': 7, 'too_old': 8}, refused.to_dict())

@@ -51,13 +51,13 @@ def _off_grid(seed, count):
 
 class OverlayTestCase(unittest.TestCase):
 
-    def assertRelative(self, wanted, seen, rtol):
+    def assertRelative(self, expected, actual, rtol):
         """Want two numbers to agree, and 0 to be 0."""
-        if wanted == 0:
-            self.assertEqual(0.0, seen)
+        if expected == 0:
+            self.assertEqual(0.0, actual)
         else:
-            self.assertLess(abs(F(seen) / F(wanted) - 1), rtol,
-                            f'expected {float(wanted)!r}, got {seen!r}')
+            self.assertLess(abs(F(actual) / F(expected) - 1), rtol,
+                            f'expected {float(expected)!r}, got {actual!r}')
 
     def assertFigures(self, sources, capacity, weights, overlay, rtol=1e-12):
         above, excess, mean = exact.overload(sources, capacity, weights)
@@ -84,7 +84,7 @@ class TestAgainstEnumeration(OverlayTestCase):
         models = _models(sources)
         for dimension, weights in model.DIMENSIONS.items():
             for share in (F(1, 3), F(1, 2), F(3, 4)):
-                most = sum(max(one.values(weights)) for one in sources)
+                most = sum(max(source.values(weights)) for source in sources)
                 capacity = float(math.floor(share * most))
                 with self.subTest(dimension=dimension, capacity=capacity):
                     self.assertFigures(
@@ -163,17 +163,17 @@ class TestClosedForms(OverlayTestCase):
         share = F(1, 16)
         for count, fit in ((50, 2), (50, 10), (50, 32), (200, 75),
                            (1000, 62), (1000, 200)):
-            wanted = exact.binomial_tail(count, share, fit)
+            tail = exact.binomial_tail(count, share, fit)
             overlay = Overlay(_on_offs(count, 8.0, share), 8.0 * fit)
-            with self.subTest(count=count, fit=fit, wanted=float(wanted)):
-                self.assertRelative(wanted, overlay.overload_probability(),
+            with self.subTest(count=count, fit=fit, wanted=float(tail)):
+                self.assertRelative(tail, overlay.overload_probability(),
                                     1e-9)
 
     def test_a_tail_of_1e_minus_30_keeps_its_relative_accuracy(self):
-        wanted = exact.binomial_tail(40, F(1, 128), 16)
-        self.assertTrue(F(1, 10 ** 30) / 100 < wanted < F(1, 10 ** 24))
+        tail = exact.binomial_tail(40, F(1, 128), 16)
+        self.assertTrue(F(1, 10 ** 30) / 100 < tail < F(1, 10 ** 24))
         overlay = Overlay(_on_offs(40, 100.0, F(1, 128)), 1600.0)
-        self.assertRelative(wanted, overlay.overload_probability(), 1e-12)
+        self.assertRelative(tail, overlay.overload_probability(), 1e-12)
         excess = sum((math.comb(40, k) * F(1, 128) ** k * F(127, 128)
                       ** (40 - k) * (k - 16) for k in range(17, 41)), F(0))
         self.assertRelative(excess / (40 * F(1, 128)),
@@ -192,11 +192,11 @@ class TestClosedForms(OverlayTestCase):
                 50.0, on_seconds=t, off_seconds=100) for t in on]
             law = exact.poisson_binomial(F(t, 100 + t) for t in on)
             for fit in (0, count // 6, count // 3, count // 2):
-                wanted = sum(law[fit + 1:])
+                tail = sum(law[fit + 1:])
                 overlay = Overlay(models, 50.0 * max(fit, 0.5))
                 with self.subTest(count=count, fit=fit):
                     self.assertRelative(
-                        wanted, overlay.overload_probability(), 1e-9)
+                        tail, overlay.overload_probability(), 1e-9)
 
     def test_loss_of_like_sources_is_the_binomial_excess(self):
         for count, fit, p in ((20, 3, F(1, 8)), (500, 80, F(1, 8))):
@@ -228,7 +228,7 @@ class TestEquality(OverlayTestCase):
                                 ((.7, .1), .8), ((1.1, 2.2), 3.3),
                                 ((.1,) * 10, 1.0), ((1e9 / 3,) * 3, 1e9)):
             overlay = Overlay(
-                [one for rate in rates for one in _on_offs(1, rate, .5)],
+                [source for rate in rates for source in _on_offs(1, rate, .5)],
                 capacity)
             with self.subTest(rates=rates):
                 self.assertEqual(0.0, overlay.overload_probability())
@@ -246,10 +246,10 @@ class TestEquality(OverlayTestCase):
 
     def test_a_base_of_many_tenths_leaves_exactly_the_room_there_is(self):
         # 600 times 0.1 always, and 0.001 more while on.
-        one = model.TrafficModel([[.1, 0, 0], [.101, 0, 0]],
-                                 [[0, 1], [1, 0]], [9, 1])
+        chain = model.TrafficModel([[.1, 0, 0], [.101, 0, 0]],
+                                   [[0, 1], [1, 0]], [9, 1])
         for fit in (40, 60, 90):
-            overlay = Overlay([one] * 600, round(60 + fit * .001, 6))
+            overlay = Overlay([chain] * 600, round(60 + fit * .001, 6))
             self.assertTrue(overlay.exact)
             self.assertRelative(
                 exact.binomial_tail(600, F(1, 10), fit),
@@ -268,10 +268,10 @@ class TestBracket(OverlayTestCase):
             sources = _off_grid(seed, 16)
             sums = np.zeros(1)
             masses = np.ones(1)
-            for one in sources:
-                sums = np.add.outer(sums, [0.0, float(one.rates[1][0])])
+            for source in sources:
+                sums = np.add.outer(sums, [0.0, float(source.rates[1][0])])
                 masses = np.multiply.outer(
-                    masses, [float(p) for p in one.law]).ravel()
+                    masses, [float(p) for p in source.law]).ravel()
                 sums = sums.ravel()
             for capacity in (150.0, 300.0, 450.0):
                 overlay = Overlay(_models(sources), capacity)
@@ -311,8 +311,8 @@ class TestBracket(OverlayTestCase):
         # Rates of 10 + d lie between those of 10 and of 11, whose laws are
         # binomial.
         rng = np.random.default_rng(12)
-        models = [one for d in rng.random(400).tolist()
-                  for one in _on_offs(1, 10.0 + d, F(1, 10))]
+        models = [source for d in rng.random(400).tolist()
+                  for source in _on_offs(1, 10.0 + d, F(1, 10))]
         low, high = Overlay(models, 605.0).bounds()
         self.assertLessEqual(
             exact.binomial_tail(400, F(1, 10), 60), F(high))
@@ -363,17 +363,17 @@ class TestWhatIf(OverlayTestCase):
         sources = _off_grid(31, 17)
         candidate = _off_grid(32, 1)[0]
         sums, masses = np.zeros(1), np.ones(1)
-        for one in sources + [candidate]:
+        for source in sources + [candidate]:
             sums = np.add.outer(
-                sums, [0.0, float(one.rates[1][0])]).ravel()
+                sums, [0.0, float(source.rates[1][0])]).ravel()
             masses = np.multiply.outer(
-                masses, [float(p) for p in one.law]).ravel()
+                masses, [float(p) for p in source.law]).ravel()
         for capacity in (200.0, 400.0):
             truth = masses[sums > capacity].sum()
-            seen = Overlay(_models(sources), capacity
-                           ).overload_probability_with(candidate.model)
-            self.assertGreaterEqual(seen, truth * (1 - 1e-12))
-            self.assertLess(seen, truth * 1.05)
+            bound = Overlay(_models(sources), capacity
+                            ).overload_probability_with(candidate.model)
+            self.assertGreaterEqual(bound, truth * (1 - 1e-12))
+            self.assertLess(bound, truth * 1.05)
 
     def test_a_candidate_beyond_the_capacity_overloads_by_itself(self):
         overlay = Overlay(_on_offs(5, 1.0, F(1, 2)), 10.0)
@@ -388,35 +388,35 @@ class TestWhatIf(OverlayTestCase):
 
     def test_it_leaves_the_overlay_as_it_was(self):
         overlay = Overlay(_on_offs(5, 1.0, F(1, 2)), 3.0)
-        before = overlay.overload_probability()
+        probability = overlay.overload_probability()
         overlay.overload_probability_with(_on_offs(1, 2.0, F(1, 2))[0])
         overlay.with_model(_on_offs(1, 2.0, F(1, 2))[0])
-        self.assertEqual(before, overlay.overload_probability())
+        self.assertEqual(probability, overlay.overload_probability())
         self.assertEqual(5, len(overlay.models))
 
     def test_without_one_is_the_overlay_of_the_others(self):
         sources = _sources(23, 7, states=(2, 3))
         overlay = Overlay(_models(sources), 70)
         for i in range(7):
-            others = sources[:i] + sources[i + 1:]
-            self.assertFigures(others, 70, (1, 1, 0), overlay.without(i))
+            remaining = sources[:i] + sources[i + 1:]
+            self.assertFigures(remaining, 70, (1, 1, 0), overlay.without(i))
 
     def test_in_and_out_again_gives_the_figures_of_before(self):
         overlay = Overlay(_models(_sources(24, 9, states=(2,))), 90)
-        again = overlay.with_model(_on_offs(1, 9.0, F(9, 10))[0]).without(9)
-        self.assertEqual(overlay.models, again.models)
+        restored = overlay.with_model(_on_offs(1, 9.0, F(9, 10))[0]).without(9)
+        self.assertEqual(overlay.models, restored.models)
         self.assertEqual(overlay.overload_probability(),
-                         again.overload_probability())
+                         restored.overload_probability())
 
     def test_dimension_and_grid_are_handed_on(self):
         models = _models(_off_grid(33, 20))
         overlay = Overlay(models, 300.0, 'egress', cells=500)
-        wanted = Overlay(models[:-1], 300.0, 'egress', cells=500)
-        for other in (overlay.without(19),
-                      overlay.without(19).with_model(models[19])
-                      .without(19)):
-            self.assertEqual('egress', other.dimension)
-            self.assertEqual(wanted.bounds(), other.bounds())
+        expected = Overlay(models[:-1], 300.0, 'egress', cells=500)
+        for derived in (overlay.without(19),
+                        overlay.without(19).with_model(models[19])
+                        .without(19)):
+            self.assertEqual('egress', derived.dimension)
+            self.assertEqual(expected.bounds(), derived.bounds())
 
 
 class TestEpisodes(OverlayTestCase):
@@ -432,8 +432,9 @@ class TestEpisodes(OverlayTestCase):
         for seed, count, states in ((41, 3, (2, 3)), (42, 4, (2, 3, 4)),
                                     (43, 2, (5,)), (44, 6, (2,))):
             sources = _sources(seed, count, states)
-            least, most = (sum(function(one.values((1, 1, 0)))
-                               for one in sources) for function in (min, max))
+            least, most = (
+                sum(function(source.values((1, 1, 0))) for source in sources)
+                for function in (min, max))
             for share in (F(0), F(1, 4), F(1, 2), F(3, 4)):
                 capacity = math.floor(least + (most - least) * share)
                 with self.subTest(seed=seed, capacity=capacity):
@@ -445,7 +446,7 @@ class TestEpisodes(OverlayTestCase):
         sources = _sources(45, 4, (3,))
         for dimension, weights in model.DIMENSIONS.items():
             capacity = 2 + sum(
-                min(one.values(weights)) for one in sources)
+                min(source.values(weights)) for source in sources)
             with self.subTest(dimension=dimension):
                 self.assertEpisodes(
                     sources, capacity, weights, Overlay(
@@ -471,9 +472,9 @@ class TestEpisodes(OverlayTestCase):
                             overlay.mean_episode_seconds(), 1e-9)
 
     def test_a_jump_between_states_above_the_capacity_is_no_new_one(self):
-        one = model.TrafficModel([[0, 0, 0], [6, 0, 0], [9, 0, 0]],
-                                 np.roll(np.eye(3), 1, axis=1), [1, 2, 3])
-        overlay = Overlay([one], 5.0)
+        chain = model.TrafficModel([[0, 0, 0], [6, 0, 0], [9, 0, 0]],
+                                   np.roll(np.eye(3), 1, axis=1), [1, 2, 3])
+        overlay = Overlay([chain], 5.0)
         self.assertAlmostEqual(1 / 6, overlay.episodes_per_second(), 15)
         self.assertAlmostEqual(5.0, overlay.mean_episode_seconds(), 13)
 
@@ -518,15 +519,15 @@ class TestEpisodes(OverlayTestCase):
             jump = rng.random((states, states)) * (1 - np.eye(states))
             jump /= jump.sum(axis=1, keepdims=True)
             law = rng.dirichlet(np.ones(states))
-            one = model.TrafficModel(
+            chain = model.TrafficModel(
                 np.rint(rng.random((states, 3)) * [20, 20, 0]), jump,
                 law / model.visits(jump[None])[0])
-            flow = (one.stationary / one.sojourn_seconds)[:, None] * jump
-            models.append(one)
+            flow = (chain.stationary / chain.sojourn_seconds)[:, None] * jump
+            models.append(chain)
             reverse.append(dataclasses.replace(
-                one, jump=flow.T / flow.sum(axis=0)[:, None]))
+                chain, jump=flow.T / flow.sum(axis=0)[:, None]))
         least, most = (
-            sum(function(one.rates[:, :2].sum(axis=1)) for one in models)
+            sum(function(chain.rates[:, :2].sum(axis=1)) for chain in models)
             for function in (min, max))
         for share in (.2, .4, .6, .8):
             capacity = least + share * (most - least)
@@ -549,19 +550,19 @@ class TestAgainstSimulation(OverlayTestCase):
         the given shape: 1 is exponential.
         """
         times, steps, level = [], [], 0.0
-        for one in models:
-            rates = one.rates[:, 0] + one.rates[:, 1]
-            total = one.sojourn_seconds @ one.stationary
+        for chain in models:
+            rates = chain.rates[:, 0] + chain.rates[:, 1]
+            total = chain.sojourn_seconds @ chain.stationary
             jumps = int(3 * seconds / total) + 50
-            state = int(rng.choice(len(rates), p=one.stationary))
+            state = int(rng.choice(len(rates), p=chain.stationary))
             path = np.empty(jumps, dtype=int)
             draws = rng.random(jumps)
-            cumulated = one.jump.cumsum(axis=1)
+            cumulated = chain.jump.cumsum(axis=1)
             for k in range(jumps):
                 path[k] = state
                 state = int(np.searchsorted(cumulated[state], draws[k]))
-            stays = rng.gamma(shape, one.sojourn_seconds[path] / shape)
-            ends = np.cumsum(stays)
+            sojourns = rng.gamma(shape, chain.sojourn_seconds[path] / shape)
+            ends = np.cumsum(sojourns)
             self.assertGreater(ends[-1], seconds)
             level += rates[path[0]]
             times.append(ends[:-1])
@@ -583,15 +584,15 @@ class TestAgainstSimulation(OverlayTestCase):
         results = np.array([
             self._simulate(models, capacity, seconds, rng, shape)
             for _ in range(runs)])
-        wanted = np.array([overlay.overload_probability(),
-                           overlay.episodes_per_second()])
+        figures = np.array([overlay.overload_probability(),
+                            overlay.episodes_per_second()])
         error = results.std(axis=0, ddof=1) / math.sqrt(runs)
         # The simulation has to be able to tell: 12 % off would show.
-        self.assertTrue((self.SIGMAS * error < .12 * wanted).all(),
-                        (error, wanted))
-        self.assertTrue((abs(results.mean(axis=0) - wanted)
+        self.assertTrue((self.SIGMAS * error < .12 * figures).all(),
+                        (error, figures))
+        self.assertTrue((abs(results.mean(axis=0) - figures)
                          <= self.SIGMAS * error).all(),
-                        (results.mean(axis=0), wanted, error))
+                        (results.mean(axis=0), figures, error))
 
     def test_on_off_sources_overload_as_often_as_simulated(self):
         rng = np.random.default_rng(61)
@@ -641,28 +642,28 @@ class TestValidation(OverlayTestCase):
                 self.assertInvalid(('cells',), Overlay, [], 5, cells=cells)
 
     def test_only_traffic_models_are_overlaid(self):
-        one = model.TrafficModel.constant(1)
-        for thing in (None, 5, one.law, {'rates': []}):
-            with self.subTest(thing=thing):
+        chain = model.TrafficModel.constant(1)
+        for value in (None, 5, chain.law, {'rates': []}):
+            with self.subTest(thing=value):
                 self.assertInvalid(
-                    ('model 1', type(thing).__name__, 'TrafficModel'),
-                    Overlay, [one, thing], 5)
+                    ('model 1', type(value).__name__, 'TrafficModel'),
+                    Overlay, [chain, value], 5)
                 self.assertInvalid(
-                    ('to add', type(thing).__name__, 'TrafficModel'),
-                    Overlay([one], 5).overload_probability_with, thing)
+                    ('to add', type(value).__name__, 'TrafficModel'),
+                    Overlay([chain], 5).overload_probability_with, value)
                 self.assertInvalid(
-                    (type(thing).__name__, 'TrafficModel'),
-                    Overlay([one], 5).with_model, thing)
+                    (type(value).__name__, 'TrafficModel'),
+                    Overlay([chain], 5).with_model, value)
 
     def test_packets_have_to_be_known_where_they_count(self):
-        known = model.TrafficModel.constant(1, 1, 1)
+        with_packets = model.TrafficModel.constant(1, 1, 1)
         unknown = model.TrafficModel.constant(1)
         self.assertInvalid(('model 1', 'packet', 'with_packets'), Overlay,
-                           [known, unknown], 5, 'packets')
+                           [with_packets, unknown], 5, 'packets')
         self.assertInvalid(('model 0', 'packet'), Overlay, [unknown], 5,
                            (1, 1, .5))
         self.assertInvalid(
-            ('to add', 'packet'), Overlay([known], 5, 'packets')
+            ('to add', 'packet'), Overlay([with_packets], 5, 'packets')
             .overload_probability_with, unknown)
         self.assertEqual(1.0, Overlay(
             [unknown.with_packets(1)], .1, 'packets').overload_probability())
@@ -716,12 +717,12 @@ class TestAgainstTheFluidQueue(OverlayTestCase):
     def test_the_loss_without_a_buffer_is_the_limit(self):
         for case in self.CASES:
             with self.subTest(case=case):
-                wanted = self._ours(*case).loss_fraction()
-                away = [fluid.loss_fraction(*case, buffer) / wanted - 1
+                limit = self._ours(*case).loss_fraction()
+                away = [fluid.loss_fraction(*case, buffer) / limit - 1
                         for buffer in (1e-4, 1e-5, 1e-6)]
                 # Linear in the buffer, so ten times nearer with a tenth.
-                for more, less in zip(away, away[1:]):
-                    self.assertAlmostEqual(10, more / less, delta=.2)
+                for larger, smaller in zip(away, away[1:]):
+                    self.assertAlmostEqual(10, larger / smaller, delta=.2)
                 self.assertLess(abs(away[-1]), 1e-4)
 
     def test_a_buffer_loses_less_and_the_larger_the_less(self):
