@@ -53,9 +53,7 @@ class StoreTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
+        self.directory = self.enterContext(tempfile.TemporaryDirectory())
         self.path = os.path.join(self.directory, 'vswitch.sqlite')
         self.url = self.make_url()
 
@@ -74,9 +72,9 @@ class StoreTestCase(unittest.TestCase):
         engine = engines.create(engines.parse(self.url), 5, new_file=True)
         try:
             with engine.begin() as connection:
-                found = connection.execute(sa.text(statement), values)
-                return [tuple(row) for row in found] \
-                    if found.returns_rows else None
+                result = connection.execute(sa.text(statement), values)
+                return [tuple(row) for row in result] \
+                    if result.returns_rows else None
         finally:
             engine.dispose()
 

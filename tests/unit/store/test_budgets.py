@@ -43,20 +43,20 @@ class BudgetsTestCase(base.StoreTestCase):
 
     def test_a_budget_is_read_as_it_was_written(self):
         self.assertIsNone(self.store.budget_state())
-        one = budget(balance=-3.5, why='because', unknown_why='one of 2',
-                     burn={'3600': 1.5}, measured_seconds=600.0)
-        self.store.settle_budgets(STATE, [(None, one)])
-        self.assertEqual({one.key: one}, self.store.error_budgets())
+        written = budget(balance=-3.5, why='because', unknown_why='one of 2',
+                         burn={'3600': 1.5}, measured_seconds=600.0)
+        self.store.settle_budgets(STATE, [(None, written)])
+        self.assertEqual({written.key: written}, self.store.error_budgets())
         self.assertEqual(STATE, self.store.budget_state())
-        self.assertTrue(one.in_debt)
+        self.assertTrue(written.in_debt)
 
     def test_in_debt_it_accepts_instances_after_three_days_of_earning(self):
-        for balance, burn, wanted in (
+        for balance, burn, accepts in (
                 (0.0, {}, True), (-1.0, {}, False),
                 (-1e6, {'259200': .6}, True), (-.1, {'259200': .61}, False),
                 (-1.0, {'3600': 0.0, '21600': 0.0}, False)):
             with self.subTest(balance=balance, burn=burn):
-                self.assertEqual(wanted, budget(
+                self.assertEqual(accepts, budget(
                     balance=balance, burn=burn).accepts)
 
     def test_schedulers_get_who_accepts_instances(self):
@@ -70,20 +70,21 @@ class BudgetsTestCase(base.StoreTestCase):
         self.assertEqual({'a'}, schedulers.within_budget(base.NOW))
 
     def test_numbers_of_a_budget_follow_from_its_terms(self):
-        one = budget()
+        account = budget()
         # 0.6 x 0.01 of a second is earned; a day has 86400 of them.
-        self.assertAlmostEqual(.006, one.rate)
-        self.assertAlmostEqual(518.4, one.day)
-        self.assertAlmostEqual(1.0, one.days)
-        self.assertAlmostEqual(1 / 30, one.left)
+        self.assertAlmostEqual(.006, account.rate)
+        self.assertAlmostEqual(518.4, account.day)
+        self.assertAlmostEqual(1.0, account.days)
+        self.assertAlmostEqual(1 / 30, account.left)
         self.assertFalse(budget(balance=0.0).in_debt)
 
     def test_a_write_of_another_process_does_not_make_it_fail(self):
         # SQLite refuses to write on after a read, if another transaction has
         # written meanwhile.
-        other = store.Store(self.store.url, 30.0)
+        second_store = store.Store(self.store.url, 30.0)
         worker = store.Worker('ctl:1', 'ctl', base.NOW, base.NOW, {})
-        thread = threading.Thread(target=other.report_worker, args=[worker])
+        thread = threading.Thread(target=second_store.report_worker,
+                                  args=[worker])
         settle = budgets.settle
 
         def meanwhile(connection, *arguments):
@@ -97,7 +98,7 @@ class BudgetsTestCase(base.StoreTestCase):
         thread.join(60)
         self.assertEqual({budget().key}, set(self.store.error_budgets()))
         self.assertEqual(['ctl:1'], [
-            one.name for one in self.store.workers()])
+            stored.name for stored in self.store.workers()])
 
     def test_of_two_writers_that_read_the_same_one_settles(self):
         self.store.settle_budgets(STATE, [(None, budget()),
@@ -105,26 +106,26 @@ class BudgetsTestCase(base.StoreTestCase):
         later = [(base.NOW, budget(name, until=base.NOW + 300, balance=1.0))
                  for name in 'hi']
         self.store.settle_budgets(STATE, later)
-        kept = self.store.error_budgets()
+        settled = self.store.error_budgets()
         sums = store.StoredSums(store.HOST, 'h', 1, 300.0, (), b'')
-        for again in (later, [(None, budget('j')), later[0]]):
+        for outdated in (later, [(None, budget('j')), later[0]]):
             with self.assertRaises(exceptions.StoreChanged):
-                self.store.settle_budgets(STATE, again, [sums])
-            self.assertEqual(kept, self.store.error_budgets())
+                self.store.settle_budgets(STATE, outdated, [sums])
+            self.assertEqual(settled, self.store.error_budgets())
             self.assertEqual([], self.store.sum_history(store.HOST))
 
     def test_shares_replace_those_of_the_same_modeler_alone(self):
         self.store.write_budget_shares('m', [share(), share(name='i')], 1.0)
         self.store.write_budget_shares('n', [share('n')], 2.0)
         self.store.write_budget_shares('m', [share(slots=2)], 3.0)
-        found = self.store.budget_shares()
+        shares = self.store.budget_shares()
         self.assertEqual([('m', 'h', 2), ('n', 'h', 3)],
-                         [(one.modeler, one.name, one.members.size)
-                          for one in found])
-        wanted = share('n')
+                         [(stored.modeler, stored.name, stored.members.size)
+                          for stored in shares])
+        expected = share('n')
         for name in ('members', 'counted', 'sums', 'peaks'):
-            np.testing.assert_array_equal(getattr(wanted, name),
-                                          getattr(found[1], name))
+            np.testing.assert_array_equal(getattr(expected, name),
+                                          getattr(shares[1], name))
 
     def test_damaged_rows_change_no_other(self):
         self.store.settle_budgets(STATE, [(None, budget()),
@@ -137,7 +138,7 @@ class BudgetsTestCase(base.StoreTestCase):
             self.assertEqual({(store.HOST, 'i')},
                              self.store.error_budgets().keys())
             self.assertEqual(['i'], [
-                one.name for one in self.store.budget_shares()])
+                stored.name for stored in self.store.budget_shares()])
 
     def test_what_is_not_needed_any_more_goes(self):
         days = [store.StoredSums(store.HOST, name, day, 300.0, (), b'')
@@ -149,18 +150,18 @@ class BudgetsTestCase(base.StoreTestCase):
         self.assertEqual({(store.HOST, 'h')},
                          self.store.error_budgets().keys())
         self.assertEqual([('h', 2), ('h', 9)], [
-            (one.name, one.day)
-            for one in self.store.sum_history(store.HOST)])
+            (packed.name, packed.day)
+            for packed in self.store.sum_history(store.HOST)])
         self.assertEqual([], self.store.sum_history(store.HOST, ['i']))
-        self.assertEqual([9], [one.day for one in self.store.sum_history(
+        self.assertEqual([9], [packed.day for packed in self.store.sum_history(
             store.HOST, ['h'], 9)])
 
     def test_readers_get_budgets_with_the_next_generation(self):
         self.store.settle_budgets(STATE, [(None, budget(balance=-259.2))])
-        before = self.store.generation()
-        self.assertEqual({}, self.store.read_changes(before).budgets or {})
+        generation = self.store.generation()
+        self.assertEqual({}, self.store.read_changes(generation).budgets or {})
         self.store.write(now=base.NOW + 86400)
-        changes = self.store.read_changes(before)
+        changes = self.store.read_changes(generation)
         self.assertEqual([(store.HOST, 'h')], list(changes.budgets))
         days, until, accepts = changes.budgets[store.HOST, 'h']
         self.assertFalse(accepts)
@@ -168,7 +169,7 @@ class BudgetsTestCase(base.StoreTestCase):
         self.assertEqual(base.NOW, until)
         # One that was not kept for a day says nothing of now.
         self.store.write(now=base.NOW + 86401)
-        self.assertEqual({}, self.store.read_changes(before).budgets)
+        self.assertEqual({}, self.store.read_changes(generation).budgets)
 
 
 class StaysTestCase(base.StoreTestCase):
@@ -182,7 +183,7 @@ class StaysTestCase(base.StoreTestCase):
                          now=now)
 
     def stays(self, number=1):
-        return [(one.since, one.host, one.running) for one
+        return [(stay.since, stay.host, stay.running) for stay
                 in self.store.stays().get(base.instance_uuid(number), ())]
 
     def test_an_instance_stays_where_it_is_until_it_moves(self):
@@ -212,7 +213,7 @@ class StaysTestCase(base.StoreTestCase):
         day = 86400.0
         self.put(1000.0, placed(1, 'a'), placed(2, 'a'), placed(3, 'a'))
         self.put(2000.0, placed(1, 'b'), gone=[base.instance_uuid(2)])
-        self.assertEqual([2000.0], [one.since for one in self.store.stays(
+        self.assertEqual([2000.0], [stay.since for stay in self.store.stays(
             2000.0)[base.instance_uuid(1)]])
         self.store.settle_budgets(STATE, forget_before=int(base.NOW // day))
         self.assertEqual([(2000.0, 'b', None)], self.stays())
@@ -229,7 +230,9 @@ class StaysTestCase(base.StoreTestCase):
         self.assertEqual([(1000.0, 'a', None)], self.stays())
 
     def test_records_that_differ_in_times_alone_are_equal(self):
-        one = placed(1, 'a', running=True, began_at=1.0, changed_at=2.0)
-        self.put(1000.0, one)
-        self.assertEqual({one.instance_uuid: one}, self.store.placements())
-        self.assertNotEqual(one, dataclasses.replace(one, running=None))
+        placement = placed(1, 'a', running=True, began_at=1.0, changed_at=2.0)
+        self.put(1000.0, placement)
+        self.assertEqual({placement.instance_uuid: placement},
+                         self.store.placements())
+        self.assertNotEqual(
+            placement, dataclasses.replace(placement, running=None))

@@ -30,8 +30,9 @@ class ClaimsTestCase(base.StoreTestCase):
         """Return {number of the instance: (state, host, token)}."""
         self.changes = self.store.read_claims(since)
         self.seen = self.changes.seen
-        return {int(one.instance_uuid[-12:], 16): (
-            one.state, one.host, one.token) for one in self.changes.claims}
+        return {int(claimed.instance_uuid[-12:], 16): (
+            claimed.state, claimed.host, claimed.token)
+                for claimed in self.changes.claims}
 
     def age(self, seconds):
         """Let all that is there be older."""
@@ -39,34 +40,34 @@ class ClaimsTestCase(base.StoreTestCase):
                      seconds=seconds)
 
     def test_a_claim_comes_back_as_it_was(self):
-        told = claim(source='h2', stated=False)
-        self.assertEqual({}, self.store.write_claims([told]))
-        found, = self.store.read_claims().claims
-        self.assertAlmostEqual(600.0, found.seconds, delta=30.0)
-        self.assertEqual(told, dataclasses.replace(
-            found, seconds=600.0, number=None, claimed_at=None))
-        self.assertEqual(1, found.number)
-        self.assertIs(False, found.stated)
+        written = claim(source='h2', stated=False)
+        self.assertEqual({}, self.store.write_claims([written]))
+        stored, = self.store.read_claims().claims
+        self.assertAlmostEqual(600.0, stored.seconds, delta=30.0)
+        self.assertEqual(written, dataclasses.replace(
+            stored, seconds=600.0, number=None, claimed_at=None))
+        self.assertEqual(1, stored.number)
+        self.assertIs(False, stored.stated)
 
     def test_what_it_is_attached_to_comes_back_as_it_was(self):
-        known = [None, attachments.Attachments(), attachments.Attachments(
+        attached = [None, attachments.Attachments(), attachments.Attachments(
             ('red', None, 'red')), attachments.Attachments(
                 ('blue',), ('flat',), 2)]
         self.store.write_claims([
-            claim(number, attachments=one)
-            for number, one in enumerate(known)])
+            claim(number, attachments=networks)
+            for number, networks in enumerate(attached)])
         self.store.write_claims([claim(
-            1, store.CONFIRMED, attachments=known[1])])
-        self.assertEqual(dict(enumerate(known)), {
-            int(one.instance_uuid[-12:], 16): one.attachments
-            for one in self.store.read_claims().claims})
+            1, store.CONFIRMED, attachments=attached[1])])
+        self.assertEqual(dict(enumerate(attached)), {
+            int(networks.instance_uuid[-12:], 16): networks.attachments
+            for networks in self.store.read_claims().claims})
 
     def test_damaged_networks_are_not_known(self):
         self.store.write_claims([claim()])
         for text in ('{', '7', '{"nets": []}'):
             self.execute('UPDATE claim SET networks = :text', text=text)
-            found, = self.store.read_claims().claims
-            self.assertIsNone(found.attachments)
+            stored, = self.store.read_claims().claims
+            self.assertIsNone(stored.attachments)
 
     def test_a_reader_gets_what_is_new_oldest_first(self):
         self.assertEqual({}, self.read())
@@ -77,7 +78,7 @@ class ClaimsTestCase(base.StoreTestCase):
         self.assertEqual([1, 2, 3], sorted(self.read(self.seen)))
         self.assertFalse(self.changes.complete)
         self.assertEqual([2, 2, 3], [
-            one.number for one in self.changes.claims])
+            claimed.number for claimed in self.changes.claims])
         self.assertEqual({}, self.read(self.seen))
         # That it is over is told as well.
         self.store.write_claims([claim(2, store.FORGOTTEN, None)])
@@ -97,12 +98,12 @@ class ClaimsTestCase(base.StoreTestCase):
         backup = self.content()
         self.store.write_claims([claim(2)])
         self.read()
-        seen = self.seen
+        position = self.seen
         self.restore(backup)
         for number in (3, 4):
             self.store.write_claims([claim(number)])
             self.assertEqual([1, *range(3, number + 1)],
-                             list(self.read(seen)))
+                             list(self.read(position)))
             self.assertTrue(self.changes.complete)
         self.store.write_claims([claim(5)])
         self.assertEqual([5], list(self.read(self.seen)))
@@ -120,9 +121,9 @@ class ClaimsTestCase(base.StoreTestCase):
                 self.store.write_claims([claim(number)])
                 self.store.write_claims([claim(number, before)])
                 self.store.write_claims([claim(number, after, 'h2')])
-                wanted = (after, 'h2') if (before, after) in allowed \
+                expected = (after, 'h2') if (before, after) in allowed \
                     else (before, 'h1')
-                self.assertEqual(wanted, self.read()[number][:2])
+                self.assertEqual(expected, self.read()[number][:2])
 
     def test_nothing_becomes_of_a_placement_nobody_told(self):
         self.store.write_claims([claim(1, store.CONFIRMED)])
@@ -146,7 +147,7 @@ class ClaimsTestCase(base.StoreTestCase):
         # Its author could not write for a while and knew nothing of u-1.
         self.store.write_claims([claim(token='u-1', host='h2')])
         late = self.store.write_claims([claim(), claim(2)])
-        self.assertEqual(['u-1'], [one.token for one in late.values()])
+        self.assertEqual(['u-1'], [claimed.token for claimed in late.values()])
         self.assertEqual([base.instance_uuid(1)], list(late))
         self.assertEqual('u-1', self.read()[1][-1])
         self.assertEqual('t-1', self.read()[2][-1])
@@ -170,10 +171,10 @@ class ClaimsTestCase(base.StoreTestCase):
 
     def test_telling_the_same_again_changes_nothing(self):
         # Whether a write whose answer was lost has happened is not known.
-        told = [claim(), claim(2), claim(2, store.CONFIRMED)]
-        self.store.write_claims(told)
+        written = [claim(), claim(2), claim(2, store.CONFIRMED)]
+        self.store.write_claims(written)
         self.read()
-        self.assertEqual({}, self.store.write_claims(told))
+        self.assertEqual({}, self.store.write_claims(written))
         self.assertEqual({}, self.read(self.seen))
 
     def test_many_are_told_at_once(self):
@@ -208,39 +209,39 @@ class ClaimsTestCase(base.StoreTestCase):
 
     def test_of_many_writers_every_reader_sees_every_word_in_order(self):
         # Numbers are visible in their order, or a reader would miss some.
-        writers, words = 4, 12
+        writers, count = 4, 12
         over = threading.Event()
 
         def write(author):
-            one = store.Store(self.url)
-            for number in range(words):
+            storage = store.Store(self.url)
+            for number in range(count):
                 while True:
                     try:
-                        one.write_claims([claim(100 * author + number)])
+                        storage.write_claims([claim(100 * author + number)])
                         break
                     except exceptions.StoreError:
                         pass
 
         def read():
-            one, seen, found = store.Store(self.url), None, []
+            storage, position, received = store.Store(self.url), None, []
             while True:
-                last = over.is_set()
-                changes = one.read_claims(seen)
-                found.extend(changes.claims)
-                seen = changes.seen
-                if last:
-                    return found
+                latest = over.is_set()
+                changes = storage.read_claims(position)
+                received.extend(changes.claims)
+                position = changes.seen
+                if latest:
+                    return received
 
         with concurrent.futures.ThreadPoolExecutor(writers + 2) as pool:
             readers = [pool.submit(read) for _ in range(2)]
-            for done in [pool.submit(write, author)
-                         for author in range(writers)]:
-                done.result()
+            for finished in [pool.submit(write, author)
+                             for author in range(writers)]:
+                finished.result()
             over.set()
             for reader in readers:
-                found = reader.result()
-                self.assertEqual(writers * words, len(found))
-                numbers = [one.number for one in found]
+                received = reader.result()
+                self.assertEqual(writers * count, len(received))
+                numbers = [storage.number for storage in received]
                 self.assertEqual(sorted(set(numbers)), numbers)
 
     def test_a_schema_of_another_version_is_told_as_such(self):

@@ -38,23 +38,23 @@ def _in_child(function):
 class RoundTripTestCase(base.StoreTestCase):
 
     def test_a_new_store_is_generation_zero_and_empty(self):
-        one = self.make_store()
-        changes = one.read_changes()
+        storage = self.make_store()
+        changes = storage.read_changes()
         self.assertEqual(0, changes.generation.number)
         self.assertEqual(0, changes.generation.published_at)
         self.assertTrue(changes.complete)
         self.assertEqual([], changes.instance_uuids)
         self.assertEqual([], changes.states.tolist())
         self.assertEqual([], list(changes.laws()))
-        self.assertEqual([], one.models())
+        self.assertEqual([], storage.models())
 
     def test_what_is_written_is_read_again(self):
-        one = self.make_store()
+        storage = self.make_store()
         records = [base.fitted(n, seed=n) for n in range(5)]
-        generation = one.write(records, now=base.NOW)
+        generation = storage.write(records, now=base.NOW)
         self.assertEqual((1, base.NOW),
                          (generation.number, generation.published_at))
-        changes = one.read_changes()
+        changes = storage.read_changes()
         self.assertEqual(generation, changes.generation)
         self.assertEqual(
             {record.instance_uuid: (record.model.stationary.tolist(),
@@ -66,36 +66,36 @@ class RoundTripTestCase(base.StoreTestCase):
         self.assertTrue(all(law.has_classes for _, law in changes.laws()))
 
     def test_a_record_keeps_its_provenance(self):
-        one = self.make_store()
+        storage = self.make_store()
         record = base.fitted(1, refused=series.Refused(missing=3, reset=1),
                              source='file', name='vm 17')
-        one.write([record], now=base.NOW)
-        found = one.model(record.instance_uuid)
-        self.assertEqual(record.model, found.model)
-        self.assertEqual(record.counts.to_bytes(), found.counts.to_bytes())
+        storage.write([record], now=base.NOW)
+        stored = storage.model(record.instance_uuid)
+        self.assertEqual(record.model, stored.model)
+        self.assertEqual(record.counts.to_bytes(), stored.counts.to_bytes())
         for name in ('window_start', 'window_end', 'samples', 'refused',
                      'source', 'name', 'format_version'):
-            self.assertEqual(getattr(record, name), getattr(found, name))
-        self.assertEqual(base.NOW, found.updated_at)
+            self.assertEqual(getattr(record, name), getattr(stored, name))
+        self.assertEqual(base.NOW, stored.updated_at)
 
     def test_an_instance_without_a_model_is_none(self):
         self.assertIsNone(self.make_store().model('nobody'))
 
     def test_writing_again_replaces(self):
-        one = self.make_store()
-        one.write([base.fitted(1, name='old')])
-        one.write([base.constant(1, egress_kbps=7.0)])
-        found = one.model(base.instance_uuid(1))
-        self.assertIsNone(found.counts)
-        self.assertIsNone(found.name)
-        self.assertEqual(7.0, found.model.mean[0])
-        self.assertEqual(1, len(one.models()))
+        storage = self.make_store()
+        storage.write([base.fitted(1, name='old')])
+        storage.write([base.constant(1, egress_kbps=7.0)])
+        stored = storage.model(base.instance_uuid(1))
+        self.assertIsNone(stored.counts)
+        self.assertIsNone(stored.name)
+        self.assertEqual(7.0, stored.model.mean[0])
+        self.assertEqual(1, len(storage.models()))
 
     def test_the_list_has_means_and_peaks_of_the_models(self):
-        one = self.make_store()
+        storage = self.make_store()
         records = [base.fitted(n, seed=n, name=f'n{n}') for n in range(4)]
-        one.write(records, now=base.NOW)
-        for record, item in zip(records, one.models()):
+        storage.write(records, now=base.NOW)
+        for record, item in zip(records, storage.models()):
             self.assertEqual(record.instance_uuid, item.instance_uuid)
             self.assertEqual(record.name, item.name)
             np.testing.assert_allclose(item.mean, record.model.mean,
@@ -104,39 +104,39 @@ class RoundTripTestCase(base.StoreTestCase):
             self.assertEqual(record.samples, item.samples)
             self.assertEqual(base.NOW, item.updated_at)
         self.assertEqual([base.instance_uuid(2)], [
-            item.instance_uuid for item in one.models(name='n2')])
-        self.assertEqual([], one.models(name='n9'))
+            item.instance_uuid for item in storage.models(name='n2')])
+        self.assertEqual([], storage.models(name='n9'))
 
     def test_host_profiles_are_kept_by_host(self):
-        one = self.make_store()
+        storage = self.make_store()
         profile = store.HostProfile('b', 'ovs-vxlan', {'max_tunnels': 7},
                                     'operator')
-        one.write(host_profiles=[store.HostProfile('a', None), profile],
-                  now=base.NOW)
-        found = one.host_profiles()
-        self.assertEqual(['a', 'b'], [item.host for item in found])
-        self.assertIsNone(found[0].profile)
+        storage.write(host_profiles=[store.HostProfile('a', None), profile],
+                      now=base.NOW)
+        profiles = storage.host_profiles()
+        self.assertEqual(['a', 'b'], [item.host for item in profiles])
+        self.assertIsNone(profiles[0].profile)
         self.assertEqual(
             ('ovs-vxlan', {'max_tunnels': 7}, 'operator', base.NOW),
-            (found[1].profile, found[1].overrides, found[1].source,
-             found[1].updated_at))
-        self.assertEqual(found, one.read_changes().host_profiles)
+            (profiles[1].profile, profiles[1].overrides, profiles[1].source,
+             profiles[1].updated_at))
+        self.assertEqual(profiles, storage.read_changes().host_profiles)
 
     def test_more_rows_than_fit_a_chunk_are_all_there(self):
-        one = self.make_store()
+        storage = self.make_store()
         with mock.patch.object(sql, 'CHUNK', 3):
-            one.write([base.constant(n, egress_kbps=n) for n in range(10)])
-            changes = one.read_changes()
-            self.assertEqual(10, len(one.models()))
-            one.write(remove=[base.instance_uuid(n) for n in range(9)])
+            storage.write([base.constant(n, egress_kbps=n) for n in range(10)])
+            changes = storage.read_changes()
+            self.assertEqual(10, len(storage.models()))
+            storage.write(remove=[base.instance_uuid(n) for n in range(9)])
         self.assertEqual(
             {base.instance_uuid(n): ([1.0], [[n, 0, 0]])
              for n in range(10)}, base.as_models(changes))
         self.assertEqual([base.instance_uuid(9)],
-                         one.read_changes().instance_uuids)
+                         storage.read_changes().instance_uuids)
 
     def test_one_write_names_each_instance_and_host_once(self):
-        one = self.make_store()
+        storage = self.make_store()
         host = store.HostProfile('a', 'x')
         for arguments in ({'models': [base.constant(1)] * 2},
                           {'models': [base.constant(1)],
@@ -144,8 +144,8 @@ class RoundTripTestCase(base.StoreTestCase):
                           {'host_profiles': [host, host]},
                           {'host_profiles': [host], 'remove_hosts': ['a']}):
             with self.assertRaisesRegex(exceptions.InvalidInput, 'twice'):
-                one.write(**arguments)
-        self.assertEqual(0, one.generation().number)
+                storage.write(**arguments)
+        self.assertEqual(0, storage.generation().number)
 
 
 class IncrementalReadTestCase(base.StoreTestCase):
@@ -192,7 +192,7 @@ class IncrementalReadTestCase(base.StoreTestCase):
 
     def test_small_steps_lead_where_one_read_leads(self):
         rng = np.random.default_rng(3)
-        known, at = {}, None
+        models, at = {}, None
         for _ in range(30):
             numbers = rng.choice(20, 6, replace=False).tolist()
             self.store.write(
@@ -203,14 +203,14 @@ class IncrementalReadTestCase(base.StoreTestCase):
                 changes = self.store.read_changes(at)
                 self.assertEqual(at is None, changes.complete)
                 for name in changes.removed:
-                    known.pop(name, None)
-                known.update(base.as_models(changes))
+                    models.pop(name, None)
+                models.update(base.as_models(changes))
                 at = changes.generation
         changes = self.store.read_changes(at)
         for name in changes.removed:
-            known.pop(name, None)
-        known.update(base.as_models(changes))
-        self.assertEqual(base.as_models(self.store.read_changes()), known)
+            models.pop(name, None)
+        models.update(base.as_models(changes))
+        self.assertEqual(base.as_models(self.store.read_changes()), models)
 
     def test_a_reader_that_missed_forgotten_removals_reads_everything(self):
         second = self.store.write(remove=[base.instance_uuid(1)],
@@ -225,8 +225,8 @@ class IncrementalReadTestCase(base.StoreTestCase):
 
     def test_another_store_at_the_same_url_is_read_from_the_start(self):
         self.remove_store()
-        other = self.make_store()
-        other.write([base.constant(9)])
+        successor = self.make_store()
+        successor.write([base.constant(9)])
         changes = self.store.read_changes(self.first)
         self.assertTrue(changes.complete)
         self.assertEqual([base.instance_uuid(9)], changes.instance_uuids)
@@ -244,16 +244,16 @@ class IncrementalReadTestCase(base.StoreTestCase):
         # after it was restored: the first makes as many generations.
         backup = self.content()
         self.store.write([base.constant(3)])
-        seen = self.store.generation()
+        generation = self.store.generation()
         self.restore(backup)
         for number in (4, 5):
             self.store.write([base.constant(number)])
-            changes = self.store.read_changes(seen)
+            changes = self.store.read_changes(generation)
             self.assertTrue(changes.complete, number)
             self.assertEqual(
                 set(map(base.instance_uuid, range(number + 1))) - {
                     base.instance_uuid(3)}, set(changes.instance_uuids))
-        self.assertNotEqual(seen, self.store.generation())
+        self.assertNotEqual(generation, self.store.generation())
 
     def test_a_write_notices_that_its_basis_was_of_another_history(self):
         backup = self.content()
@@ -270,10 +270,10 @@ class IncrementalReadTestCase(base.StoreTestCase):
 class NamesTestCase(base.StoreTestCase):
 
     def test_names_that_look_alike_are_different(self):
-        one = self.make_store()
+        storage = self.make_store()
         names = ['compute-1', 'Compute-1', 'compute-1 ', 'c\xf6mpute-1',
                  'co\u0308mpute-1']
-        one.write(host_profiles=[
+        storage.write(host_profiles=[
             store.HostProfile(name, 'ovs-kernel') for name in names],
             placements=[store.InstanceRecord('A', names[0]),
                         store.InstanceRecord('a', names[1]),
@@ -281,27 +281,26 @@ class NamesTestCase(base.StoreTestCase):
             models=[store.StoredModel(uuid, model.TrafficModel.constant(
                 egress_kbps=1.0)) for uuid in ('A', 'a', 'a ')])
         self.assertCountEqual(names, [
-            host.host for host in one.host_profiles()])
+            host.host for host in storage.host_profiles()])
         self.assertEqual(dict(zip(('A', 'a', 'a '), names)), {
-            uuid: placed.host for uuid, placed in one.placements().items()})
-        one.write(remove=['a'], remove_hosts=names[:1])
+            uuid: placed.host
+            for uuid, placed in storage.placements().items()})
+        storage.write(remove=['a'], remove_hosts=names[:1])
         self.assertCountEqual(names[1:], [
-            host.host for host in one.host_profiles()])
+            host.host for host in storage.host_profiles()])
         self.assertEqual({'A', 'a '}, {
-            found.instance_uuid for found in one.models()})
-        self.assertIsNone(one.model('a'))
+            profiles.instance_uuid for profiles in storage.models()})
+        self.assertIsNone(storage.model('a'))
 
     def test_an_instance_with_many_networks_is_kept(self):
-        one = self.make_store()
+        storage = self.make_store()
         networks = [f'{number:036d}' for number in range(1700)]
         attachments = vswitch_attachments.Attachments.from_data(networks)
-        one.write(
-            placements=[
-                store.InstanceRecord('a', 'h', None, None, attachments)
-            ]
-        )
+        storage.write(
+            placements=[store.InstanceRecord('a', 'h', None, None,
+                                             attachments)])
         self.assertEqual(tuple(networks),
-                         one.placements()['a'].networks)
+                         storage.placements()['a'].networks)
 
 
 class InterruptionTestCase(base.StoreTestCase):
@@ -364,30 +363,30 @@ class InterruptionTestCase(base.StoreTestCase):
                 mock.patch.object(sql, 'CHUNK', 7):
             writing = pool.submit(write)
             try:
-                seen = set()
+                numbers = set()
                 deadline = time.monotonic() + 120
-                while len(seen) < 10 and time.monotonic() < deadline:
+                while len(numbers) < 10 and time.monotonic() < deadline:
                     changes = self.store.read_changes()
                     number = changes.generation.number
                     if number > 1:
                         self.assertEqual({float(number - 1)},
                                          {law.mean[0] for _, law
                                           in changes.laws()})
-                        seen.add(number)
+                        numbers.add(number)
             finally:
                 stop.set()
             writing.result()
-        self.assertGreaterEqual(len(seen), 10)
+        self.assertGreaterEqual(len(numbers), 10)
 
 
 class ConcurrencyTestCase(base.StoreTestCase):
 
     def test_writers_of_two_processes_and_threads_lose_nothing(self):
-        one = self.make_store(timeout_seconds=30)
-        one.generation()
+        storage = self.make_store(timeout_seconds=30)
+        storage.generation()
 
-        def write(who):
-            return [one.write([base.constant(100 * who + n)]).number
+        def write(writer):
+            return [storage.write([base.constant(100 * writer + n)]).number
                     for n in range(10)]
 
         pid = os.fork()
@@ -403,28 +402,30 @@ class ConcurrencyTestCase(base.StoreTestCase):
         self.assertEqual(0, os.waitstatus_to_exitcode(
             os.waitpid(pid, 0)[1]))
         self.assertEqual(20, len(set(numbers)))
-        self.assertEqual(30, one.generation().number)
-        self.assertEqual(30, len(one.models()))
+        self.assertEqual(30, storage.generation().number)
+        self.assertEqual(30, len(storage.models()))
 
     def test_a_store_used_before_a_fork_works_on_both_sides(self):
-        one = self.make_store()
-        one.write([base.constant(1)])
+        storage = self.make_store()
+        storage.write([base.constant(1)])
         self.assertEqual(0, _in_child(
-            lambda: one.write([base.constant(2)]) and 0))
-        self.assertEqual(2, one.write([base.constant(3)]).number - 1)
-        self.assertEqual(3, len(one.read_changes().instance_uuids))
+            lambda: storage.write([base.constant(2)]) and 0))
+        self.assertEqual(2, storage.write([base.constant(3)]).number - 1)
+        self.assertEqual(3, len(storage.read_changes().instance_uuids))
 
 
 class LockedFileTestCase(base.StoreTestCase):
 
     def test_a_writer_that_waits_too_long_says_so(self):
         self.make_store()
-        one, patient = (store.Store(self.url, .05, patience_seconds=patience)
-                        for patience in (None, 1e9))
+        storage, patient = (store.Store(self.url, .05,
+                                        patience_seconds=patience)
+                            for patience in (None, 1e9))
         with contextlib.closing(sqlite3.connect(
-                self.path, isolation_level=None)) as other:
-            other.execute('BEGIN IMMEDIATE')
-            for writer, attempts in (one, 0), (patient, database._ATTEMPTS):
+                self.path, isolation_level=None)) as connection:
+            connection.execute('BEGIN IMMEDIATE')
+            for writer, attempts in (
+                    storage, 0), (patient, database._ATTEMPTS):
                 with mock.patch('time.sleep', autospec=True) as sleep, \
                         self.assertRaisesRegex(
                             exceptions.StoreError,
@@ -432,38 +433,38 @@ class LockedFileTestCase(base.StoreTestCase):
                     writer.write([base.constant(1)])
                 self.assertEqual(attempts, sleep.call_count)
             # A reader does not wait at all.
-            self.assertEqual(0, one.generation().number)
-            other.execute('ROLLBACK')
-        self.assertEqual(1, one.write([base.constant(1)]).number)
+            self.assertEqual(0, storage.generation().number)
+            connection.execute('ROLLBACK')
+        self.assertEqual(1, storage.write([base.constant(1)]).number)
 
     def test_a_writer_waits_for_another_one(self):
-        one = self.make_store(timeout_seconds=20)
+        storage = self.make_store(timeout_seconds=20)
         with contextlib.closing(sqlite3.connect(
                 self.path, isolation_level=None,
-                check_same_thread=False)) as other:
-            other.execute('BEGIN IMMEDIATE')
-            timer = threading.Timer(.3, other.execute, ['ROLLBACK'])
+                check_same_thread=False)) as connection:
+            connection.execute('BEGIN IMMEDIATE')
+            timer = threading.Timer(.3, connection.execute, ['ROLLBACK'])
             timer.start()
-            self.assertEqual(1, one.write([base.constant(1)]).number)
+            self.assertEqual(1, storage.write([base.constant(1)]).number)
             timer.join()
 
 
 class _Failing:
     """Mixin: whether all methods of a store tell what is wrong."""
 
-    def _every_method(self, one):
-        return (one.generation, one.read_changes, one.models,
-                one.host_profiles, lambda: one.model('u'),
-                lambda: one.write([base.constant(1)]))
+    def _every_method(self, storage):
+        return (storage.generation, storage.read_changes, storage.models,
+                storage.host_profiles, lambda: storage.model('u'),
+                lambda: storage.write([base.constant(1)]))
 
-    def assert_fails(self, error, words, one=None):
-        one = one or store.Store(self.url)
-        for call in self._every_method(one):
+    def assert_fails(self, error, pattern, storage=None):
+        storage = storage or store.Store(self.url)
+        for call in self._every_method(storage):
             # A scheduler meets this at every refresh: nothing is logged.
             with self.assertNoLogs(), \
-                    self.assertRaisesRegex(error, words) as caught:
+                    self.assertRaisesRegex(error, pattern) as caught:
                 call()
-            self.assertIn(one.url, str(caught.exception))
+            self.assertIn(storage.url, str(caught.exception))
             self.assertNotIn('\n', str(caught.exception))
 
 
@@ -482,52 +483,52 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
                           'version 9999; .*newer release')
 
     def test_an_answer_that_the_client_does_not_understand_is_told(self):
-        one = self.make_store()
-        one.generation()
-        with mock.patch.object(one._engine().dialect, 'do_execute',
+        storage = self.make_store()
+        storage.generation()
+        with mock.patch.object(storage._engine().dialect, 'do_execute',
                                side_effect=IndexError('odd packet')):
-            self.assert_fails(exceptions.StoreError, 'odd packet', one)
-        self.assertEqual(0, one.generation().number)
+            self.assert_fails(exceptions.StoreError, 'odd packet', storage)
+        self.assertEqual(0, storage.generation().number)
 
     def test_a_damaged_row_names_its_instance(self):
-        one = self.make_store()
-        one.write([base.constant(1)])
+        storage = self.make_store()
+        storage.write([base.constant(1)])
         self.execute('UPDATE traffic_model SET law = :law',
                      law=b'\x01short')
         name = base.instance_uuid(1)
         for column, value in (('model', '{"format_version": 1}'),
                               ('model', '{'), ('counts', b'\x07')):
-            one.write([base.fitted(1)])
+            storage.write([base.fitted(1)])
             self.execute(
                 f'UPDATE traffic_model_detail SET {column} = :value',
                 value=value)
             with self.assertRaisesRegex(exceptions.StoreError, name):
-                one.model(name)
+                storage.model(name)
         self.execute('UPDATE traffic_model_detail SET format_version = 99')
         with self.assertRaisesRegex(exceptions.StoreVersionError,
                                     f'{name}.* 99; expected 1'):
-            one.model(name)
+            storage.model(name)
 
     def test_a_damaged_host_profile_names_its_host(self):
-        one = self.make_store()
-        one.write(host_profiles=[store.HostProfile('node7', 'x')])
+        storage = self.make_store()
+        storage.write(host_profiles=[store.HostProfile('node7', 'x')])
         for value in ('{', '[]'):
             self.execute('UPDATE host_profile SET overrides = :value',
                          value=value)
             with self.assertLogs('vswitch_aware_scheduler',
                                  'WARNING') as logged:
-                self.assertEqual([], one.host_profiles())
+                self.assertEqual([], storage.host_profiles())
             self.assertIn('node7', *logged.output)
-            self.assertEqual([], one.read_changes().host_profiles)
+            self.assertEqual([], storage.read_changes().host_profiles)
 
     def test_one_damaged_row_is_left_out_by_all_readers(self):
-        one = self.make_store()
-        first = one.write(
+        storage = self.make_store()
+        generation = storage.write(
             [base.fitted(n, n) for n in range(4)], now=1.0, priors=[
                 store.Prior(name, None, base.constant(1).model.law, 3.0)
                 for name in 'ab'])
         names = list(map(base.instance_uuid, range(4)))
-        one.write([base.fitted(3, 9)], now=2.0)
+        storage.write([base.fitted(3, 9)], now=2.0)
         for law in (b'\x01short', b'', b'\x02' + bytes(7),
                     b'\x02' + b'\xff' * len(base.constant(1).model.law)):
             self.execute(
@@ -539,8 +540,8 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
             with self.assertLogs('vswitch_aware_scheduler',
                                  'WARNING') as logged:
                 everything, changes = (reader.read_changes(since)
-                                       for since in (None, first))
-                changes = reader.read_changes(first)
+                                       for since in (None, generation))
+                changes = reader.read_changes(generation)
             self.assertEqual(1, len(logged.output), logged.output)
             self.assertIn(names[3], logged.output[0])
             self.assertCountEqual(names[:3], everything.instance_uuids)
@@ -550,22 +551,22 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
             self.assertIsNone(everything.priors['a', None])
             self.assertCountEqual([('b', None)], reader.priors())
             self.assertEqual(names[:3], [
-                found.instance_uuid for found in reader.models()])
+                models.instance_uuid for models in reader.models()])
             self.assertCountEqual(names[:3], reader.laws(names))
             self.assertEqual({('model', names[3]), ('prior', ('a', None))},
                              set(reader.damaged()))
             self.assertEqual({names[3]}, reader.unreadable_models())
-        one.write([base.fitted(3)])
+        storage.write([base.fitted(3)])
         with self.assertLogs('vswitch_aware_scheduler', 'INFO') as logged:
             self.assertCountEqual([names[3]], reader.read_changes(
                 everything.generation).instance_uuids)
         self.assertIn('can be read again', *logged.output)
 
     def test_one_row_that_the_database_refuses_is_left_out_of_a_write(self):
-        one = self.make_store()
+        storage = self.make_store()
         bad = 'instance\ud800'
         with self.assertLogs('vswitch_aware_scheduler', 'WARNING') as logged:
-            one.write(
+            storage.write(
                 [base.constant(n) for n in range(5)] + [
                     store.StoredModel(bad, base.constant(1).model)],
                 host_profiles=[store.HostProfile(name, 'x')
@@ -575,16 +576,17 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
                             store.InstanceRecord('worse', 'h\ud800')],
                 remove_placements=[bad + '2'])
         self.assertEqual(1, len(logged.output))
-        self.assertEqual(5, len(one.models()))
-        self.assertEqual(['h2'], [host.host for host in one.host_profiles()])
-        self.assertEqual(['good'], list(one.placements()))
-        self.assertEqual({}, one.learned([bad]))
+        self.assertEqual(5, len(storage.models()))
+        self.assertEqual(['h2'],
+                         [host.host for host in storage.host_profiles()])
+        self.assertEqual(['good'], list(storage.placements()))
+        self.assertEqual({}, storage.learned([bad]))
 
     def test_names_for_people_lose_what_databases_refuse(self):
-        one = self.make_store()
-        one.write([base.constant(1, name='we\0b\ud800', source='a\0')])
+        storage = self.make_store()
+        storage.write([base.constant(1, name='we\0b\ud800', source='a\0')])
         self.assertEqual([('web?', 'a')], [
-            (found.name, found.source) for found in one.models()])
+            (record.name, record.source) for record in storage.models()])
 
 
 class BrokenFileTestCase(_Failing, base.StoreTestCase):
@@ -599,13 +601,13 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
         self.assertEqual([], os.listdir(self.directory))
 
     def test_a_file_removed_while_in_use_is_missing(self):
-        one = self.make_store()
-        one.write([base.constant(1)])
+        storage = self.make_store()
+        storage.write([base.constant(1)])
         os.unlink(self.path)
-        self.assert_fails(exceptions.StoreMissing, 'no such file', one)
+        self.assert_fails(exceptions.StoreMissing, 'no such file', storage)
         self.assertEqual([], os.listdir(self.directory))
         self.make_store()
-        self.assertEqual(0, one.generation().number)
+        self.assertEqual(0, storage.generation().number)
 
     def test_a_file_that_vanishes_while_it_is_opened_is_not_made(self):
         with mock.patch.object(database.engines, 'require_file',
@@ -623,24 +625,24 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
                           'no schema; run "vswitch-manage db sync"')
 
     def test_a_file_that_is_no_database_is_told(self):
-        one = self.make_store()
+        storage = self.make_store()
         pathlib.Path(self.path).write_bytes(b'not a database at all' * 999)
-        self.assert_fails(exceptions.StoreError, 'not a database', one)
+        self.assert_fails(exceptions.StoreError, 'not a database', storage)
 
     def test_a_file_damaged_in_the_middle_is_told(self):
-        one = self.make_store()
-        one.write([base.fitted(n) for n in range(50)])
+        storage = self.make_store()
+        storage.write([base.fitted(n) for n in range(50)])
         content = bytearray(pathlib.Path(self.path).read_bytes())
         content[2048:] = os.urandom(len(content) - 2048)
         pathlib.Path(self.path).write_bytes(content)
         with self.assertRaises(exceptions.StoreError):
-            one.read_changes()
+            storage.read_changes()
 
     def test_a_file_cut_short_is_told(self):
-        one = self.make_store()
-        one.write([base.fitted(n) for n in range(50)])
+        storage = self.make_store()
+        storage.write([base.fitted(n) for n in range(50)])
         os.truncate(self.path, 5000)
-        self.assert_fails(exceptions.StoreError, 'malformed', one)
+        self.assert_fails(exceptions.StoreError, 'malformed', storage)
 
     @contextlib.contextmanager
     def _without_write_permission(self):
@@ -656,8 +658,8 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
             os.chmod(self.directory, 0o755)
 
     def test_a_store_that_may_only_be_read_is_read(self):
-        one = self.make_store()
-        one.write([base.constant(1)])
+        storage = self.make_store()
+        storage.write([base.constant(1)])
         reader = store.Store(self.url)
         with self._without_write_permission():
             self.assertEqual([base.instance_uuid(1)],
@@ -670,8 +672,8 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
             self.assertIsNone(reader.model('nobody'))
 
     def test_a_store_written_while_it_is_read_unlocked_is_told(self):
-        one = self.make_store()
-        one.write([base.constant(1)])
+        storage = self.make_store()
+        storage.write([base.constant(1)])
         reader = store.Store(self.url)
 
         def write_meanwhile(connection):

@@ -21,20 +21,21 @@ class DecisionsTestCase(base.StoreTestCase):
         return self.make_store()
 
     def kept(self, **which):
-        return [int(one.decision_id, 16)
-                for one in self.store.decisions(**which)]
+        return [int(kept_decision.decision_id, 16)
+                for kept_decision in self.store.decisions(**which)]
 
     def test_what_is_written_is_read_the_newest_first(self):
-        many = [decision(1, 20), decision(2, 10, request_id=None,
-                                          instance_uuid=None, host=None,
-                                          outcome=store.NO_HOST, chosen=None,
-                                          project=None, flavor=None),
-                decision(3, 30)]
-        self.store.write_decisions(many)
-        self.assertEqual([many[1], many[0], many[2]],
+        decisions = [decision(1, 20), decision(2, 10, request_id=None,
+                                               instance_uuid=None, host=None,
+                                               outcome=store.NO_HOST,
+                                               chosen=None, project=None,
+                                               flavor=None),
+                     decision(3, 30)]
+        self.store.write_decisions(decisions)
+        self.assertEqual([decisions[1], decisions[0], decisions[2]],
                          self.store.decisions())
         # Writing one again, after an answer that was lost, changes nothing.
-        self.store.write_decisions(many[:1])
+        self.store.write_decisions(decisions[:1])
         self.assertEqual([2, 1, 3], self.kept())
 
     def test_decisions_are_found_by_instance_request_and_time(self):
@@ -49,9 +50,9 @@ class DecisionsTestCase(base.StoreTestCase):
         self.assertEqual([], self.kept(request_id='req-9'))
 
     def test_decisions_make_no_generation(self):
-        before = self.store.write([base.constant(1)])
+        generation = self.store.write([base.constant(1)])
         self.store.write_decisions([decision(1)])
-        self.assertEqual(before, self.store.generation())
+        self.assertEqual(generation, self.store.generation())
 
     def test_so_many_stay_and_none_that_is_too_old(self):
         now = time.time()
@@ -90,20 +91,20 @@ class DecisionsTestCase(base.StoreTestCase):
     def test_names_that_databases_refuse_are_made_fit(self):
         self.store.write_decisions([decision(
             1, host='a\0b', flavor='x' * 300, project='\ud800')])
-        found, = self.store.decisions()
+        stored, = self.store.decisions()
         self.assertEqual(('ab', 'x' * 255, '?'),
-                         (found.host, found.flavor, found.project))
+                         (stored.host, stored.flavor, stored.project))
 
     def test_each_has_its_own_values(self):
         self.store.write_decisions([decision(1)])
-        found, = self.store.decisions()
+        stored, = self.store.decisions()
         self.assertEqual(dataclasses.asdict(decision(1)),
-                         dataclasses.asdict(found))
+                         dataclasses.asdict(stored))
 
     def test_a_store_of_an_older_schema_is_named(self):
         migration.sync(self.url, '0010')
-        for call in (lambda one: one.write_decisions([decision(1)]),
-                     lambda one: one.purge_decisions(1, 60),
-                     lambda one: one.decisions()):
+        for call in (lambda storage: storage.write_decisions([decision(1)]),
+                     lambda storage: storage.purge_decisions(1, 60),
+                     lambda storage: storage.decisions()):
             with self.assertRaises(exceptions.StoreVersionError):
                 call(store.Store(self.url))

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import dataclasses
 import functools
-import sqlite3
 
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
@@ -36,9 +34,9 @@ class FleetTestCase(base.StoreTestCase):
         self.assertEqual(base.NOW, self.store.fleet('flavor').read_at)
 
     def test_facts_make_no_generation(self):
-        before = self.store.write([base.constant(1)])
+        generation = self.store.write([base.constant(1)])
         self.store.write_fleet({'host': {'h': {}}}, base.NOW)
-        self.assertEqual(before, self.store.generation())
+        self.assertEqual(generation, self.store.generation())
 
     def test_names_that_differ_in_case_alone_are_two(self):
         self.store.write_fleet({'host': {'h': {'a': 1}, 'H': {'a': 2}}},
@@ -49,12 +47,9 @@ class FleetTestCase(base.StoreTestCase):
     def test_one_damaged_row_changes_no_other(self):
         self.store.write_fleet({'host': {'a': {}, 'b': {}, 'c': {}}},
                                base.NOW)
-        with contextlib.closing(sqlite3.connect(self.path)) as connection, \
-                connection:
-            connection.execute("UPDATE fleet_fact SET value = '{' "
-                               "WHERE name = 'a'")
-            connection.execute("UPDATE fleet_fact SET value = '[]' "
-                               "WHERE name = 'b'")
+        for name, value in (('a', '{'), ('b', '[]')):
+            self.execute(f"UPDATE fleet_fact SET value = '{value}' "
+                         f"WHERE name = '{name}'")
         with self.assertLogs(level='WARNING') as logs:
             self.assertEqual({'c': {}}, self.store.fleet('host').facts)
         self.assertIn('host a: its stored facts are damaged',
@@ -78,18 +73,18 @@ class WorkersTestCase(base.StoreTestCase):
 
     def test_each_worker_has_its_last_state_for_a_day(self):
         target = self.make_store()
-        before = target.generation()
-        first = store.Worker('a', 'ctl1', base.NOW - 9, base.NOW,
-                             {'cells': {'c': 3.5}})
-        second = store.Worker('b', 'ctl0', base.NOW - 9, base.NOW, {})
-        for one in (first, second):
-            target.report_worker(one)
-        self.assertEqual([second, first], target.workers())
-        later = dataclasses.replace(first, seen_at=base.NOW + 60,
+        generation = target.generation()
+        worker_a = store.Worker('a', 'ctl1', base.NOW - 9, base.NOW,
+                                {'cells': {'c': 3.5}})
+        worker_b = store.Worker('b', 'ctl0', base.NOW - 9, base.NOW, {})
+        for worker in (worker_a, worker_b):
+            target.report_worker(worker)
+        self.assertEqual([worker_b, worker_a], target.workers())
+        later = dataclasses.replace(worker_a, seen_at=base.NOW + 60,
                                     state={'cells': {}})
         target.report_worker(later)
-        self.assertEqual([second, later], target.workers())
-        self.assertEqual(before, target.generation())
+        self.assertEqual([worker_b, later], target.workers())
+        self.assertEqual(generation, target.generation())
         target.report_worker(dataclasses.replace(
-            first, seen_at=base.NOW + 86401))
-        self.assertEqual(['a'], [one.name for one in target.workers()])
+            worker_a, seen_at=base.NOW + 86401))
+        self.assertEqual(['a'], [worker.name for worker in target.workers()])

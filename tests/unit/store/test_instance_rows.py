@@ -31,19 +31,18 @@ class PlacementsTestCase(base.StoreTestCase):
         self.store = self.make_store()
 
     def _placed(self, number, host='h1', flavor='f', project='p', **more):
-        return store.InstanceRecord(
-            base.instance_uuid(number), host, flavor, project, **more
-        )
+        return store.InstanceRecord(base.instance_uuid(number), host, flavor,
+                                    project, **more)
 
     def test_placements_are_read_as_they_were_written(self):
         placed = [self._placed(1, attachments=RED), self._placed(2, None),
                   store.InstanceRecord(base.instance_uuid(3), 'h2'),
-                  *(self._placed(4 + i, attachments=one)
-                    for i, one in enumerate(KINDS))]
+                  *(self._placed(4 + i, attachments=kind)
+                    for i, kind in enumerate(KINDS))]
         inventory = store.InventoryState('nova', 5.0, 4.0, 3.0)
         self.assertIsNone(self.store.inventory())
         self.store.write(placements=placed, inventory=inventory)
-        self.assertEqual({one.instance_uuid: one for one in placed},
+        self.assertEqual({kind.instance_uuid: kind for kind in placed},
                          self.store.placements())
         self.assertEqual(
             {placed[1].instance_uuid: placed[1]},
@@ -57,9 +56,9 @@ class PlacementsTestCase(base.StoreTestCase):
         self.store.write(placements=[self._placed(n, attachments=RED)
                                      for n in range(4)],
                          inventory=store.InventoryState('nova', 5.0, 5.0))
-        before = self.store.read_changes()
-        self.assertEqual(5.0, before.seen_at)
-        uuids, values = before.placements
+        at_first = self.store.read_changes()
+        self.assertEqual(5.0, at_first.seen_at)
+        uuids, values = at_first.placements
         self.assertEqual({base.instance_uuid(n) for n in range(4)},
                          set(uuids))
         self.assertEqual([('h1', 'f', 'p', RED)] * 4, values)
@@ -69,7 +68,7 @@ class PlacementsTestCase(base.StoreTestCase):
                                      self._placed(9)],
                          remove_placements=[base.instance_uuid(0),
                                             base.instance_uuid(9)[:-1]])
-        changes = self.store.read_changes(before.generation)
+        changes = self.store.read_changes(at_first.generation)
         self.assertEqual(
             {base.instance_uuid(1): ('h2', 'f', 'p', None),
              base.instance_uuid(9): ('h1', 'f', 'p', None)},
@@ -77,7 +76,7 @@ class PlacementsTestCase(base.StoreTestCase):
         self.assertEqual({base.instance_uuid(0), base.instance_uuid(9)[:-1]},
                          set(changes.removed_placements))
         self.store.write(placements=[self._placed(0)])
-        changes = self.store.read_changes(before.generation)
+        changes = self.store.read_changes(at_first.generation)
         self.assertNotIn(base.instance_uuid(0), changes.removed_placements)
         # One that has a model keeps it when it is gone for Nova.
         self.store.write([base.constant(5)])
@@ -104,11 +103,11 @@ class PlacementsTestCase(base.StoreTestCase):
         self.assertEqual({uuids[2]}, set(self.store.former_instances()))
 
     def test_each_store_has_a_secret_of_its_own(self):
-        found = self.store.secret()
-        self.assertEqual(32, len(found))
-        self.assertEqual(found, store.Store(self.url).secret())
+        secret = self.store.secret()
+        self.assertEqual(32, len(secret))
+        self.assertEqual(secret, store.Store(self.url).secret())
         self.url = f'sqlite:///{self.directory}/other.sqlite'
-        self.assertNotEqual(found, self.make_store().secret())
+        self.assertNotEqual(secret, self.make_store().secret())
         with self.store._engine().begin() as connection:
             connection.execute(sa.update(tables.secret).values(value='zz'))
         with self.assertRaisesRegex(exceptions.StoreError, 'hexadecimal'):
@@ -144,21 +143,21 @@ class PlacementsTestCase(base.StoreTestCase):
             self.store.write(priors=[store.Prior('f', None, LAW, 1)] * 2)
 
     def test_values_that_cannot_be_stored_are_named(self):
-        for values, wanted in (
+        for values, message in (
                 (dict(instance_uuid='', host='h'), 'its uuid'),
                 (dict(instance_uuid='u', host=''), 'host'),
                 (dict(instance_uuid='u', host='h', flavor='f' * 256),
                  'flavor')):
-            with self.subTest(wanted), self.assertRaisesRegex(
-                    exceptions.InvalidModel, wanted):
+            with self.subTest(message), self.assertRaisesRegex(
+                    exceptions.InvalidModel, message):
                 store.InstanceRecord(**values)
-        for values, wanted in (
+        for values, message in (
                 (dict(flavor='', project=None, members=1), 'flavor'),
                 (dict(flavor='f', project=None, members=0), 'members'),
                 (dict(flavor=None, project=None, members=1,
                       instance_uuid='u' * 37), 'instance_uuid')):
-            with self.subTest(wanted), self.assertRaisesRegex(
-                    exceptions.InvalidModel, wanted):
+            with self.subTest(message), self.assertRaisesRegex(
+                    exceptions.InvalidModel, message):
                 store.Prior(law=LAW, **values)
 
 
@@ -174,8 +173,8 @@ class PriorsTestCase(base.StoreTestCase):
         return [store.Prior(*key, law, 3.0) for key in self.KEYS]
 
     def _known(self):
-        return {key: (one.law, one.members)
-                for key, one in self.store.priors().items()}
+        return {key: (expected.law, expected.members)
+                for key, expected in self.store.priors().items()}
 
     def test_priors_are_read_as_they_were_written(self):
         of_one = store.Prior(None, None, OTHER, 5.5, base.instance_uuid(1))
@@ -203,28 +202,28 @@ class PriorsTestCase(base.StoreTestCase):
 
     def test_a_reader_gets_what_has_changed_and_what_is_gone(self):
         self.store.write(priors=self._priors(), now=1.0)
-        before = self.store.read_changes().generation
-        self.assertEqual({}, self.store.read_changes(before).priors)
-        gone, *_ = self._priors()
+        generation = self.store.read_changes().generation
+        self.assertEqual({}, self.store.read_changes(generation).priors)
+        removed, *_ = self._priors()
         self.store.write(priors=[store.Prior('f', None, OTHER, 4)],
-                         remove_priors=[gone], now=2.0)
+                         remove_priors=[removed], now=2.0)
         self.assertEqual({('f', None): prior.Expected(OTHER),
                           ('f', 'p'): None},
-                         self.store.read_changes(before).priors)
+                         self.store.read_changes(generation).priors)
         self.assertNotIn(('f', 'p'), self._known())
-        self.store.write(priors=[gone], now=3.0)
+        self.store.write(priors=[removed], now=3.0)
         self.assertEqual(prior.Expected(LAW), self.store.read_changes(
-            before).priors['f', 'p'])
+            generation).priors['f', 'p'])
 
     def test_a_reader_too_late_for_a_removal_reads_everything(self):
         self.store.write(priors=self._priors(), now=1.0)
-        before = self.store.read_changes().generation
+        generation = self.store.read_changes().generation
         self.store.write(remove_priors=self._priors()[:1], now=2.0)
-        after = self.store.read_changes(before)
+        removal = self.store.read_changes(generation)
         self.store.write([base.constant(1)],
                          now=2.5 + generation_rows.REMOVAL_SECONDS)
-        late = self.store.read_changes(before)
+        late = self.store.read_changes(generation)
         self.assertTrue(late.complete)
         self.assertNotIn(('f', 'p'), late.priors)
         self.assertEqual(4, len(late.priors))
-        self.assertFalse(self.store.read_changes(after.generation).complete)
+        self.assertFalse(self.store.read_changes(removal.generation).complete)

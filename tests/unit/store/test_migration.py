@@ -40,12 +40,12 @@ class MigrationTestCase(base.StoreTestCase):
             return autogenerate.compare_metadata(context, tables.metadata)
 
     def test_walking_up_one_revision_at_a_time_gives_the_models(self):
-        before = None
+        previous = None
         for revision in migration.revisions():
-            self.assertEqual((before, revision),
+            self.assertEqual((previous, revision),
                              migration.sync(self.url, revision))
             self.assertEqual(revision, migration.version(self.url))
-            before = revision
+            previous = revision
         self.assertEqual([], self._difference())
 
     def test_the_comparison_notices_a_column_and_an_index_too_many(self):
@@ -57,10 +57,10 @@ class MigrationTestCase(base.StoreTestCase):
 
     def test_sync_twice_changes_nothing(self):
         migration.sync(self.url)
-        before = self.execute('SELECT * FROM generation')
+        rows = self.execute('SELECT * FROM generation')
         self.assertEqual((tables.SCHEMA_VERSION,) * 2,
                          migration.sync(self.url))
-        self.assertEqual(before, self.execute('SELECT * FROM generation'))
+        self.assertEqual(rows, self.execute('SELECT * FROM generation'))
 
     def test_a_store_of_a_newer_release_is_left_alone(self):
         migration.sync(self.url)
@@ -76,11 +76,11 @@ class MigrationTestCase(base.StoreTestCase):
             " 2, '{}', 'file', 4)", law=b'\x02')
         self.execute(
             "INSERT INTO traffic_model_detail VALUES ('one', 2, '{}', NULL)")
-        before = {name: self.execute(f'SELECT * FROM {name}') for name in (
+        content = {name: self.execute(f'SELECT * FROM {name}') for name in (
             'generation', 'traffic_model', 'traffic_model_detail')}
         self.assertEqual(('0001', tables.SCHEMA_VERSION),
                          migration.sync(self.url))
-        for name, rows in before.items():
+        for name, rows in content.items():
             self.assertEqual(rows, [
                 row[:len(rows[0])] for row in self.execute(
                     f'SELECT * FROM {name}')])
@@ -88,16 +88,16 @@ class MigrationTestCase(base.StoreTestCase):
 
     def test_claims_of_before_come_without_networks(self):
         migration.sync(self.url, '0004')
-        told = fake_store.claim()
+        claim = fake_store.claim()
         self.execute(
             'INSERT INTO claim VALUES (:uuid, 1, :token, :state, :host, NULL, '
-            ':law, :stated, :by, 0, 9e9)', uuid=told.instance_uuid,
-            token=told.token, state=told.state, host=told.host,
-            law=packing.pack_law(told)['law'], stated=True,
-            by=told.claimed_by)
+            ':law, :stated, :by, 0, 9e9)', uuid=claim.instance_uuid,
+            token=claim.token, state=claim.state, host=claim.host,
+            law=packing.pack_law(claim)['law'], stated=True,
+            by=claim.claimed_by)
         migration.sync(self.url)
-        found, = store.Store(self.url).read_claims().claims
-        self.assertEqual((told.law, None), (found.law, found.attachments))
+        stored, = store.Store(self.url).read_claims().claims
+        self.assertEqual((claim.law, None), (stored.law, stored.attachments))
         self.assertEqual([], self._difference())
 
     def test_models_of_before_stay_usable(self):
@@ -117,36 +117,36 @@ class MigrationTestCase(base.StoreTestCase):
                      law=law)
         migration.sync(self.url)
         target = store.Store(self.url)
-        known = snapshot.Snapshot().updated(target.read_changes())
-        for found in (known.law('one'), known.prior('other', 'f')[0],
-                      target.model('one').model.law,
-                      target.laws(['one'])['one']):
-            np.testing.assert_allclose(found.probabilities, [.75, .25])
-            self.assertEqual([[1, 0, 0], [8, 4, 2]], found.rates.tolist())
-            self.assertFalse(found.has_classes)
+        models = snapshot.Snapshot().updated(target.read_changes())
+        for upgraded in (models.law('one'), models.prior('other', 'f')[0],
+                         target.model('one').model.law,
+                         target.laws(['one'])['one']):
+            np.testing.assert_allclose(upgraded.probabilities, [.75, .25])
+            self.assertEqual([[1, 0, 0], [8, 4, 2]], upgraded.rates.tolist())
+            self.assertFalse(upgraded.has_classes)
         self.assertEqual([], list(target.damaged()))
 
     def test_an_upgrade_that_was_cut_anywhere_can_be_repeated(self):
         for statements in range(5, 500, 13):
-            whole = self._is_whole_before(statements)
+            complete = self._is_whole_before(statements)
             self.assertEqual(tables.SCHEMA_VERSION,
                              migration.sync(self.url)[1])
             self.assertEqual([], self._difference())
             for table in ('generation', 'claim_counter'):
                 self.assertEqual([(1,)], self.execute(
                     f'SELECT count(*) FROM {table}'))
-            if whole:
+            if complete:
                 break
             self.remove_store()
         self.assertGreater(statements, 30)
 
     def _is_whole_before(self, statements):
         """Whether an upgrade ends before so many statements are sent."""
-        left = [statements]
+        statements_left = [statements]
 
         def before(*_):
-            left[0] -= 1
-            if not left[0]:
+            statements_left[0] -= 1
+            if not statements_left[0]:
                 raise KeyboardInterrupt
 
         sa.event.listen(sa.engine.Engine, 'before_cursor_execute', before)
@@ -180,8 +180,8 @@ class FileTestCase(base.StoreTestCase):
 
     def test_revisions_are_in_the_order_of_their_names(self):
         # database.py compares them.
-        found = migration.revisions()
-        self.assertEqual(sorted(found), found)
+        revisions = migration.revisions()
+        self.assertEqual(sorted(revisions), revisions)
 
     def test_an_unknown_version_is_refused_before_anything_is_made(self):
         with self.assertRaisesRegex(exceptions.StoreVersionError,
@@ -247,18 +247,18 @@ class FileTestCase(base.StoreTestCase):
         self.assertFalse(migration.is_new_file('mysql+pymysql://h/x'))
 
     def test_others_may_neither_read_nor_write_the_files(self):
-        before = os.umask(0)
-        self.addCleanup(os.umask, before)
+        umask = os.umask(0)
+        self.addCleanup(os.umask, umask)
         migration.sync(self.url)
         store.Store(self.url).write([base.constant(1)])
-        with contextlib.closing(sqlite3.connect(self.path)) as other:
-            other.execute('SELECT * FROM generation').fetchall()
-            found = {name: oct(os.stat(os.path.join(
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            connection.execute('SELECT * FROM generation').fetchall()
+            modes = {name: oct(os.stat(os.path.join(
                 self.directory, name)).st_mode & 0o777)
                 for name in os.listdir(self.directory)}
         self.assertEqual({
             'vswitch.sqlite' + suffix: '0o640'
-            for suffix in ('', '-wal', '-shm')}, found)
+            for suffix in ('', '-wal', '-shm')}, modes)
 
     def test_readers_do_not_wait_for_a_writer(self):
         migration.sync(self.url)

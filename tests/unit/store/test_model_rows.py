@@ -21,31 +21,31 @@ class ResumingTestCase(base.StoreTestCase):
                                 base.fitted(number).counts, **more)
 
     def test_counts_without_a_model_come_back_as_they_were(self):
-        one = self._unmodelled(1, refused=series.Refused(gap=3), name='a')
-        self.store.write(unmodelled=[one])
-        found = self.store.learned([one.instance_uuid, 'unknown'])
-        self.assertEqual([one.instance_uuid], list(found))
-        learned = found[one.instance_uuid]
+        record = self._unmodelled(1, refused=series.Refused(gap=3), name='a')
+        self.store.write(unmodelled=[record])
+        stored = self.store.learned([record.instance_uuid, 'unknown'])
+        self.assertEqual([record.instance_uuid], list(stored))
+        learned = stored[record.instance_uuid]
         self.assertFalse(learned.modelled)
-        self.assertEqual(one.counts.to_bytes(), learned.counts.to_bytes())
-        self.assertEqual(one.refused, learned.refused)
+        self.assertEqual(record.counts.to_bytes(), learned.counts.to_bytes())
+        self.assertEqual(record.refused, learned.refused)
 
     def test_resume_points_are_those_of_all_counts(self):
-        modelled, other = base.fitted(1), self._unmodelled(2)
-        self.store.write([modelled, base.constant(3)], unmodelled=[other])
-        last = modelled.counts.last_time
+        modelled, unmodelled = base.fitted(1), self._unmodelled(2)
+        self.store.write([modelled, base.constant(3)], unmodelled=[unmodelled])
+        last_time = modelled.counts.last_time
         self.assertEqual(
-            {base.instance_uuid(1): store.ResumePoint(True, last, 300.0),
-             base.instance_uuid(2): store.ResumePoint(False, last, 300.0),
+            {base.instance_uuid(1): store.ResumePoint(True, last_time, 300.0),
+             base.instance_uuid(2): store.ResumePoint(False, last_time, 300.0),
              base.instance_uuid(3): store.ResumePoint(True, None, None)},
             self.store.resume_points())
 
     def test_many_are_asked_for_at_once(self):
-        few = [base.fitted(number) for number in range(3)]
-        self.store.write(few)
-        asked = [base.instance_uuid(number) for number in range(2500)]
-        self.assertEqual({one.instance_uuid for one in few},
-                         set(self.store.learned(iter(asked))))
+        records = [base.fitted(number) for number in range(3)]
+        self.store.write(records)
+        uuids = [base.instance_uuid(number) for number in range(2500)]
+        self.assertEqual({record.instance_uuid for record in records},
+                         set(self.store.learned(iter(uuids))))
 
     def test_a_model_takes_the_place_of_counts_without_one(self):
         self.store.write(unmodelled=[self._unmodelled(1)])
@@ -71,29 +71,30 @@ class ResumingTestCase(base.StoreTestCase):
     def test_the_basis_of_a_pass_is_what_the_others_tell(self):
         self.store.write([base.fitted(1)],
                          unmodelled=[self._unmodelled(2)])
-        found = self.store.basis()
-        self.assertEqual(self.store.generation(), found.generation)
-        self.assertEqual(self.store.resume_points(), found.points)
+        basis = self.store.basis()
+        self.assertEqual(self.store.generation(), basis.generation)
+        self.assertEqual(self.store.resume_points(), basis.points)
 
     def test_a_write_on_changed_counts_changes_nothing(self):
-        first = self.store.basis()
+        basis = self.store.basis()
         self.store.write([base.fitted(1)], unmodelled=[self._unmodelled(2)])
-        second = self.store.basis()
+        later_basis = self.store.basis()
         content = self.content()
-        other = base.fitted(3)
+        concurrent = base.fitted(3)
         for models, more in (
-                ([other, base.fitted(1)], {}), ([other, base.fitted(2)], {}),
-                ([other], {'unmodelled': [self._unmodelled(2)]}),
-                ([other], {'unmodelled': [self._unmodelled(1)]}),
-                ([other], {'remove': [base.instance_uuid(1)]})):
+                ([concurrent, base.fitted(1)], {}),
+                ([concurrent, base.fitted(2)], {}),
+                ([concurrent], {'unmodelled': [self._unmodelled(2)]}),
+                ([concurrent], {'unmodelled': [self._unmodelled(1)]}),
+                ([concurrent], {'remove': [base.instance_uuid(1)]})):
             with self.assertRaisesRegex(
                     exceptions.StoreChanged,
                     'counts of 1 instances, such as .* since generation 0'):
-                self.store.write(models, based_on=first, **more)
+                self.store.write(models, based_on=basis, **more)
             self.assertEqual(content, self.content())
         self.store.write(remove=[base.instance_uuid(1)])
         with self.assertRaises(exceptions.StoreChanged):
-            self.store.write([base.fitted(1)], based_on=second)
+            self.store.write([base.fitted(1)], based_on=later_basis)
 
     def test_a_write_on_unchanged_counts_goes_beside_others(self):
         basis = self.store.basis()

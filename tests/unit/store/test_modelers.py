@@ -20,38 +20,39 @@ class ModelersTestCase(base.StoreTestCase):
         return self.make_store()
 
     def test_each_modeler_has_its_last_heartbeat(self):
-        first = heartbeat('a', interval_seconds=300.0)
-        second = heartbeat('b', 'host0', waiting_for='telemetry',
-                           waiting_since=base.NOW - 50)
-        for one in (first, second):
-            self.store.report_modeler(one)
-        self.assertEqual([second, first], self.store.modelers())
+        modeler_a = heartbeat('a', interval_seconds=300.0)
+        modeler_b = heartbeat('b', 'host0', waiting_for='telemetry',
+                              waiting_since=base.NOW - 50)
+        for beat in (modeler_a, modeler_b):
+            self.store.report_modeler(beat)
+        self.assertEqual([modeler_b, modeler_a], self.store.modelers())
         later = dataclasses.replace(
-            first, seen_at=base.NOW + 60, passes=3, passed_at=base.NOW + 7,
+            modeler_a, seen_at=base.NOW + 60, passes=3, passed_at=base.NOW + 7,
             outcome='generation 3')
         self.store.report_modeler(later)
-        self.assertEqual([second, later], self.store.modelers())
+        self.assertEqual([modeler_b, later], self.store.modelers())
 
     def test_a_heartbeat_makes_no_generation(self):
-        before = self.store.write([base.constant(1)])
+        generation = self.store.write([base.constant(1)])
         self.store.report_modeler(heartbeat('a'))
-        self.assertEqual(before, self.store.generation())
+        self.assertEqual(generation, self.store.generation())
         self.assertEqual(
-            [], self.store.read_changes(before).instance_uuids)
+            [], self.store.read_changes(generation).instance_uuids)
 
     def test_modelers_of_long_ago_are_forgotten(self):
         self.store.report_modeler(heartbeat('old', 'host0'))
         self.store.report_modeler(heartbeat('a', seen_at=base.NOW + 86399))
         self.assertEqual(2, len(self.store.modelers()))
         self.store.report_modeler(heartbeat('a', seen_at=base.NOW + 86401))
-        self.assertEqual(['a'], [one.name for one in self.store.modelers()])
+        self.assertEqual(['a'],
+                         [modeler.name for modeler in self.store.modelers()])
 
     def test_an_ended_modeler_is_replaced_by_the_next_of_its_host(self):
         for name, host in (('a', 'host1'), ('b', 'host0')):
             self.store.report_modeler(heartbeat(name, host, ended=True))
         self.store.report_modeler(heartbeat('c'))
         self.assertEqual(['b', 'c'],
-                         [one.name for one in self.store.modelers()])
+                         [modeler.name for modeler in self.store.modelers()])
 
     def test_a_store_of_an_older_schema_is_named(self):
         migration.sync(self.url, '0006')

@@ -14,9 +14,8 @@ class GreenThreadsTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, 'vswitch.sqlite')
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(folder, 'vswitch.sqlite')
 
     def test_a_lock_of_sqlite_stops_nobody_else(self):
         # The lock is released by the same process. If nothing ran while the

@@ -35,8 +35,9 @@ class PackedLawTestCase(unittest.TestCase):
 
     def test_a_law_of_the_version_before_keeps_its_probabilities(self):
         # A tenth of the time was busy.
-        old = b'\x02' + struct.pack('<10d', .8, .3, 0, 0, 0, .2, .7, 8, 4, 2)
-        states, data = packing.unpack_laws(['u'], [old], [None])
+        packed = b'\x02' + struct.pack('<10d', .8, .3, 0, 0, 0, .2, .7, 8,
+                                       4, 2)
+        states, data = packing.unpack_laws(['u'], [packed], [None])
         [law] = rate_law.split_laws(data, states)
         np.testing.assert_allclose(law.probabilities, [.75, .25])
         self.assertEqual([[0, 0, 0], [8, 4, 2]], law.rates.tolist())
@@ -51,25 +52,24 @@ class PackedLawTestCase(unittest.TestCase):
         self.assertEqual(shares + b'\x01', columns['slots'])
         states, data = packing.unpack_laws(['f'], [columns['law']],
                                            [columns['slots']])
-        [found] = rate_law.split_laws(data, states)
-        self.assertEqual(law, found)
+        [unpacked] = rate_law.split_laws(data, states)
+        self.assertEqual(law, unpacked)
         self.assertEqual(shares, packing.unpack_prior(
-            found, columns['slots']).high_shares)
+            unpacked, columns['slots']).high_shares)
         # That of an instance has its own bits.
         own = prior.with_high(law, np.arange(slots.SLOTS) < 9)
         columns = packing.pack_prior(
-            prior_records.Prior(None, None, own, 3.0, 'u')
-        )
+            prior_records.Prior(None, None, own, 3.0, 'u'))
         states, data = packing.unpack_laws(['u'], [columns['law']],
                                            [columns['slots']])
         self.assertEqual(own, data)
 
     def test_states_that_are_never_visited_are_left_out(self):
         # State 0 is left for good.
-        one = model.TrafficModel(
+        chain = model.TrafficModel(
             [[9, 0, 0], [1, 0, 0], [2, 0, 0]],
             [[0, 1, 0], [0, 0, 1], [0, 1, 0]], [1, 1, 3])
-        columns = packing.pack_law(one)
+        columns = packing.pack_law(chain)
         counts, data = packing.unpack_laws(['u'], [columns['law']],
                                            [columns['slots']])
         [law] = rate_law.split_laws(data, counts)
@@ -82,8 +82,8 @@ class PackedLawTestCase(unittest.TestCase):
         laws.insert(1, model.TrafficModel.constant(3).law)
         columns = [packing.pack_law(mock.Mock(law=law)) for law in laws]
         counts, data = packing.unpack_laws(
-            list('abcd'), [one['law'] for one in columns],
-            [one['slots'] for one in columns])
+            list('abcd'), [packed['law'] for packed in columns],
+            [packed['slots'] for packed in columns])
         self.assertEqual(laws, rate_law.split_laws(data, counts))
 
     def test_a_damaged_law_is_refused_with_the_name_of_its_instance(self):
@@ -114,10 +114,10 @@ class PackedLawTestCase(unittest.TestCase):
             self.assertEqual(model.TrafficModel.constant(3).law, data)
 
     def test_a_law_of_another_format_is_refused(self):
-        for bad, seen in ((b'\x01' + bytes(40), '1'), (b'', 'None')):
+        for bad, version in ((b'\x01' + bytes(40), '1'), (b'', 'None')):
             with self.assertRaisesRegex(
                     exceptions.StoreVersionError,
-                    f'instance u: format of its law: {seen}; expected 2'):
+                    f'instance u: format of its law: {version}; expected 2'):
                 packing.unpack_laws(['u'], [bad], [None])
 
 
@@ -130,13 +130,13 @@ class StoredModelTestCase(unittest.TestCase):
         self.assertEqual(500, record.samples)
 
     def test_values_that_make_no_sense_are_refused(self):
-        for wrong, what in (({'window_start': 2.0}, 'window'),
-                            ({'window_end': math.nan}, 'window'),
-                            ({'samples': -1.0}, 'samples'),
-                            ({'samples': math.inf}, 'samples'),
-                            ({'source': ''}, 'source'),
-                            ({'name': 'n' * 256}, 'name')):
-            with self.assertRaisesRegex(exceptions.InvalidModel, what):
+        for wrong, message in (({'window_start': 2.0}, 'window'),
+                               ({'window_end': math.nan}, 'window'),
+                               ({'samples': -1.0}, 'samples'),
+                               ({'samples': math.inf}, 'samples'),
+                               ({'source': ''}, 'source'),
+                               ({'name': 'n' * 256}, 'name')):
+            with self.assertRaisesRegex(exceptions.InvalidModel, message):
                 base.constant(1, **wrong)
         for wrong in ('', 'x' * 37, None, 5):
             with self.assertRaisesRegex(exceptions.InvalidModel, 'uuid'):
@@ -146,12 +146,12 @@ class StoredModelTestCase(unittest.TestCase):
 class HostProfileTestCase(unittest.TestCase):
 
     def test_values_that_make_no_sense_are_refused(self):
-        for wrong, what in (({'host': ''}, 'its name'),
-                            ({'profile': ''}, 'profile'),
-                            ({'source': ''}, 'source'),
-                            ({'overrides': [1]}, 'overrides'),
-                            ({'overrides': {'a': math.nan}}, 'overrides'),
-                            ({'overrides': {'a': object()}}, 'overrides')):
-            with self.assertRaisesRegex(exceptions.InvalidProfile, what):
+        for wrong, message in (({'host': ''}, 'its name'),
+                               ({'profile': ''}, 'profile'),
+                               ({'source': ''}, 'source'),
+                               ({'overrides': [1]}, 'overrides'),
+                               ({'overrides': {'a': math.nan}}, 'overrides'),
+                               ({'overrides': {'a': object()}}, 'overrides')):
+            with self.assertRaisesRegex(exceptions.InvalidProfile, message):
                 store.HostProfile(**{'host': 'h', 'profile': 'ovs-flat',
                                      **wrong})

@@ -34,22 +34,22 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         return self.change(records.take_lock, holder, token, LEASE)
 
     def states(self, **which):
-        return [one.state for one in self.store.moves(**which)]
+        return [move.state for move in self.store.moves(**which)]
 
     def test_what_is_written_is_read_the_newest_plan_first(self):
         self.write('p1', body={'reason': 'debt'})
         self.write('p2', 1, base.NOW + 1)
         self.assertEqual(['p2', 'p1'],
-                         [one.plan_id for one in self.store.plans()])
+                         [plan.plan_id for plan in self.store.plans()])
         self.assertEqual(moves('p1', 2, body={'reason': 'debt'}),
                          self.store.moves('p1'))
         self.assertEqual(3, len(self.store.moves()))
         self.assertEqual(1, len(self.store.plans(limit=1)))
 
     def test_no_generation_is_made(self):
-        before = self.store.generation()
+        generation = self.store.generation()
         self.write()
-        self.assertEqual(before, self.store.generation())
+        self.assertEqual(generation, self.store.generation())
 
     def test_a_move_begins_once_and_only_with_the_lock(self):
         self.write()
@@ -66,10 +66,10 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
     def test_the_end_of_a_plan_drops_what_did_not_begin(self):
         self.write(count=3)
         self.take()
-        first, second, _ = self.store.moves()
-        for move in (first, second):
+        move_1, move_2, _ = self.store.moves()
+        for move in (move_1, move_2):
             self.change(records.begin_move, move, 't1', LEASE, base.NOW)
-        self.change(records.end_move, first, records.DONE, base.NOW + 9,
+        self.change(records.end_move, move_1, records.DONE, base.NOW + 9,
                     {'seconds': 9})
         self.change(records.end_plan, 'p1', records.STOPPED, 'a surprise',
                     base.NOW + 10)
@@ -89,7 +89,7 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
                         ended_at)
         self.write('new')
         self.assertEqual(['new', 'kept'],
-                         [one.plan_id for one in self.store.plans()])
+                         [plan.plan_id for plan in self.store.plans()])
         self.assertEqual(4, len(self.store.moves()))
 
     def test_a_move_that_never_began_can_be_planned_again(self):

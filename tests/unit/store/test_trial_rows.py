@@ -27,27 +27,27 @@ class TrialsTestCase(base.StoreTestCase):
 
     def test_trials_come_back_as_they_were_until_they_end(self):
         later = trial(1, 2 * DAY, 'A' * 255)
-        same = trial(2, 2 * DAY, 'a' * 255)
-        self.store.write(trials=[later, same, trial(3)])
-        self.assertEqual([trial(3), later, same], self.store.trials())
+        simultaneous = trial(2, 2 * DAY, 'a' * 255)
+        self.store.write(trials=[later, simultaneous, trial(3)])
+        self.assertEqual([trial(3), later, simultaneous], self.store.trials())
         self.store.write(end_trials=[trial(3).trial_id, 'unknown'])
-        self.assertEqual([later, same], self.store.trials())
+        self.assertEqual([later, simultaneous], self.store.trials())
 
     def test_a_trial_is_followed_from_where_it_was_or_nothing_is_written(
             self):
         self.store.write(trials=[trial(1), trial(2)])
-        both = [(trial(n).trial_id, DAY, 2 * DAY) for n in (1, 2)]
-        self.store.write(followed=both[:1], outcomes=[outcome()])
+        followed = [(trial(n).trial_id, DAY, 2 * DAY) for n in (1, 2)]
+        self.store.write(followed=followed[:1], outcomes=[outcome()])
         self.assertEqual([2 * DAY, DAY],
-                         [one.until for one in self.store.trials()])
+                         [stored.until for stored in self.store.trials()])
         before = self.store.generation()
-        for wrong in (both, [('unknown', DAY, 2 * DAY)]):
+        for wrong in (followed, [('unknown', DAY, 2 * DAY)]):
             with self.assertRaisesRegex(exceptions.StoreChanged,
                                         'measured until 86400'):
                 self.store.write(followed=wrong, outcomes=[outcome()])
         self.assertEqual(before, self.store.generation())
         self.assertEqual([2 * DAY, DAY],
-                         [one.until for one in self.store.trials()])
+                         [stored.until for stored in self.store.trials()])
         self.assertEqual({KIND: outcome()}, self.store.trial_outcomes())
 
     def test_outcomes_add_up_over_writers_and_days(self):
@@ -68,10 +68,10 @@ class TrialsTestCase(base.StoreTestCase):
                          self.store.trial_outcomes())
 
     def test_a_reader_gets_all_outcomes_when_anything_has_changed(self):
-        first = self.store.read_changes()
-        self.assertEqual({}, first.outcomes)
+        changes_before = self.store.read_changes()
+        self.assertEqual({}, changes_before.outcomes)
         self.store.write(outcomes=[outcome()])
-        changes = self.store.read_changes(first.generation)
+        changes = self.store.read_changes(changes_before.generation)
         self.assertFalse(changes.complete)
         self.assertEqual({KIND: outcome()}, changes.outcomes)
         self.assertIsNone(self.store.read_changes(
@@ -91,9 +91,9 @@ class TrialsTestCase(base.StoreTestCase):
     def test_laws_of_some_instances_are_found(self):
         models = [base.constant(number) for number in range(1000)]
         self.store.write(models)
-        wanted = models[3:950]
+        selected = models[3:950]
         self.assertEqual(
-            {one.instance_uuid: one.model.law for one in wanted},
-            self.store.laws([one.instance_uuid for one in wanted]
+            {record.instance_uuid: record.model.law for record in selected},
+            self.store.laws([record.instance_uuid for record in selected]
                             + ['unknown']))
         self.assertEqual({}, self.store.laws(['unknown']))
