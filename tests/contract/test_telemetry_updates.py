@@ -20,9 +20,7 @@ class UpdatesTest(base.StoreTestCase):
 
     def learned(self, traffic, seconds=6 * HOUR, clock=None, options=None,
                 **source):
-        server = simulator.Server([])
-        server.setUp()
-        self.addCleanup(server.cleanUp)
+        server = self.enterContext(simulator.Server([]))
         return simulator.learned(
             self.make_store(), server, 1, traffic, simulator.Source(**source),
             seconds, clock, **(options or {}))

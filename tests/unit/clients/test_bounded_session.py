@@ -46,16 +46,13 @@ class DeadlineTestCase(testtools.TestCase):
         self.assertIsInstance(failure[0], bounded_session.DeadlineExceeded)
         self.assertIn('not complete after 0.3 s', str(failure[0]))
 
-    @ddt.data(*sorted(hostile_servers.DRIPS))
-    def test_an_exchange_without_end_ends_at_the_deadline(self, name):
+    @ddt.data(*((name,) for name in sorted(hostile_servers.DRIPS)),
+              *((name, 0) for name in (
+                  '100 Continue', 'empty gzip members', 'empty gzip blocks')))
+    def test_an_exchange_without_end_ends_at_the_deadline(self, case):
+        name, *pause = case
         server = self.useFixture(hostile_servers.DrippingServer(
-            hostile_servers.DRIPS[name]))
-        self.assert_given_up(server.url)
-
-    @ddt.data('100 Continue', 'empty gzip members', 'empty gzip blocks')
-    def test_an_exchange_without_pauses_ends_at_the_deadline(self, name):
-        server = self.useFixture(hostile_servers.DrippingServer(
-            hostile_servers.DRIPS[name], 0))
+            hostile_servers.DRIPS[name], *pause))
         self.assert_given_up(server.url)
 
     def test_an_endless_tls_handshake_ends_at_the_deadline(self):

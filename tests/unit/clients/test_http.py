@@ -69,11 +69,16 @@ class ServiceTestCase(testtools.TestCase):
 @ddt.ddt
 class FaultsTest(ServiceTestCase):
 
+    def error_of(self, call):
+        """Return the message of the TelemetryError that a call raises."""
+        return str(self.assertRaises(exceptions.TelemetryError, call))
+
     def _read(self, driver):
         # A tenth of the time: it is read some fifty times.
         start = float(TRAFFIC.times[-TRAFFIC.times.size // 10])
-        return [(one.instance_uuid, one.times.tolist(), one.rates.tolist())
-                for one in driver.series(start=start)]
+        return [(rates.instance_uuid, rates.times.tolist(),
+                 rates.rates.tolist())
+                for rates in driver.series(start=start)]
 
     @ddt.idata(kinds())
     def test_a_fault_that_passes_changes_nothing(self, kind):
@@ -110,7 +115,7 @@ class FaultsTest(ServiceTestCase):
     @ddt.idata(kinds())
     def test_a_fault_that_stays_ends_in_an_error_that_tells_it(self, kind):
         driver = self.make(kind)
-        for fault, words in (
+        for fault, message in (
                 (stand_ins.status(503, b'out of order'),
                  'HTTP 503: out of order'),
                 (stand_ins.closed, 'onnect'),
@@ -119,11 +124,10 @@ class FaultsTest(ServiceTestCase):
             self.sleeps.clear()
             self.server.requests.clear()
             self.server.faults[:] = [fault] * 3
-            error = self.assertRaises(exceptions.TelemetryError,
-                                      lambda: list(driver.series()))
-            self.assertRegex(str(error), words)
+            error = self.error_of(lambda: list(driver.series()))
+            self.assertRegex(error, message)
             for word in (driver.source, 'seen', 'expected', '3 attempts'):
-                self.assertIn(word, str(error))
+                self.assertIn(word, error)
             self.assertEqual(3, len(self.server.requests))
             self.assertEqual([3, 6], self.sleeps)
 
@@ -132,8 +136,8 @@ class FaultsTest(ServiceTestCase):
                                                                    kind):
         driver = self.make(kind, retries=0)
         list(driver.series())
-        last = len(self.server.requests) - 1
-        self.server.faults[:] = [None] * last + [stand_ins.status(503)]
+        queries = len(self.server.requests) - 1
+        self.server.faults[:] = [None] * queries + [stand_ins.status(503)]
         self.assertRaises(exceptions.TelemetryError,
                           lambda: list(driver.series()))
 
@@ -143,10 +147,9 @@ class FaultsTest(ServiceTestCase):
         for code in (400, 401, 403):
             self.server.requests.clear()
             self.server.faults[:] = [stand_ins.status(code, b'"go away"')]
-            error = self.assertRaises(exceptions.TelemetryError,
-                                      driver.instances)
-            self.assertIn(str(code), str(error))
-            self.assertIn('expected', str(error))
+            error = self.error_of(driver.instances)
+            self.assertIn(str(code), error)
+            self.assertIn('expected', error)
             self.assertEqual(1, len(self.server.requests))
 
     @ddt.idata(kinds())
@@ -157,19 +160,17 @@ class FaultsTest(ServiceTestCase):
                         b'{"status": "success", "data": [7]}',
                         b'[{"groupby": {"resource_id": 7}}]'):
             self.server.faults[:] = [stand_ins.body(content)]
-            error = self.assertRaises(exceptions.TelemetryError,
-                                      lambda: list(driver.series()))
-            self.assertIn('expected', str(error))
+            error = self.error_of(lambda: list(driver.series()))
+            self.assertIn('expected', error)
 
     @ddt.idata(kinds())
     def test_a_silent_server_is_given_up(self, kind):
         driver = self.make(kind, timeout_seconds=.2, retries=1)
         self.server.faults[:] = [stand_ins.silent(60)] * 2
         began = time.monotonic()
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
+        error = self.error_of(driver.instances)
         self.assertLess(time.monotonic() - began, 60)
-        self.assertIn('2 attempts', str(error))
+        self.assertIn('2 attempts', error)
 
     @ddt.idata(kinds())
     def test_an_answer_without_end_is_given_up(self, kind):
@@ -178,9 +179,8 @@ class FaultsTest(ServiceTestCase):
                 hostile_servers.DRIPS[name]))
             driver = self.make(kind, url=server.url, timeout_seconds=.2,
                                retries=1)
-            error = self.assertRaises(exceptions.TelemetryError,
-                                      driver.instances)
-            self.assertRegex(str(error), telemetry_services.GIVEN_UP)
+            error = self.error_of(driver.instances)
+            self.assertRegex(error, telemetry_services.GIVEN_UP)
             # An attempt may be over before the server has accepted it.
             self.assertEqual(2, server.connections_of(2))
 
@@ -193,9 +193,8 @@ class FaultsTest(ServiceTestCase):
                 'auth_type': 'v3password', 'auth_url': server.url + '/v3',
                 'username': 'vswitch', 'password': 'open sesame',
                 'user_domain_name': 'Default'})
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertRegex(str(error), telemetry_services.GIVEN_UP)
+        error = self.error_of(driver.instances)
+        self.assertRegex(error, telemetry_services.GIVEN_UP)
 
     @ddt.idata(kinds()[:1])
     def test_an_older_urllib3_reads_the_same(self, kind):
@@ -205,17 +204,14 @@ class FaultsTest(ServiceTestCase):
             'urllib3.response.HTTPResponse.read1', None))
         self.assertEqual(good, self._read(driver))
         self.server.faults[:] = [stand_ins.cut]
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('ends early', str(error))
+        self.assertIn('ends early', self.error_of(driver.instances))
 
     @ddt.idata(kinds())
     def test_an_answer_that_is_too_large_is_not_read(self, kind):
         driver = self.make(kind, max_answer_mib=100 / 2 ** 20)
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('more than 100 bytes', str(error))
-        self.assertIn('max_answer_mib', str(error))
+        error = self.error_of(driver.instances)
+        self.assertIn('more than 100 bytes', error)
+        self.assertIn('max_answer_mib', error)
         # It would be as large when asked for again; Gnocchi's pages of
         # resources are asked for in halves first, 1000, 500 and so on.
         self.assertIn(len(self.server.requests), range(1, 12))
@@ -232,19 +228,17 @@ class FaultsTest(ServiceTestCase):
 
         # Gnocchi is asked for smaller pages first.
         self.server.faults[:] = [fault] * 12
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('more than 262144 bytes', str(error))
+        error = self.error_of(driver.instances)
+        self.assertIn('more than 262144 bytes', error)
 
     @ddt.idata(kinds())
     def test_of_a_large_error_the_beginning_is_read(self, kind):
         driver = self.make(kind, retries=0)
         self.server.faults[:] = [stand_ins.status(
             503, b'out of order' + b'!' * 2 ** 22)]
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('HTTP 503: out of order', str(error))
-        self.assertLess(len(str(error)), 1000)
+        error = self.error_of(driver.instances)
+        self.assertIn('HTTP 503: out of order', error)
+        self.assertLess(len(error), 1000)
 
     @ddt.idata(kinds())
     def test_control_characters_of_an_answer_are_escaped(self, kind):
@@ -253,10 +247,9 @@ class FaultsTest(ServiceTestCase):
         for fault in (stand_ins.status(503, text),
                       stand_ins.status(400, text), stand_ins.body(text)):
             self.server.faults[:] = [fault]
-            error = self.assertRaises(exceptions.TelemetryError,
-                                      driver.instances)
-            self.assertIn(r'\x1b[2J\x9b1mowned\u202e\x00', str(error))
-            self.assertTrue(str(error).isprintable(), str(error))
+            error = self.error_of(driver.instances)
+            self.assertIn(r'\x1b[2J\x9b1mowned\u202e\x00', error)
+            self.assertTrue(error.isprintable(), error)
 
     @ddt.idata(kinds())
     def test_requests_are_paced(self, kind):
@@ -281,13 +274,13 @@ class FaultsTest(ServiceTestCase):
     @ddt.idata(kinds())
     def test_a_pause_that_is_asked_for_is_kept(self, kind):
         driver = self.make(kind)
-        for asked, kept in (('17', 17), ('100000', 60), ('soon', 3),
-                            ('-5', 3)):
+        for retry_after, seconds in (('17', 17), ('100000', 60), ('soon', 3),
+                                     ('-5', 3)):
             self.sleeps.clear()
             self.server.faults[:] = [stand_ins.status(
-                503, headers=[('Retry-After', asked)])]
+                503, headers=[('Retry-After', retry_after)])]
             driver.instances()
-            self.assertEqual([kept], self.sleeps)
+            self.assertEqual([seconds], self.sleeps)
 
     @ddt.idata(kinds())
     def test_nothing_secret_is_shown(self, kind):
@@ -296,9 +289,8 @@ class FaultsTest(ServiceTestCase):
             'auth_type': 'v3password', 'auth_url': 'http://127.0.0.1:1/v3',
             'username': 'vswitch', 'password': 'open sesame',
             'user_domain_name': 'Default'})
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        for text in (str(error), repr(driver._access), driver.source,
+        error = self.error_of(driver.instances)
+        for text in (error, repr(driver._access), driver.source,
                      log.output):
             self.assertNotIn('sesame', text)
         copy = pickle.loads(pickle.dumps(driver))
@@ -307,9 +299,7 @@ class FaultsTest(ServiceTestCase):
     @ddt.idata(kinds())
     def test_auth_that_is_none_is_told_at_once(self, kind):
         driver = self.make(kind, auth={'auth_type': 'magic', 'password': 'x'})
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn("'magic'", str(error))
+        self.assertIn("'magic'", self.error_of(driver.instances))
         self.assertEqual([], self.server.requests)
 
 
@@ -328,11 +318,8 @@ class OpenStackTest(testtools.TestCase):
 
                 def read():
                     with openstack.SdkClient(access, kind, kind) as client:
-                        list(
-                            openstack.pages(
-                                client, 'servers', '/servers', dict
-                            )
-                        )
+                        list(openstack.pages(client, 'servers', '/servers',
+                                             dict))
 
                 error = self.assertRaises(exceptions.TelemetryError, read)
                 self.assertRegex(str(error), telemetry_services.GIVEN_UP)
@@ -383,7 +370,7 @@ class TlsTest(testtools.TestCase):
 class AccessTest(unittest.TestCase):
 
     def test_unusable_values_are_refused(self):
-        for wrong, words in (
+        for wrong, message in (
                 ({}, 'url'), ({'url': 'metrics:9090'}, "'metrics:9090'"),
                 ({'url': 'ftp://metrics'}, 'ftp'),
                 ({'url': 'http://me:secret@metrics'},
@@ -399,7 +386,7 @@ class AccessTest(unittest.TestCase):
             with self.subTest(wrong):
                 with self.assertRaises(exceptions.InvalidInput) as caught:
                     http.Access(**wrong)
-                self.assertIn(words, str(caught.exception))
+                self.assertIn(message, str(caught.exception))
                 self.assertNotIn('secret', str(caught.exception))
 
     def test_unusable_options_of_drivers_are_refused(self):

@@ -28,12 +28,13 @@ class LoadTestCase(unittest.TestCase):
                         self.assertEqual(value, json_items.load(
                             text, path, lambda item: items.append(item)
                             or item))
-                        wanted = value
+                        at_path = value
                         for key in path:
-                            wanted = wanted.get(key) \
-                                if isinstance(wanted, dict) else None
+                            at_path = at_path.get(key) \
+                                if isinstance(at_path, dict) else None
                         self.assertEqual(
-                            wanted if isinstance(wanted, list) else [], items)
+                            at_path if isinstance(at_path, list) else [],
+                            items)
         self.assertEqual({'data': [2, 4]}, json_items.load(
             '{"data": [1, 2]}', ('data',), lambda item: 2 * item))
 
@@ -42,18 +43,18 @@ class LoadTestCase(unittest.TestCase):
         wrong = [text[:length] for length in range(len(text))]
         wrong += [text[:at] + mark + text[at + 1:]
                   for at in range(len(text)) for mark in '"{}[]:,x']
-        for one in [*wrong, text + 'x', text + text, '[1 2]', '[,]', '{,}',
-                    '{1: 2}', '[1,]', '']:
+        for broken in [*wrong, text + 'x', text + text, '[1 2]', '[,]', '{,}',
+                       '{1: 2}', '[1,]', '']:
             try:
-                wanted = json.loads(one)
+                expected = json.loads(broken)
             except ValueError:
                 for path in ((), ('data',), ('data', 'result')):
-                    with self.subTest(one, path=path), \
+                    with self.subTest(broken, path=path), \
                             self.assertRaises(ValueError):
-                        json_items.load(one, path, lambda item: item)
+                        json_items.load(broken, path, lambda item: item)
             else:
-                self.assertEqual(wanted, json_items.load(
-                    one, ('data', 'result'), lambda item: item))
+                self.assertEqual(expected, json_items.load(
+                    broken, ('data', 'result'), lambda item: item))
 
     def test_objects_of_one_item_exist_at_a_time(self):
         item = '[' + '[],' * 1000 + '[]]'

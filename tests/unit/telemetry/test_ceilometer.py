@@ -37,21 +37,22 @@ class CeilometerTest(testtools.TestCase):
             egress.reshape(-1, 2).mean(axis=1), series.rates[:, 0])
 
     def test_without_one_direction_the_other_is_a_lower_bound(self):
-        one = INTERFACES[0]
-        rates = one.rates.copy()
+        interface = INTERFACES[0]
+        rates = interface.rates.copy()
         rates[:, 1] = np.nan
-        series, = self.make([dataclasses.replace(one, rates=rates)]).series()
+        series, = self.make(
+            [dataclasses.replace(interface, rates=rates)]).series()
         self.assertEqual((576, True), (len(series), series.partial.all()))
         self.assertFalse(series.rates[:, 1].any())
         self.assertEqual(rate_series.Refused(missing=576),
                          series.at_least().refused)
 
     def test_an_interface_of_negative_rates_takes_nothing_from_others(self):
-        first, second = INTERFACES[:2]
-        alone, = self.make([first]).series()
+        good, negative = INTERFACES[:2]
+        alone, = self.make([good]).series()
         below = dataclasses.replace(
-            second, rates=np.full(second.rates.shape, -999.92e6 / 8))
-        series, = self.make([first, below]).series()
+            negative, rates=np.full(negative.rates.shape, -999.92e6 / 8))
+        series, = self.make([good, below]).series()
         self.assertEqual(alone.times.tolist(), series.times.tolist())
         np.testing.assert_array_equal(alone.rates, series.rates)
         series, = self.make([below]).series()
@@ -60,36 +61,34 @@ class CeilometerTest(testtools.TestCase):
     def test_resources_that_are_no_interface_are_left_alone(self):
         class Other:
             resource = 'a-load-balancer'
-        other = dataclasses.replace(INTERFACES[0])
-        other.__class__ = type('Named', (type(other),), {
+        named = dataclasses.replace(INTERFACES[0])
+        named.__class__ = type('Named', (type(named),), {
             'resource': Other.resource})
-        self.assertEqual([], self.make([other]).instances())
+        self.assertEqual([], self.make([named]).instances())
 
     def test_names_are_those_of_domains(self):
         self.assertEqual('instance-00000001', next(
-            one.name for one in self.make().instances()
-            if one.uuid == BUSY))
+            instance.name for instance in self.make().instances()
+            if instance.uuid == BUSY))
 
     def test_statistics_that_make_no_sense_cost_their_period(self):
         driver = self.make()
-        good = {one.instance_uuid: one for one in driver.series()}
-        last = len(self.server.requests) - 1
+        good = {rates.instance_uuid: rates for rates in driver.series()}
+        queries = len(self.server.requests) - 1
         for change in ({'period_start': '2013-01-01T00:00:00'},
                        {'period_start': '2113-01-01T00:00:00'},
                        {'period_start': '2013-08-01T00:01:00'},
                        {'period_start': 'noon'}, {'period_start': None},
                        {'avg': 'much'}, {'avg': None}, {'avg': []}):
-            self.server.faults[:] = [None] * last + [stand_ins.changed(
+            self.server.faults[:] = [None] * queries + [stand_ins.changed(
                 lambda answer: [{**answer[0], **change}, *answer[1:]])]
-            found = list(driver.series())
+            *others, last = driver.series()
             self.assertEqual([], self.server.faults)
-            for one in found[:-1]:
+            for rates in others:
                 np.testing.assert_array_equal(
-                    good[one.instance_uuid].rates, one.rates)
-            whole = found[-1].whole
+                    good[rates.instance_uuid].rates, rates.rates)
             np.testing.assert_array_equal(
-                good[found[-1].instance_uuid].rates[1:],
-                found[-1].rates[whole])
+                good[last.instance_uuid].rates[1:], last.rates[last.whole])
 
     def test_unusable_options_are_refused(self):
         for wrong in ({'period_seconds': 1.5}, {'max_age_seconds': None}):

@@ -16,10 +16,10 @@ NAN = np.nan
 def readings(counts, first=0, period=10.0, columns=2):
     """Return readings of counters in consecutive periods, NaN: none."""
     counts = np.asarray(counts, float)
-    there = np.flatnonzero(~np.isnan(counts))
+    present = np.flatnonzero(~np.isnan(counts))
     return counters.Readings(
-        np.tile(((there + first) * period)[:, None], columns),
-        np.tile(counts[there][:, None], columns))
+        np.tile(((present + first) * period)[:, None], columns),
+        np.tile(counts[present][:, None], columns))
 
 
 def from_counters(hosts, **options):
@@ -34,10 +34,10 @@ class CountersTestCase(unittest.TestCase):
 
     def assert_told(self, part, times, **refused):
         """Want the times of rates, and how many periods have none why."""
-        one = told([part])
-        self.assertEqual(times, one.times.tolist())
-        self.assertEqual(rate_series.Refused(**refused), one.refused)
-        return one
+        series = told([part])
+        self.assertEqual(times, series.times.tolist())
+        self.assertEqual(rate_series.Refused(**refused), series.refused)
+        return series
 
 
 class ReadingsTest(unittest.TestCase):
@@ -53,9 +53,9 @@ class ReadingsTest(unittest.TestCase):
         self.assertEqual([1, 5, 3, 4], values.tolist())
 
     def test_of_overlapping_series_the_later_one_counts(self):
-        old = np.array([0., 10, 20, 30, 60]), np.array([1., 2, 3, 3, 3])
-        new = np.array([15., 25, 35]), np.array([7., 8, 9])
-        for series in ([old, new], [new, old]):
+        earlier = np.array([0., 10, 20, 30, 60]), np.array([1., 2, 3, 3, 3])
+        later = np.array([15., 25, 35]), np.array([7., 8, 9])
+        for series in ([earlier, later], [later, earlier]):
             times, values = counters.joined(series)
             self.assertEqual([0, 10, 15, 25, 35, 60], times.tolist())
             self.assertEqual([1, 2, 7, 8, 9, 3], values.tolist())
@@ -67,16 +67,16 @@ class ReadingsTest(unittest.TestCase):
 
     def test_counters_read_at_the_same_times_keep_all_readings(self):
         times = np.array([1., 2, 3])
-        one = counters.together([(times, times), (times, times * 2)], 10)
-        self.assertEqual([[1, 1], [2, 2], [3, 3]], one.times.tolist())
-        self.assertEqual([[1, 2], [2, 4], [3, 6]], one.counters.tolist())
+        readings = counters.together([(times, times), (times, times * 2)], 10)
+        self.assertEqual([[1, 1], [2, 2], [3, 3]], readings.times.tolist())
+        self.assertEqual([[1, 2], [2, 4], [3, 6]], readings.counters.tolist())
 
     def test_a_period_needs_a_reading_of_every_counter(self):
-        one = counters.together([
+        readings = counters.together([
             counters.finite([0, 7, 10, 20], [0, 1, 2, 3]),
             counters.finite([4, 24], [5, 6])], 10)
-        self.assertEqual([[7, 4], [20, 24]], one.times.tolist())
-        self.assertEqual([[1, 5], [3, 6]], one.counters.tolist())
+        self.assertEqual([[7, 4], [20, 24]], readings.times.tolist())
+        self.assertEqual([[1, 5], [3, 6]], readings.counters.tolist())
 
 
 class CountersTest(CountersTestCase):
@@ -87,20 +87,20 @@ class CountersTest(CountersTestCase):
             np.array([[2., 2, 3, 3], [12, 12, 13, 13], [22, 22, 23, 23]]),
             np.array([[0., 0, 0, 0], [1000, 2500, 30, 50],
                       [1000, 2500, 30, 50]]))]
-        one = told([from_counters(hosts)])
+        series = told([from_counters(hosts)])
         # 1000 B and 2500 B in 10 s; 30 + 50 packets in 10 s. Then nothing.
-        np.testing.assert_allclose(one.rates, [[.8, 2.0, 0.008], [0, 0, 0]])
-        self.assertEqual([0.0, 10.0], one.times.tolist())
+        np.testing.assert_allclose(series.rates, [[.8, 2.0, 0.008], [0, 0, 0]])
+        self.assertEqual([0.0, 10.0], series.times.tolist())
 
     def test_read_more_often_a_rate_is_that_from_start_to_end(self):
         # 1 B/s until 13 s, 11 B/s after; read every 3 s from 1 s on.
         times = np.arange(1., 40, 3)
         counts = np.where(times <= 13, times, 13 + 11 * (times - 13))
-        one = told([from_counters([counters.Readings(
+        series = told([from_counters([counters.Readings(
             np.stack([times] * 2, axis=1), np.stack([counts] * 2, axis=1))])])
-        self.assertEqual([10.0, 20.0], one.times.tolist())
+        self.assertEqual([10.0, 20.0], series.times.tolist())
         # 3 s of 1 B/s and 7 s of 11 B/s.
-        np.testing.assert_allclose(one.rates[:, 0], [.064, .088])
+        np.testing.assert_allclose(series.rates[:, 0], [.064, .088])
 
     def test_what_cannot_be_a_rate_is_refused_by_reason(self):
         top = 2.0 ** 32
@@ -114,47 +114,48 @@ class CountersTest(CountersTestCase):
                 # Nothing can be told of no reading or one.
                 ([], [], {}), ([5], [], {})):
             with self.subTest(counts):
-                one = self.assert_told(from_counters([readings(counts)]),
-                                       times, **refused)
-                self.assertTrue((one.rates >= 0).all())
+                series = self.assert_told(from_counters([readings(counts)]),
+                                          times, **refused)
+                self.assertTrue((series.rates >= 0).all())
 
     def test_counters_of_two_hosts_are_never_subtracted(self):
         # The new counter is larger than the old one ever was.
-        one = self.assert_told(from_counters([
+        series = self.assert_told(from_counters([
             readings([0, 10, 20]), readings([1000, 1010, 1020], first=3)]),
             [0, 10, 30, 40], migration=1)
-        np.testing.assert_allclose(one.rates[:, 0], .008)
+        np.testing.assert_allclose(series.rates[:, 0], .008)
 
     def test_a_host_that_was_left_and_repeats_itself_says_nothing(self):
         # The old host tells its last state on and on.
-        old = readings([0, 10, 20, 20, 20, 20, 20])
-        new = readings([0, 30, 60], first=4)
-        for hosts in ([old, new], [new, old]):
-            one = self.assert_told(from_counters(hosts),
-                                   [0, 10, 20, 40, 50], migration=1)
-            self.assertEqual([.024, .024], one.rates[3:, 0].round(9).tolist())
+        source = readings([0, 10, 20, 20, 20, 20, 20])
+        target = readings([0, 30, 60], first=4)
+        for hosts in ([source, target], [target, source]):
+            series = self.assert_told(from_counters(hosts),
+                                      [0, 10, 20, 40, 50], migration=1)
+            self.assertEqual(
+                [.024, .024], series.rates[3:, 0].round(9).tolist())
 
     def test_a_pause_of_the_host_that_was_left_changes_nothing(self):
-        old = readings([0, 10, 20, 20, NAN, NAN, 20, 20, 20])
-        new = readings([0, 30, 60, 90, 120, 150], first=3)
-        one = told([from_counters([old, new])])
-        self.assertEqual([0, 10, 30, 40, 50, 60, 70], one.times.tolist())
+        source = readings([0, 10, 20, 20, NAN, NAN, 20, 20, 20])
+        target = readings([0, 30, 60, 90, 120, 150], first=3)
+        series = told([from_counters([source, target])])
+        self.assertEqual([0, 10, 30, 40, 50, 60, 70], series.times.tolist())
 
     def test_an_instance_that_returns_is_followed_back(self):
-        first = readings([0, 10, 20, 20, 20, 5, 15, 25])
-        second = readings([0, 30], first=3)
-        one = told([from_counters([first, second])])
-        self.assertEqual([0, 10, 30, 50, 60], one.times.tolist())
-        self.assertEqual(2, one.refused.migration)
+        source = readings([0, 10, 20, 20, 20, 5, 15, 25])
+        target = readings([0, 30], first=3)
+        series = told([from_counters([source, target])])
+        self.assertEqual([0, 10, 30, 50, 60], series.times.tolist())
+        self.assertEqual(2, series.refused.migration)
 
     def test_of_two_exporters_the_other_counts_when_one_stops(self):
-        one, other = (readings(np.arange(count) * 10.0, first=first)
-                      for count, first in ((30, 0), (10, 1)))
-        for hosts in ([one, other], [other, one]):
-            found = told([from_counters(hosts)])
-            self.assertEqual(280, found.times[-1])
-            self.assertLessEqual(27, len(found))
-            np.testing.assert_allclose(found.rates[:, 0], .008)
+        longer, shorter = (readings(np.arange(count) * 10.0, first=first)
+                           for count, first in ((30, 0), (10, 1)))
+        for hosts in ([longer, shorter], [shorter, longer]):
+            joined = told([from_counters(hosts)])
+            self.assertEqual(280, joined.times[-1])
+            self.assertLessEqual(27, len(joined))
+            np.testing.assert_allclose(joined.rates[:, 0], .008)
 
 
 class UpdatesTest(unittest.TestCase):
@@ -166,27 +167,20 @@ class UpdatesTest(unittest.TestCase):
     BURSTS = simulator.Traffic(1e6, 900.0, 10800.0,
                                simulator.T0 + 4137.0 - 864000.0)
 
-    def rates(self, traffic, known=None, seed=1, **source):
+    def rates(self, traffic, update_known=None, seed=1, **source):
         """Return the rates that are found, and the true volume, relative."""
         day = 86400.0
         hosts = simulator.Source(**source).readings(
             traffic, day, np.random.default_rng(seed))
-        update = known
-        if known is None:
+        update = update_known
+        if update_known is None:
             update = counters.update_seconds([
                 (times, values) for _, times, values in hosts])
         part = counters.from_counters(
-            [
-                counters.Readings(
-                    np.stack([times] * 2, axis=1),
-                    np.stack([values, values / 2], axis=1),
-                )
-                for _, times, values in hosts
-            ],
-            300.0,
-            update,
-            simulator.T0 + day,
-        )
+            [counters.Readings(np.stack([times] * 2, axis=1),
+                               np.stack([values, values / 2], axis=1))
+             for _, times, values in hosts],
+            300.0, update, simulator.T0 + day)
         times = part.periods * 300.0
         true = np.array([traffic.mean_kbps(begin, begin + 300)
                          for begin in times])
@@ -196,14 +190,14 @@ class UpdatesTest(unittest.TestCase):
         for traffic, delta in ((self.STEADY, peak), (self.BURSTS, bursts)):
             # What a lone instance of bursts says is not enough to find the
             # interval.
-            known = None if traffic is self.STEADY \
+            update = None if traffic is self.STEADY \
                 else source['update_seconds']
             with self.subTest(traffic=traffic, **source):
-                found, true = self.rates(traffic, known, **source)
-                self.assertGreater(found.size, 240)
-                self.assertAlmostEqual(1.0, found.sum() / true.sum(),
+                measured, true = self.rates(traffic, update, **source)
+                self.assertGreater(measured.size, 240)
+                self.assertAlmostEqual(1.0, measured.sum() / true.sum(),
                                        delta=0.01)
-                self.assertAlmostEqual(1.0, found.max(), delta=delta)
+                self.assertAlmostEqual(1.0, measured.max(), delta=delta)
 
     def test_updates_as_often_as_readings(self):
         for seconds in (15, 30, 60, 120):
@@ -241,10 +235,10 @@ class UpdatesTest(unittest.TestCase):
             [(times, values)]) / update, delta=0.02)
 
     def steady_peak(self, **source):
-        found, _ = self.rates(self.STEADY, source['update_seconds'],
-                              **source)
-        self.assertGreater(found.size, 240)
-        return found.max()
+        measured, _ = self.rates(self.STEADY, source['update_seconds'],
+                                 **source)
+        self.assertGreater(measured.size, 240)
+        return measured.max()
 
     def test_updates_that_are_left_out_soon_after_each_other(self):
         # One update is between them.
@@ -264,12 +258,12 @@ class UpdatesTest(unittest.TestCase):
         _, times, values = simulator.Source(
             update_seconds=100, scrape_seconds=120).readings(
                 self.STEADY, 10800.0, np.random.default_rng(1))[0]
-        for count, known in ((10, False), (60, True)):
+        for count, enough in ((10, False), (60, True)):
             series = [(times[:count], values[:count])]
             # Where one reading of each period is all, it is enough.
-            self.assertAlmostEqual(100.0 if known else 0.0,
+            self.assertAlmostEqual(100.0 if enough else 0.0,
                                    counters.update_seconds(series), delta=2)
-            self.assertEqual(known, counters.update_seconds(
+            self.assertEqual(enough, counters.update_seconds(
                 series, period_seconds=300.0) is not None)
 
     def test_a_reset_says_nothing_of_the_interval(self):
@@ -302,11 +296,11 @@ class UpdatesTest(unittest.TestCase):
         for update in (900, 1800, 3600):
             for changes in ({'jitter_seconds': 30},
                             {'drift_seconds': update / 400}):
-                found, _ = self.rates(self.STEADY, update_seconds=update,
-                                      scrape_seconds=60, **changes)
-                self.assertGreater(found.size, 180)
-                self.assertAlmostEqual(1e6, found.mean() * 1e6, delta=1e4)
-                self.assertAlmostEqual(1.0, found.max(), delta=0.05)
+                measured, _ = self.rates(self.STEADY, update_seconds=update,
+                                         scrape_seconds=60, **changes)
+                self.assertGreater(measured.size, 180)
+                self.assertAlmostEqual(1e6, measured.mean() * 1e6, delta=1e4)
+                self.assertAlmostEqual(1.0, measured.max(), delta=0.05)
 
     def test_continuous_counters_are_not_taken_for_updated_ones(self):
         random = np.random.default_rng(5)
@@ -323,11 +317,11 @@ class UpdatesTest(unittest.TestCase):
 class IncrementsTest(CountersTestCase):
 
     def test_an_increment_belongs_to_the_period_before_its_reading(self):
-        one = told([counters.from_increments(
+        series = told([counters.from_increments(
             np.array([5, 6, 7]), np.array([[1., 1], [1250, 2500], [0, 0]]),
             10)])
-        self.assertEqual([50, 60], one.times.tolist())
-        np.testing.assert_allclose(one.rates[:, :2], [[1, 2], [0, 0]])
+        self.assertEqual([50, 60], series.times.tolist())
+        np.testing.assert_allclose(series.rates[:, :2], [[1, 2], [0, 0]])
 
     def test_what_cannot_be_a_rate_is_refused_by_reason(self):
         for periods, values, times, refused in (
@@ -345,17 +339,17 @@ class IncrementsTest(CountersTestCase):
 
     def test_an_increment_of_one_interval_after_an_empty_period_is_kept(self):
         # Two readings were in period 2, none in 3: 2 has the mean of both.
-        one = self.assert_told(counters.from_increments(
+        series = self.assert_told(counters.from_increments(
             np.array([0, 1, 2, 4, 5]),
             np.outer([90, 90, 50, 10, 10], [1.0, 1.0]), 10),
             [0, 10, 20, 30, 40])
-        np.testing.assert_allclose(one.rates[:, 0] / .0008,
+        np.testing.assert_allclose(series.rates[:, 0] / .0008,
                                    [90, 50, 50, 10, 10])
 
     def test_the_time_between_measures_is_what_it_is_divided_by(self):
-        one = told([counters.from_increments(
+        series = told([counters.from_increments(
             np.array([1, 2]), np.full((2, 2), 250.), 2)])
-        np.testing.assert_allclose(one.rates[:, :2], 1.0)
+        np.testing.assert_allclose(series.rates[:, :2], 1.0)
 
 
 class SumTest(unittest.TestCase):
@@ -370,19 +364,19 @@ class SumTest(unittest.TestCase):
         # detached when it has been for two.
         parts = [from_counters([readings(np.arange(8) * 10.)]),
                  from_counters([readings(np.arange(3) * 10.)])]
-        one = told(parts)
-        self.assertEqual([0, 10, 40, 50, 60], one.times.tolist())
-        self.assertEqual(rate_series.Refused(missing=2), one.refused)
-        np.testing.assert_allclose(one.rates[:, 0],
+        series = told(parts)
+        self.assertEqual([0, 10, 40, 50, 60], series.times.tolist())
+        self.assertEqual(rate_series.Refused(missing=2), series.refused)
+        np.testing.assert_allclose(series.rates[:, 0],
                                    [.016, .016, .008, .008, .008])
 
     def test_a_gap_of_one_interface_is_a_gap_of_the_sum(self):
         parts = [from_counters([readings(np.arange(6) * 10.)]),
                  from_counters([readings(
                      [0, 10, NAN, 30, 40, 50])])]
-        one = told(parts)
-        self.assertEqual([0, 30, 40], one.times.tolist())
-        self.assertEqual(rate_series.Refused(gap=2), one.refused)
+        series = told(parts)
+        self.assertEqual([0, 30, 40], series.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=2), series.refused)
 
     def test_an_interface_that_comes_later_does_not_spoil_what_was(self):
         parts = [from_counters([readings(np.arange(6) * 10.)]),
@@ -396,40 +390,40 @@ class SumTest(unittest.TestCase):
     def test_without_an_answer_for_an_interface_the_sum_is_a_lower_bound(
             self):
         parts = [from_counters([readings(np.arange(6) * 10.)])]
-        one = told(parts, complete=False)
-        self.assertEqual((5, True), (len(one), one.partial.all()))
-        self.assertEqual((0, 5), (len(one.at_least()),
-                                  one.at_least().refused.missing))
+        series = told(parts, complete=False)
+        self.assertEqual((5, True), (len(series), series.partial.all()))
+        self.assertEqual((0, 5), (len(series.at_least()),
+                                  series.at_least().refused.missing))
         self.assertEqual(0, len(told([], complete=False)))
 
     def test_what_is_too_old_is_refused_as_such(self):
-        one = told([from_counters([readings(
+        series = told([from_counters([readings(
             [0, 10, 5, 15, 25, 35])])], oldest=25.0)
-        self.assertEqual([30, 40], one.times.tolist())
-        self.assertEqual(rate_series.Refused(too_old=3), one.refused)
+        self.assertEqual([30, 40], series.times.tolist())
+        self.assertEqual(rate_series.Refused(too_old=3), series.refused)
 
     def test_only_the_time_wanted_is_told_and_counted(self):
         part = from_counters([readings(
             [0, 10, NAN, 30, 40, 2, 12, 22])])
-        one = told([part], start=20, end=50)
-        self.assertEqual([30], one.times.tolist())
-        self.assertEqual(rate_series.Refused(gap=1, reset=1), one.refused)
+        series = told([part], start=20, end=50)
+        self.assertEqual([30], series.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=1, reset=1), series.refused)
 
     def test_a_negative_rate_of_an_interface_spoils_its_period_only(self):
         rates = np.ones((5, 3))
         rates[2, 1] = -1
         parts = [counters.from_rates(np.arange(5), rates),
                  counters.from_rates(np.arange(5), np.ones((5, 3)))]
-        one = told(parts)
-        self.assertEqual([0, 10, 30, 40], one.times.tolist())
-        np.testing.assert_array_equal(one.rates, 2)
-        self.assertEqual(rate_series.Refused(negative=1), one.refused)
+        series = told(parts)
+        self.assertEqual([0, 10, 30, 40], series.times.tolist())
+        np.testing.assert_array_equal(series.rates, 2)
+        self.assertEqual(rate_series.Refused(negative=1), series.refused)
 
     def test_rates_with_a_missing_column_are_missing(self):
-        one = told([counters.from_rates(
+        series = told([counters.from_rates(
             np.array([0, 1]), [[1, 1, 0], [1, NAN, 0]])])
-        self.assertEqual([0], one.times.tolist())
-        self.assertEqual(rate_series.Refused(missing=1), one.refused)
+        self.assertEqual([0], series.times.tolist())
+        self.assertEqual(rate_series.Refused(missing=1), series.refused)
 
 
 class BrokenInterfaceTest(unittest.TestCase):
@@ -443,16 +437,16 @@ class BrokenInterfaceTest(unittest.TestCase):
             np.arange(40), np.full((40, 3), self.BUSY))
 
     def assert_busy(self, broken, count=40):
-        one = told([self.busy, broken])
-        self.assertGreaterEqual(len(one), count)
-        self.assertTrue((one.rates[:, 0] >= self.BUSY).all())
-        self.assertLessEqual(one.rates[:, 0].max(), 1.1 * self.BUSY)
-        return one
+        series = told([self.busy, broken])
+        self.assertGreaterEqual(len(series), count)
+        self.assertTrue((series.rates[:, 0] >= self.BUSY).all())
+        self.assertLessEqual(series.rates[:, 0].max(), 1.1 * self.BUSY)
+        return series
 
     def test_an_interface_that_counts_down_hides_nothing(self):
-        one = self.assert_busy(from_counters(
+        series = self.assert_busy(from_counters(
             [readings(1e9 - np.arange(41) * 10.)]))
-        self.assertTrue(one.partial[:39].all())
+        self.assertTrue(series.partial[:39].all())
 
     def test_one_of_negative_rates_lowers_nothing(self):
         self.assert_busy(counters.from_rates(
@@ -471,20 +465,19 @@ class BrokenInterfaceTest(unittest.TestCase):
     def test_one_without_a_direction_counts_with_the_other(self):
         rates = np.full((40, 3), self.BUSY / 20)
         rates[:, 1:] = np.nan
-        one = self.assert_busy(counters.from_rates(np.arange(40), rates))
-        np.testing.assert_allclose(one.rates[:, 0], 1.05 * self.BUSY)
-        np.testing.assert_allclose(one.rates[:, 1], self.BUSY)
-        self.assertTrue(one.partial.all())
+        series = self.assert_busy(counters.from_rates(np.arange(40), rates))
+        np.testing.assert_allclose(series.rates[:, 0], 1.05 * self.BUSY)
+        np.testing.assert_allclose(series.rates[:, 1], self.BUSY)
+        self.assertTrue(series.partial.all())
 
     def test_a_busy_one_that_is_silent_is_never_taken_as_nothing(self):
         silent = np.array([4, 5, 11, 20, 30])
         low = counters.from_rates(np.arange(40), np.ones((40, 3)))
-        broken = counters.from_rates(
-            np.setdiff1d(np.arange(40), silent), np.full((35, 3), self.BUSY)
-        )
-        one = told([low, broken])
-        self.assertFalse(np.isin(one.times, 10. * silent).any())
-        self.assertEqual((35, 5), (len(one), one.refused.missing))
+        broken = counters.from_rates(np.setdiff1d(np.arange(40), silent),
+                                     np.full((35, 3), self.BUSY))
+        series = told([low, broken])
+        self.assertFalse(np.isin(series.times, 10. * silent).any())
+        self.assertEqual((35, 5), (len(series), series.refused.missing))
 
     def test_its_cost_is_that_of_its_samples(self):
         odd = from_counters([counters.Readings(
@@ -511,23 +504,23 @@ class PiecesTest(unittest.TestCase):
                 reset = int(random.integers(1, 40))
                 counts[reset:] -= counts[reset] - random.integers(0, 5)
                 links.append(counts)
-            whole = told([from_counters([readings(counts)])
-                          for counts in links])
-            if not len(whole):
+            at_once = told([from_counters([readings(counts)])
+                            for counts in links])
+            if not len(at_once):
                 continue
-            last = whole.times[len(whole) // 2]
-            period = int(last // 10)
+            cut_at = at_once.times[len(at_once) // 2]
+            period = int(cut_at // 10)
             # What a driver reads: back to the grace, and one to close.
             begin = max(0, period + 1 - counters.GRACE_PERIODS)
 
-            def between(low, high, **wanted):
+            def between(low, high, **expected):
                 return told([from_counters([readings(
                     counts[low:high], first=low)]) for counts in links],
-                    **wanted)
+                    **expected)
 
-            first = between(0, period + 2, end=last + 1)
-            second = between(begin, 40, start=np.nextafter(last, np.inf))
+            first = between(0, period + 2, end=cut_at + 1)
+            second = between(begin, 40, start=np.nextafter(cut_at, np.inf))
             np.testing.assert_array_equal(
-                whole.times, np.concatenate([first.times, second.times]))
+                at_once.times, np.concatenate([first.times, second.times]))
             np.testing.assert_array_equal(
-                whole.rates, np.concatenate([first.rates, second.rates]))
+                at_once.rates, np.concatenate([first.rates, second.rates]))

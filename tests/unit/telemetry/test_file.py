@@ -56,13 +56,17 @@ class _FileTest(testtools.TestCase):
         series, = self._series(name, content, **options)
         return series
 
+    def error_of(self, *call, **options):
+        """Return the message of the TelemetryError that a call raises."""
+        return str(self.assertRaises(exceptions.TelemetryError, *call,
+                                     **options))
+
     def _refused(self, name, content, *parts, **options):
         """Check that a file is refused in a message with these parts."""
-        error = self.assertRaises(exceptions.TelemetryError, self._series,
-                                  name, content, **options)
+        error = self.error_of(self._series, name, content, **options)
         for part in (os.path.join(self.folder, name), 'expected', *parts):
-            self.assertIn(part, str(error))
-        return str(error)
+            self.assertIn(part, error)
+        return error
 
 
 class InstanceUuidTest(testtools.TestCase):
@@ -75,9 +79,9 @@ class InstanceUuidTest(testtools.TestCase):
             self.assertEqual(expected, file.instance_uuid(number))
 
     def test_a_uuid_is_kept(self):
-        given = '0D5E2F0C-7B1A-4C7E-8F59-6A1C3F1B2A3D'
-        for text in (given, given.replace('-', ''), given.lower()):
-            self.assertEqual(given.lower(), file.instance_uuid(text))
+        uuid = '0D5E2F0C-7B1A-4C7E-8F59-6A1C3F1B2A3D'
+        for text in (uuid, uuid.replace('-', ''), uuid.lower()):
+            self.assertEqual(uuid.lower(), file.instance_uuid(text))
 
     def test_names_do_not_collide_with_numbers_or_each_other(self):
         names = ['17', 'gwa-t-12/17', 'name/17', '-17', '1.7', 'web', 'Web',
@@ -174,8 +178,8 @@ class GwaTest(_FileTest):
     def test_a_cut_last_line_is_left_out_and_counted(self):
         content = _gwa(*[(str(_T0 + 300 * k), '1', '1', '1', '1')
                          for k in range(3)])
-        last = content.rstrip('\n').rindex('\n') + 1
-        for end in range(last + 1, content.rindex('1')):
+        line_start = content.rstrip('\n').rindex('\n') + 1
+        for end in range(line_start + 1, content.rindex('1')):
             series = self._one('1.csv', content[:end])
             self.assertEqual(2, len(series), content[:end])
             self.assertLessEqual(series.refused.missing, 1)
@@ -212,11 +216,13 @@ class GwaTest(_FileTest):
                                  ('1375308300', '4', '2048.0', '1', '1')))
         self._path('12.csv', _gwa(('1375308000', 'two', '', '1', '1')))
         self._path('4.csv', _gwa())
-        known = file.FileDriver(self.folder).instances()
-        self.assertEqual(['3', '4', '12'], [one.name for one in known])
+        instances = file.FileDriver(self.folder).instances()
+        self.assertEqual(['3', '4', '12'],
+                         [instance.name for instance in instances])
         self.assertEqual({'cpu_cores': 2.0, 'memory_kb': 1024.5},
-                         dict(known[0].metadata))
-        self.assertEqual([{}, {}], [dict(one.metadata) for one in known[1:]])
+                         dict(instances[0].metadata))
+        self.assertEqual([{}, {}], [dict(instance.metadata)
+                                    for instance in instances[1:]])
 
     def test_a_folder_is_its_numbered_files(self):
         for name in ('10.csv', '9.csv.gz', 'README', 'vms.csv', '1.csv~'):
@@ -232,33 +238,26 @@ class GwaTest(_FileTest):
         self._path('1.csv', 'not a trace')
         self._path('2.csv', _gwa(('1375308000', '1', '1', '1', '1')))
         driver = file.FileDriver(self.folder)
-        wanted = [file.instance_uuid(2)]
-        self.assertEqual(1, len(list(driver.series(instances=wanted))))
+        uuids = [file.instance_uuid(2)]
+        self.assertEqual(1, len(list(driver.series(instances=uuids))))
 
     def test_a_folder_with_a_wrong_file_is_refused_by_its_name(self):
         self._path('1.csv', _gwa(('1375308000', '1', '1', '1', '1')))
         path = self._path('2.csv', _PLAIN)
         driver = file.FileDriver(self.folder)
-        error = self.assertRaises(exceptions.TelemetryError, list,
-                                  driver.series())
-        self.assertIn(path, str(error))
+        self.assertIn(path, self.error_of(list, driver.series()))
 
     def test_a_folder_without_a_trace_is_refused(self):
         driver = file.FileDriver(self.folder)
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('none', str(error))
+        self.assertIn('none', self.error_of(driver.instances))
         self._path('trace.npz', b'')
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('trace.npz', str(error))
+        self.assertIn('trace.npz', self.error_of(driver.instances))
 
     def test_a_vm_with_two_files_is_refused(self):
         self._path('1.csv', _gwa())
         self._path('01.csv.gz', _gwa())
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  file.FileDriver(self.folder).instances)
-        self.assertIn('01.csv.gz', str(error))
+        error = self.error_of(file.FileDriver(self.folder).instances)
+        self.assertIn('01.csv.gz', error)
 
 
 class NpzTest(_FileTest):
@@ -338,13 +337,13 @@ class NpzTest(_FileTest):
         path = self._path('2013-8.npz', self._arrays())
         driver = file.FileDriver(path)
         self.assertEqual([('4', {}), ('2', {})],
-                         [(one.name, dict(one.metadata))
-                          for one in driver.instances()])
+                         [(instance.name, dict(instance.metadata))
+                          for instance in driver.instances()])
         self._path('vms_2013-8.csv',
                    'vm,rows,mem_kb,cpu_cores\n2,9,1024.5,4.0\n7,9,1,1\n\n')
         self.assertEqual(
             [{}, {'cpu_cores': 4.0, 'memory_kb': 1024.5}],
-            [dict(one.metadata) for one in driver.instances()])
+            [dict(instance.metadata) for instance in driver.instances()])
 
     def test_a_wrong_file_beside_it_is_told(self):
         driver = file.FileDriver(self._path('a.npz', self._arrays()))
@@ -354,10 +353,9 @@ class NpzTest(_FileTest):
                                'line 3'),
                               ('vm,cpu_cores,mem_kb\n1,1\n', 'line 2')):
             path = self._path('vms_a.csv', content)
-            error = self.assertRaises(exceptions.TelemetryError,
-                                      driver.instances)
-            self.assertIn(path, str(error))
-            self.assertIn(part, str(error))
+            error = self.error_of(driver.instances)
+            self.assertIn(path, error)
+            self.assertIn(part, error)
             self.assertEqual(2, len(list(driver.series())))
 
 
@@ -372,16 +370,18 @@ class PlainCsvTest(_FileTest):
             self.assertEqual([[1, 2, 0]], series.rates.tolist())
 
     def test_uuids_are_kept_and_names_become_uuids(self):
-        given = '0D5E2F0C-7B1A-4C7E-8F59-6A1C3F1B2A3D'
-        path = self._path('a.csv', _PLAIN + f'{given},300,1,1\nweb,300,1,1\n'
-                          f'{given.lower()},600,1,1\n 7 ,300,1,1\n')
-        known = file.FileDriver(path).instances()
-        self.assertEqual([given.lower(), file.instance_uuid('web'),
-                          file.instance_uuid(7)], [one.uuid for one in known])
-        self.assertEqual([given, 'web', '7'], [one.name for one in known])
+        uuid = '0D5E2F0C-7B1A-4C7E-8F59-6A1C3F1B2A3D'
+        path = self._path('a.csv', _PLAIN + f'{uuid},300,1,1\nweb,300,1,1\n'
+                          f'{uuid.lower()},600,1,1\n 7 ,300,1,1\n')
+        instances = file.FileDriver(path).instances()
+        self.assertEqual([uuid.lower(), file.instance_uuid('web'),
+                          file.instance_uuid(7)],
+                         [instance.uuid for instance in instances])
+        self.assertEqual([uuid, 'web', '7'],
+                         [instance.name for instance in instances])
         self.assertEqual(
             [2, 1, 1],
-            [len(one) for one in file.FileDriver(path).series()])
+            [len(instance) for instance in file.FileDriver(path).series()])
 
     def test_columns_are_found_by_name_and_others_ignored(self):
         series = self._one(
@@ -438,10 +438,10 @@ class PlainCsvTest(_FileTest):
                           'web,600,1,1\n', 'line 3', *parts)
 
     def test_a_cut_last_line_is_left_out_and_counted(self):
-        whole = _PLAIN + 'web,300,1,1\nweb,600,1,1'
-        self.assertEqual(2, len(self._one('a.csv', whole)))
+        content = _PLAIN + 'web,300,1,1\nweb,600,1,1'
+        self.assertEqual(2, len(self._one('a.csv', content)))
         for cut, missing in ((2, 1), (4, 1), (7, 1), (8, 0), (10, 0)):
-            series = self._one('a.csv', whole[:-cut])
+            series = self._one('a.csv', content[:-cut])
             self.assertEqual((1, missing),
                              (len(series), series.refused.missing), cut)
         self.assertIn('line 3, the last one, is cut off', self.log.output)
@@ -450,7 +450,7 @@ class PlainCsvTest(_FileTest):
         path = self._path('a.csv', _PLAIN + 'web,0,1,1\nweb,60,1,1\nweb,1')
         driver = file.FileDriver(path)
         pieces = [next(driver.series(end=60)), next(driver.series(start=60))]
-        self.assertEqual([0, 1], [one.refused.missing for one in pieces])
+        self.assertEqual([0, 1], [series.refused.missing for series in pieces])
 
     def test_a_missing_or_repeated_column_is_told(self):
         self._refused('a.csv', 'instance,time,egress_kbps\n', 'line 1',
@@ -505,9 +505,7 @@ class RecognitionTest(_FileTest):
     def test_what_cannot_be_opened_is_refused(self):
         path = os.path.join(self.folder, 'loop')
         os.symlink(path, path)
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  file.FileDriver(path).instances)
-        self.assertIn(path, str(error))
+        self.assertIn(path, self.error_of(file.FileDriver(path).instances))
 
 
 def _rates(columns):
@@ -576,10 +574,10 @@ class DamageTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.FakeLogger())
-        whole = telemetry_driver.sample_traffic()
+        sample = telemetry_driver.sample_traffic()
         traffic = telemetry_driver.Traffic(
-            whole.t0, 300, whole.egress_kbps[:2, :4],
-            whole.ingress_kbps[:2, :4], whole.kpps[:2, :4])
+            sample.t0, 300, sample.egress_kbps[:2, :4],
+            sample.ingress_kbps[:2, :4], sample.kpps[:2, :4])
         self.contents = {}
         for write in (telemetry_files.write_npz, telemetry_files.write_gwa,
                       telemetry_files.write_plain):
@@ -669,7 +667,7 @@ class RealTraceTest(testtools.TestCase):
         driver = file.FileDriver(path)
         active = [bool(series.rates.any()) for series in driver.series()]
         self.assertEqual((500, 482), (len(active), sum(active)))
-        known = driver.instances()
-        self.assertEqual(500, len(known))
-        self.assertTrue(all(one.metadata.get('cpu_cores') is not None
-                            for one in known))
+        instances = driver.instances()
+        self.assertEqual(500, len(instances))
+        self.assertTrue(all(instance.metadata.get('cpu_cores') is not None
+                            for instance in instances))

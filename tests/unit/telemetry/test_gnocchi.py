@@ -40,15 +40,15 @@ class GnocchiTestCase(testtools.TestCase):
 
     def resource(self, number=telemetry_driver.BUSY, device=0):
         """Return the id of an interface."""
-        return next(resource for resource, one
-                    in self.server.interfaces.items()
-                    if (one.number, one.device) == (number, device))
+        return next(
+            resource for resource, interface in self.server.interfaces.items()
+            if (interface.number, interface.device) == (number, device))
 
 
 def rates(driver, **wanted):
     """Return {uuid: rates} of what a driver delivers."""
-    return {one.instance_uuid: one.rates.tolist()
-            for one in driver.series(**wanted)}
+    return {series.instance_uuid: series.rates.tolist()
+            for series in driver.series(**wanted)}
 
 
 class ReadingTest(GnocchiTestCase):
@@ -57,26 +57,27 @@ class ReadingTest(GnocchiTestCase):
         # Polled every 60 s, kept every 300 s.
         times = 1375308000. + 60 * np.arange(50)
         counters = np.tile((1250. * 60 * np.arange(50))[:, None], (1, 4))
-        one = dataclasses.replace(INTERFACES[0], times=times,
-                                  counters=counters)
+        interface = dataclasses.replace(INTERFACES[0], times=times,
+                                        counters=counters)
         for options, factor in (({'interval_seconds': 60}, 1),
                                 ({'aggregation': 'last'}, 1), ({}, .2)):
             with self.subTest(options):
-                driver = self.make([one], ('last', 'mean', 'rate:mean'),
+                driver = self.make([interface], ('last', 'mean', 'rate:mean'),
                                    **options)
                 series, = driver.series()
                 np.testing.assert_allclose(series.rates[1:, 0], 10 * factor)
 
     def test_an_instance_has_ended_with_the_last_of_its_interfaces(self):
         driver = self.make()
-        mine = [resource for resource, one in self.server.interfaces.items()
-                if one.number == telemetry_driver.BUSY]
+        mine = [resource
+                for resource, interface in self.server.interfaces.items()
+                if interface.number == telemetry_driver.BUSY]
         self.assertGreater(len(mine), 1)
 
         def ended():
-            return {one.uuid: one.metadata['ended_at']
-                    for one in driver.instances()
-                    if 'ended_at' in one.metadata}
+            return {interface.uuid: interface.metadata['ended_at']
+                    for interface in driver.instances()
+                    if 'ended_at' in interface.metadata}
 
         self.assertEqual({}, ended())
         self.server.ended[mine[0]] = '2013-08-01T12:00:00.5+00:00'
@@ -89,12 +90,12 @@ class ReadingTest(GnocchiTestCase):
             self.assertEqual({}, ended())
 
     def test_packets_count_where_both_directions_are_counted(self):
-        for gone in (['network.incoming.packets'],
-                     ['network.incoming.packets',
-                      'network.outgoing.packets']):
+        for removed in (['network.incoming.packets'],
+                        ['network.incoming.packets',
+                         'network.outgoing.packets']):
             driver = self.make(methods=('last',))
             for metrics in self.server.metrics.values():
-                for name in gone:
+                for name in removed:
                     del metrics[name]
             series, = driver.series(instances=[BUSY])
             self.assertEqual(576, len(series))
@@ -112,8 +113,8 @@ class ReadingTest(GnocchiTestCase):
 
         def unanswered():
             list(driver.series(instances=[BUSY]))
-            last = len(self.server.requests) - 1
-            self.server.faults[:] = [None] * last + [
+            queries = len(self.server.requests) - 1
+            self.server.faults[:] = [None] * queries + [
                 stand_ins.changed(without)]
 
         def without_one_direction():
@@ -135,10 +136,11 @@ class ReadingTest(GnocchiTestCase):
     def test_an_interface_that_was_never_measured_changes_nothing(self):
         driver = self.make(methods=('last',))
         good, = driver.series(instances=[BUSY])
-        one = dataclasses.replace(INTERFACES[0], device=7)
-        self.server.interfaces['11111111-1111-1111-1111-111111111111'] = one
-        for told in (self.server.metrics, self.server.methods):
-            told['11111111-1111-1111-1111-111111111111'] = {}
+        interface = dataclasses.replace(INTERFACES[0], device=7)
+        self.server.interfaces[
+            '11111111-1111-1111-1111-111111111111'] = interface
+        for listed in (self.server.metrics, self.server.methods):
+            listed['11111111-1111-1111-1111-111111111111'] = {}
         series, = driver.series(instances=[BUSY])
         np.testing.assert_array_equal(good.rates, series.rates)
 
@@ -173,7 +175,7 @@ class ReadingTest(GnocchiTestCase):
     def test_points_that_make_no_sense_cost_themselves(self):
         driver = self.make()
         good = rates(driver)
-        last = len(self.server.requests) - 1
+        queries = len(self.server.requests) - 1
         resource = self.resource(telemetry_driver.SILENT)
 
         def spoilt(change):
@@ -202,13 +204,13 @@ class ReadingTest(GnocchiTestCase):
                 (spoilt(lambda points: points.append([1, 2])), 0),
                 (spoilt(lambda points: points.append(None)), 0)):
             # Of two requests for measures one has the interface.
-            self.server.faults[:] = [None] * (last - 1) + [fault] * 2
-            found = rates(driver)
+            self.server.faults[:] = [None] * (queries - 1) + [fault] * 2
+            read = rates(driver)
             self.assertEqual([], self.server.faults)
             self.assertEqual(
                 len(silent) - lost,
-                len(found.pop(INTERFACES[2].instance_uuid)))
-            self.assertEqual(good, found)
+                len(read.pop(INTERFACES[2].instance_uuid)))
+            self.assertEqual(good, read)
 
     def test_a_page_that_comes_again_is_told(self):
         driver = self.make()
@@ -262,8 +264,8 @@ class CreatorsTest(GnocchiTestCase):
                     for number in range(100, 125)]
         self.driver = self.make([*INTERFACES, fake, *invented],
                                 methods=('last',))
-        for resource, one in self.server.interfaces.items():
-            if one.number >= 100 or one.device == 8:
+        for resource, interface in self.server.interfaces.items():
+            if interface.number >= 100 or interface.device == 8:
                 self.server.creators[resource] = 'mallory:tenant'
         self.access = self.driver._access
 
@@ -273,12 +275,14 @@ class CreatorsTest(GnocchiTestCase):
             clock=self.driver._clock, **options)
 
     def assert_protected(self, driver):
-        found = {one.uuid for one in driver.instances()}
-        self.assertEqual({one.instance_uuid for one in INTERFACES}, found)
+        uuids = {instance.uuid for instance in driver.instances()}
+        self.assertEqual({instance.instance_uuid for instance in INTERFACES},
+                         uuids)
         self.assertEqual({'creator: mallory:tenant': 26}, driver.ignored)
         good = rates(self.make(methods=('last',)))
-        for wanted in (None, found | {telemetry_counters.instance_uuid(110)}):
-            self.assertEqual(good, rates(driver, instances=wanted))
+        for selection in (None,
+                          uuids | {telemetry_counters.instance_uuid(110)}):
+            self.assertEqual(good, rates(driver, instances=selection))
 
     def test_resources_of_others_are_ignored_and_counted(self):
         for trusted in ('service', 'ceilometer', 'ceilometer:service'):
@@ -333,9 +337,9 @@ class PollsTest(GnocchiTestCase):
         """Return the times and the rates that are read in a day."""
         counters = traffic.volume(polled)[:, None] * np.array(
             [1, .5, .001, .0005])
-        one = dataclasses.replace(INTERFACES[0], times=polled,
-                                  counters=counters)
-        driver = self.make([one], (method,), **options)
+        interface = dataclasses.replace(INTERFACES[0], times=polled,
+                                        counters=counters)
+        driver = self.make([interface], (method,), **options)
         times, rates, start = [], [], simulator.T0
         for hours in (5, 11, 24):
             driver._clock = fake_clock.Clock(
@@ -406,8 +410,8 @@ class RequestsTest(GnocchiTestCase):
         series, = driver.series(start=start, instances=[BUSY])
         np.testing.assert_array_equal(TRAFFIC.times[-3:], series.times)
         parameters = self.server.requests[-1][2]
-        asked = stand_ins._seconds(parameters['start'][0])
-        self.assertEqual(TRAFFIC.times[-3] - 900, asked)
+        start_asked = stand_ins._seconds(parameters['start'][0])
+        self.assertEqual(TRAFFIC.times[-3] - 900, start_asked)
 
     def test_few_instances_are_asked_for_by_name(self):
         driver = self.make()
@@ -419,17 +423,18 @@ class RequestsTest(GnocchiTestCase):
         uuids = [telemetry_counters.instance_uuid(number)
                  for number in TRAFFIC.numbers]
         # Whether all are wanted, however few there are, or many.
-        for wanted, most in ((None, 200), (uuids, 3)):
+        for selection, most in ((None, 200), (uuids, 3)):
             self.useFixture(fixtures.MonkeyPatch(
                 'vswitch_aware_scheduler.telemetry.gnocchi._FEW', most))
             driver = self.make()
-            self.assertEqual(5, len(list(driver.series(instances=wanted))))
+            self.assertEqual(5, len(list(driver.series(instances=selection))))
             self.assertIn('/v1/metric', self.paths())
             self.assertFalse([path for path in self.paths()
                               if path.startswith('/v1/resource/')])
 
     def test_a_long_time_is_read_in_pieces(self):
-        whole = [one.rates for one in self.make(methods=('last',)).series(
+        driver = self.make(methods=('last',))
+        at_once = [series.rates for series in driver.series(
             start=float(TRAFFIC.times[0]))]
         self.useFixture(fixtures.MonkeyPatch(
             'vswitch_aware_scheduler.telemetry.gnocchi'
@@ -437,9 +442,9 @@ class RequestsTest(GnocchiTestCase):
         driver = self.make(methods=('last',))
         # Also where no start is given, and the policy bounds the time.
         for start in (float(TRAFFIC.times[0]), None):
-            pieces = [one.rates for one in driver.series(start=start)]
-            for one, other in zip(whole, pieces, strict=True):
-                np.testing.assert_array_equal(one, other)
+            pieces = [series.rates for series in driver.series(start=start)]
+            for series, piece in zip(at_once, pieces, strict=True):
+                np.testing.assert_array_equal(series, piece)
         self.assertLess(6, self.paths().count('/v1/aggregates'))
 
 

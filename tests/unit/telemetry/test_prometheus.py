@@ -25,15 +25,15 @@ T0 = float(TRAFFIC.t0)
 def moved():
     """Return an instance before and after it moved."""
     return [dataclasses.replace(
-        INTERFACES[0], times=T0 + 300. * np.arange(first, first + 10),
+        INTERFACES[0], times=T0 + 300. * np.arange(start, start + 10),
         counters=np.tile((begin + 37500. * np.arange(10))[:, None], (1, 4)))
-        for first, begin in ((0, 0), (10, 5e9))]
+        for start, begin in ((0, 0), (10, 5e9))]
 
 
 def rates(driver):
     """Return {uuid: rates} of what a driver delivers."""
-    return {one.instance_uuid: one.rates.tolist()
-            for one in driver.series(start=T0)}
+    return {series.instance_uuid: series.rates.tolist()
+            for series in driver.series(start=T0)}
 
 
 class PrometheusTestCase(testtools.TestCase):
@@ -50,11 +50,11 @@ class PrometheusTestCase(testtools.TestCase):
     def one(self, counts, step=300.0, **options):
         """Return the series of an instance with equal counters."""
         counts = np.asarray(counts, float)
-        there = ~np.isnan(counts)
+        present = ~np.isnan(counts)
         times = T0 + step * np.arange(len(counts))
         interface = dataclasses.replace(
-            INTERFACES[0], times=times[there],
-            counters=np.tile(counts[there][:, None], (1, 4)))
+            INTERFACES[0], times=times[present],
+            counters=np.tile(counts[present][:, None], (1, 4)))
         driver = self.make(stand_ins.ceilometer_series([interface]),
                            **options)
         series, = driver.series()
@@ -64,19 +64,19 @@ class PrometheusTestCase(testtools.TestCase):
 class ReadingTest(PrometheusTestCase):
 
     def test_recent_instances_are_those_with_series_since(self):
-        old, new = (dataclasses.replace(
+        ended, running = (dataclasses.replace(
             INTERFACES[0], number=number,
-            times=T0 + 300. * np.arange(first, first + 10),
-            counters=np.zeros((10, 4))) for number, first in (
+            times=T0 + 300. * np.arange(start, start + 10),
+            counters=np.zeros((10, 4))) for number, start in (
                 (telemetry_driver.BUSY, 0), (77, 100)))
-        other = telemetry_counters.instance_uuid(77)
-        driver = self.make(stand_ins.ceilometer_series([old, new]))
-        self.assertEqual({BUSY, other},
-                         {one.uuid for one in driver.instances()})
-        for since, wanted in ((0, {BUSY, other}), (2700, {BUSY, other}),
-                              (2701, {other}), (32700, {other}),
-                              (32701, set()), (1e9, set())):
-            self.assertEqual(wanted, driver.recent(T0 + since))
+        foreign = telemetry_counters.instance_uuid(77)
+        driver = self.make(stand_ins.ceilometer_series([ended, running]))
+        self.assertEqual({BUSY, foreign},
+                         {interface.uuid for interface in driver.instances()})
+        for since, expected in ((0, {BUSY, foreign}), (2700, {BUSY, foreign}),
+                                (2701, {foreign}), (32700, {foreign}),
+                                (32701, set()), (1e9, set())):
+            self.assertEqual(expected, driver.recent(T0 + since))
 
     def test_a_scrape_that_failed_is_a_gap_and_not_silence(self):
         series = self.one([0, 37500, np.nan, 112500, 150000])
@@ -104,54 +104,54 @@ class ReadingTest(PrometheusTestCase):
             (series.rates[:, 0] * 300).sum())
 
     def test_an_instance_that_moved_is_followed(self):
-        old, new = moved()
-        series = stand_ins.ceilometer_series([old])
+        source, target = moved()
+        series = stand_ins.ceilometer_series([source])
         series += [(name, {**labels, 'vm_instance': 'host-2',
                            'instance': 'compute-2:9101'}, times, values)
                    for name, labels, times, values
-                   in stand_ins.ceilometer_series([new])]
-        found, = self.make(series).series()
-        self.assertEqual(rate_series.Refused(migration=1), found.refused)
-        np.testing.assert_allclose(found.rates[:, 0], 1.0)
-        self.assertEqual(18, len(found))
+                   in stand_ins.ceilometer_series([target])]
+        joined, = self.make(series).series()
+        self.assertEqual(rate_series.Refused(migration=1), joined.refused)
+        np.testing.assert_allclose(joined.rates[:, 0], 1.0)
+        self.assertEqual(18, len(joined))
 
     def test_a_label_that_says_nothing_of_the_host_changes_nothing(self):
         counts = 37500. * np.arange(20)
         series = []
         for part, name in ((slice(0, 10), 'web'), (slice(10, 20), 'mail')):
-            one = dataclasses.replace(
+            interface = dataclasses.replace(
                 INTERFACES[0], times=T0 + 300. * np.arange(20)[part],
                 counters=np.tile(counts[part, None], (1, 4)))
             series += [(metric, {**labels, 'resource_name': name}, *data)
                        for metric, labels, *data
-                       in stand_ins.ceilometer_series([one])]
-        found, = self.make(series).series()
-        self.assertEqual((19, 0), (len(found), found.refused.total))
+                       in stand_ins.ceilometer_series([interface])]
+        joined, = self.make(series).series()
+        self.assertEqual((19, 0), (len(joined), joined.refused.total))
 
     def test_an_interface_without_one_counter_gives_a_lower_bound(self):
-        series = [one for one in stand_ins.ceilometer_series(INTERFACES)
-                  if not (one[0].endswith('incoming_bytes') and
-                          one[1]['resource'] == INTERFACES[1].resource)]
-        found, = self.make(series).series(instances=[BUSY])
-        self.assertEqual((576, True), (len(found), found.partial.all()))
+        series = [row for row in stand_ins.ceilometer_series(INTERFACES)
+                  if not (row[0].endswith('incoming_bytes') and
+                          row[1]['resource'] == INTERFACES[1].resource)]
+        bound, = self.make(series).series(instances=[BUSY])
+        self.assertEqual((576, True), (len(bound), bound.partial.all()))
         times, rates = TRAFFIC.expected(telemetry_driver.BUSY, True)
-        np.testing.assert_allclose(found.rates, rates * [1, .5, .5])
+        np.testing.assert_allclose(bound.rates, rates * [1, .5, .5])
         self.assertEqual(rate_series.Refused(missing=576),
-                         found.at_least().refused)
+                         bound.at_least().refused)
 
     def test_names_of_domains_that_come_again_are_told_apart_by_host(self):
         # Two cells may count their instances from one on each.
         series = stand_ins.libvirt_series(INTERFACES[:1])
-        other = dataclasses.replace(INTERFACES[0], number=99)
+        namesake = dataclasses.replace(INTERFACES[0], number=99)
         series += [(name, {**labels, 'domain': INTERFACES[0].domain,
                            'instance': 'other-cell:9177'}, times,
                     values if name.endswith('info') else values * 2)
                    for name, labels, times, values
-                   in stand_ins.libvirt_series([other])]
-        found = {one.instance_uuid: one for one in self.make(
+                   in stand_ins.libvirt_series([namesake])]
+        by_uuid = {read.instance_uuid: read for read in self.make(
             series, exporter='libvirt-inovex').series()}
         np.testing.assert_allclose(
-            found[other.instance_uuid].rates, 2 * found[BUSY].rates)
+            by_uuid[namesake.instance_uuid].rates, 2 * by_uuid[BUSY].rates)
 
     def test_answers_of_a_part_only_are_refused(self):
         driver = self.make()
@@ -163,7 +163,7 @@ class ReadingTest(PrometheusTestCase):
     def test_answers_that_make_no_sense_are_refused(self):
         driver = self.make()
         list(driver.series(start=T0))
-        last = len(self.server.requests) - 1
+        queries = len(self.server.requests) - 1
 
         def with_data(change):
             def changed(answer):
@@ -176,16 +176,16 @@ class ReadingTest(PrometheusTestCase):
                 with_data(lambda data: data.pop('result')),
                 stand_ins.changed(lambda answer: {**answer,
                                                   'status': 'error'})):
-            self.server.faults[:] = [None] * last + [fault]
+            self.server.faults[:] = [None] * queries + [fault]
             error = self.assertRaises(exceptions.TelemetryError,
                                       lambda: list(driver.series(start=T0)))
             self.assertIn('an invalid response', str(error))
 
     def test_a_sample_that_makes_no_sense_is_no_sample(self):
         driver = self.make()
-        good = [(one.times.tolist(), one.rates.tolist(), one.refused)
-                for one in driver.series(start=T0)]
-        last = len(self.server.requests) - 1
+        good = [(read.times.tolist(), read.rates.tolist(), read.refused)
+                for read in driver.series(start=T0)]
+        queries = len(self.server.requests) - 1
         for sample in ([T0 + 1, 'much'], [T0 + 1, None], [0, '1'],
                        [1e12, '1'], ['noon', '1'], [None, '1'], [T0 + 1],
                        [T0 + 1, '1', '2'], [T0 + 1, ['1']], [T0 + 1, {}],
@@ -195,18 +195,18 @@ class ReadingTest(PrometheusTestCase):
                     series['values'].insert(1, sample)
                 return answer
 
-            self.server.faults[:] = [None] * last + [
+            self.server.faults[:] = [None] * queries + [
                 stand_ins.changed(changed)]
             with self.subTest(sample):
                 self.assertEqual(good, [
-                    (one.times.tolist(), one.rates.tolist(), one.refused)
-                    for one in driver.series(start=T0)])
+                    (read.times.tolist(), read.rates.tolist(), read.refused)
+                    for read in driver.series(start=T0)])
                 self.assertEqual([], self.server.faults)
 
     def test_a_native_histogram_costs_no_other_series(self):
         driver = self.make()
         good = rates(driver)
-        last = len(self.server.requests) - 1
+        queries = len(self.server.requests) - 1
 
         def changed(answer):
             answer['data']['result'].append({
@@ -216,7 +216,7 @@ class ReadingTest(PrometheusTestCase):
                                      'buckets': []}]]})
             return answer
 
-        self.server.faults[:] = [None] * last + [stand_ins.changed(changed)]
+        self.server.faults[:] = [None] * queries + [stand_ins.changed(changed)]
         self.assertEqual(good, rates(driver))
 
     def test_an_answer_too_large_for_us_is_asked_in_parts(self):
@@ -226,10 +226,10 @@ class ReadingTest(PrometheusTestCase):
         real = self.server.answer
 
         def answer(method, path, parameters, body):
-            found = real(method, path, parameters, body)
+            reply = real(method, path, parameters, body)
             if path.endswith('/query'):
-                sizes.append(len(json.dumps(found[1])))
-            return found
+                sizes.append(len(json.dumps(reply[1])))
+            return reply
 
         self.server.answer = answer
         driver._access = dataclasses.replace(driver._access,
@@ -251,10 +251,10 @@ class ReadingTest(PrometheusTestCase):
         driver._access = dataclasses.replace(driver._access,
                                              max_answer_mib=40000 / 2 ** 20)
         self.server.requests.clear()
-        found = rates(driver)
-        self.assertEqual([], found.pop(large.instance_uuid))
+        read = rates(driver)
+        self.assertEqual([], read.pop(large.instance_uuid))
         good.pop(large.instance_uuid)
-        self.assertEqual(good, found)
+        self.assertEqual(good, read)
         self.assertIn('max_answer_mib', log.output)
         # It is found by halves, once, and not in each of 576 periods.
         self.assertLess(len(self.server.requests), 60)
@@ -272,11 +272,11 @@ class ReadingTest(PrometheusTestCase):
 def _without_notes(real):
     """Leave the label "note" out of lists of series."""
     def answer(method, path, parameters, body):
-        status, found = real(method, path, parameters, body)
+        status, answer_body = real(method, path, parameters, body)
         if path.endswith('/series'):
-            for labels in found['data']:
+            for labels in answer_body['data']:
                 labels.pop('note', None)
-        return status, found
+        return status, answer_body
     return answer
 
 
@@ -285,16 +285,17 @@ class HostsTest(PrometheusTestCase):
 
     def _with_attack(self, host='compute-2:9101', step=-5):
         """Return series of a host that tells of instances of compute-1."""
-        lies = [dataclasses.replace(one, counters=1e12 + step * np.arange(
-            one.counters.size, dtype=float).reshape(one.counters.shape))
-            for one in INTERFACES]
+        lies = [dataclasses.replace(interface, counters=1e12 + step * (
+            np.arange(interface.counters.size, dtype=float).reshape(
+                interface.counters.shape))) for interface in INTERFACES]
         return stand_ins.ceilometer_series(INTERFACES) + [
             (name, {**labels, 'instance': host, 'vm_instance': 'host-1'},
              *data) for name, labels, *data
             in stand_ins.ceilometer_series(lies)]
 
     def _read(self, driver, hosts):
-        driver.hosts = {one.instance_uuid: hosts for one in INTERFACES}
+        driver.hosts = {interface.instance_uuid: hosts
+                        for interface in INTERFACES}
         driver.hosts['other'] = 'compute-2.cloud.example'
         return rates(driver)
 
@@ -320,23 +321,23 @@ class HostsTest(PrometheusTestCase):
     def test_a_host_alone_does_not_speak_for_an_instance_of_another(self):
         driver = self.make(stand_ins.ceilometer_series(INTERFACES))
         driver.hosts = {BUSY: 'compute-2', 'other': 'compute-1'}
-        found = {one.instance_uuid: len(one)
-                 for one in driver.series(start=T0)}
-        self.assertEqual(0, found.pop(BUSY))
-        self.assertTrue(all(found[one.instance_uuid] for one in INTERFACES[5:]
-                            ))
+        samples = {interface.instance_uuid: len(interface)
+                   for interface in driver.series(start=T0)}
+        self.assertEqual(0, samples.pop(BUSY))
+        self.assertTrue(all(samples[interface.instance_uuid]
+                            for interface in INTERFACES[5:]))
 
     def test_the_time_before_it_moved_counts(self):
-        old, new = moved()
-        series = stand_ins.ceilometer_series([old])
+        source, target = moved()
+        series = stand_ins.ceilometer_series([source])
         series += [(name, {**labels, 'instance': 'compute-2:9101'}, *data)
                    for name, labels, *data
-                   in stand_ins.ceilometer_series([new])]
-        wanted, = self.make(series).series()
+                   in stand_ins.ceilometer_series([target])]
+        expected, = self.make(series).series()
         driver = self.make(series)
         driver.hosts = {BUSY: 'compute-2', 'other': 'compute-1'}
-        found, = driver.series()
-        self.assertEqual(wanted.rates.tolist(), found.rates.tolist())
+        joined, = driver.series()
+        self.assertEqual(expected.rates.tolist(), joined.rates.tolist())
         self.assertEqual({}, driver.ignored)
 
 
@@ -359,8 +360,8 @@ class RequestsTest(PrometheusTestCase):
             if path.endswith('/query'):
                 _, answer = self.server.answer('GET', path, parameters, None)
                 self.assertLessEqual(
-                    sum(len(one['values'])
-                        for one in answer['data']['result']), 600)
+                    sum(len(result['values'])
+                        for result in answer['data']['result']), 600)
 
     def test_only_what_is_new_is_asked_for(self):
         driver = self.make()
@@ -394,7 +395,8 @@ class RequestsTest(PrometheusTestCase):
                 'endpoint': self.server.url}),
             clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 7200))
         self.assertEqual(good, rates(driver))
-        self.assertEqual({'GET'}, {one[0] for one in self.server.requests})
+        self.assertEqual({'GET'},
+                         {request[0] for request in self.server.requests})
         self.assertEqual({'abc'}, set(tokens))
         for _, _, parameters, _ in self.server.requests:
             self.assertLess(len(parameters.get('query', [''])[0]), 600)
