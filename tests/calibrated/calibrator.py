@@ -60,9 +60,8 @@ class Calibrator(Programs):
     def prepare(self):
         """Find what a measurement needs and remember what there is."""
         self.need('ip', 'iperf3')
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.root = pathlib.Path(directory.name)
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.root = pathlib.Path(directory)
         self.state = self.root / 'state'
         self.before = namespaces(), interfaces()
         # By then nova's test cases have no attributes any more.

@@ -110,9 +110,8 @@ class TestRemote(calibrator.Programs, unittest.TestCase):
     def setUp(self):
         super().setUp()
         self.need('ip', 'iperf3', 'ssh', 'sshd', 'ssh-keygen')
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.root = pathlib.Path(directory.name)
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.root = pathlib.Path(directory)
         self.run_of = self.enterContext(namespaces.Run(
             ['a', 'b'], self.root / 'state'))
         for short in ('a', 'b'):

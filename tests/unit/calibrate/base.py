@@ -28,9 +28,8 @@ class NamespacesTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.root = pathlib.Path(directory.name)
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.root = pathlib.Path(directory)
         self.there = self.root / 'netns'
         self.there.mkdir()
         self.programs = self.root / 'bin'
@@ -42,10 +41,8 @@ class NamespacesTestCase(unittest.TestCase):
             log=self.log, there=self.there, programs=self.programs))
         # There is no network behind these namespaces: nothing may be sent.
         self.program('ping', '#!/bin/sh\nexit 0\n')
-        patch = mock.patch.object(
-            machine, '_PATH', f'{self.programs}:/usr/bin:/bin')
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.enterContext(mock.patch.object(
+            machine, '_PATH', f'{self.programs}:/usr/bin:/bin'))
 
     def program(self, name, text):
         path = self.programs / name

@@ -126,8 +126,8 @@ class TestSamples(unittest.TestCase):
         for repeat in (1, 2, 3):
             self.assertEqual(
                 set(plan.cells()),
-                {one.cell for one in samples if one.repeat == repeat})
-        self.assertTrue(all(one.kept for one in samples))
+                {sample.cell for sample in samples if sample.repeat == repeat})
+        self.assertTrue(all(sample.kept for sample in samples))
 
     def test_what_was_taken_on_a_busy_machine_is_rejected_and_retaken(self):
         # Busy twice, then calm.
@@ -135,27 +135,27 @@ class TestSamples(unittest.TestCase):
             [.5, .5], itertools.repeat(.1)))
         samples = run(switch, SMALL, max_busy=.25, retries=3)
         self.assertEqual([False, False, True],
-                         [one.kept for one in samples[:3]])
+                         [sample.kept for sample in samples[:3]])
         self.assertEqual(
             'the machine was busy with something else: 50% of its CPUs; '
             'expected at most 25%', samples[0].reason)
         self.assertAlmostEqual(.5, samples[0].others_share)
-        self.assertTrue(all(one.kept for one in samples[2:]))
+        self.assertTrue(all(sample.kept for sample in samples[2:]))
 
     def test_a_rejected_sample_is_in_no_figure(self):
         switch = Switch(others=itertools.chain(
             [.9], itertools.repeat(0.0)))
         samples = run(switch, SMALL, retries=1)
-        rejected, kept = samples[:2]
+        rejected, accepted = samples[:2]
         entry, = [entry for entry in calibration.figures(
-            [rejected, kept]) if entry['packet_bytes'] == 88]
-        self.assertEqual(kept.received_kbps, entry['saturation_kbps'])
+            [rejected, accepted]) if entry['packet_bytes'] == 88]
+        self.assertEqual(accepted.received_kbps, entry['saturation_kbps'])
         self.assertEqual([], calibration.figures([rejected]))
 
     def test_an_always_busy_machine_gives_no_profile(self):
         switch = Switch(others=.9)
         samples = run(switch, SMALL, retries=1)
-        self.assertFalse(any(one.kept for one in samples))
+        self.assertFalse(any(sample.kept for sample in samples))
         # Each cell is tried twice, without climbing its ladder.
         self.assertEqual(2 * len(SMALL.cells()), len(samples))
         with self.assertRaisesRegex(
@@ -191,22 +191,22 @@ class TestSamples(unittest.TestCase):
         self.assertEqual((1, 1), (switch.built, switch.cleared))
 
     def test_progress_ends_at_all_with_nothing_left(self):
-        told = []
-        run(Switch(), SMALL, progress=lambda *words: told.append(words))
-        shares = [share for _, share, _ in told]
+        reports = []
+        run(Switch(), SMALL, progress=lambda *report: reports.append(report))
+        shares = [share for _, share, _ in reports]
         self.assertEqual(sorted(shares), shares)
         self.assertAlmostEqual(1.0, shares[-1])
-        self.assertAlmostEqual(0.0, told[-1][2])
-        self.assertTrue(all(left > 0 for _, _, left in told[:-1]))
+        self.assertAlmostEqual(0.0, reports[-1][2])
+        self.assertTrue(all(
+            seconds_left > 0 for _, _, seconds_left in reports[:-1]))
 
 
 class TestJournal(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.path = os.path.join(directory.name, 'journal')
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(directory, 'journal')
         self.setting = {'switch': 'linuxbridge', 'plan': SMALL.to_dict()}
 
     def _journal(self, **changes):
@@ -224,19 +224,19 @@ class TestJournal(unittest.TestCase):
             run(switch, SMALL, measure=measure, journal=self._journal())
 
     def test_a_calibration_goes_on_where_it_was_interrupted(self):
-        whole = run(Switch(), SMALL)
+        uninterrupted = run(Switch(), SMALL)
         self._interrupted(after=9)
-        before = self._journal()
-        self.assertTrue(0 < len(before.done) < len(SMALL.cells()))
+        journal = self._journal()
+        self.assertTrue(0 < len(journal.done) < len(SMALL.cells()))
         switch = Switch()
         samples = run(switch, SMALL, journal=self._journal())
-        self.assertEqual([one.cell for one in whole],
-                         [one.cell for one in samples])
-        self.assertEqual([one.received_kbps for one in whole],
-                         [one.received_kbps for one in samples])
-        done = sum(one.kind != 'rtt' for one in before.samples)
-        self.assertEqual(sum(one.kind != 'rtt' for one in whole) - done,
-                         len(switch.tests))
+        self.assertEqual([sample.cell for sample in uninterrupted],
+                         [sample.cell for sample in samples])
+        self.assertEqual([sample.received_kbps for sample in uninterrupted],
+                         [sample.received_kbps for sample in samples])
+        measured = sum(sample.kind != 'rtt' for sample in journal.samples)
+        self.assertEqual(sum(sample.kind != 'rtt' for sample in uninterrupted)
+                         - measured, len(switch.tests))
 
     def test_nothing_is_built_when_all_is_there(self):
         run(Switch(), SMALL, journal=self._journal())
@@ -244,7 +244,7 @@ class TestJournal(unittest.TestCase):
         samples = run(switch, SMALL, journal=self._journal())
         self.assertEqual(0, switch.built)
         self.assertEqual({cell for cell in SMALL.cells()},
-                         {one.cell for one in samples})
+                         {sample.cell for sample in samples})
 
     def test_a_line_that_was_cut_off_is_measured_again(self):
         run(Switch(), SMALL, journal=self._journal())
@@ -299,9 +299,9 @@ class TestFigures(unittest.TestCase):
     def test_a_verdict_needs_two_builds(self):
         once = calibration.figures([self._sample(1, 100.0)])
         self.assertIsNone(calibration.verdict(once)['reproducible'])
-        for other, good in ((105.0, True), (150.0, False)):
+        for kbps, good in ((105.0, True), (150.0, False)):
             entries = calibration.figures([
-                self._sample(1, 100.0), self._sample(2, other)])
+                self._sample(1, 100.0), self._sample(2, kbps)])
             self.assertIs(good, calibration.verdict(entries)['reproducible'])
 
 
@@ -315,42 +315,43 @@ class TestProfile(unittest.TestCase):
     def test_the_profile_has_the_measured_figures_and_loads_from_a_file(self):
         # One sender 60 kpps, two senders 100 kpps.
         samples = run(Switch(kpps=100.0, sender_kpps=60.0), SMALL)
-        found = self._make(samples, mhz=2000.0)
-        self.assertAlmostEqual(60 * 8 * 1500, found.vm_peak_kbps, delta=1)
-        for size, rate in found.saturation_by_packet_bytes.items():
+        measured = self._make(samples, mhz=2000.0)
+        self.assertAlmostEqual(60 * 8 * 1500, measured.vm_peak_kbps, delta=1)
+        for size, rate in measured.saturation_by_packet_bytes.items():
             self.assertGreater(rate, 8 * size * 100 / plans.RUNG * .99)
             self.assertLessEqual(rate, 8 * size * 100 * 1.001)
-        self.assertEqual(1500, found.typical_packet_bytes)
-        self.assertEqual('vxlan', found.encapsulation)
-        self.assertEqual('2026-01-02', found.provenance['date'])
+        self.assertEqual(1500, measured.typical_packet_bytes)
+        self.assertEqual('vxlan', measured.encapsulation)
+        self.assertEqual('2026-01-02', measured.provenance['date'])
         # Half a core of 2000 MHz for the switch, and that for all packets.
-        self.assertGreater(found.cpu_mhz(found.saturation_kbps_at()), 500)
-        entry = found.to_dict()
+        self.assertGreater(measured.cpu_mhz(measured.saturation_kbps_at()),
+                           500)
+        entry = measured.to_dict()
         del entry['name']
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'p.yaml')
             with open(path, 'w') as file:
                 yaml.safe_dump({'measured': entry}, file)
-            self.assertEqual({'measured': found},
+            self.assertEqual({'measured': measured},
                              profile.load_profiles(path, {}))
 
     def test_costs_are_stated_where_the_figures_tell_them(self):
         plan = plans.Plan(sizes=(88, 250, 512, 1000, 1500), pairs=(1, 2, 4),
                           seconds=1, repeats=1, receivers=0)
-        found = self._make(run(Switch(kpps=100.0, sender_kpps=60.0), plan),
-                           plan)
+        measured = self._make(run(Switch(kpps=100.0, sender_kpps=60.0), plan),
+                              plan)
         # 100 kpps are 10 us each; a ladder ends within a rung of the peak.
-        self.assertGreaterEqual(found.packet_cost_us, 10 * .999)
-        self.assertLessEqual(found.packet_cost_us, 10 * plans.RUNG)
-        self.assertLess(found.byte_cost_ns * 1.5, 1)
-        self.assertIn('switching', [limit.name for limit in found.limits()])
+        self.assertGreaterEqual(measured.packet_cost_us, 10 * .999)
+        self.assertLessEqual(measured.packet_cost_us, 10 * plans.RUNG)
+        self.assertLess(measured.byte_cost_ns * 1.5, 1)
+        self.assertIn('switching', [limit.name for limit in measured.limits()])
         # Two sizes and two numbers of pairs leave nothing to judge by.
         self.assertIsNone(self._make(run(Switch(
             kpps=100.0, sender_kpps=60.0), SMALL)).packet_cost_us)
 
     def test_where_one_sender_fills_the_switch_there_is_no_peak(self):
-        found = self._make(run(Switch(kpps=100.0, sender_kpps=99.0), SMALL))
-        self.assertIsNone(found.vm_peak_kbps)
+        measured = self._make(run(Switch(kpps=100.0, sender_kpps=99.0), SMALL))
+        self.assertIsNone(measured.vm_peak_kbps)
 
     def test_samples_are_plain_data(self):
         samples = run(Switch(), SMALL)

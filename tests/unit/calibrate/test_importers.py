@@ -47,7 +47,7 @@ class TestImporters(unittest.TestCase):
             for row in importers.parse_vsperf(text, 'x', 'geneve')])
 
     def test_mistakes_in_vsperf_are_told_by_line(self):
-        for text, words in (
+        for text, message in (
                 ('a,b\n1,2\n', "header: 'a,b'; expected the columns"),
                 (VSPERF.splitlines()[0] + '\n', 'no row below the header'),
                 (VSPERF.replace('1000000', 'n/a'),
@@ -56,7 +56,7 @@ class TestImporters(unittest.TestCase):
                  'line 2: packet_size = 18, .*expected frames of more than'),
                 (VSPERF.replace('512,\n', '512,stt\n'),
                  "line 2: encapsulation: 'stt'; expected one of")):
-            with self.assertRaisesRegex(exceptions.CalibrationError, words):
+            with self.assertRaisesRegex(exceptions.CalibrationError, message):
                 importers.parse_vsperf(text, 'x')
 
     def test_a_file_becomes_a_profile(self):
@@ -71,12 +71,12 @@ class TestImporters(unittest.TestCase):
             with self.assertRaisesRegex(exceptions.InvalidInput,
                                         'pairs: 0; expected'):
                 importers.load('vsperf', path, pairs=0)
-        found = importers.make_profile(rows, 'lab', 'ovs', 'test',
-                                       ['result.csv'])
+        imported = importers.make_profile(rows, 'lab', 'ovs', 'test',
+                                          ['result.csv'])
         self.assertEqual({46.0: 368000.0, 1500.0: 6000000.0},
-                         found.saturation_by_packet_bytes)
-        self.assertEqual((1000.0, 1500.0), (found.packet_rate_kpps,
-                                            found.typical_packet_bytes))
+                         imported.saturation_by_packet_bytes)
+        self.assertEqual((1000.0, 1500.0), (imported.packet_rate_kpps,
+                                            imported.typical_packet_bytes))
 
     def test_several_encapsulations_are_no_profile(self):
         rows = importers.parse_vsperf(

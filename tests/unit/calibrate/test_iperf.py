@@ -47,13 +47,13 @@ class TestParse(unittest.TestCase):
         self.assertIsNone(rates.received_kpps)
 
     def test_what_is_no_result_is_told(self):
-        for text, words in (
+        for text, message in (
                 ('{"error": "unable to connect"}', 'unable to connect'),
                 ('Segmentation fault', "output: 'Segmentation fault'; exp"),
                 ('[]', "output: '\\[\\]'; expected the JSON"),
                 ('{"start": {}}', 'no key .*expected the result'),
                 (udp(0, 0, 72), 'no key .*packets')):
-            with self.assertRaisesRegex(exceptions.CalibrationError, words):
+            with self.assertRaisesRegex(exceptions.CalibrationError, message):
                 iperf.parse(text, 'iperf3 to x')
 
 
@@ -64,33 +64,33 @@ class TestMeasure(unittest.TestCase):
                 for i in range(count)]
 
     def test_each_client_runs_at_its_place_with_its_share(self):
-        seen = []
+        commands = []
 
         def popen(argv, **_):
-            seen.append(argv)
+            commands.append(argv)
             return Process(udp(100, 0, 72))
 
-        found = iperf.measure(self._clients(2), 'udp', 3, 72, 5000.0,
-                              popen=popen)
-        self.assertEqual(2, len(found))
-        for i, argv in enumerate(seen):
+        result = iperf.measure(self._clients(2), 'udp', 3, 72, 5000.0,
+                               popen=popen)
+        self.assertEqual(2, len(result))
+        for i, argv in enumerate(commands):
             text = ' '.join(argv)
             self.assertTrue(text.startswith(f'at iperf3 -c 192.0.2.{i} '))
-            for words in ('-t 3', '-u -l 72', '-b 5000000'):
-                self.assertIn(words, text)
+            for options in ('-t 3', '-u -l 72', '-b 5000000'):
+                self.assertIn(options, text)
 
     def test_without_a_rate_clients_send_all_they_can(self):
-        seen = []
+        commands = []
 
         def popen(argv, **_):
-            seen.append(' '.join(argv))
-            return Process(tcp(1, 1) if len(seen) > 1 else udp(1, 0, 72))
+            commands.append(' '.join(argv))
+            return Process(tcp(1, 1) if len(commands) > 1 else udp(1, 0, 72))
 
         iperf.measure(self._clients(1), 'udp', 1, 72, popen=popen)
         iperf.measure(self._clients(1), 'tcp', 1, streams=4, popen=popen)
-        self.assertIn('-b 0', seen[0])
-        self.assertIn('-P 4', seen[1])
-        self.assertNotIn('-b', seen[1])
+        self.assertIn('-b 0', commands[0])
+        self.assertIn('-P 4', commands[1])
+        self.assertNotIn('-b', commands[1])
 
     def test_a_client_that_hangs_is_ended_and_told(self):
         hanging = Process('', ends=False)
@@ -102,9 +102,9 @@ class TestMeasure(unittest.TestCase):
         self.assertTrue(hanging.killed)
 
     def test_rates_of_several_add_up(self):
-        both = iperf.together([iperf.parse(udp(100, 10, 72)),
-                               iperf.parse(udp(300, 0, 72))])
-        self.assertEqual((400, 10), (both.packets, both.lost))
-        self.assertAlmostEqual(.025, both.loss)
+        total = iperf.together([iperf.parse(udp(100, 10, 72)),
+                                iperf.parse(udp(300, 0, 72))])
+        self.assertEqual((400, 10), (total.packets, total.lost))
+        self.assertAlmostEqual(.025, total.loss)
         self.assertIsNone(iperf.together(
             [iperf.parse(tcp(1, 1)), iperf.parse(tcp(1, 1))]).packets)

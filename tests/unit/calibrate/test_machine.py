@@ -19,9 +19,8 @@ class TestCpu(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.proc = pathlib.Path(directory.name)
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.proc = pathlib.Path(directory)
 
     def _write(self, total, processes):
         """total: seconds by column; processes: {pid: (parent, own, ended)}."""
@@ -43,11 +42,11 @@ class TestCpu(unittest.TestCase):
         # user nice system idle iowait irq softirq steal
         self._write([10, 0, 10, 0, 0, 0, 5, 0], {
             10: (1, 1, 0), 11: (10, 2, 0), 12: (11, 1, 0), 20: (1, 5, 0)})
-        first = self._read(100.0, switches=[12])
+        earlier = self._read(100.0, switches=[12])
         # 2 s on: ours 1.5 s more, others 1 s, another machine 0.5 s.
         self._write([12, 0, 10.5, 0, 0, 0, 5.5, .5], {
             10: (1, 1, 0), 11: (10, 3, 0), 12: (11, 1.5, 0), 20: (1, 6, 0)})
-        use = machine.CpuUse.between(first, self._read(102.0, switches=[12]))
+        use = machine.CpuUse.between(earlier, self._read(102.0, switches=[12]))
         self.assertAlmostEqual((1 + .5) / (2 * 2), use.others_share)
         self.assertAlmostEqual(3 / 2, use.busy_cores)
         self.assertAlmostEqual((3 - 1) / 2, use.our_cores)
@@ -56,30 +55,30 @@ class TestCpu(unittest.TestCase):
     def test_a_child_that_ended_meanwhile_stays_with_its_parent(self):
         self._write([0] * 8, {10: (1, 0, 0), 11: (10, 1, 0), 20: (1, 0, 0),
                               21: (20, 1, 0)})
-        first = self._read(0.0)
+        earlier = self._read(0.0)
         for pid in (11, 21):
             (self.proc / str(pid) / 'stat').unlink()
         self._write([0] * 8, {10: (1, 0, 3), 20: (1, 0, 2)})
-        use = machine.CpuUse.between(first, self._read(1.0))
+        use = machine.CpuUse.between(earlier, self._read(1.0))
         # Of the others 2 - 1 = 1 s, of two cores for one second.
         self.assertAlmostEqual(.5, use.others_share)
 
     def test_threads_of_the_kernel_are_nobodys(self):
         self._write([0] * 8, {10: (1, 0, 0), 2: (0, 0, 0, 0x00200000)})
-        first = self._read(0.0)
+        earlier = self._read(0.0)
         self._write([0] * 8, {10: (1, 0, 0), 2: (0, 9, 0, 0x00200000)})
         self.assertEqual(0, machine.CpuUse.between(
-            first, self._read(1.0)).others_share)
+            earlier, self._read(1.0)).others_share)
 
     def test_the_real_proc_is_read(self):
-        first = machine.read_cpu()
+        earlier = machine.read_cpu()
         child = subprocess.run(
             [sys.executable, '-c', 'x = sum(range(10 ** 7))'])
-        last = machine.read_cpu()
+        later = machine.read_cpu()
         self.assertEqual(0, child.returncode)
-        self.assertGreater(last.ours, first.ours)
-        self.assertGreaterEqual(last.busy, first.busy)
-        self.assertEqual(os.cpu_count(), last.cores)
+        self.assertGreater(later.ours, earlier.ours)
+        self.assertGreaterEqual(later.busy, earlier.busy)
+        self.assertEqual(os.cpu_count(), later.cores)
 
 
 class TestRun(unittest.TestCase):
@@ -112,7 +111,7 @@ class TestRun(unittest.TestCase):
             machine.run(['sleep', '30'], timeout_seconds=.2)
 
     def test_facts_are_words_and_values_of_a_profile(self):
-        found = machine.facts()
-        self.assertEqual(os.uname().release, found['kernel'])
-        for value in found.values():
+        facts = machine.facts()
+        self.assertEqual(os.uname().release, facts['kernel'])
+        for value in facts.values():
             self.assertIsInstance(value, (str, int, float))

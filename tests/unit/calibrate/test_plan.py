@@ -9,8 +9,8 @@ from vswitch_aware_scheduler import exceptions
 class TestPlan(unittest.TestCase):
 
     def test_the_matrix_has_each_size_with_each_number_of_pairs(self):
-        one = plan.Plan(sizes=(1500, 88, 88), pairs=(2, 1), receivers=3)
-        cells = one.cells()
+        matrix = plan.Plan(sizes=(1500, 88, 88), pairs=(2, 1), receivers=3)
+        cells = matrix.cells()
         self.assertEqual(len(cells), len({cell.key for cell in cells}))
         self.assertEqual(
             {(88, 1), (88, 2), (1500, 1), (1500, 2)},
@@ -24,16 +24,16 @@ class TestPlan(unittest.TestCase):
                 cell.kind, cell.placement) == (kind, placement)])
         self.assertEqual({1, 4}, {cell.streams for cell in cells
                                   if cell.kind == 'tcp'})
-        self.assertFalse([cell for cell in one.cells(can_ping=False)
+        self.assertFalse([cell for cell in matrix.cells(can_ping=False)
                           if cell.kind == 'rtt'])
         self.assertEqual({'cross'}, {
-            cell.placement for cell in one.cells(placements=('cross',))})
+            cell.placement for cell in matrix.cells(placements=('cross',))})
 
     def test_there_are_vms_and_an_mtu_for_all_of_it(self):
-        one = plan.Plan(sizes=(88, 8000), pairs=(1,), receivers=3)
-        self.assertEqual((3, 8000), (one.vms, one.mtu))
-        one = plan.Plan(sizes=(88,), pairs=(1,), receivers=0)
-        self.assertEqual((2, 1500), (one.vms, one.mtu))
+        matrix = plan.Plan(sizes=(88, 8000), pairs=(1,), receivers=3)
+        self.assertEqual((3, 8000), (matrix.vms, matrix.mtu))
+        matrix = plan.Plan(sizes=(88,), pairs=(1,), receivers=0)
+        self.assertEqual((2, 1500), (matrix.vms, matrix.mtu))
 
     def test_the_typical_packet_is_what_standard_ethernet_carries(self):
         for sizes, typical in (((88, 1500, 8000), 1500), ((88, 512), 512),
@@ -50,12 +50,12 @@ class TestPlan(unittest.TestCase):
                                    5 * short.cell_seconds(cell))
 
     def test_what_cannot_be_measured_is_told(self):
-        for changes, words in (
+        for changes, message in (
                 ({'sizes': (20,)}, 'packet size: 20; expected 44 to 65000'),
                 ({'sizes': ()}, 'packet size: none; expected one'),
                 ({'pairs': (0,)}, 'number of pairs: 0; expected 1 to 64'),
                 ({'seconds': 0}, 'seconds: 0; expected 1 to 3600'),
                 ({'repeats': 0}, 'repeats: 0; expected'),
                 ({'receivers': -1}, 'receivers: -1; expected 0 to 64')):
-            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 plan.Plan(**changes)

@@ -47,9 +47,8 @@ class TestRemote(base.NamespacesTestCase):
     def test_a_host_receives_where_it_is_told_or_where_ssh_goes(self):
         self.assertEqual(remote_testbed.Host('u@b', '192.0.2.2'),
                          remote_testbed.Host.parse('u@b=192.0.2.2'))
-        self.assertEqual(
-            remote_testbed.Host('u@b', 'b'), remote_testbed.Host.parse('u@b')
-        )
+        self.assertEqual(remote_testbed.Host('u@b', 'b'),
+                         remote_testbed.Host.parse('u@b'))
 
     def test_what_ssh_would_take_for_an_option_is_refused(self):
         for text in ('-oProxyCommand=x', 'a b', 'u@b=-x', ''):

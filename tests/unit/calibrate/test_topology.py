@@ -14,9 +14,9 @@ class TestTopology(base.NamespacesTestCase):
     def _build(self, encapsulation='none', switch='linuxbridge', vms=2):
         run = namespaces.Run(topology.names(vms), self.state)
         self.enterContext(run)
-        made = topology.Topology(run, switch, encapsulation, vms, 8000)
-        made.build()
-        return run, made
+        built = topology.Topology(run, switch, encapsulation, vms, 8000)
+        built.build()
+        return run, built
 
     def test_every_interface_is_made_inside_a_namespace_of_the_run(self):
         run, _ = self._build('vxlan')

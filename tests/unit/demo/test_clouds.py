@@ -21,9 +21,7 @@ class PlaceAllTest(unittest.TestCase):
     """With a script in the place of nova."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
     def _place(self, script, names=(clouds.DEFAULT, clouds.OURS),
                **kwargs):
@@ -31,12 +29,11 @@ class PlaceAllTest(unittest.TestCase):
             '\n' + textwrap.dedent(script)
         with mock.patch.object(clouds, 'CLOUD_COMMAND',
                                (sys.executable, '-c', script)):
-            return clouds.place_all(
-                names, VMS, HOSTS, 2048, OPTIONS, self.folder, **kwargs
-            )
+            return clouds.place_all(names, VMS, HOSTS, 2048, OPTIONS,
+                                    self.folder, **kwargs)
 
     def test_each_policy_gets_its_configuration_and_the_same_list(self):
-        found = self._place('''
+        placed = self._place('''
             ours = 'VSwitchFilter' in open(job['nova_conf']).read()
             uuids = [vm['uuid'] for vm in job['vms']]
             print(json.dumps({
@@ -44,16 +41,16 @@ class PlaceAllTest(unittest.TestCase):
                 'refusals': {}, 'warnings': [], 'seconds_per_boot': 1}))
             ''')
         self.assertEqual({'u1': 'a', 'u2': 'a'},
-                         found[clouds.DEFAULT].placements)
+                         placed[clouds.DEFAULT].placements)
         self.assertEqual({'u1': 'b', 'u2': 'b'},
-                         found[clouds.OURS].placements)
+                         placed[clouds.OURS].placements)
         # Nova's own files go, what is worth a look stays.
         self.assertEqual(
             ['nova-default.conf', 'nova-default.err', 'nova-with-plugin.conf',
              'nova-with-plugin.err'], sorted(os.listdir(self.folder)))
 
     def test_a_cloud_with_rebalancing_has_its_own_hosts_and_limit(self):
-        found = self._place('''
+        placed = self._place('''
             uuids = [vm['uuid'] for vm in job['vms']]
             conf = open(job['nova_conf']).read()
             print(json.dumps({
@@ -66,40 +63,42 @@ class PlaceAllTest(unittest.TestCase):
             ''', [clouds.OURS, clouds.REBALANCED], rebalanced=clouds.Site(
                 [('d', 'ovs-flat'), ('e', 'ovs-flat')], 640, 2048,
                 {'overload_probability': 0.08}, {'rates': 'here'}))
-        ours, few = found[clouds.OURS], found[clouds.REBALANCED]
+        plain, rebalanced = placed[clouds.OURS], placed[clouds.REBALANCED]
         self.assertEqual(({'u1': 'a', 'u2': 'a'}, {'u1': 'd', 'u2': 'd'}),
-                         (ours.placements, few.placements))
-        self.assertEqual(([], ()), (list(ours.moves), ours.problems))
+                         (plain.placements, rebalanced.placements))
+        self.assertEqual(([], ()), (list(plain.moves), plain.problems))
         self.assertEqual(([[3, 'u1', 'e']], ['full'], {'d': [300, 640]}),
-                         (few.moves, few.problems, few.budgets))
-        self.assertIn('overload_probability = 0.01\n', ours.warnings[0])
-        self.assertIn('overload_probability = 0.08\n', few.warnings[0])
-        self.assertIn('vswitch_weight_multiplier = -1\n', few.warnings[0])
+                         (rebalanced.moves, rebalanced.problems,
+                          rebalanced.budgets))
+        self.assertIn('overload_probability = 0.01\n', plain.warnings[0])
+        self.assertIn('overload_probability = 0.08\n', rebalanced.warnings[0])
+        self.assertIn('vswitch_weight_multiplier = -1\n',
+                      rebalanced.warnings[0])
 
     def test_progress_is_that_of_all_clouds(self):
-        seen = []
+        reports = []
         self._place('''
             for done in 1, 2, 5:
                 print(json.dumps({'done': done, 'total': 5}), flush=True)
             print(json.dumps({'placements': {}, 'refusals': {},
                               'warnings': [], 'seconds_per_boot': 1}))
-            ''', progress=lambda *args: seen.append(args))
-        self.assertEqual((10, 10), seen[-1])
-        self.assertEqual(sorted(seen), seen)
+            ''', progress=lambda *args: reports.append(args))
+        self.assertEqual((10, 10), reports[-1])
+        self.assertEqual(sorted(reports), reports)
 
     def test_a_refusal_is_told_by_the_roomiest_host(self):
         reasons = {'u1': {'fault': 'No valid host was found. ',
                           'reasons': {'a': 'small', 'b': 'big', 'c': 'mid'}},
                    'u2': {'fault': 'No valid host was found. ',
                           'reasons': {}}}
-        found = self._place(f'''
+        placed = self._place(f'''
             print(json.dumps({{'placements': {{}}, 'warnings': [],
                 'refusals': json.loads({json.dumps(json.dumps(reasons))}),
                 'seconds_per_boot': 1}}))
             ''', [clouds.OURS])[clouds.OURS].refusals
         self.assertEqual('VSwitchFilter refused 3 hosts; the roomiest, b: '
-                         'big', found['u1'])
-        self.assertIn('No valid host', found['u2'])
+                         'big', placed['u1'])
+        self.assertIn('No valid host', placed['u2'])
 
     def test_what_a_cloud_says_of_its_failure_is_told(self):
         with self.assertRaisesRegex(

@@ -17,11 +17,9 @@ from vswitch_aware_scheduler.vswitch import profile
 class _InFolder(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.path = os.path.join(folder.name, 'trace.npz')
-        self.store_url = f'sqlite:///{folder.name}/store.sqlite'
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(self.folder, 'trace.npz')
+        self.store_url = f'sqlite:///{self.folder}/store.sqlite'
 
 
 def _median_interval(values):
@@ -60,16 +58,11 @@ class GeneratedTraceTest(_InFolder):
     def test_the_share_of_time_on_is_as_published(self):
         self._assert_median_as_published(self.on.mean(axis=1), .08, .08)
 
-    def test_the_probability_to_go_on_is_as_published(self):
-        off = ~self.on[:, :-1]
-        self._assert_median_as_published(
-            (off & self.on[:, 1:]).sum(axis=1) / off.sum(axis=1),
-            .023, .037)
-
-    def test_the_probability_to_go_off_is_as_published(self):
-        on = self.on[:, :-1]
-        self._assert_median_as_published(
-            (on & ~self.on[:, 1:]).sum(axis=1) / on.sum(axis=1), .30, .38)
+    def test_the_probability_to_go_on_and_off_is_as_published(self):
+        for on, *published in ((~self.on, .023, .037), (self.on, .30, .38)):
+            before, changes = on[:, :-1], on[:, :-1] & ~on[:, 1:]
+            self._assert_median_as_published(
+                changes.sum(axis=1) / before.sum(axis=1), *published)
 
     def test_the_heavy_tail_is_as_published(self):
         self._assert_median_as_published(
@@ -103,9 +96,9 @@ class LearnTest(_InFolder):
                            np.random.default_rng(0), **kwargs)
 
     def test_a_series_is_split_at_a_time(self):
-        whole = series.RateSeries('x', 300, [0, 300, 600, 900],
+        rates = series.RateSeries('x', 300, [0, 300, 600, 900],
                                   [(i, 0, 0) for i in range(4)])
-        before, after = fleet.split(whole, 600)
+        before, after = fleet.split(rates, 600)
         self.assertEqual([0, 300], before.times.tolist())
         self.assertEqual([2, 3], after.rates[:, 0].tolist())
 
@@ -113,32 +106,34 @@ class LearnTest(_InFolder):
         # 1 KB/s is 8 kbit/s.
         self._write([[100.0, 20.0] * 15 + [500.0] * 30,
                      [50.0] * 30 + [np.nan] * 15 + [10.0] * 15])
-        found = self._learn()
-        first, second = (telemetry_file.instance_uuid(n) for n in (1, 2))
-        stored = store.Store(self.store_url).model(first)
+        learned = self._learn()
+        carrying_uuid, second_uuid = (telemetry_file.instance_uuid(n)
+                                      for n in (1, 2))
+        stored = store.Store(self.store_url).model(carrying_uuid)
         self.assertEqual(30, stored.samples)
         self.assertEqual(800, stored.model.peak[0])
-        self.assertEqual([4000.0] * 30, found.rates[first][:, 0].tolist())
+        self.assertEqual([4000.0] * 30,
+                         learned.rates[carrying_uuid][:, 0].tolist())
         self.assertEqual([0.0] * 15 + [80.0] * 15,
-                         found.rates[second][:, 0].tolist())
-        self.assertEqual((300, 2), (found.period_seconds, found.models))
-        self.assertEqual(0.25, found.missing_share)
+                         learned.rates[second_uuid][:, 0].tolist())
+        self.assertEqual((300, 2), (learned.period_seconds, learned.models))
+        self.assertEqual(0.25, learned.missing_share)
 
     def test_the_list_is_chosen_by_the_first_half_only(self):
         rows = [[10.0] * 30 + [999.0] * 30, [20.0] * 60,
                 [30.0] * 30 + [0.0] * 30]
         self._write(rows)
-        found = self._learn(count=2)
-        self.assertEqual({'2', '3'}, {vm.name for vm in found.vms})
-        self.assertEqual({vm.uuid for vm in found.vms}, set(found.rates))
+        learned = self._learn(count=2)
+        self.assertEqual({'2', '3'}, {vm.name for vm in learned.vms})
+        self.assertEqual({vm.uuid for vm in learned.vms}, set(learned.rates))
 
     def test_cores_and_memory_come_from_the_trace(self):
         fleet.generate_trace(self.path, np.random.default_rng(5), 4, days=1)
         instances = {item.uuid: item.metadata for item
                      in telemetry_file.FileDriver(self.path).instances()}
-        found = self._learn(count=4)
-        self.assertEqual(4, len(found.vms))
-        for vm in found.vms:
+        learned = self._learn(count=4)
+        self.assertEqual(4, len(learned.vms))
+        for vm in learned.vms:
             self.assertEqual(instances[vm.uuid]['cpu_cores'], vm.vcpus)
             self.assertEqual(instances[vm.uuid]['memory_kb'] / 1024,
                              vm.memory_mb)
@@ -159,10 +154,10 @@ class HostsTest(unittest.TestCase):
 
     def test_every_number_of_hosts_has_every_switch_type(self):
         for count in range(4, 60):
-            found = fleet.hosts(count)
-            self.assertEqual(count, len({host for host, _ in found}))
+            hosts = fleet.hosts(count)
+            self.assertEqual(count, len({host for host, _ in hosts}))
             self.assertEqual(set(fleet.HOST_MIX),
-                             {name for _, name in found})
+                             {name for _, name in hosts})
 
     def test_the_profiles_are_built_in(self):
         self.assertLessEqual(set(fleet.HOST_MIX), set(profile.catalogue()))

@@ -25,16 +25,16 @@ class ArgumentsTest(unittest.TestCase):
         return errors.getvalue()
 
     def test_by_default_it_is_what_the_manual_says(self):
-        found = demo.parser().parse_args([])
+        arguments = demo.parser().parse_args([])
         self.assertEqual(([], 24, None, 1, 'probability', 0.01, 3),
-                         (found.trace, found.hosts, found.vms, found.seed,
-                          found.policy, found.overload_probability,
-                          found.jobs))
+                         (arguments.trace, arguments.hosts, arguments.vms,
+                          arguments.seed, arguments.policy,
+                          arguments.overload_probability, arguments.jobs))
 
     def test_several_traces_can_be_named(self):
-        found = demo.parser().parse_args(['--trace', 'a', 'b', '--json'])
-        self.assertEqual(['a', 'b'], found.trace)
-        self.assertTrue(found.json)
+        arguments = demo.parser().parse_args(['--trace', 'a', 'b', '--json'])
+        self.assertEqual(['a', 'b'], arguments.trace)
+        self.assertTrue(arguments.json)
 
     def test_values_out_of_range_are_refused(self):
         self.assertIn('4 or more', self._refused('--hosts', '3'))
@@ -47,9 +47,7 @@ class ArgumentsTest(unittest.TestCase):
 class _InFolder(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
         # What the demo leaves is for its user: not here.
         self.enterContext(mock.patch.object(tempfile, 'tempdir',
                                             self.folder))
@@ -77,15 +75,17 @@ class MainTest(_InFolder):
 
     def test_tables_and_plot_of_three_placements(self):
         def place_all(names, vms, hosts, *_rest):
-            few = _rest[-1]
-            self.assertEqual(4, len(few.hosts))
+            rebalanced = _rest[-1]
+            self.assertEqual(4, len(rebalanced.hosts))
             # 24 hosts of 64 cores and the same memory.
-            self.assertEqual((384, _rest[0] * 6), (few.cores, few.memory_mb))
-            self.assertEqual(0.08, few.options['overload_probability'])
-            self.assertEqual(0.01, few.rebalancing['overload_probability'])
-            self.assertTrue(os.path.exists(few.rebalancing['rates']))
+            self.assertEqual((384, _rest[0] * 6), (rebalanced.cores,
+                                                   rebalanced.memory_mb))
+            self.assertEqual(0.08, rebalanced.options['overload_probability'])
+            self.assertEqual(0.01,
+                             rebalanced.rebalancing['overload_probability'])
+            self.assertTrue(os.path.exists(rebalanced.rebalancing['rates']))
             self.assertTrue(store.Store(
-                few.rebalancing['store_url']).has_models())
+                rebalanced.rebalancing['store_url']).has_models())
             slow = next(host for host, name in hosts
                         if name == 'ovs-vxlan-microserver')
             fast = next(host for host, name in hosts if name == 'ovs-flat')
@@ -97,8 +97,8 @@ class MainTest(_InFolder):
                     dict.fromkeys(uuids[1:], fast), {uuids[0]: 'too much'},
                     ['the store is stale'], 0.5),
                 clouds.REBALANCED: clouds.Placement(
-                    dict.fromkeys(uuids, few.hosts[0][0]), {}, [], 0.5,
-                    [(10, uuid, few.hosts[-1][0]) for uuid in uuids],
+                    dict.fromkeys(uuids, rebalanced.hosts[0][0]), {}, [], 0.5,
+                    [(10, uuid, rebalanced.hosts[-1][0]) for uuid in uuids],
                     ['no host is free'], {'compute01': (30, 3000)})}
 
         plot = os.path.join(self.folder, 'plot.png')
@@ -154,10 +154,10 @@ class NovaConfTest(unittest.TestCase):
         options = {'store_url': 'sqlite:////x', 'admission_policy': 'average',
                    'overload_probability': 0.02}
         plain = clouds.nova_conf(clouds.DEFAULT, **options)
-        ours = clouds.nova_conf(clouds.OURS, **options)
-        self.assertTrue(ours.startswith(plain))
+        with_plugin = clouds.nova_conf(clouds.OURS, **options)
+        self.assertTrue(with_plugin.startswith(plain))
         self.assertNotIn('vswitch', plain)
-        self.assertIn('overload_probability = 0.02', ours)
+        self.assertIn('overload_probability = 0.02', with_plugin)
 
 
 def _few_vms(path, rng, carrying):

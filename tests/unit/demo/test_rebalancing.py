@@ -19,15 +19,12 @@ PLACED = {'vm1': 'host1', 'vm2': 'host1', 'idle': 'host2'}
 class ReplayTest(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, 'rates.npz')
-        url = f'sqlite:///{os.path.join(folder.name, "store.sqlite")}'
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(folder, 'rates.npz')
+        url = f'sqlite:///{os.path.join(folder, "store.sqlite")}'
         fake_store.make_empty(url)
         self.store = store.Store(url)
-        self.nova = fleet.Cloud('host1', 'host2')
-        self.nova.setUp()
-        self.addCleanup(self.nova.cleanUp)
+        self.nova = self.enterContext(fleet.Cloud('host1', 'host2'))
         self.uuids = {name: self.nova.boot(name, host)
                       for name, host in PLACED.items()}
 
@@ -48,28 +45,28 @@ class ReplayTest(unittest.TestCase):
                                auth={'auth_type': 'none'},
                                requests_per_second=1e5)
 
-        found = rebalancing.Replay(
+        outcome = rebalancing.Replay(
             self.store, rebalancing.Cloud(access('/v2.1'),
                                           access('/placement')), traffic,
             {self.uuids[name]: host for name, host in PLACED.items()}, HOSTS,
             limit)
-        seen = []
-        found.run(lambda *args: seen.append(args))
-        self.assertEqual((samples, samples), seen[-1])
-        return rebalancing.summary(found)
+        reports = []
+        outcome.run(lambda *args: reports.append(args))
+        self.assertEqual((samples, samples), reports[-1])
+        return rebalancing.summary(outcome)
 
     def test_a_host_that_has_spent_its_budget_is_relieved(self):
-        found = self.replay()
+        outcome = self.replay()
         # It has 518 s, earns 1.8 s in a sample, and 300 s are spent in the
         # 10th and in the 20th. The check after the 21st relieves it.
-        (sample, uuid, host), = found['moves']
+        (sample, uuid, host), = outcome['moves']
         self.assertEqual((21, 'host2'), (sample, host))
         self.assertIn(uuid, (self.uuids['vm1'], self.uuids['vm2']))
         self.assertEqual('host2', self.nova.servers[uuid][
             'OS-EXT-SRV-ATTR:host'])
         self.assertEqual({'host1': [600.0, 86400.0],
-                          'host2': [0.0, 86400.0]}, found['budgets'])
-        self.assertEqual([], found['problems'])
+                          'host2': [0.0, 86400.0]}, outcome['budgets'])
+        self.assertEqual([], outcome['problems'])
         move, = self.store.moves()
         self.assertEqual(('done', fleet.NOW + 21 * 300),
                          (move.state, move.ended_at))
@@ -80,15 +77,15 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual([], self.store.plans())
 
     def test_overload_of_one_instance_by_itself_is_not_spent(self):
-        found = self.replay(busy_kbps=200_000.0)
-        self.assertEqual(([], 0.0), (found['moves'],
-                                     found['budgets']['host1'][0]))
+        outcome = self.replay(busy_kbps=200_000.0)
+        self.assertEqual(([], 0.0), (outcome['moves'],
+                                     outcome['budgets']['host1'][0]))
 
     def test_a_migration_that_fails_leaves_the_instance_where_it_is(self):
         self.nova.on_migrate = lambda server, host: self.nova.complete(
             server, host, 'error')
-        found = self.replay(samples=30)
-        self.assertEqual([], found['moves'])
+        outcome = self.replay(samples=30)
+        self.assertEqual([], outcome['moves'])
         self.assertEqual(1, len(self.nova.asked))
-        self.assertIn('Nova: error: NoValidHost', found['problems'][0])
-        self.assertEqual(900.0, found['budgets']['host1'][0])
+        self.assertIn('Nova: error: NoValidHost', outcome['problems'][0])
+        self.assertEqual(900.0, outcome['budgets']['host1'][0])

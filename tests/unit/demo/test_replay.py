@@ -18,33 +18,24 @@ def _rates(*samples):
 
 class CarryTest(unittest.TestCase):
 
-    def test_what_is_carried_is_the_smaller_of_sum_and_saturation(self):
-        overloaded, carried = replay.carry(
-            _rates((30, 20), (60, 40), (150, 50), (0, 0)), SLOW)
-        self.assertEqual([False, False, True, False], overloaded.tolist())
-        np.testing.assert_allclose([50, 100, 100, 0], carried)
-
-    def test_each_direction_has_its_line_rate(self):
-        line = profile.SwitchProfile(name='line', line_rate_kbps=100)
-        overloaded, carried = replay.carry(
-            _rates((100, 100), (200, 0), (0, 400)), line)
-        self.assertEqual([False, True, True], overloaded.tolist())
-        np.testing.assert_allclose([200, 100, 100], carried)
-
-    def test_packets_are_derived_from_their_typical_size(self):
-        # 1 kpps of 1000 bytes is 8000 kbit/s.
-        packets = profile.SwitchProfile(name='packets', packet_rate_kpps=1,
-                                        typical_packet_bytes=1000)
-        overloaded, carried = replay.carry(
-            _rates((4000, 4000), (16000, 0)), packets)
-        self.assertEqual([False, True], overloaded.tolist())
-        np.testing.assert_allclose([8000, 8000], carried)
-
-    def test_the_tightest_limit_decides(self):
-        both = profile.SwitchProfile(name='both', saturation_kbps=150,
-                                     line_rate_kbps=100)
-        _, carried = replay.carry(_rates((100, 100), (200, 0)), both)
-        np.testing.assert_allclose([150, 100], carried)
+    def test_the_tightest_limit_decides_what_is_carried(self):
+        for stated, rates, expected, overload in (
+                ({'saturation_kbps': 100},
+                 ((30, 20), (60, 40), (150, 50), (0, 0)),
+                 [50, 100, 100, 0], [False, False, True, False]),
+                # Each direction has its line rate.
+                ({'line_rate_kbps': 100}, ((100, 100), (200, 0), (0, 400)),
+                 [200, 100, 100], [False, True, True]),
+                # 1 kpps of 1000 bytes is 8000 kbit/s.
+                ({'packet_rate_kpps': 1, 'typical_packet_bytes': 1000},
+                 ((4000, 4000), (16000, 0)), [8000, 8000], [False, True]),
+                ({'saturation_kbps': 150, 'line_rate_kbps': 100},
+                 ((100, 100), (200, 0)), [150, 100], [True, True])):
+            with self.subTest(**stated):
+                overloaded, carried = replay.carry(
+                    _rates(*rates), profile.SwitchProfile('own', **stated))
+                self.assertEqual(overload, overloaded.tolist())
+                np.testing.assert_allclose(expected, carried)
 
 
 class ReplayTest(unittest.TestCase):
@@ -56,9 +47,9 @@ class ReplayTest(unittest.TestCase):
                       'z': _rates(*[(100, 100)] * 4)}
 
     def test_a_placement_worked_out_by_hand(self):
-        found = replay.replay({'x': 'a', 'y': 'a', 'z': 'b'}, self.rates,
-                              HOSTS, PROFILES)
-        summary = found.summary()
+        replayed = replay.replay({'x': 'a', 'y': 'a', 'z': 'b'}, self.rates,
+                                 HOSTS, PROFILES)
+        summary = replayed.summary()
         # Host a: offered 160, 40, 40, 80; carried 100, 40, 40, 80.
         self.assertEqual(1, summary['overloaded_samples'])
         self.assertEqual(1 / 8, summary['overloaded_share_mean'])
@@ -69,21 +60,22 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual((3, 2, 2), (summary['vms_placed'],
                                      summary['hosts_used'],
                                      summary['hosts']))
-        self.assertEqual(0, found.summary('fast')['overloaded_samples'])
-        self.assertAlmostEqual(15 / 80, found.summary('slow')['lost_share'])
+        self.assertEqual(0, replayed.summary('fast')['overloaded_samples'])
+        self.assertAlmostEqual(15 / 80, replayed.summary('slow')['lost_share'])
 
     def test_a_vm_is_on_the_host_to_which_it_was_migrated(self):
-        found = replay.replay({'x': 'a', 'y': 'a'}, self.rates, HOSTS,
-                              PROFILES, [(1, 'y', 'b'), (3, 'y', 'a')])
+        replayed = replay.replay({'x': 'a', 'y': 'a'}, self.rates, HOSTS,
+                                 PROFILES, [(1, 'y', 'b'), (3, 'y', 'a')])
         # Host a: offered 160, 0, 40, 80; host b: 0, 40, 0, 0.
         self.assertEqual([[160, 0, 40, 80], [0, 40, 0, 0]],
-                         [host.offered_kbps.tolist() for host in found.hosts])
-        self.assertEqual([2, 0], [host.vms for host in found.hosts])
-        summary = found.summary()
+                         [host.offered_kbps.tolist()
+                          for host in replayed.hosts])
+        self.assertEqual([2, 0], [host.vms for host in replayed.hosts])
+        summary = replayed.summary()
         self.assertEqual((2, 2, 1), (
             summary['hosts_used'], summary['vms_placed'],
             summary['overloaded_samples']))
-        self.assertEqual(2, found.live_migrations)
+        self.assertEqual(2, replayed.live_migrations)
 
     def test_a_refused_vm_counts_nowhere_but_in_the_list(self):
         summary = replay.replay({'x': 'a'}, self.rates, HOSTS,
@@ -96,7 +88,7 @@ class ReplayTest(unittest.TestCase):
         self.assertAlmostEqual(40 / 280, summary['carried_traffic_share'])
 
     def test_switch_types_come_in_the_order_of_the_hosts(self):
-        found = replay.replay({}, self.rates, HOSTS, PROFILES)
+        replayed = replay.replay({}, self.rates, HOSTS, PROFILES)
         self.assertEqual([('slow', 100), ('fast', 1000)],
-                         list(found.profiles.items()))
-        self.assertEqual(0, found.summary()['lost_share'])
+                         list(replayed.profiles.items()))
+        self.assertEqual(0, replayed.summary()['lost_share'])

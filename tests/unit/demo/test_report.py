@@ -73,9 +73,8 @@ class AsDictTest(unittest.TestCase):
 class PlotTest(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, 'plot.png')
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(folder, 'plot.png')
 
     def test_an_image_is_written(self):
         report.plot(_replays({'x': 'b', 'y': 'a'}), 300, 'A title',
@@ -85,12 +84,12 @@ class PlotTest(unittest.TestCase):
 
     def test_bars_of_switch_types_stand_apart_however_many_hosts(self):
         from matplotlib import pyplot
-        many = [(f'{name}{number}', name) for name in ('slow', 'fast')
-                for number in range(3)]
+        hosts = [(f'{name}{number}', name) for name in ('slow', 'fast')
+                 for number in range(3)]
         _, axes = pyplot.subplots()
         self.addCleanup(pyplot.close)
         report._plot_hosts(axes, {
-            'many': replay.replay({'x': 'slow0', 'y': 'fast0'}, RATES, many,
+            'many': replay.replay({'x': 'slow0', 'y': 'fast0'}, RATES, hosts,
                                   PROFILES),
             'few': replay.replay({'x': 'a', 'y': 'b'}, RATES, HOSTS,
                                  PROFILES)})

@@ -24,10 +24,10 @@ def _server(cores=64, memory_mb=65536, price=1000.0, uplink=(None, 1),
 
 def _vm(cores=1, memory_mb=1024, kbps=100.0, on_off=True, count=1,
         flavor='vm', kpps=0.0):
-    found = model.TrafficModel.on_off(
+    chain = model.TrafficModel.on_off(
         kbps, kpps=kpps, on_seconds=ON, off_seconds=OFF) if on_off \
         else model.TrafficModel.constant(kbps, kpps=kpps)
-    return inputs.Vm(flavor, cores, memory_mb, found.law, found, count=count)
+    return inputs.Vm(flavor, cores, memory_mb, chain.law, chain, count=count)
 
 
 def _row(server, *vms, limit=0.01, count=None):
@@ -70,7 +70,7 @@ class AgnosticTestCase(unittest.TestCase):
     """Figure 1: the smaller of two quotients."""
 
     def test_one_flavor_is_counted_by_the_closed_form(self):
-        for cores, memory_mb, need, first in (
+        for cores, memory_mb, need, resource in (
                 (64, 65536, (1, 1024), 'cores'),
                 (64, 65535, (1, 1024), 'memory'),
                 (7, 65536, (2, 1024), 'cores'),
@@ -79,7 +79,7 @@ class AgnosticTestCase(unittest.TestCase):
             row = _row(_server(cores, memory_mb), _vm(*need))
             expected = min(int(cores / need[0] * (1 + 1e-12)),
                            int(memory_mb / need[1]))
-            self.assertEqual((expected, first), (
+            self.assertEqual((expected, resource), (
                 row['agnostic']['vms'], row['agnostic']['first_to_run_out']))
 
     def test_a_mix_is_walked_until_the_first_that_does_not_fit(self):
@@ -104,8 +104,10 @@ class AgnosticTestCase(unittest.TestCase):
         self.assertEqual(100, mix.total)
         for length in range(1, 201):
             for name, share in shares.items():
-                taken = sum(vm.flavor == name for vm in mix.vms[:length])
-                self.assertLess(abs(taken - length * share / 100), 1.5)
+                count_of_flavor = sum(vm.flavor == name
+                                      for vm in mix.vms[:length])
+                self.assertLess(abs(count_of_flavor - length * share / 100),
+                                1.5)
 
     def test_the_network_does_not_matter(self):
         row = _row(_server(saturation_kbps=1.0), _vm(kbps=1e9))
@@ -122,7 +124,7 @@ class Figure9TestCase(unittest.TestCase):
             row['figure9']['vms'], row['figure9']['first_to_run_out']))
 
     def test_each_other_resource_can_be_the_first(self):
-        for keywords, vms, first in (
+        for keywords, vms, resource in (
                 ({'saturation_kbps': 1e6, 'max_tunnels': 9}, 9, 'tunnels'),
                 ({'saturation_kbps': 1e6, 'max_virtual_functions': 5}, 5,
                  'virtual_functions'),
@@ -132,9 +134,9 @@ class Figure9TestCase(unittest.TestCase):
                 ({'line_rate_kbps': 1e6}, 64, 'cores'),
                 ({'line_rate_kbps': 1e6, 'uplink': (500.0, 5)}, 10,
                  'uplink')):
-            with self.subTest(first):
+            with self.subTest(resource):
                 row = _row(_server(**keywords), _vm(kpps=2.0))
-                self.assertEqual((vms, first), (
+                self.assertEqual((vms, resource), (
                     row['figure9']['vms'],
                     row['figure9']['first_to_run_out']))
 
@@ -160,24 +162,20 @@ class OverlayTestCase(unittest.TestCase):
                 _binomial_tail(most, .1, 4),
                 row['overlay']['overload_probability'], places=9)
 
-    def test_cores_memory_and_tunnels_limit_the_overlay(self):
-        for keywords, vms, first in (
+    def test_the_resource_named_is_the_one_that_is_exceeded(self):
+        most = _most(.01, 4)
+        for keywords, vms, resource in (
                 ({'cores': 3}, 3, 'cores'),
                 ({'memory_mb': 2048}, 2, 'memory'),
-                ({'saturation_kbps': 1e6, 'max_tunnels': 4}, 4, 'tunnels')):
-            row = _row(_server(**keywords), _vm())
-            self.assertEqual((vms, first), (
-                row['overlay']['vms'], row['overlay']['first_to_run_out']))
-
-    def test_the_resource_named_is_the_one_that_is_exceeded(self):
-        for keywords, first in (
-                ({'line_rate_kbps': 450.0, 'saturation_kbps': 5e3}, 'nic'),
-                ({'line_rate_kbps': 5e3, 'saturation_kbps': 450.0},
+                ({'saturation_kbps': 1e6, 'max_tunnels': 4}, 4, 'tunnels'),
+                ({'line_rate_kbps': 450.0, 'saturation_kbps': 5e3}, most,
+                 'nic'),
+                ({'line_rate_kbps': 5e3, 'saturation_kbps': 450.0}, most,
                  'saturation'),
-                ({'line_rate_kbps': 5e3, 'packet_rate_kpps': 9.0},
+                ({'line_rate_kbps': 5e3, 'packet_rate_kpps': 9.0}, most,
                  'packets')):
             row = _row(_server(**keywords), _vm(kpps=2.0))
-            self.assertEqual((_most(.01, 4), first), (
+            self.assertEqual((vms, resource), (
                 row['overlay']['vms'], row['overlay']['first_to_run_out']))
 
     def test_a_shared_uplink_ends_it_by_the_traffic_of_all_servers(self):
@@ -230,24 +228,22 @@ class FleetTestCase(unittest.TestCase):
         self.assertIsNone(_row(_server(price=None), _vm())['overlay']['cost'])
 
     def test_flavors_that_no_server_takes_are_counted_and_left_out(self):
-        row = _row(_server(8), _vm(1, count=30, flavor='small'),
-                   _vm(9, count=10, flavor='large'), count=400)
-        self.assertEqual((8, 100, 38, {'large': 'cores'}), tuple(
-            row['agnostic'][key] for key in (
-                'vms', 'refused', 'servers', 'refused_flavors')))
-
-    def test_a_flavor_that_is_rare_is_refused_as_well(self):
-        row = _row(_server(10), _vm(1, count=99_999, flavor='small'),
-                   _vm(11, count=1, flavor='rare'))
-        self.assertEqual((1, {'rare': 'cores'}), tuple(
-            row['agnostic'][key] for key in ('refused', 'refused_flavors')))
-
-    def test_flavors_that_are_left_out_do_not_shorten_the_list(self):
-        row = _row(_server(100, 1e6), _vm(101, count=99, flavor='large'),
-                   _vm(1, count=1, flavor='small'), count=1000)
-        self.assertEqual((100, 'cores', 990, 1), tuple(
-            row['agnostic'][key] for key in (
-                'vms', 'first_to_run_out', 'refused', 'servers')))
+        for server, vms, count, expected in (
+                (_server(8), (_vm(1, count=30), _vm(9, count=10, flavor='l')),
+                 400, {'vms': 8, 'refused': 100, 'servers': 38,
+                       'refused_flavors': {'l': 'cores'}}),
+                # One that is rare is refused as well.
+                (_server(10), (_vm(1, count=99_999),
+                               _vm(11, count=1, flavor='rare')), None,
+                 {'refused': 1, 'refused_flavors': {'rare': 'cores'}}),
+                # The list of the others is not shorter.
+                (_server(100, 1e6), (_vm(101, count=99, flavor='l'),
+                                     _vm(1, count=1)), 1000,
+                 {'vms': 100, 'first_to_run_out': 'cores', 'refused': 990,
+                  'servers': 1})):
+            agnostic = _row(server, *vms, count=count)['agnostic']
+            self.assertEqual(expected, {
+                key: agnostic[key] for key in expected})
 
     def test_limits_at_the_ends_are_limits(self):
         for limit, vms in ((0.0, 4), (1.0, 64)):
@@ -281,14 +277,14 @@ class FleetTestCase(unittest.TestCase):
                         'servers': servers, 'cost': cost, 'vms': 1.0,
                         'refused': refused}}
 
-        found = counts.by_technology([
+        cheapest = counts.by_technology([
             row('a', 'x', 3, 30.0), row('b', 'x', 9, 20.0),
             row('c', 'x', 1, 10.0, refused=1), row('d', 'y', None, None, 5),
             row('e', 'z', 7, None), row('f', 'z', 6, None)])
         self.assertEqual([('x', 'b', 20.0), ('y', None, None),
                           ('z', 'f', None)],
-                         [(one['switch'], one['server'], one['cost'])
-                          for one in found])
+                         [(row_of['switch'], row_of['server'], row_of['cost'])
+                          for row_of in cheapest])
 
 
 class PaperTestCase(unittest.TestCase):

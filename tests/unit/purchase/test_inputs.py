@@ -16,9 +16,8 @@ class FileTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.path = os.path.join(directory.name, 'input.yaml')
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(directory, 'input.yaml')
 
     def write(self, text):
         pathlib.Path(self.path).write_text(text)
@@ -59,7 +58,7 @@ class ServerTypesTestCase(FileTestCase):
             (currency, first.name, first.cores, first.memory_mb, first.price,
              first.uplink_kbps, first.hosts_per_uplink))
         self.assertEqual([('ovs-flat', 123456), ('ovs-vxlan', 123456)], [
-            (one.name, one.line_rate_kbps) for one in first.profiles])
+            (switch.name, switch.line_rate_kbps) for switch in first.profiles])
         self.assertEqual((None, None, 56e6), (
             second.price, second.uplink_kbps,
             second.profiles[0].line_rate_kbps))
@@ -110,8 +109,8 @@ class ServerTypesTestCase(FileTestCase):
         self.assert_refused(self.load, self.path, 'No such file')
 
     def test_the_sample_can_be_read(self):
-        _, found = self.load(SAMPLES / 'server_types.yaml.sample')
-        self.assertLess(1, len(found))
+        _, entries = self.load(SAMPLES / 'server_types.yaml.sample')
+        self.assertLess(1, len(entries))
 
 
 class FlavorsTestCase(FileTestCase):
@@ -124,12 +123,13 @@ class FlavorsTestCase(FileTestCase):
               b: {cores: 1, memory_mb: 1, egress_kbps: 5}
               c: {cores: 1, memory_mb: 1}
             ''')
-        found = inputs.load_flavors(self.path)
-        self.assertEqual((2, 3, 4), (found['a'].cores, found['a'].memory_mb,
-                                     found['a'].count))
-        self.assertEqual([12.5, 15, 1.75], found['a'].model.mean.tolist())
-        self.assertEqual([5, 0, 0], found['b'].model.mean.tolist())
-        self.assertIsNone(found['c'].model)
+        flavors = inputs.load_flavors(self.path)
+        self.assertEqual((2, 3, 4), (flavors['a'].cores,
+                                     flavors['a'].memory_mb,
+                                     flavors['a'].count))
+        self.assertEqual([12.5, 15, 1.75], flavors['a'].model.mean.tolist())
+        self.assertEqual([5, 0, 0], flavors['b'].model.mean.tolist())
+        self.assertIsNone(flavors['c'].model)
 
     def test_errors_name_the_thing_the_value_and_what_is_legal(self):
         good = 'cores: 1, memory_mb: 1'
@@ -148,6 +148,6 @@ class FlavorsTestCase(FileTestCase):
                 self.assert_refused(inputs.load_flavors, self.path, *parts)
 
     def test_the_sample_can_be_read(self):
-        found = inputs.load_flavors(SAMPLES / 'mix.yaml.sample')
-        self.assertTrue(all(one.count and one.model
-                            for one in found.values()))
+        entries = inputs.load_flavors(SAMPLES / 'mix.yaml.sample')
+        self.assertTrue(all(flavor.count and flavor.model
+                            for flavor in entries.values()))

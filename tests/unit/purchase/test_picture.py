@@ -18,9 +18,7 @@ class PictureTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.directory = directory.name
+        self.directory = self.enterContext(tempfile.TemporaryDirectory())
 
     def _answer(self, price):
         law = model.TrafficModel.constant(10.0).law

@@ -57,8 +57,8 @@ def nic_switch(host, alive=True, devices=('ens1f0',), **bandwidths):
 
 
 def ovn(host, kind='OVN Controller agent', chassis='c1'):
-    found = agent(kind, host, **{'chassis_name': chassis,
-                                 'bridge-mappings': 'physnet:br-ex'})
+    ovn_agent = agent(kind, host, **{'chassis_name': chassis,
+                                     'bridge-mappings': 'physnet:br-ex'})
     for key in ('created_at', 'started_at', 'resources_synced'):
-        del found[key]
-    return {**found, 'id': f'{kind} {chassis}'}
+        del ovn_agent[key]
+    return {**ovn_agent, 'id': f'{kind} {chassis}'}

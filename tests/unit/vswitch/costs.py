@@ -10,9 +10,8 @@ SIZES = (88, 100, 250, 500, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 8000)
 
 def row(size, packet_us, pairs=1, flows=1, **others):
     """Return the Measurement of a packet that takes so many microseconds."""
-    return cost_model.Measurement(
-        size, 8e3 * size / packet_us, pairs, flows, **others
-    )
+    return cost_model.Measurement(size, 8e3 * size / packet_us, pairs, flows,
+                                  **others)
 
 
 def table(sender, switch, pairs=(1, 2, 4, 8), sizes=SIZES, noise=None,

@@ -121,21 +121,22 @@ class TestFit(unittest.TestCase):
         json.dumps(model.to_dict(), allow_nan=False)
 
     def test_no_row_and_options_out_of_range_are_refused(self):
-        one = [row(100, 1.0)]
-        for rows, options, words in (
+        single = [row(100, 1.0)]
+        for rows, options, message in (
                 ([], {}, 'no row; expected 1 or more'),
-                (one, {'line_kbps': 0}, 'line_kbps: 0; expected'),
-                (one, {'framing_bytes': -1}, 'framing_bytes: -1; expected'),
-                (one, {'unit_bytes': math.inf}, 'unit_bytes: inf')):
-            with self.assertRaisesRegex(exceptions.InvalidModel, words):
+                (single, {'line_kbps': 0}, 'line_kbps: 0; expected'),
+                (single, {'framing_bytes': -1}, 'framing_bytes: -1; expected'),
+                (single, {'unit_bytes': math.inf}, 'unit_bytes: inf')):
+            with self.assertRaisesRegex(exceptions.InvalidModel, message):
                 cost_fit.fit_capacity(rows, **options)
 
     def test_a_question_that_makes_no_sense_is_refused(self):
         model = cost_fit.fit_capacity([row(100, 1.0)])
-        for changes, words in (({'packet_bytes': 0}, 'packet_bytes: 0'),
-                               ({'pairs': 0}, 'pairs: 0'),
-                               ({'encapsulation': 'x'}, "'x'; expected one")):
-            with self.assertRaisesRegex(exceptions.InvalidModel, words):
+        for changes, message in (({'packet_bytes': 0}, 'packet_bytes: 0'),
+                                 ({'pairs': 0}, 'pairs: 0'),
+                                 ({'encapsulation': 'x'},
+                                  "'x'; expected one")):
+            with self.assertRaisesRegex(exceptions.InvalidModel, message):
                 model.rate_kbps(**{'packet_bytes': 100, **changes})
 
 
@@ -156,16 +157,16 @@ class TestConfidence(unittest.TestCase):
         def hit(value):
             def judge(model, noise):
                 limits = model.switch.limits()
-                found = (limits['packet_us']['none'] if value == 2.0
-                         else limits['byte_ns'])
-                return found[0] <= value <= found[1]
+                interval = (limits['packet_us']['none'] if value == 2.0
+                            else limits['byte_ns'])
+                return interval[0] <= value <= interval[1]
             return judge
 
         def future(model, noise):
             low, high = model.interval_kbps(1200)
-            seen = 8e3 * 1200 / ((2.0 + .9 * 1.2)
-                                 * math.exp(noise.normal(0, .05)))
-            return low <= seen <= high
+            measured = 8e3 * 1200 / ((2.0 + .9 * 1.2)
+                                     * math.exp(noise.normal(0, .05)))
+            return low <= measured <= high
 
         def true_rate(model, noise):
             low, high = model.interval_kbps(1200, future=False)
@@ -210,22 +211,23 @@ class TestLeaveOneOut(unittest.TestCase):
     def test_an_exact_table_predicts_itself(self):
         rows = table((4.8, .2), (1.1, .7))
         predictions = cost_fit.leave_one_out(rows)
-        self.assertEqual(rows, [one.measurement for one in predictions])
+        self.assertEqual(rows, [prediction.measurement
+                                for prediction in predictions])
         self.assertLess(cost_fit.median_error(predictions), 1e-9)
 
     def test_a_row_is_not_predicted_from_itself(self):
         rows = [row(size, 2.0) for size in SIZES[:5]] + [row(1500, 8.0)]
-        last = cost_fit.leave_one_out(rows)[-1]
+        prediction = cost_fit.leave_one_out(rows)[-1]
         # All others say 2 us, so four times the rate is predicted.
-        self.assertAlmostEqual(3.0, last.error, places=6)
+        self.assertAlmostEqual(3.0, prediction.error, places=6)
 
     def test_what_the_rest_does_not_know_is_not_predicted(self):
         rows = [row(100, 1.0), row(200, 1.0),
                 row(100, 9.0, encapsulation='vxlan')]
-        found = cost_fit.leave_one_out(rows, 'encapsulation')
-        self.assertIsNone(found[2].predicted)
-        self.assertIsNone(found[2].error)
-        self.assertIsNone(cost_fit.median_error(found[2:]))
+        predictions = cost_fit.leave_one_out(rows, 'encapsulation')
+        self.assertIsNone(predictions[2].predicted)
+        self.assertIsNone(predictions[2].error)
+        self.assertIsNone(cost_fit.median_error(predictions[2:]))
         self.assertIsNone(cost_fit.leave_one_out(rows[:1])[0].predicted)
 
 
@@ -236,10 +238,11 @@ class TestContradictions(unittest.TestCase):
             table((4.8, .2), (1.1, .7))))
 
     def test_a_larger_packet_in_less_time_is_told(self):
-        found = cost_fit.contradictions([row(128, 3.0), row(1500, 2.0)])
+        contradictions = cost_fit.contradictions([row(128, 3.0),
+                                                  row(1500, 2.0)])
         self.assertEqual(
             ['128 bytes, 1 pairs, 1 flows each, encapsulation none: 3 us a '
-             'packet, but 2 us at 1500 bytes'], found)
+             'packet, but 2 us at 1500 bytes'], contradictions)
 
     def test_more_pairs_or_flows_that_carry_less_are_told(self):
         rows = [cost_model.Measurement(512, 3680000, 2, 2),

@@ -11,7 +11,7 @@ from vswitch_aware_scheduler.vswitch import cost_model
 class TestMeasurement(unittest.TestCase):
 
     def test_a_value_that_cannot_be_is_named_with_what_was_wanted(self):
-        for changes, words in (
+        for changes, message in (
                 ({'packet_bytes': 0}, 'packet_bytes: 0; expected'),
                 ({'rate_kbps': math.nan}, 'rate_kbps: nan; expected'),
                 ({'rate_kbps': '1'}, "rate_kbps: '1'; expected"),
@@ -23,12 +23,12 @@ class TestMeasurement(unittest.TestCase):
             with self.assertRaises(exceptions.InvalidModel) as caught:
                 cost_model.Measurement(
                     **{'packet_bytes': 100, 'rate_kbps': 1e3, **changes})
-            self.assertIn(words, str(caught.exception))
+            self.assertIn(message, str(caught.exception))
 
     def test_packets_and_time_follow_from_rate_and_size(self):
-        one = cost_model.Measurement(125, 1000)      # 1000 bits a packet
-        self.assertAlmostEqual(1.0, one.kpps)
-        self.assertAlmostEqual(1000.0, one.packet_us)
+        measured = cost_model.Measurement(125, 1000)      # 1000 bits a packet
+        self.assertAlmostEqual(1.0, measured.kpps)
+        self.assertAlmostEqual(1000.0, measured.packet_us)
 
 
 class TestLine(unittest.TestCase):

@@ -47,9 +47,9 @@ class ChoiceTestCase(DiscoveryTestCase):
 
     def test_of_several_encapsulations_the_one_that_carries_least_counts(
             self):
-        known = profile.catalogue()
-        self.assertLess(known['ovs-vxlan'].bandwidth_kbps(),
-                        known['ovs-gre'].bandwidth_kbps())
+        catalogue = profile.catalogue()
+        self.assertLess(catalogue['ovs-vxlan'].bandwidth_kbps(),
+                        catalogue['ovs-gre'].bandwidth_kbps())
         for tunnels in (['vxlan', 'gre'], ['gre', 'vxlan']):
             proposal = self.one(agents.open_vswitch('h', tunnels))
             self.assertEqual('ovs-vxlan', proposal.profile)
@@ -90,20 +90,20 @@ class ChoiceTestCase(DiscoveryTestCase):
                              self.one(agent, mapping=mapping).profile)
 
     def test_a_mapping_that_makes_no_sense_is_refused(self):
-        for text, seen in (('ovs=ovs-flat', "'ovs'"),
-                           ('ovs-system:stt=ovs-flat', 'ovs-system:stt'),
-                           ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
-                           ('ovn=gone', "'gone'")):
+        for text, shown_text in (('ovs=ovs-flat', "'ovs'"),
+                                 ('ovs-system:stt=ovs-flat', 'ovs-system:stt'),
+                                 ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
+                                 ('ovn=gone', "'gone'")):
             with self.subTest(text), self.assertRaisesRegex(
-                    exceptions.InvalidInput, f'{seen}.*expected one of'):
+                    exceptions.InvalidInput, f'{shown_text}.*expected one of'):
                 discovery.parse_mapping([text], profile.catalogue())
 
     def test_what_an_agent_does_not_tell_is_not_guessed(self):
-        for more, reason in (
+        for changes, reason in (
                 ({'datapath_type': None}, 'datapath_type None'),
                 ({'datapath_type': 'windows'}, 'expected system or netdev'),
                 ({'tunnel_types': ['stt']}, "'stt', which is not supported")):
-            self.assert_none(reason, agents.open_vswitch('h', **more))
+            self.assert_none(reason, agents.open_vswitch('h', **changes))
         agent = agents.open_vswitch('h')
         del agent['configurations']['tunnel_types']
         self.assert_none('tunnel_types: None', agent)
@@ -114,27 +114,28 @@ class ChoiceTestCase(DiscoveryTestCase):
 class AgentsTestCase(DiscoveryTestCase):
 
     def test_hosts_come_in_order_and_each_once(self):
-        found = discovery.propose(
+        proposals = discovery.propose(
             [agents.open_vswitch('b'), agents.agent('DHCP agent', 'a'),
              agents.agent('L3 agent', 'b'),
              agents.ovn('("Chassis" register deleted)')],
             profile.catalogue())
         self.assertEqual([('a', None), ('b', 'ovs-flat')],
-                         [(one.host, one.profile) for one in found])
-        self.assertIn('no agent of a supported switch', found[0].reason)
-        self.assertEqual((), found[1].remarks)
+                         [(proposal.host, proposal.profile)
+                          for proposal in proposals])
+        self.assertIn('no agent of a supported switch', proposals[0].reason)
+        self.assertEqual((), proposals[1].remarks)
         self.assertEqual([], discovery.propose([], profile.catalogue()))
 
     def test_what_agents_tell_is_shown(self):
-        [told] = self.one(agents.open_vswitch('h', ['vxlan'])).agents
+        [agent_shown] = self.one(agents.open_vswitch('h', ['vxlan'])).agents
         self.assertEqual(
             ('Open vSwitch agent', True, 'system', ['vxlan'],
              {'physnet': 'br-ex'}),
-            tuple(told[key] for key in (
+            tuple(agent_shown[key] for key in (
                 'agent_type', 'alive', 'datapath_type', 'tunnel_types',
                 'bridge_mappings')))
         # What has no value is left out.
-        self.assertNotIn(BANDWIDTHS, told)
+        self.assertNotIn(BANDWIDTHS, agent_shown)
 
     def test_an_agent_that_is_down_tells_nothing(self):
         for agent, reason in (
@@ -188,9 +189,9 @@ class AgentsTestCase(DiscoveryTestCase):
 class StatedNumbersTestCase(DiscoveryTestCase):
 
     def overrides(self, agent):
-        found = self.one(agent)
-        self.assertIsNotNone(found.profile)
-        return found.overrides
+        proposal = self.one(agent)
+        self.assertIsNotNone(proposal.profile)
+        return proposal.overrides
 
     def test_the_line_rate_is_that_of_all_lines_in_the_lesser_direction(self):
         self.assertEqual({'line_rate_kbps': 50}, self.overrides(

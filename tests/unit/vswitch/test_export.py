@@ -20,23 +20,21 @@ def made(**stated):
 class InventoryTestCase(unittest.TestCase):
 
     def assert_inventory(self, expected, **stated):
-        found = export.inventory(made(**stated))
+        inventory = export.inventory(made(**stated))
         self.assertEqual(expected, (
-            found.egress_kbps, found.ingress_kbps, found.bandwidth_kbps,
-            found.packets_kpps, found.max_kbps))
+            inventory.egress_kbps, inventory.ingress_kbps,
+            inventory.bandwidth_kbps, inventory.packets_kpps,
+            inventory.max_kbps))
 
-    def test_what_counts_both_directions_is_halved(self):
+    def test_what_counts_both_directions_is_halved_and_a_line_is_not(self):
         self.assert_inventory((500, 500, 1000, None, 300),
                               saturation_kbps=1000, vm_peak_kbps=300)
         # The line carries less than half in neither direction.
         self.assert_inventory((500, 500, 1000, None, None),
                               saturation_kbps=1000, line_rate_kbps=800)
-
-    def test_a_line_carries_its_rate_in_each_direction(self):
-        self.assert_inventory((800, 800, 1600, None, None),
-                              line_rate_kbps=800)
-        self.assert_inventory((800, 800, 1600, None, None),
-                              saturation_kbps=2000, line_rate_kbps=800)
+        for stated in ({}, {'saturation_kbps': 2000}):
+            self.assert_inventory((800, 800, 1600, None, None),
+                                  line_rate_kbps=800, **stated)
 
     def test_a_limit_on_one_direction_leaves_the_other(self):
         # The peak of one VM is one of that direction, not of both.
@@ -52,12 +50,10 @@ class InventoryTestCase(unittest.TestCase):
 
     def test_packets_limit_the_bandwidth_at_their_typical_size(self):
         # 10 kpps of 125 bytes are 10 Mbit/s.
-        self.assert_inventory((5000, 5000, 10000, 10, None),
-                              packet_rate_kpps=10.9999,
-                              saturation_kbps=10000,
-                              typical_packet_bytes=125)
-        self.assert_inventory((5000, 5000, 10000, 10, None),
-                              packet_rate_kpps=10, typical_packet_bytes=125)
+        for stated in ({'packet_rate_kpps': 10.9999,
+                        'saturation_kbps': 10000}, {'packet_rate_kpps': 10}):
+            self.assert_inventory((5000, 5000, 10000, 10, None),
+                                  typical_packet_bytes=125, **stated)
 
     def test_an_uneven_limit_is_filled_up_from_the_other_side(self):
         # 3000 of both, at most 1000 of it egress.
@@ -85,13 +81,13 @@ class InventoryTestCase(unittest.TestCase):
 
     def test_no_profile_of_the_catalogue_is_promised_more_than_it_carries(
             self):
-        for name, one in profile.catalogue().items():
+        for name, switch in profile.catalogue().items():
             with self.subTest(name):
-                found = export.inventory(one)
-                rates = (found.egress_kbps, found.ingress_kbps)
+                inventory = export.inventory(switch)
+                rates = (inventory.egress_kbps, inventory.ingress_kbps)
                 used = {'egress': rates[0], 'ingress': rates[1]}
-                packets = sum(rates) / (8 * one.typical_packet_bytes)
-                for limit in one.limits():
+                packets = sum(rates) / (8 * switch.typical_packet_bytes)
+                for limit in switch.limits():
                     self.assertLessEqual(
                         limit.weights[0] * used['egress']
                         + limit.weights[1] * used['ingress']
@@ -106,16 +102,16 @@ class InventoryTestCase(unittest.TestCase):
 class ProviderTestCase(unittest.TestCase):
 
     def provider(self, **stated):
-        [found] = export.provider_config(made(**stated))['providers']
+        [options] = export.provider_config(made(**stated))['providers']
         classes = {}
-        for one in found['inventories']['additional']:
+        for item in options['inventories']['additional']:
             classes |= {key.removeprefix('CUSTOM_VSWITCH_'):
                         (value['total'], value['max_unit'])
-                        for key, value in one.items()}
-        return found, classes
+                        for key, value in item.items()}
+        return options, classes
 
     def test_each_limit_is_a_resource_class(self):
-        found, classes = self.provider(
+        provider, classes = self.provider(
             saturation_kbps=1000, vm_peak_kbps=600, packet_rate_kpps=7.5,
             typical_packet_bytes=1500, max_tunnels=9,
             max_virtual_functions=4)
@@ -124,9 +120,9 @@ class ProviderTestCase(unittest.TestCase):
             'IGR_KILOBIT_PER_SEC': (500, 500),
             'KILOBIT_PER_SEC': (1000, 600), 'KILOPACKET_PER_SEC': (7, 7),
             'TUNNEL': (9, 9), 'VIRTUAL_FUNCTION': (4, 4)}, classes)
-        self.assertEqual({'uuid': '$COMPUTE_NODE'}, found['identification'])
+        self.assertEqual({'uuid': '$COMPUTE_NODE'}, provider['identification'])
         self.assertEqual(['CUSTOM_VSWITCH_OF_THE_TEST'],
-                         found['traits']['additional'])
+                         provider['traits']['additional'])
 
     def test_a_limit_that_is_not_stated_or_none_is_no_class(self):
         self.assertEqual({'TUNNEL'}, self.provider(max_tunnels=2)[1].keys())
@@ -136,20 +132,20 @@ class ProviderTestCase(unittest.TestCase):
                                            tunnel_unit='networks')[1])
 
     def test_the_text_is_yaml_of_the_same(self):
-        for one in profile.catalogue().values():
-            self.assertEqual(export.provider_config(one),
-                             yaml.safe_load(export.render(one, 'provider')))
+        for switch in profile.catalogue().values():
+            self.assertEqual(export.provider_config(switch),
+                             yaml.safe_load(export.render(switch, 'provider')))
 
     def test_nova_compute_takes_it(self):
         profiles = [*profile.catalogue().values(), made(max_tunnels=10 ** 12)]
-        for one in profiles:
-            with self.subTest(one.name), \
+        for switch in profiles:
+            with self.subTest(switch.name), \
                     tempfile.TemporaryDirectory() as folder:
                 pathlib.Path(folder, 'provider.yaml').write_text(
-                    export.render(one, 'provider'))
-                found = provider_config.get_provider_configs(folder)
-                self.assertEqual(['$COMPUTE_NODE'], list(found))
-                for inventory in found['$COMPUTE_NODE']['inventories'][
+                    export.render(switch, 'provider'))
+                providers = provider_config.get_provider_configs(folder)
+                self.assertEqual(['$COMPUTE_NODE'], list(providers))
+                for inventory in providers['$COMPUTE_NODE']['inventories'][
                         'additional']:
                     [values] = inventory.values()
                     # As Placement's schema of inventories wants them.
@@ -181,34 +177,34 @@ class NeutronTestCase(unittest.TestCase):
                 packet_rate_kpps=70.9))
 
     def test_sr_iov_gets_bandwidth(self):
-        section, found = self.options('neutron-sriov', ['ens1f0'],
-                                      line_rate_kbps=800,
-                                      packet_rate_kpps=700)
+        section, options = self.options('neutron-sriov', ['ens1f0'],
+                                        line_rate_kbps=800,
+                                        packet_rate_kpps=700)
         self.assertEqual(('sriov_nic', 'ens1f0:800:800'),
-                         (section, found['bandwidths']))
-        self.assertNotIn('packet_processing_without_direction', found)
-        self.assertIn('max_unit:800,', found['inventory_defaults'])
+                         (section, options['bandwidths']))
+        self.assertNotIn('packet_processing_without_direction', options)
+        self.assertIn('max_unit:800,', options['inventory_defaults'])
 
     def test_devices_share_evenly(self):
-        _, found = self.options('neutron-sriov', ['a', 'b', 'c'],
-                                line_rate_kbps=800, vm_peak_kbps=700)
+        _, options = self.options('neutron-sriov', ['a', 'b', 'c'],
+                                  line_rate_kbps=800, vm_peak_kbps=700)
         self.assertEqual('a:266:266,b:266:266,c:266:266',
-                         found['bandwidths'])
-        self.assertIn('max_unit:266,', found['inventory_defaults'])
+                         options['bandwidths'])
+        self.assertIn('max_unit:266,', options['inventory_defaults'])
 
     def test_packets_can_be_counted_in_each_direction(self):
         for hypervisor in ('', 'node7'):
-            _, found = self.options('neutron-ovs', hypervisor=hypervisor,
-                                    directions=True, packet_rate_kpps=71)
+            _, options = self.options('neutron-ovs', hypervisor=hypervisor,
+                                      directions=True, packet_rate_kpps=71)
             self.assertEqual(
                 f'{hypervisor}:35:35',
-                found['packet_processing_with_direction'])
-            self.assertNotIn('packet_processing_without_direction', found)
+                options['packet_processing_with_direction'])
+            self.assertNotIn('packet_processing_without_direction', options)
 
     def test_a_direction_without_limit_is_left_out(self):
-        _, found = self.options('neutron-ovs', saturation_kbps=300,
-                                saturation_dimension='egress')
-        self.assertEqual('br-ex:300:', found['bandwidths'])
+        _, options = self.options('neutron-ovs', saturation_kbps=300,
+                                  saturation_dimension='egress')
+        self.assertEqual('br-ex:300:', options['bandwidths'])
 
     def test_ovn_gets_a_part_of_its_options(self):
         *comments, text = export.render(
@@ -221,7 +217,7 @@ class NeutronTestCase(unittest.TestCase):
             'min_unit:1;max_unit:400;step_size:1;reserved:0', text)
 
     def test_what_cannot_be_exported_is_refused(self):
-        for wanted, arguments, stated in (
+        for message, arguments, stated in (
                 ('--device: not given', {'devices': ()},
                  {'line_rate_kbps': 8}),
                 ("'br:ex'.*expected letters", {'devices': ['br:ex']},
@@ -229,6 +225,6 @@ class NeutronTestCase(unittest.TestCase):
                 ("'a,b'.*expected letters", {'hypervisor': 'a,b'},
                  {'line_rate_kbps': 8}),
                 ('no limit.*neutron-ovs', {}, {'max_tunnels': 4})):
-            with self.subTest(wanted), self.assertRaisesRegex(
-                    exceptions.InvalidInput, wanted):
+            with self.subTest(message), self.assertRaisesRegex(
+                    exceptions.InvalidInput, message):
                 self.options('neutron-ovs', **arguments, **stated)

@@ -63,19 +63,21 @@ class TestPlan(unittest.TestCase):
               'vlans': {'e1': 2, 'w': 7}}], made(SITE).to_dict()['networks'])
 
     def test_each_gateway_is_told_what_it_maps(self):
-        told = made(SITE).to_dict()['gateways']
+        gateways = made(SITE).to_dict()['gateways']
         self.assertEqual([
             ('red', 'web', 1, 'e1', 1, [1, 2]),
             ('red', 'web', 1, 'w', 2, [3, 4]),
             ('red', 'db', 2, 'w', 1, [3, 4]),
             ('blue', 'web', 3, 'e1', 2, [1, 2]),
             ('blue', 'web', 3, 'w', 7, [3, 4])],
-            [tuple(one.values()) for one in told['g1']['mappings']])
+            [tuple(mapping.values()) for mapping in gateways['g1'][
+                'mappings']])
         # Two for each of five without switch-back; with it, one for each.
-        self.assertEqual((10, 4), (told['g1']['entries'],
-                                   told['g2']['entries']))
+        self.assertEqual((10, 4), (gateways['g1']['entries'],
+                                   gateways['g2']['entries']))
         self.assertEqual(['e2', 'w', 'w', 'w'], [
-            one['interface_group'] for one in told['g2']['mappings']])
+            mapping['interface_group'] for mapping in gateways['g2'][
+                'mappings']])
 
     def test_a_full_table_is_refused(self):
         with self.assertRaisesRegex(
@@ -100,10 +102,10 @@ class TestPlan(unittest.TestCase):
             'tenants': {'t': {'networks': networks}}}
         self.assertEqual(48 * 4094, made(data).entries('g'))
         data['gateways']['g'].update(switch_back=True, mapping_entries=4094)
-        found = made(data)
-        self.assertEqual(4094, found.entries('g'))
+        plan = made(data)
+        self.assertEqual(4094, plan.entries('g'))
         self.assertEqual(list(range(1, 4095)), [
-            vlans['all'] for _, _, vlans in found.networks])
+            vlans['all'] for _, _, vlans in plan.networks])
         networks['one-more'] = {'silos': ['s']}
         with self.assertRaisesRegex(
                 exceptions.InvalidInput, 'network t/one-more: no free '
@@ -111,19 +113,19 @@ class TestPlan(unittest.TestCase):
             made(data)
 
     def test_a_number_that_two_ask_for_is_refused(self):
-        for path, value, words in (
+        for path, value, message in (
                 (['tenants', 'blue', 'networks', 'web', 'vni'], 2,
                  'network blue/web: VNI: 2; expected a VNI that network '
                  'red/db does not have'),
                 (['tenants', 'blue', 'networks', 'web', 'vlans'], {'w': 1},
                  'blue/web: VLAN of interface group w: 1; expected a VLAN')):
-            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+            with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 made(changed(path, value))
 
     def test_a_vlan_domain_may_have_what_another_one_has(self):
-        found = made(changed(['tenants', 'blue', 'networks', 'web', 'vlans'],
-                             {'e2': 1, 'e1': 1, 'w': 7}))
-        self.assertEqual({'e2': 1, 'e1': 1, 'w': 7}, found.networks[-1][2])
+        plan = made(changed(['tenants', 'blue', 'networks', 'web', 'vlans'],
+                            {'e2': 1, 'e1': 1, 'w': 7}))
+        self.assertEqual({'e2': 1, 'e1': 1, 'w': 7}, plan.networks[-1][2])
 
 
 class TestSite(unittest.TestCase):
@@ -131,7 +133,7 @@ class TestSite(unittest.TestCase):
     def test_what_cannot_be_is_told(self):
         g1, red = ['gateways', 'g1'], ['tenants', 'red', 'networks']
         e1 = ['silos', 'east', 'interface_groups', 'e1']
-        for path, value, words in (
+        for path, value, message in (
                 ([], [], 'the file: content: .*; expected a mapping'),
                 (['racks'], {}, "a key: 'racks'; expected one of gateways"),
                 (['gateways'], [5], 'gateways: content: .5.; expected a'),
@@ -161,14 +163,14 @@ class TestSite(unittest.TestCase):
                  'number >= 1 and <= 4094'),
                 ([*red, 'db', 'vlans', 'x'], 1, "a key: 'x'; expected one")):
             with self.subTest(path=path), self.assertRaisesRegex(
-                    exceptions.InvalidInput, words):
+                    exceptions.InvalidInput, message):
                 gateway.site_from_dict(changed(path, value) if path
                                        else value)
 
     def test_a_file_is_named_in_what_is_wrong(self):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'site.yaml')
-            for text, words in (
+            for text, message in (
                     (None, 'site.yaml: cannot be read .No such file'),
                     ('a: [', 'site.yaml, line 1: .*expected valid YAML'),
                     ('silos: {}\nsilos: {}\n', "key 'silos' comes a second"),
@@ -176,7 +178,7 @@ class TestSite(unittest.TestCase):
                 if text is not None:
                     with open(path, 'w') as file:
                         file.write(text)
-                with self.assertRaisesRegex(exceptions.InvalidInput, words):
+                with self.assertRaisesRegex(exceptions.InvalidInput, message):
                     gateway.load(path)
             with open(path, 'w') as file:
                 file.write('{}\n')

@@ -24,7 +24,7 @@ class TestCsv(unittest.TestCase):
 
     def test_a_mistake_is_told_with_its_line_and_column(self):
         head = 'packet_bytes,rate_kbps,pairs\n'
-        for text, words in (
+        for text, message in (
                 ('', "header: ''; expected the columns packet_bytes"),
                 ('size,rate\n1,2\n', "header: 'size,rate'; expected"),
                 (head, 'no row below the header; expected 1'),
@@ -38,7 +38,7 @@ class TestCsv(unittest.TestCase):
             with self.assertRaises(exceptions.InvalidModel) as caught:
                 measurements.parse_csv(text, 'table x.csv')
             self.assertIn('table x.csv: ', str(caught.exception))
-            self.assertIn(words, str(caught.exception))
+            self.assertIn(message, str(caught.exception))
 
     def test_a_file_is_read_and_one_that_cannot_be_is_named(self):
         with tempfile.TemporaryDirectory() as directory:

@@ -84,7 +84,7 @@ class TestValidation(ProfileTestCase):
                     _profile(**{key: value})
 
     def test_what_cannot_be_is_refused_with_what_was_expected(self):
-        none = {'saturation_kbps': None}
+        bare = {'saturation_kbps': None}
         for parts, cases in (
                 # YAML reads only 1.0e+6 as a number.
                 (('saturation_kbps', "'1e6'", '1.0e+6'),
@@ -101,15 +101,15 @@ class TestValidation(ProfileTestCase):
                  [{'saturation_dimension': 'packets'}]),
                 (("'own'", 'list of its limits', '[]', 'at least one of',
                   'max_tunnels', 'saturation_by_packet_bytes'),
-                 [none, {**none, 'cpu_mhz_per_kpps': 1}]),
+                 [bare, {**bare, 'cpu_mhz_per_kpps': 1}]),
                 (("'own'", 'saturation_kbps', '1000000.0',
                   'saturation_by_packet_bytes'),
                  [{'saturation_by_packet_bytes': {64: 5}}]),
                 (("'own'", 'saturation_by_packet_bytes: 128', "'x'",
                   'a number > 0', 'kbit/s'),
-                 [{**none, 'saturation_by_packet_bytes': {64: 5, 128: 'x'}}]),
+                 [{**bare, 'saturation_by_packet_bytes': {64: 5, 128: 'x'}}]),
                 (('packet size', "'64'", 'each size once'),
-                 [{**none, 'saturation_by_packet_bytes': {64: 5, '64': 6}}]),
+                 [{**bare, 'saturation_by_packet_bytes': {64: 5, '64': 6}}]),
                 (("'own'", 'sources', "'packet_rate_kpps'",
                   'saturation_kbps'),
                  [{'sources': {'packet_rate_kpps': 'a table'}}]),
@@ -234,14 +234,11 @@ class TestCapacityByPacketSize(ProfileTestCase):
             self.assertAlmostEqual(8 * size * 312.5,
                                    own.saturation_kbps_at(size), 3)
 
-    def test_below_the_smallest_size_the_packet_rate_of_the_smallest_holds(
-            self):
-        self.assertAlmostEqual(
-            50, _by_packet({64: 100, 128: 150}).saturation_kbps_at(32))
-
-    def test_above_the_largest_size_the_rate_of_the_largest_holds(self):
-        self.assertAlmostEqual(
-            150, _by_packet({64: 100, 128: 150}).saturation_kbps_at(9000))
+    def test_other_sizes_have_the_packet_rate_or_the_rate_of_the_next(self):
+        own = _by_packet({64: 100, 128: 150}, typical_packet_bytes=64)
+        # Below the smallest, above the largest, and without a size.
+        for size, rate in (([32], 50), ([9000], 150), ([], 100)):
+            self.assertAlmostEqual(rate, own.saturation_kbps_at(*size))
 
     def test_a_table_never_promises_more_than_the_line_carries(self):
         table = {64: 100, 128: 300}
@@ -251,10 +248,6 @@ class TestCapacityByPacketSize(ProfileTestCase):
                              saturation_dimension=dimension)
             self.assertEqual(most, own.saturation_kbps_at(128))
             self.assertAlmostEqual(100, own.saturation_kbps_at(64))
-
-    def test_without_a_size_the_typical_one_is_taken(self):
-        own = _by_packet({64: 100, 128: 150}, typical_packet_bytes=64)
-        self.assertAlmostEqual(100, own.saturation_kbps_at())
 
     def test_a_size_that_is_no_number_above_zero_is_refused(self):
         for own in (_profile(), _by_packet({64: 5})):
@@ -273,12 +266,12 @@ class TestCapacityByPacketSize(ProfileTestCase):
     @hypothesis.given(tables, sizes)
     def test_between_two_sizes_it_stays_between_their_rates(self, table, size):
         hypothesis.assume(min(table) <= size <= max(table))
-        lower = max(known for known in table if known <= size)
-        upper = min(known for known in table if known >= size)
-        got = _by_packet(table).saturation_kbps_at(size)
+        lower = max(measured for measured in table if measured <= size)
+        upper = min(measured for measured in table if measured >= size)
+        rate = _by_packet(table).saturation_kbps_at(size)
         rates = sorted((table[lower], table[upper]))
-        self.assertLessEqual(rates[0] * (1 - 1e-9), got)
-        self.assertLessEqual(got, rates[1] * (1 + 1e-9))
+        self.assertLessEqual(rates[0] * (1 - 1e-9), rate)
+        self.assertLessEqual(rate, rates[1] * (1 + 1e-9))
 
     @hypothesis.given(tables, sizes, sizes)
     def test_saturation_grows_where_the_table_does(self, table, a, b):
@@ -295,17 +288,18 @@ class TestCapacityByPacketSize(ProfileTestCase):
         def truth(packet_bytes):
             return 8 * packet_bytes / (a + b * packet_bytes)
 
-        got = _by_packet({known: truth(known)
-                          for known in measured}).saturation_kbps_at(size)
-        self.assertLessEqual(got, truth(size) * (1 + 1e-9))
+        rate = _by_packet({bytes_measured: truth(bytes_measured)
+                           for bytes_measured in measured}).saturation_kbps_at(
+                               size)
+        self.assertLessEqual(rate, truth(size) * (1 + 1e-9))
         if min(measured) <= size <= max(measured):
-            self.assertAlmostEqual(1, got / truth(size), delta=1e-9)
+            self.assertAlmostEqual(1, rate / truth(size), delta=1e-9)
 
 
 class TestMostOfOneInstance(ProfileTestCase):
 
     def test_the_most_is_the_line_and_the_traffic_within_the_host(self):
-        for stated, wanted in (
+        for stated, most in (
                 ({'saturation_kbps': 5e6}, 15e6),
                 ({'saturation_kbps': 5e6, 'same_host_share': 0.5,
                   'same_host_saturation_kbps': 20e6}, 30e6),
@@ -314,7 +308,7 @@ class TestMostOfOneInstance(ProfileTestCase):
                 ({'packet_cost_us': 1.0}, 10e6 + 8e3 * 65536)):
             own = profile.SwitchProfile(name='own', line_rate_kbps=10e6,
                                         **stated)
-            self.assertAlmostEqual(wanted, own.most_kbps)
+            self.assertAlmostEqual(most, own.most_kbps)
 
     def test_without_both_nothing_is_stated(self):
         for stated in ({'line_rate_kbps': 10e6}, {'saturation_kbps': 5e6},
@@ -354,7 +348,7 @@ class TestLimits(ProfileTestCase):
         self.assertAlmostEqual(100, limit.capacity)
 
     def test_the_most_bandwidth_is_what_all_limits_together_allow(self):
-        for stated, wanted in (
+        for stated, most in (
                 ({'saturation_kbps': 70}, 70),
                 ({'line_rate_kbps': 70}, 140),
                 ({'packet_rate_kpps': 2}, 2 * 8 * 100),
@@ -366,7 +360,7 @@ class TestLimits(ProfileTestCase):
                 ({'saturation_by_packet_bytes': {100: 50, 200: 80}}, 50),
                 ({'max_tunnels': 5}, float('inf'))):
             with self.subTest(**stated):
-                self.assertAlmostEqual(wanted, profile.SwitchProfile(
+                self.assertAlmostEqual(most, profile.SwitchProfile(
                     name='own', typical_packet_bytes=100,
                     **stated).bandwidth_kbps())
 
@@ -403,15 +397,15 @@ class TestMaxInstances(ProfileTestCase):
         self.assertIsNone(_profile().max_instances)
 
     def test_the_smaller_count_decides_and_is_named(self):
-        for tunnels, functions, wanted in (
+        for tunnels, functions, expected in (
                 (5, None, (5, 'max_tunnels')),
                 (None, 6, (6, 'max_virtual_functions')),
                 (5, 6, (5, 'max_tunnels')),
                 (7, 6, (6, 'max_virtual_functions')),
                 (0, 6, (0, 'max_tunnels'))):
-            found = _profile(max_tunnels=tunnels,
+            limit = _profile(max_tunnels=tunnels,
                              max_virtual_functions=functions).max_instances
-            self.assertEqual(wanted, (found.count, found.key))
+            self.assertEqual(expected, (limit.count, limit.key))
 
 
 class TestOverrides(ProfileTestCase):
@@ -452,21 +446,19 @@ class TestOverrides(ProfileTestCase):
                     {key: several}, self.WHERE), key))
         self.assertEqual(4, profile.most_cautious(
             'max_tunnels', iter(['30', '4']), self.WHERE))
+        self.assertEqual(0, profile.most_cautious(
+            'saturation_kbps', ['1000', '0', '5'], self.WHERE))
 
     def test_no_value_at_all_is_refused(self):
         with self.invalid('max_tunnels', 'no value'):
             profile.most_cautious('max_tunnels', [], self.WHERE)
 
-    def test_saturation_takes_the_place_of_a_table(self):
-        own = _by_packet({64: 100}).overridden(
-            {'saturation_kbps': '5'}, self.WHERE)
-        self.assertIsNone(own.saturation_by_packet_bytes)
-        self.assertEqual(5, own.saturation_kbps_at(64))
-
-    def test_another_number_leaves_the_table(self):
-        own = _by_packet({64: 100}).overridden(
-            {'line_rate_kbps': '5'}, self.WHERE)
-        self.assertEqual({64: 100}, own.saturation_by_packet_bytes)
+    def test_only_a_saturation_takes_the_place_of_a_table(self):
+        for key, table, rate in (('saturation_kbps', None, 5),
+                                 ('line_rate_kbps', {64: 100}, 2 * 5)):
+            own = _by_packet({64: 100}).overridden({key: '5'}, self.WHERE)
+            self.assertEqual(table, own.saturation_by_packet_bytes)
+            self.assertEqual(rate, own.saturation_kbps_at(64))
 
     def test_the_source_says_who_overrode(self):
         own = _profile(line_rate_kbps=5, sources={
@@ -480,10 +472,10 @@ class TestOverrides(ProfileTestCase):
         for key in profile.OVERRIDABLE_KEYS:
             for value in ('', 'fast', '-1', 'nan', 'inf', '1e400', None, True,
                           '1 000', {'5': 6}, '9' * 5000, '10 Gbps'):
-                wanted = ('a whole number >= 0' if key in COUNTS
-                          else 'a number > 0')
+                expected = ('a whole number >= 0' if key in COUNTS
+                            else 'a number > 0')
                 with self.subTest(key=key, value=value), self.invalid(
-                        key, repr(value)[:15], wanted):
+                        key, repr(value)[:15], expected):
                     _profile().overridden({key: value}, self.WHERE)
 
     def test_zero_is_a_count_and_a_closed_limit_but_no_packet_size(self):
@@ -493,11 +485,6 @@ class TestOverrides(ProfileTestCase):
                     key, text, self.WHERE))[:1])
         with self.invalid('typical_packet_bytes', "'0'"):
             profile.override_number('typical_packet_bytes', '0', self.WHERE)
-
-    def test_the_smallest_of_several_is_zero(self):
-        self.assertEqual(0, _profile().overridden(
-            {'saturation_kbps': ['1000', '0', '5']}, self.WHERE
-            ).saturation_kbps)
 
     def test_one_bad_value_of_several_is_not_passed_over(self):
         with self.invalid('max_tunnels', "'x'"):
@@ -574,20 +561,20 @@ class TestSameHost(unittest.TestCase):
 
     def test_local_traffic_costs_the_switch_and_no_line_rate(
             self):
-        for share, local, wanted in (
+        for share, local, expected in (
                 # A second carries 2/3 of it to others and 1/3 of it here.
                 (1 / 3, 300.0, 1 / (2 / 3 / 100 + 1 / 3 / 300)),
                 (.5, None, 100.0), (.5, 50.0, 1 / (.5 / 100 + .5 / 50))):
-            found = self.capacities(same_host_share=share,
-                                    same_host_saturation_kbps=local)
-            self.assertAlmostEqual(wanted, found['saturation'], 9)
+            capacities = self.capacities(same_host_share=share,
+                                         same_host_saturation_kbps=local)
+            self.assertAlmostEqual(expected, capacities['saturation'], 9)
             self.assertAlmostEqual(80 / (1 - share),
-                                   found['line_rate_egress'], 9)
+                                   capacities['line_rate_egress'], 9)
             self.assertAlmostEqual(80 / (1 - share),
-                                   found['line_rate_ingress'], 9)
-            self.assertEqual(5.0, found['packet_rate'])
+                                   capacities['line_rate_ingress'], 9)
+            self.assertEqual(5.0, capacities['packet_rate'])
             # The busy time of the switch at that rate is all there is.
-            rate = found['saturation']
+            rate = capacities['saturation']
             self.assertAlmostEqual(1.0, (1 - share) * rate / 100
                                    + share * rate / (local or 100), 12)
 
@@ -601,9 +588,8 @@ class TestOwnFile(ProfileTestCase):
 
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.path = os.path.join(directory.name, 'own.yaml')
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(directory, 'own.yaml')
 
     def load(self, content, **arguments):
         pathlib.Path(self.path).write_bytes(
@@ -615,19 +601,19 @@ class TestOwnFile(ProfileTestCase):
             self.load(content)
 
     def test_profiles_are_read_in_the_order_of_the_file(self):
-        found = self.load('b: {saturation_kbps: 5, switch: vpp}\n'
-                          'a: {saturation_by_packet_bytes: {64: 5}}\n')
-        self.assertEqual(['b', 'a'], list(found))
+        profiles = self.load('b: {saturation_kbps: 5, switch: vpp}\n'
+                             'a: {saturation_by_packet_bytes: {64: 5}}\n')
+        self.assertEqual(['b', 'a'], list(profiles))
         self.assertEqual(
             profile.SwitchProfile(name='b', saturation_kbps=5, switch='vpp'),
-            found['b'])
-        self.assertEqual({64: 5}, found['a'].saturation_by_packet_bytes)
+            profiles['b'])
+        self.assertEqual({64: 5}, profiles['a'].saturation_by_packet_bytes)
 
     def test_a_file_that_cannot_be_read_is_refused(self):
-        for path, shown in ((self.path, self.path),
-                            (os.path.dirname(self.path),) * 2,
-                            ('a\0b', r'a\x00b')):
-            with self.subTest(path=path), self.invalid(shown, 'read'):
+        for path, shown_path in ((self.path, self.path),
+                                 (os.path.dirname(self.path),) * 2,
+                                 ('a\0b', r'a\x00b')):
+            with self.subTest(path=path), self.invalid(shown_path, 'read'):
                 profile.load_profiles(path)
 
     def test_a_repeated_key_is_shown_as_a_person_wrote_it(self):
@@ -658,8 +644,8 @@ class TestOwnFile(ProfileTestCase):
             self.refuses(content, 'a mapping of profile names')
 
     def test_an_entry_that_is_no_mapping_is_refused(self):
-        for entry, seen in (('', 'None'), ('5', '5'), ('[1]', '[1]')):
-            self.refuses(f'own: {entry}\n', "'own'", seen, 'a mapping')
+        for entry, shown_entry in (('', 'None'), ('5', '5'), ('[1]', '[1]')):
+            self.refuses(f'own: {entry}\n', "'own'", shown_entry, 'a mapping')
 
     def test_a_key_that_is_unknown_names_the_likely_one(self):
         self.refuses('own: {saturation_kpbs: 17}\n', "'own'",
@@ -669,17 +655,17 @@ class TestOwnFile(ProfileTestCase):
         self.refuses('own: {5: x}\n', "'own'", '5')
 
     def test_a_wrong_value_names_profile_key_value_and_what_is_wanted(self):
-        for text, seen in (('yes', 'True'), ('.nan', 'nan'), ('.inf', 'inf'),
-                           ('-5', '-5'), ('"5"', "'5'"),
-                           ('[5]', '[5]'), ('1e6', "'1e6'")):
+        for text, value in (('yes', 'True'), ('.nan', 'nan'), ('.inf', 'inf'),
+                            ('-5', '-5'), ('"5"', "'5'"),
+                            ('[5]', '[5]'), ('1e6', "'1e6'")):
             self.refuses(f'own: {{saturation_kbps: {text}}}\n', "'own'",
-                         'saturation_kbps', seen, 'a number > 0', 'kbit/s')
+                         'saturation_kbps', value, 'a number > 0', 'kbit/s')
         self.refuses('own: {max_tunnels: 5.0}\n', "'own'", 'max_tunnels',
                      '5.0', 'a whole number >= 0')
 
     def test_a_name_that_yaml_made_no_text_is_refused(self):
-        for name, seen in (('5', '5'), ('yes', 'True'), ('~', 'None')):
-            self.refuses(f'{name}: {{max_tunnels: 5}}\n', 'name', seen)
+        for name, value in (('5', '5'), ('yes', 'True'), ('~', 'None')):
+            self.refuses(f'{name}: {{max_tunnels: 5}}\n', 'name', value)
 
     def test_a_key_that_comes_twice_is_refused_with_profile_and_line(self):
         self.refuses('a: {max_tunnels: 5}\nown:\n  max_tunnels: 5\n'
@@ -694,12 +680,12 @@ class TestOwnFile(ProfileTestCase):
                      'max_tunnels: b}}\n', 'line 1', "'own'", 'once')
 
     def test_an_alias_and_a_merge_key_are_not_taken_for_a_repeated_key(self):
-        found = self.load('a: &a {max_tunnels: 5, vm_peak_kbps: 7}\n'
-                          'b: &b {<<: *a, max_tunnels: 6}\n'
-                          'c: {<<: *b, max_tunnels: 8}\nd: *a\n')
+        profiles = self.load('a: &a {max_tunnels: 5, vm_peak_kbps: 7}\n'
+                             'b: &b {<<: *a, max_tunnels: 6}\n'
+                             'c: {<<: *b, max_tunnels: 8}\nd: *a\n')
         self.assertEqual([5, 6, 8, 5],
-                         [own.max_tunnels for own in found.values()])
-        self.assertEqual(7, found['c'].vm_peak_kbps)
+                         [own.max_tunnels for own in profiles.values()])
+        self.assertEqual(7, profiles['c'].vm_peak_kbps)
 
     def test_an_alias_to_itself_ends_in_an_error(self):
         self.refuses('own: &own\n  max_tunnels: 5\n  sources: *own\n',
@@ -712,12 +698,12 @@ class TestOwnFile(ProfileTestCase):
         self.assertEqual(profile.SwitchProfile(name='own', max_tunnels=5), own)
 
     def test_a_base_gives_what_the_profile_does_not_state(self):
-        known = {'base': _profile(
+        bases = {'base': _profile(
             name='base', description='x', line_rate_kbps=9, max_tunnels=4,
             sources={'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet',
                      'max_tunnels': 'guess'})}
         own = self.load('own:\n  base: base\n  saturation_kbps: 7\n'
-                        '  max_tunnels: ~\n', bases=known)['own']
+                        '  max_tunnels: ~\n', bases=bases)['own']
         self.assertEqual(
             profile.SwitchProfile(
                 name='own', description='x', saturation_kbps=7,
@@ -736,27 +722,28 @@ class TestOwnFile(ProfileTestCase):
             self.refuses(f'own: {{base: {base}}}\n', "'own'", 'base')
 
     def test_a_new_form_of_saturation_replaces_the_one_of_the_base(self):
-        known = {'constant': _profile(),
+        bases = {'constant': _profile(),
                  'table': _by_packet({64: 5}, sources={
                      'saturation_by_packet_bytes': 'bench'})}
-        found = self.load(
+        profiles = self.load(
             'a: {base: constant, saturation_by_packet_bytes: {64: 6}}\n'
-            'b: {base: table, saturation_kbps: 7}\n', bases=known)
+            'b: {base: table, saturation_kbps: 7}\n', bases=bases)
         self.assertEqual(({64: 6}, None),
-                         (found['a'].saturation_by_packet_bytes,
-                          found['a'].saturation_kbps))
+                         (profiles['a'].saturation_by_packet_bytes,
+                          profiles['a'].saturation_kbps))
         self.assertEqual((None, 7, {}),
-                         (found['b'].saturation_by_packet_bytes,
-                          found['b'].saturation_kbps, found['b'].sources))
+                         (profiles['b'].saturation_by_packet_bytes,
+                          profiles['b'].saturation_kbps,
+                          profiles['b'].sources))
         self.refuses('a: {base: ovs-flat, saturation_kbps: 5, '
                      'saturation_by_packet_bytes: {64: 6}}\n', "'a'")
 
     def test_the_sources_of_a_base_are_kept_and_added_to(self):
-        known = {'base': _profile(line_rate_kbps=9, sources={
+        bases = {'base': _profile(line_rate_kbps=9, sources={
             'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet'})}
         own = self.load('own: {base: base, saturation_kbps: 7, '
                         'sources: {saturation_kbps: mine}}\n',
-                        bases=known)['own']
+                        bases=bases)['own']
         self.assertEqual({'saturation_kbps': 'mine',
                           'line_rate_kbps': 'sheet'}, own.sources)
         self.refuses('own: {base: ovs-flat, sources: [a]}\n', 'sources')
@@ -765,13 +752,13 @@ class TestOwnFile(ProfileTestCase):
         pathlib.Path(self.path).write_text(
             'ovs-flat: {base: ovs-flat, max_tunnels: 7}\n'
             'own: {base: ovs-flat}\n')
-        found = profile.profiles(self.path)
+        profiles = profile.profiles(self.path)
         built_in = profile.catalogue()
-        self.assertEqual([*built_in, 'own'], list(found))
-        self.assertEqual((7, 7), (found['ovs-flat'].max_tunnels,
-                                  found['own'].max_tunnels))
+        self.assertEqual([*built_in, 'own'], list(profiles))
+        self.assertEqual((7, 7), (profiles['ovs-flat'].max_tunnels,
+                                  profiles['own'].max_tunnels))
         self.assertEqual(built_in['ovs-flat'].saturation_kbps,
-                         found['ovs-flat'].saturation_kbps)
+                         profiles['ovs-flat'].saturation_kbps)
         self.assertIsNone(built_in['ovs-flat'].max_tunnels)
 
     def test_the_fast_loader_reads_the_catalogue_as_the_other_one_does(self):
@@ -800,28 +787,28 @@ class TestOwnFile(ProfileTestCase):
             max_leaves=12).map(yaml.safe_dump)))
     def test_any_file_gives_profiles_or_an_error_that_names_it(self, content):
         try:
-            found = self.load(content if isinstance(content, bytes)
-                              else content.encode('utf-8', 'surrogatepass'),
-                              bases={})
+            profiles = self.load(content if isinstance(content, bytes)
+                                 else content.encode('utf-8', 'surrogatepass'),
+                                 bases={})
         except exceptions.InvalidProfile as error:
             self.assertIn(self.path, str(error))
             self.assertIn('expected', str(error))
         else:
             self.assertTrue(all(isinstance(own, profile.SwitchProfile)
-                                for own in found.values()))
+                                for own in profiles.values()))
 
 
 class TestCpu(unittest.TestCase):
 
     def test_cpu_is_linear_in_packets_and_bandwidth(self):
-        one = profile.SwitchProfile(
+        own = profile.SwitchProfile(
             'x', saturation_kbps=1e6, cpu_idle_mhz=100, cpu_mhz_per_kpps=.5,
             cpu_mhz_per_mbps=.1)
         # 1 Gbit/s of 1250 bytes are 100 kilo-packets/s.
-        self.assertAlmostEqual(100 + 50 + 100, one.cpu_mhz(1e6, 1250))
-        self.assertAlmostEqual(100, one.cpu_mhz(0))
+        self.assertAlmostEqual(100 + 50 + 100, own.cpu_mhz(1e6, 1250))
+        self.assertAlmostEqual(100, own.cpu_mhz(0))
         self.assertAlmostEqual(
-            100 + .5 * 1e6 / 12000 + 100, one.cpu_mhz(1e6))
+            100 + .5 * 1e6 / 12000 + 100, own.cpu_mhz(1e6))
 
     def test_a_profile_that_does_not_state_it_says_so(self):
         self.assertIsNone(profile.SwitchProfile(
@@ -832,9 +819,9 @@ class TestProvenance(unittest.TestCase):
 
     def test_provenance_is_kept_and_written(self):
         where = {'kernel': '6.1', 'repeats': 3, 'spread': .04}
-        one = profile.SwitchProfile('x', saturation_kbps=1, provenance=where)
-        self.assertEqual(where, one.to_dict()['provenance'])
-        self.assertEqual(one, profile.SwitchProfile.from_dict(one.to_dict()))
+        own = profile.SwitchProfile('x', saturation_kbps=1, provenance=where)
+        self.assertEqual(where, own.to_dict()['provenance'])
+        self.assertEqual(own, profile.SwitchProfile.from_dict(own.to_dict()))
 
 
 class TestCosts(unittest.TestCase):
@@ -853,27 +840,27 @@ class TestCosts(unittest.TestCase):
         self.assertEqual(egress, ingress)
 
     def test_saturation_follows_from_the_size(self):
-        one = self._profile()
+        own = self._profile()
         for size in (88, 512, 1500, 9000):
-            rate = one.saturation_kbps_at(size)
+            rate = own.saturation_kbps_at(size)
             # What saturates fills the limit, in packets of that size.
-            limit, = one.limits()
+            limit, = own.limits()
             self.assertAlmostEqual(
                 1.0, rate * limit.weights[0]
                 + rate / (8 * size) * limit.weights[2])
-            self.assertAlmostEqual(rate, one.bandwidth_kbps(size))
+            self.assertAlmostEqual(rate, own.bandwidth_kbps(size))
 
     def test_beside_a_saturation_the_smaller_counts(self):
-        one = self._profile(saturation_kbps=1e6)
-        self.assertEqual(1e6, one.saturation_kbps_at(9000))
-        self.assertLess(one.saturation_kbps_at(88), 1e6)
+        own = self._profile(saturation_kbps=1e6)
+        self.assertEqual(1e6, own.saturation_kbps_at(9000))
+        self.assertLess(own.saturation_kbps_at(88), 1e6)
         self.assertEqual(['saturation', 'switching'],
-                         [limit.name for limit in one.limits()])
+                         [limit.name for limit in own.limits()])
 
     def test_an_override_of_saturation_takes_the_place_of_costs(self):
-        one = self._profile().overridden({'saturation_kbps': 9e9}, 'here')
-        self.assertIsNone(one.packet_cost_us)
-        self.assertEqual(9e9, one.saturation_kbps_at(88))
+        own = self._profile().overridden({'saturation_kbps': 9e9}, 'here')
+        self.assertIsNone(own.packet_cost_us)
+        self.assertEqual(9e9, own.saturation_kbps_at(88))
 
     def test_small_packets_and_large_ones_are_counted_for_their_cost(self):
         # 90 kpps each of 88 bytes and of 1500 bytes: 2 us for each packet
