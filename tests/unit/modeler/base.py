@@ -55,10 +55,10 @@ class MemoryDriver(telemetry_base.Driver):
 
     def _series(self, start, end, instances, progress):
         self.asked.append((start, end, instances))
-        wanted = [uuid for uuid in self.samples
-                  if instances is None or uuid in instances]
-        for number, uuid in enumerate(wanted):
-            progress(number, len(wanted))
+        uuids = [uuid for uuid in self.samples
+                 if instances is None or uuid in instances]
+        for number, uuid in enumerate(uuids):
+            progress(number, len(uuids))
             if number == self.fail_after:
                 raise exceptions.TelemetryError('memory: gone; expected there')
             times, *columns = self.samples[uuid]
@@ -79,7 +79,7 @@ class MemoryDriver(telemetry_base.Driver):
             yield series.RateSeries.from_samples(
                 uuid, self.period, times[keep],
                 *(column[keep] for column in columns))
-        progress(len(wanted), len(wanted))
+        progress(len(uuids), len(uuids))
 
 
 class ModelerTestCase(base.StoreTestCase):
@@ -92,12 +92,12 @@ class ModelerTestCase(base.StoreTestCase):
 
     def other_store(self, name):
         """Return one more store, empty."""
-        kept = self.url
+        own_url = self.url
         self.url = f'sqlite:///{self.directory}/{name}.sqlite'
-        self.addCleanup(setattr, self, 'url', kept)
-        found = self.make_store()
-        self.url = kept
-        return found
+        self.addCleanup(setattr, self, 'url', own_url)
+        store = self.make_store()
+        self.url = own_url
+        return store
 
     def run_pass(self, store=None, now=None, progress=None, writing=None,
                  share=None, most_kbps=None, **settings):
@@ -111,13 +111,13 @@ class ModelerTestCase(base.StoreTestCase):
         """Return all that a store has learned, as bytes and plain values."""
         store = store or self.store
         points = store.resume_points()
-        found = {}
-        for uuid, one in store.learned(points).items():
+        content = {}
+        for uuid, counted in store.learned(points).items():
             model = store.model(uuid)
-            found[uuid] = (
-                one.modelled, one.counts and one.counts.to_bytes(),
-                one.refused, model and model.model.to_dict())
-        return found
+            content[uuid] = (
+                counted.modelled, counted.counts and counted.counts.to_bytes(),
+                counted.refused, model and model.model.to_dict())
+        return content
 
 
 class SharingTestCase(ModelerTestCase):
@@ -132,14 +132,14 @@ class SharingTestCase(ModelerTestCase):
 
     def counts(self, store):
         """Return what is counted."""
-        found = {}
-        for uuid, one in store.learned(store.resume_points()).items():
-            counts = one.counts
-            found[uuid] = (counts.bins.tolist(), counts.samples.tolist(),
-                           counts.totals.tolist(), counts.peaks.tolist(),
-                           counts.slot_bins.tolist(), counts.last_time,
-                           one.refused, one.modelled)
-        return found
+        content = {}
+        for uuid, counted in store.learned(store.resume_points()).items():
+            counts = counted.counts
+            content[uuid] = (counts.bins.tolist(), counts.samples.tolist(),
+                             counts.totals.tolist(), counts.peaks.tolist(),
+                             counts.slot_bins.tolist(), counts.last_time,
+                             counted.refused, counted.modelled)
+        return content
 
     def assert_learned_once(self):
         self.assertEqual(self.counts(self.scratch), self.counts(self.store))

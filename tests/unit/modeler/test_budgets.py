@@ -42,10 +42,10 @@ class BudgetsTestCase(base.ModelerTestCase):
 
     def set_policies(self, hosts, uplinks=()):
         self.store.write_fleet({
-            'host': {host: {**policy_in_force.pack(one), 'origins': {}}
-                     for host, one in hosts.items()},
-            'uplink': {one.name: policy_in_force.pack(one.policy)
-                       for one in uplinks}}, self.now)
+            'host': {host: {**policy_in_force.pack(policy), 'origins': {}}
+                     for host, policy in hosts.items()},
+            'uplink': {policy.name: policy_in_force.pack(policy.policy)
+                       for policy in uplinks}}, self.now)
 
     def place(self, number, host, running=True, at=BEGIN - 86400):
         uuid = store_base.instance_uuid(number)
@@ -72,15 +72,15 @@ class BudgetsTestCase(base.ModelerTestCase):
         return self.store.error_budgets()[key]
 
     def assert_settled(self, periods, overloaded=0, unknown=0, key=HOST_A):
-        one = self.budget(key)
+        budget = self.budget(key)
         measured = periods - unknown
         self.assertEqual(
             (P * measured, P * overloaded, P * unknown),
-            (one.measured_seconds, one.overload_seconds,
-             one.unknown_seconds))
+            (budget.measured_seconds, budget.overload_seconds,
+             budget.unknown_seconds))
         self.assertAlmostEqual(
-            DAY + .006 * P * measured - P * overloaded, one.balance)
-        self.assertEqual(BEGIN + P * periods, one.until)
+            DAY + .006 * P * measured - P * overloaded, budget.balance)
+        self.assertEqual(BEGIN + P * periods, budget.until)
 
 
 class OneModelerTestCase(BudgetsTestCase):
@@ -161,14 +161,14 @@ class OneModelerTestCase(BudgetsTestCase):
     def test_a_counter_that_was_reset_makes_one_period_unknown(self):
         self.driver = base.MemoryDriver(counters=True)
         steps = np.array([0, 0, 60, 60, 60, 60]) * 125.0 * P
-        one, two = np.cumsum(steps), np.cumsum(steps)
-        two[4:] -= two[4] - 10
-        for number, counter in enumerate((one, two), 1):
+        steady, reset = np.cumsum(steps), np.cumsum(steps)
+        reset[4:] -= reset[4] - 10
+        for number, counter in enumerate((steady, reset), 1):
             self.driver.put(number, BEGIN + P * np.arange(-1, 5), counter)
         self.update(0)
         self.update(4)
         for periods in (17, 18):
-            self.measured_to(periods, one, two)
+            self.measured_to(periods, steady, reset)
             self.update(periods)
         self.assertEqual(P, self.budget().unknown_seconds)
 
@@ -235,14 +235,14 @@ class OneModelerTestCase(BudgetsTestCase):
         self.now = BEGIN + 1.6 * P
         self.place(1, 'b', at=BEGIN + 1.25 * P)
         self.update(3)
-        found = packed.history(self.store, store.HOST, self.now,
-                               days=3 * P / 86400)
+        history = packed.history(self.store, store.HOST, self.now,
+                                 days=3 * P / 86400)
         np.testing.assert_allclose(
-            found['a'].sums, [[90, 22.5, 0]], atol=.01)
+            history['a'].sums, [[90, 22.5, 0]], atol=.01)
         # 10 and three quarters of 90; alone it is above the 20 there.
         np.testing.assert_allclose(
-            found['b'].sums, [[10, 77.5, 80]], atol=.01)
-        self.assertEqual([[False, True, True]], found['b'].alone.tolist())
+            history['b'].sums, [[10, 77.5, 80]], atol=.01)
+        self.assertEqual([[False, True, True]], history['b'].alone.tolist())
         self.assertEqual(2 * P, self.budget().measured_seconds)
 
     def test_samples_of_other_times_and_periods_cover_slots(self):
@@ -253,10 +253,10 @@ class OneModelerTestCase(BudgetsTestCase):
                         [0, 0, 0, 1, 5, 9])
         self.update(0)
         self.update(3.5)
-        found = packed.history(self.store, store.HOST, BEGIN + 3 * P,
-                               days=3 * P / 86400)['a']
+        history = packed.history(self.store, store.HOST, BEGIN + 3 * P,
+                                 days=3 * P / 86400)['a']
         # The driver says that all have the same period of 300 s.
-        np.testing.assert_allclose(found.sums, [[41, 85, 89]], atol=.02)
+        np.testing.assert_allclose(history.sums, [[41, 85, 89]], atol=.02)
 
     def test_idle_periods_do_not_lower_burn_rates(self):
         self.measure(*[[60] + [0] * 99] * 2)
@@ -381,19 +381,19 @@ class TermsTestCase(BudgetsTestCase):
         self.store.settle_budgets(self.store.budget_state(), [
             (BEGIN + 3 * P, dataclasses.replace(self.budget(),
                                                 balance=10.0))])
-        before = self.store.generation()
+        generation = self.store.generation()
         with self.assertLogs(level='INFO') as logs:
             self.update(4)
         self.assertIn('error budget of host a: it is in debt',
                       logs.output[0])
-        changes = self.store.read_changes(before)
+        changes = self.store.read_changes(generation)
         days, until, accepts = changes.budgets[HOST_A]
         self.assertFalse(accepts)
         self.assertAlmostEqual((10 + .006 * P - P) / DAY, days)
         self.assertEqual(BEGIN + 4 * P, until)
-        before = self.store.generation()
+        generation = self.store.generation()
         self.update(5)
-        self.assertEqual(before, self.store.generation())
+        self.assertEqual(generation, self.store.generation())
 
 
 class FailuresTestCase(BudgetsTestCase):
@@ -408,7 +408,7 @@ class FailuresTestCase(BudgetsTestCase):
             pass
 
         class Writing:
-            left = 0
+            steps_left = 0
 
             def __enter__(self):
                 if not self.left:
@@ -480,15 +480,15 @@ class SharedTestCase(BudgetsTestCase):
                            share=set(uuids).__contains__, **values)
 
     def test_a_period_counts_once_all_shares_have_come(self):
-        one, two = ([uuid] for uuid in self.uuids)
-        self.one_of('m1', one, 2, common=True)
+        share_1, share_2 = ([uuid] for uuid in self.uuids)
+        self.one_of('m1', share_1, 2, common=True)
         self.assert_settled(0)
-        self.one_of('m2', two, 2)
+        self.one_of('m2', share_2, 2)
         self.assert_settled(0)
         for _ in range(2):
             # The same share twice is one.
-            self.one_of('m1', one, 2, common=True)
-            self.one_of('m2', two, 2)
+            self.one_of('m1', share_1, 2, common=True)
+            self.one_of('m2', share_2, 2)
             self.assert_settled(2, overloaded=2)
 
     def test_a_share_that_never_comes_makes_periods_unknown(self):
@@ -583,12 +583,13 @@ class ChanceTestCase(BudgetsTestCase):
             asked = []
             for number, moves in self.moves.items():
                 ends = [at for at, _ in moves[1:]] + [np.inf]
-                there = sum(
+                seconds_there = sum(
                     max(min(end, begin + P) - max(at, begin), 0.0)
                     for (at, where), end in zip(moves, ends)
                     if where == host)
-                if there:
-                    asked.append(self.rates[number - 1, slot] * there / P)
+                if seconds_there:
+                    asked.append(self.rates[number - 1, slot] * seconds_there
+                                 / P)
             measured += bool(asked)
             overloaded += sum(asked) > 100 and max(asked) <= 100
             sums.append(sum(asked))
@@ -616,8 +617,8 @@ class ChanceTestCase(BudgetsTestCase):
                                    replace=False).tolist()]
             owner = {uuid: choose(names) for uuid in self.uuids}
             for name in [*names, 'm1'] * (1 if failing[0] else 2):
-                mine = {uuid for uuid, whose in owner.items()
-                        if whose == name or self.generator.random() < .1}
+                mine = {uuid for uuid, modeler in owner.items()
+                        if modeler == name or self.generator.random() < .1}
                 try:
                     self.update(name=name, common=name == 'm1',
                                 share=mine.__contains__, writing=writing)
@@ -625,14 +626,14 @@ class ChanceTestCase(BudgetsTestCase):
                     continue
             self.read_until = self.now
             for host in self.HOSTS:
-                one = self.budget((store.HOST, host))
-                self.assertEqual(0.0, one.unknown_seconds)
-                settled = round((one.until - BEGIN) / P)
+                budget = self.budget((store.HOST, host))
+                self.assertEqual(0.0, budget.unknown_seconds)
+                settled = round((budget.until - BEGIN) / P)
                 measured, overloaded, sums = self.expected(host, settled)
                 self.assertEqual((measured * P, overloaded * P), (
-                    one.measured_seconds, one.overload_seconds), turn)
+                    budget.measured_seconds, budget.overload_seconds), turn)
                 self.assertAlmostEqual(
-                    DAY + .006 * P * measured - P * overloaded, one.balance,
+                    DAY + .006 * P * measured - P * overloaded, budget.balance,
                     places=5)
             history = packed.history(self.store, store.HOST,
                                      BEGIN + settled * P,

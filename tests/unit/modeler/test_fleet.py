@@ -25,19 +25,12 @@ from vswitch_aware_scheduler.vswitch import profile
 
 def make_policies():
     ignore = host_metadata.ignore
-    return (
-        host_policies.HostPolicies(
-            host_metadata.PROFILES,
-            None,
-            admission.PROBABILITY,
-            0.01,
-            True,
-            ignore,
-        ),
-        uplink_policies.UplinkPolicies(
-            host_metadata.PROFILES, admission.PROBABILITY, 0.01, ignore
-        ),
-    )
+    return (host_policies.HostPolicies(host_metadata.PROFILES, None,
+                                       admission.PROBABILITY, 0.01, True,
+                                       ignore),
+            uplink_policies.UplinkPolicies(host_metadata.PROFILES,
+                                           admission.PROBABILITY, 0.01,
+                                           ignore))
 
 
 class FleetTestCase(base.StoreTestCase):
@@ -45,24 +38,15 @@ class FleetTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.cloud = placement_api.PlacementApi()
-        self.cloud.setUp()
-        self.addCleanup(self.cloud.cleanUp)
+        self.cloud = self.enterContext(placement_api.PlacementApi())
         self.now = base.NOW
 
     def update(self, asks=True):
         return fleet.Fleet(
-            (
-                placement_api.access(self.cloud, '/v2.1')
-                if asks
-                else None
-            ),
-            make_policies,
-            limit_feedback.Corrections(
-                8.0, lambda: self.now, host_metadata.ignore
-            ),
-            sleep=lambda seconds: None,
-        ).update(self.store, lambda: self.now)
+            (placement_api.access(self.cloud, '/v2.1') if asks else None),
+            make_policies, limit_feedback.Corrections(8.0, lambda: self.now,
+                                                      host_metadata.ignore),
+            sleep=lambda seconds: None).update(self.store, lambda: self.now)
 
     def stored(self, kind='host'):
         return self.store.fleet(kind)
@@ -78,19 +62,20 @@ class FleetTestCase(base.StoreTestCase):
             [('of a', ['a'], {'vswitch:profile', 'vswitch:uplink',
                               'vswitch:uplink_saturation_kbps'}),
              ('of b', ['b'], set())],
-            [(one['name'], one['hosts'], one['metadata'].keys())
-             for one in self.stored('aggregate').facts.values()])
+            [(aggregate['name'], aggregate['hosts'],
+              aggregate['metadata'].keys())
+             for aggregate in self.stored('aggregate').facts.values()])
         self.assertEqual({'small': {'vswitch:egress_kbps': '7'},
                           'other': {}}, self.stored('flavor').facts)
         hosts = self.stored()
         self.assertEqual((base.NOW, {'a', 'b'}),
                          (hosts.read_at, hosts.facts.keys()))
-        found, shared, problems = policy_in_force.unpack(
+        policies, shared, problems = policy_in_force.unpack(
             hosts.facts, self.stored('uplink').facts)
         self.assertEqual({}, problems)
-        self.assertEqual('slow', found['a'].profile.name)
-        self.assertEqual((shared['tor'],), found['a'].uplinks)
-        self.assertIsNone(found['b'].profile)
+        self.assertEqual('slow', policies['a'].profile.name)
+        self.assertEqual((shared['tor'],), policies['a'].uplinks)
+        self.assertIsNone(policies['b'].profile)
         self.assertEqual('aggregate of a',
                          hosts.facts['a']['origins']['profile'])
 
@@ -100,9 +85,7 @@ class FleetTestCase(base.StoreTestCase):
             host_profiles=[store.HostProfile('b', 'slow')],
             placements=[
                 store.InstanceRecord(base.instance_uuid(1), 'c', None, None),
-                store.InstanceRecord(base.instance_uuid(2), None, None, None),
-            ],
-        )
+                store.InstanceRecord(base.instance_uuid(2), None, None, None)])
         self.update()
         self.assertEqual({'a', 'b', 'c'}, self.stored().facts.keys())
         self.cloud.hosts.clear()
@@ -135,9 +118,7 @@ class FleetTestCase(base.StoreTestCase):
     def test_nothing_is_written_when_nova_does_not_answer(self):
         self.cloud.host('a')
         self.update()
-        self.cloud.faults[:] = [
-            stand_ins.status(500)
-        ] * 9
+        self.cloud.faults[:] = [stand_ins.status(500)] * 9
         self.now += 300
         with self.assertRaises(exceptions.TelemetryError):
             self.update()
@@ -153,18 +134,13 @@ class FleetTestCase(base.StoreTestCase):
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         set_up.fleet = fleet.Fleet(
-            placement_api.access(self.cloud, '/v2.1'),
-            make_policies,
+            placement_api.access(self.cloud, '/v2.1'), make_policies,
             limit_feedback.Corrections(
-                0.0, lambda: self.now, host_metadata.ignore
-            ),
-            sleep=lambda seconds: None,
-        )
+                0.0, lambda: self.now, host_metadata.ignore),
+            sleep=lambda seconds: None)
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         self.assertEqual({'a'}, self.stored().facts.keys())
-        self.cloud.faults[:] = [
-            stand_ins.status(500)
-        ] * 9
+        self.cloud.faults[:] = [stand_ins.status(500)] * 9
         self.assertIn('stay as they are', service.update_fleet(
             set_up, lambda: self.now))
 
@@ -204,9 +180,7 @@ class DiscoveryTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.neutron = neutron_api.NeutronApi()
-        self.neutron.setUp()
-        self.addCleanup(self.neutron.cleanUp)
+        self.neutron = self.enterContext(neutron_api.NeutronApi())
         self.neutron.agents = [agents.open_vswitch('a', ['vxlan']),
                                agents.linux_bridge('b')]
         self.set_up = types.SimpleNamespace(
@@ -215,21 +189,21 @@ class DiscoveryTestCase(base.StoreTestCase):
                 ['linuxbridge=ovs-gre']))
 
     def stored(self):
-        return {one.host: (one.profile, one.source)
-                for one in self.store.host_profiles()}
+        return {switch.host: (switch.profile, switch.source)
+                for switch in self.store.host_profiles()}
 
     def test_a_new_host_gets_its_profile(self):
         self.assertIsNone(service.update_hosts(self.set_up))
         self.assertEqual({'a': ('ovs-vxlan', 'discovered'),
                           'b': ('ovs-gre', 'discovered')}, self.stored())
-        before = self.store.generation()
+        generation = self.store.generation()
         self.neutron.agents.append(agents.open_vswitch('c', ['gre']))
         service.update_hosts(self.set_up)
         self.assertEqual(('ovs-gre', 'discovered'), self.stored()['c'])
-        self.assertEqual(before.number + 1, self.store.generation().number)
+        self.assertEqual(generation.number + 1, self.store.generation().number)
         # Nothing new is no generation.
         service.update_hosts(self.set_up)
-        self.assertEqual(before.number + 1, self.store.generation().number)
+        self.assertEqual(generation.number + 1, self.store.generation().number)
 
     def test_what_an_operator_set_stays(self):
         self.store.write(host_profiles=[store.HostProfile(

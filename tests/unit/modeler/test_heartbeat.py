@@ -25,9 +25,9 @@ class HeartbeatTestCase(unittest.TestCase):
     def test_no_two_processes_have_the_same_name(self):
         names = set()
         for _ in range(3):
-            one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
-            one.report_to(self, None)
-            one.end()
+            beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+            beat.report_to(self, None)
+            beat.end()
             names.add(self.reported.name)
         self.assertEqual(3, len(names))
 
@@ -38,23 +38,23 @@ class HeartbeatTestCase(unittest.TestCase):
         class Interrupted(BaseException):
             pass
 
-        one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+        beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
         for error, reports in ((None, 2), (Interrupted, 2),
                                (exceptions.StoreError, 1)):
             target = mock.Mock()
             target.report_modeler.side_effect = [error, None]
-            one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
-            one.report_to(target, None)
+            beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+            beat.report_to(target, None)
             with contextlib.suppress(Interrupted):
-                one.beat()
-            one.end()
+                beat.beat()
+            beat.end()
             self.assertEqual(reports, target.report_modeler.call_count)
 
     def test_texts_that_are_too_long_are_shortened(self):
-        one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
-        one.report_to(self, None)
-        one.waits('x' * 3000)
-        one.beat()
+        beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+        beat.report_to(self, None)
+        beat.waits('x' * 3000)
+        beat.beat()
         self.assertEqual('x' * 1996 + ' ...', self.reported.waiting_for)
 
 
@@ -73,28 +73,28 @@ class ReadingTestCase(unittest.TestCase):
                 ('host1', NOW - 3990, True), ('host2', NOW - 3990, False),
                 # Two ran beside each other.
                 ('host1', NOW - 4500, False)):
-            other = modeler(name='x', host=host, started_at=started_at)
+            successor = modeler(name='x', host=host, started_at=started_at)
             self.assertIs(replaced, heartbeat.is_replaced(
-                killed, [killed, other]))
+                killed, [killed, successor]))
 
     def test_each_state_is_described(self):
         passed = {'passes': 3, 'passed_at': NOW - 40, 'outcome': 'all'}
-        after = '; pass 3 ended at 2023-11-14T22:12:40Z, 40 s ago: all'
-        for fields, wanted in (
+        last_pass = '; pass 3 ended at 2023-11-14T22:12:40Z, 40 s ago: all'
+        for fields, expected in (
                 ({}, 'runs every 300 s; it has not completed a pass'),
-                (passed, 'runs every 300 s' + after),
+                (passed, 'runs every 300 s' + last_pass),
                 ({**passed, 'seen_at': NOW - 1000},
                  'has not reported since 2023-11-14T21:56:40Z, 1000 s ago'
-                 + after),
+                 + last_pass),
                 ({'waiting_for': 'a url', 'waiting_since': NOW - 100},
                  'has been waiting since 2023-11-14T22:11:40Z: a url; it has '
                  'not completed a pass'),
                 ({**passed, 'ended': True},
-                 'ended at 2023-11-14T22:13:10Z' + after),
+                 'ended at 2023-11-14T22:13:10Z' + last_pass),
                 ({**passed, 'ended': True, 'interval_seconds': None},
-                 'made a single pass' + after)):
+                 'made a single pass' + last_pass)):
             self.assertEqual(
-                'vswitch-modeler on host1 ' + wanted,
+                'vswitch-modeler on host1 ' + expected,
                 heartbeat.describe(modeler(**fields), NOW))
 
     def test_a_clock_that_is_behind_makes_no_negative_ages(self):

@@ -16,9 +16,7 @@ class ReadTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        self.neutron = Neutron()
-        self.neutron.setUp()
-        self.addCleanup(self.neutron.cleanUp)
+        self.neutron = self.enterContext(Neutron())
 
     def read(self, **more):
         return host_discovery.read_agents(self.neutron.access(**more))
@@ -52,9 +50,9 @@ class ReadTestCase(base.StoreTestCase):
 
         def without(key, value=None):
             return stand_ins.changed(lambda answer: {'agents': [
-                {**one, key: value} for one in answer['agents']]})
+                {**agent, key: value} for agent in answer['agents']]})
 
-        for faults, wanted in (
+        for faults, message in (
                 ([stand_ins.status(503)] * 2, '503'),
                 ([stand_ins.status(403)], '403'),
                 ([stand_ins.closed] * 2, 'agents'),
@@ -62,11 +60,11 @@ class ReadTestCase(base.StoreTestCase):
                 ([without('host')] * 2, 'host of an agent: None'),
                 ([without('alive', 'yes')] * 2, "alive of an agent: yes"),
                 ([without('configurations', [])] * 2, 'expected dict')):
-            with self.subTest(wanted):
+            with self.subTest(message):
                 self.neutron.faults[:] = faults
                 with self.assertRaises(exceptions.TelemetryError) as caught:
                     self.read()
-                self.assertIn(wanted, str(caught.exception))
+                self.assertIn(message, str(caught.exception))
                 self.assertIn(f'neutron {self.neutron.url}',
                               str(caught.exception))
 
@@ -101,24 +99,21 @@ class ApplyTestCase(base.StoreTestCase):
         return {step.host: step.action for step in steps}
 
     def stored(self):
-        return {one.host: (one.profile, one.overrides, one.source)
-                for one in self.store.host_profiles()}
+        return {switch.host: (switch.profile, switch.overrides, switch.source)
+                for switch in self.store.host_profiles()}
 
     def test_what_is_proposed_is_written_and_once(self):
-        expected = {
-            'a': ('ovs-flat', {}, host_discovery.SOURCE),
-            'b': ('ovs-vxlan', {'line_rate_kbps': 5}, host_discovery.SOURCE),
-        }
+        expected = {'a': ('ovs-flat', {}, host_discovery.SOURCE),
+                    'b': ('ovs-vxlan', {'line_rate_kbps': 5},
+                          host_discovery.SOURCE)}
         self.assertEqual(
             {'a': 'new', 'b': 'new', 'c': 'none'},
-            self.actions(host_discovery.apply(self.store, self.proposals)),
-        )
+            self.actions(host_discovery.apply(self.store, self.proposals)))
         self.assertEqual(expected, self.stored())
         generation = self.store.generation()
         self.assertEqual(
             {'a': 'same', 'b': 'same', 'c': 'none'},
-            self.actions(host_discovery.apply(self.store, self.proposals)),
-        )
+            self.actions(host_discovery.apply(self.store, self.proposals)))
         self.assertEqual(expected, self.stored())
         self.assertEqual(generation, self.store.generation())
 
@@ -131,20 +126,18 @@ class ApplyTestCase(base.StoreTestCase):
         self.assertEqual({'a': 'changed', 'b': 'changed', 'c': 'none'},
                          self.actions(steps))
         self.assertEqual('ovs-gre', steps[0].before.profile)
-        self.assertEqual(
-            ('ovs-flat', {}, host_discovery.SOURCE), self.stored()['a']
-        )
+        self.assertEqual(('ovs-flat', {}, host_discovery.SOURCE),
+                         self.stored()['a'])
         self.assertEqual({'line_rate_kbps': 5}, self.stored()['b'][1])
         # No proposal is no reason to forget.
-        self.assertEqual(
-            ('ovs-gre', {}, host_discovery.SOURCE), self.stored()['c']
-        )
+        self.assertEqual(('ovs-gre', {}, host_discovery.SOURCE),
+                         self.stored()['c'])
 
     def test_what_others_wrote_stays_unless_it_is_forced(self):
         for source in ('operator', 'calibrated', 'unknown'):
             with self.subTest(source):
-                theirs = store.HostProfile('a', 'ovs-gre', {}, source)
-                self.store.write(host_profiles=[theirs])
+                foreign = store.HostProfile('a', 'ovs-gre', {}, source)
+                self.store.write(host_profiles=[foreign])
                 self.assertEqual('kept', self.actions(
                     host_discovery.apply(self.store, self.proposals))['a'])
                 self.assertEqual(('ovs-gre', {}, source), self.stored()['a'])

@@ -28,9 +28,7 @@ class InventoryTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.cloud = Cloud()
-        self.cloud.setUp()
-        self.addCleanup(self.cloud.cleanUp)
+        self.cloud = self.enterContext(Cloud())
         self.now = NOW + 1000
         self.source = self.make_source()
 
@@ -43,16 +41,12 @@ class InventoryTestCase(base.StoreTestCase):
 
     def update(self, source=None, complete_seconds=1e6):
         self.now += 300
-        return instance_sync.update(
-            self.store,
-            source or self.source,
-            lambda: self.now,
-            complete_seconds,
-        )
+        return instance_sync.update(self.store, source or self.source,
+                                    lambda: self.now, complete_seconds)
 
     def places(self):
-        return {uuid: (one.host, one.flavor, one.project)
-                for uuid, one in self.store.placements().items()}
+        return {uuid: (placement.host, placement.flavor, placement.project)
+                for uuid, placement in self.store.placements().items()}
 
 
 class NovaTestCase(InventoryTestCase):
@@ -82,7 +76,7 @@ class NovaTestCase(InventoryTestCase):
         self.now += 300.0
         self.update()
         self.assertEqual(
-            ['h1', 'h2'], [one.host for one in self.store.stays()[uuid]])
+            ['h1', 'h2'], [stay.host for stay in self.store.stays()[uuid]])
         self.assertEqual(NOW + 1500.0,
                          self.store.stays()[uuid][1].since)
 
@@ -135,13 +129,13 @@ class NovaTestCase(InventoryTestCase):
             self):
         self.cloud.put(1)
         self.update()
-        first = self.store.inventory()
+        inventory = self.store.inventory()
         self.update()
-        self.assertEqual(first, self.store.inventory())
-        self.now = first.seen_at + 3600
+        self.assertEqual(inventory, self.store.inventory())
+        self.now = inventory.seen_at + 3600
         self.update()
         later = self.store.inventory()
-        self.assertEqual((self.now, first.complete_at),
+        self.assertEqual((self.now, inventory.complete_at),
                          (later.seen_at, later.complete_at))
 
     def test_a_missing_instance_goes_only_when_nova_does_not_know_it(self):
@@ -155,7 +149,7 @@ class NovaTestCase(InventoryTestCase):
 
         def page(kind, parameters, items):
             return answer(kind, parameters, [
-                one for one in items if one['id'] != uuids[1]])
+                item for item in items if item['id'] != uuids[1]])
 
         self.cloud._page = page
         outcome = self.update(complete_seconds=0)
@@ -188,7 +182,7 @@ class NovaTestCase(InventoryTestCase):
         self.update()
         before = self.store.generation(), self.places()
         self.cloud.put(9, at=700)
-        for faults, wanted in (
+        for faults, message in (
                 ([None, stand_ins.status(503), stand_ins.status(503)], '503'),
                 ([stand_ins.closed] * 2, 'servers'),
                 ([None, stand_ins.cut, stand_ins.cut], 'ends early'),
@@ -197,19 +191,19 @@ class NovaTestCase(InventoryTestCase):
                 ([stand_ins.status(403)], '403'),
                 ([stand_ins.changed(lambda answer: {
                     **answer, 'servers': [
-                        {**one, 'OS-EXT-SRV-ATTR:host': None, 'updated': 'x'}
-                        for one in answer['servers']]})] * 2,
+                        {**item, 'OS-EXT-SRV-ATTR:host': None, 'updated': 'x'}
+                        for item in answer['servers']]})] * 2,
                  'an invalid response'),
                 ([stand_ins.changed(lambda answer: {
                     **answer, 'servers': [
-                        {key: value for key, value in one.items()
+                        {key: value for key, value in item.items()
                          if ':host' not in key}
-                        for one in answer['servers']]})] * 2,
+                        for item in answer['servers']]})] * 2,
                  'no administrator')):
             for complete_seconds in (0, 1e6):
                 self.cloud.faults[:] = faults
-                with self.subTest(wanted), self.assertRaisesRegex(
-                        exceptions.TelemetryError, wanted):
+                with self.subTest(message), self.assertRaisesRegex(
+                        exceptions.TelemetryError, message):
                     self.update(complete_seconds=complete_seconds)
                 self.assertEqual(before, (self.store.generation(),
                                           self.places()))
@@ -247,8 +241,8 @@ class NovaTestCase(InventoryTestCase):
         for number, network in ((0, 'b'), (0, 'a'), (0, 'b'), (1, 'c')):
             self.cloud.attach(uuids[number], network)
         self.update(source)
-        networks = {uuid: one.networks for uuid, one
-                    in self.store.placements().items() if one.networks}
+        networks = {uuid: placement.networks for uuid, placement
+                    in self.store.placements().items() if placement.networks}
         self.assertEqual({uuids[0]: ('a', 'b', 'b'), uuids[1]: ('c',)},
                          networks)
         self.assertNotIn('device_id', self.cloud.asked('/v2.0/ports')[-1])
@@ -258,9 +252,9 @@ class NovaTestCase(InventoryTestCase):
         # Pages of two: four ports with a device, five with an address.
         self.assertEqual([('device_id', 50)] * 3 + [('device_id', 10)]
                          + [('mac_address', 5)] * 3, [
-            (key, len(asked[key]))
-            for asked in self.cloud.asked('/v2.0/ports')
-            for key in ('device_id', 'mac_address') if key in asked])
+            (key, len(parameters[key]))
+            for parameters in self.cloud.asked('/v2.0/ports')
+            for key in ('device_id', 'mac_address') if key in parameters])
         self.assertEqual(
             ('c', 'd'), self.store.placements()[uuids[1]].networks)
 
@@ -278,20 +272,20 @@ class NovaTestCase(InventoryTestCase):
                 (0, 'red', 'macvtap'), (1, 'flat', 'normal'),
                 (1, 'odd', 'normal'), (1, 'unlisted', None)):
             self.cloud.attach(uuids[number], network, vnic)
-        wanted = {
+        expected = {
             uuids[0]: attachments.Attachments(('red', 'red'), ('vlan',), 2),
             uuids[1]: attachments.Attachments(('odd', 'unlisted'), ('flat',)),
             uuids[2]: NONE}
 
         def attached():
-            return {uuid: one.attachments for uuid, one
+            return {uuid: placement.attachments for uuid, placement
                     in self.store.placements().items()}
 
         # Nobody knows while Neutron is not asked; then all are read anew.
         self.update()
         self.assertEqual(dict.fromkeys(uuids), attached())
         self.assertTrue(self.update(source).complete)
-        self.assertEqual(wanted, attached())
+        self.assertEqual(expected, attached())
         self.assertNotIn('id', self.cloud.asked('/v2.0/networks')[-1])
         # Of a change, the networks of its ports alone are asked for.
         self.cloud.ports[0]['network_id'] = 'red'
@@ -306,7 +300,7 @@ class NovaTestCase(InventoryTestCase):
         source = self.make_source(network_url=self.cloud.url,
                                   read_networks=True)
         self.update(source, complete_seconds=0 if complete else 1e6)
-        return {uuid: one.attachments for uuid, one
+        return {uuid: placement.attachments for uuid, placement
                 in self.store.placements().items()}
 
     def test_ports_of_others_that_name_an_instance_do_not_count(self):

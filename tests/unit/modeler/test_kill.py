@@ -33,10 +33,10 @@ class KillTestCase(base.ModelerTestCase):
             return False
         code = 1
         try:
-            left = iter(range(number))
+            steps_left = iter(range(number))
 
             def count(*_):
-                if next(left, None) is None:
+                if next(steps_left, None) is None:
                     os.kill(os.getpid(), signal.SIGKILL)
 
             for event in ('before_cursor_execute', 'commit'):

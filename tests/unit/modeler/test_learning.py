@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import sqlite3
 from unittest import mock
 
 import numpy as np
@@ -100,16 +99,10 @@ class ProjectsTestCase(base.ModelerTestCase):
             self.driver.put(number, times, night, night)
         self.store.write(
             inventory=model_store.InventoryState('nova', 5.0, 5.0),
-            placements=[
-                model_store.InstanceRecord(
-                    store_base.instance_uuid(number),
-                    'h',
-                    'f',
-                    honest(number) if number < 60 else 'attacker',
-                )
-                for number in range(60 + attackers)
-            ],
-        )
+            placements=[model_store.InstanceRecord(
+                store_base.instance_uuid(number), 'h', 'f',
+                honest(number) if number < 60 else 'attacker')
+                for number in range(60 + attackers)])
         for day in range(1, 11):
             self.run_pass(now=self.START + day * self.DAY)
 
@@ -160,13 +153,9 @@ class ProjectsTestCase(base.ModelerTestCase):
         self.store = self.other_store('invented')
         self.store.write(
             inventory=model_store.InventoryState('nova', 5.0, 5.0),
-            placements=[
-                model_store.InstanceRecord(
-                    store_base.instance_uuid(number), 'h'
-                )
-                for number in range(60)
-            ],
-        )
+            placements=[model_store.InstanceRecord(
+                store_base.instance_uuid(number), 'h')
+                for number in range(60)])
         self.run_pass(now=self.START + 10 * self.DAY)
         self.assertLessEqual(self.overload(), 1.3)
 
@@ -192,10 +181,10 @@ class IncrementalTestCase(base.ModelerTestCase):
         for at in np.sort(rng.integers(1, 400, 40)):
             self.run_pass(now=BEGIN + PERIOD * at)
         self.run_pass()
-        pieces, whole = self.learned(), self.learned(scratch)
-        self.assertEqual(12, len(whole))
-        self.assertEqual(pieces.keys(), whole.keys())
-        for uuid, (modelled, counts, refused, model) in whole.items():
+        pieces, at_once = self.learned(), self.learned(scratch)
+        self.assertEqual(12, len(at_once))
+        self.assertEqual(pieces.keys(), at_once.keys())
+        for uuid, (modelled, counts, refused, model) in at_once.items():
             self.assertEqual((modelled, counts, model),
                              (pieces[uuid][0], pieces[uuid][1],
                               pieces[uuid][3]))
@@ -205,30 +194,30 @@ class IncrementalTestCase(base.ModelerTestCase):
     def test_only_what_changed_is_written(self):
         self._fill(instances=3)
         self.run_pass(now=BEGIN + 300 * PERIOD)
-        first = self.store.generation()
+        generation = self.store.generation()
         uuid = store_base.instance_uuid(1)
         quiet = {}
-        for other in (0, 2):
-            key = store_base.instance_uuid(other)
+        for number in (0, 2):
+            key = store_base.instance_uuid(number)
             quiet[key] = self.driver.samples[key]
             self.driver.samples[key] = tuple(
                 column[self.driver.samples[key][0] <= BEGIN + 300 * PERIOD]
                 for column in self.driver.samples[key])
         outcome = self.run_pass()
         self.assertEqual(1, outcome.fitted)
-        changes = self.store.read_changes(first)
+        changes = self.store.read_changes(generation)
         self.assertFalse(changes.complete)
         self.assertEqual([uuid], changes.instance_uuids)
-        self.assertEqual(first.number + 1, outcome.generation.number)
+        self.assertEqual(generation.number + 1, outcome.generation.number)
 
     def test_nothing_new_is_no_generation(self):
         self._fill(instances=2)
         first = self.run_pass()
         self.assertTrue(first.written)
-        again = self.run_pass()
-        self.assertFalse(again.written)
-        self.assertEqual((0, 0), (again.samples, again.fitted))
-        self.assertEqual(first.generation, again.generation)
+        second = self.run_pass()
+        self.assertFalse(second.written)
+        self.assertEqual((0, 0), (second.samples, second.fitted))
+        self.assertEqual(first.generation, second.generation)
         self.assertEqual(first.generation, self.store.generation())
 
     def test_an_instance_without_an_answer_keeps_its_model(self):
@@ -280,10 +269,10 @@ class ReadingTestCase(base.ModelerTestCase):
         self.driver.asked.clear()
         self.driver.put(3, grid(5), np.full(5, 1.0))
         self.run_pass()
-        last = math.nextafter(grid(50)[-1], math.inf)
+        from_time = math.nextafter(grid(50)[-1], math.inf)
         self.assertEqual(
             [(-math.inf, {store_base.instance_uuid(3)}),
-             (last, {store_base.instance_uuid(n) for n in range(3)})],
+             (from_time, {store_base.instance_uuid(n) for n in range(3)})],
             [(ask[0], ask[2]) for ask in self.driver.asked])
 
     def test_stragglers_make_few_readings_and_nothing_counts_twice(self):
@@ -302,12 +291,12 @@ class ReadingTestCase(base.ModelerTestCase):
             self.driver.put(number, grid(3001), np.full(3001, 2.0))
         self.run_pass()
         for number, end in enumerate(ends):
-            found = self.store.model(store_base.instance_uuid(number))
-            self.assertEqual(3001, found.samples)
+            learned = self.store.model(store_base.instance_uuid(number))
+            self.assertEqual(3001, learned.samples)
 
     def test_what_was_refused_of_stragglers_counts_once(self):
-        def put(number, more):
-            rates = np.full(100 - 7 * number + more, 2.0)
+        def put(number, added):
+            rates = np.full(100 - 7 * number + added, 2.0)
             rates[98 - 7 * number] = np.nan
             return self.driver.put(number, grid(rates.size), rates)
 
@@ -329,8 +318,8 @@ class ReadingTestCase(base.ModelerTestCase):
         self.run_pass(now=BEGIN + 49 * PERIOD)
         self.driver.instances = lambda: []
         self.assertEqual(10, self.run_pass().samples)
-        found = self.store.model(uuid)
-        self.assertEqual((59, 1), (found.samples, found.refused.missing))
+        learned = self.store.model(uuid)
+        self.assertEqual((59, 1), (learned.samples, learned.refused.missing))
 
     def test_samples_of_the_future_wait_for_their_time(self):
         uuid = self.driver.put(0, [*grid(40), BEGIN + 1e9], np.ones(41))
@@ -362,19 +351,19 @@ class ReadingTestCase(base.ModelerTestCase):
         uuid = self.driver.put(0, grid(200), counter, counter)
         for at in (50, 118, 119, 120, 121, 199):
             self.run_pass(now=BEGIN + at * PERIOD)
-        found = self.store.model(uuid)
-        self.assertEqual((10.0, 10.0, 0.0), tuple(found.model.peak))
-        self.assertEqual(198, found.samples)
-        self.assertEqual(series.Refused(reset=1), found.refused)
+        learned = self.store.model(uuid)
+        self.assertEqual((10.0, 10.0, 0.0), tuple(learned.model.peak))
+        self.assertEqual(198, learned.samples)
+        self.assertEqual(series.Refused(reset=1), learned.refused)
 
     def test_progress_never_goes_back_and_ends_at_its_total(self):
         for number in range(7):
             self.driver.put(number, grid(50 + number), np.ones(50 + number))
         for _ in range(2):
-            told = []
-            self.run_pass(progress=lambda *step: told.append(step))
-            self.assertEqual(sorted(told), told)
-            self.assertEqual(told[-1][0], told[-1][1])
+            steps = []
+            self.run_pass(progress=lambda *step: steps.append(step))
+            self.assertEqual(sorted(steps), steps)
+            self.assertEqual(steps[-1][0], steps[-1][1])
 
 
 class FailureTestCase(base.ModelerTestCase):
@@ -429,13 +418,12 @@ class FailureTestCase(base.ModelerTestCase):
         self._assert_unharmed()
 
     def test_a_write_that_fails_in_the_middle_leaves_it(self):
-        with contextlib.closing(sqlite3.connect(self.path)) as connection:
-            connection.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON generation_history "
-                "BEGIN SELECT RAISE(ABORT, 'disk full'); END")
-            with self.assertRaisesRegex(exceptions.StoreError, 'disk full'):
-                self.run_pass()
-            connection.execute('DROP TRIGGER full')
+        self.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON generation_history "
+            "BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+        with self.assertRaisesRegex(exceptions.StoreError, 'disk full'):
+            self.run_pass()
+        self.execute('DROP TRIGGER full')
         self._assert_unharmed()
 
     def test_what_another_wrote_meanwhile_is_not_overwritten(self):
@@ -456,11 +444,8 @@ class FailureTestCase(base.ModelerTestCase):
         # Of the last one it can be read where to go on, but nothing else.
         for damage, samples in (("x''", 200), ("x'07'", 200),
                                 ('substr(counts, 1, 60)', 24)):
-            with contextlib.closing(sqlite3.connect(self.path)) as other:
-                with other:
-                    other.execute(
-                        f'UPDATE traffic_model_detail SET counts = {damage} '
-                        f'WHERE instance_uuid = ?', [uuid])
+            self.execute(f'UPDATE traffic_model_detail SET counts = {damage} '
+                         'WHERE instance_uuid = :uuid', uuid=uuid)
             self.assertIsNone(self.store.learned([uuid])[uuid].counts)
             if samples < 200:
                 self.driver.put(2, grid(samples, 200), np.ones(samples))
@@ -470,7 +455,7 @@ class FailureTestCase(base.ModelerTestCase):
     def test_few_samples_do_not_take_the_place_of_a_model(self):
         uuid = store_base.instance_uuid(2)
         self.run_pass()
-        kept = self.store.model(uuid)
+        earlier = self.store.model(uuid)
         # Another period: counts of the two cannot be added.
         self.driver.period = 60.0
         times = grid(200)[-1] + 60.0 * np.arange(1, 24)
@@ -481,47 +466,50 @@ class FailureTestCase(base.ModelerTestCase):
                           'changed': 1},
                          outcome.reasons)
         self.assertFalse(outcome.written)
-        self.assertEqual(kept.model.to_dict(),
+        self.assertEqual(earlier.model.to_dict(),
                          self.store.model(uuid).model.to_dict())
         times = np.append(times, times[-1] + 60.0)
         self.driver.samples = {uuid: (times, np.full(24, 9.0),
                                       np.zeros(24))}
         self.assertEqual(1, self.run_pass().fitted)
-        found = self.store.model(uuid)
-        self.assertEqual((24, 60.0), (found.samples,
-                                      found.counts.period_seconds))
+        learned = self.store.model(uuid)
+        self.assertEqual((24, 60.0), (learned.samples,
+                                      learned.counts.period_seconds))
 
 
 class InstancesTestCase(base.ModelerTestCase):
 
     def test_a_reborn_instance_has_a_history_of_its_own(self):
-        old = self.driver.put(0, grid(100), np.full(100, 4.0), name='web')
+        first_uuid = self.driver.put(0, grid(100), np.full(100, 4.0),
+                                     name='web')
         self.run_pass()
-        del self.driver.samples[old]
-        new = self.driver.put(1, grid(50, 100), np.full(50, 8.0), name='web')
+        del self.driver.samples[first_uuid]
+        second_uuid = self.driver.put(1, grid(50, 100), np.full(50, 8.0),
+                                      name='web')
         self.run_pass()
-        self.assertEqual(100, self.store.model(old).samples)
-        self.assertEqual((50, 8.0), (self.store.model(new).samples,
-                                     self.store.model(new).model.peak[0]))
+        self.assertEqual(100, self.store.model(first_uuid).samples)
+        self.assertEqual((50, 8.0), (self.store.model(second_uuid).samples,
+                                     self.store.model(second_uuid).model.peak[
+                                         0]))
         self.assertEqual(2, len(self.store.models(name='web')))
 
     def test_instances_gone_for_long_are_removed_and_reported_to_readers(self):
-        gone = self.driver.put(0, grid(100), np.full(100, 4.0))
+        deleted = self.driver.put(0, grid(100), np.full(100, 4.0))
         waiting = self.driver.put(1, grid(5), np.full(5, 4.0))
         silent = self.driver.put(2, grid(100), np.full(100, 4.0))
         stays = self.driver.put(3, grid(100), np.full(100, 4.0))
         self.run_pass(forget_seconds=10 * PERIOD)
         first = self.store.generation()
-        del self.driver.samples[gone], self.driver.samples[waiting]
+        del self.driver.samples[deleted], self.driver.samples[waiting]
         self.driver.put(3, grid(110), np.full(110, 4.0))
         self.run_pass(forget_seconds=10 * PERIOD)
-        self.assertIsNotNone(self.store.model(gone))
+        self.assertIsNotNone(self.store.model(deleted))
         self.driver.put(3, grid(111), np.full(111, 4.0))
         outcome = self.run_pass(forget_seconds=10 * PERIOD)
         # Telemetry still knows the silent one.
-        self.assertEqual({gone}, set(outcome.removed) - {waiting})
+        self.assertEqual({deleted}, set(outcome.removed) - {waiting})
         self.assertEqual({silent, stays}, set(self.store.resume_points()))
-        self.assertEqual([gone], [
+        self.assertEqual([deleted], [
             uuid for uuid in self.store.read_changes(first).removed
             if uuid != waiting])
 
@@ -550,9 +538,9 @@ class AgeingTestCase(base.ModelerTestCase):
                           half_life_seconds=half_life)
         # Pieces of 50 samples, aged by their ends: those of 100 are two
         # half-lives long.
-        wanted = sum(50 * 0.5 ** ((299 - at) / 50)
+        weight = sum(50 * 0.5 ** ((299 - at) / 50)
                      for at in range(49, 300, 50))
-        self.assertAlmostEqual(wanted, self.store.model(uuid).samples, 9)
+        self.assertAlmostEqual(weight, self.store.model(uuid).samples, 9)
 
     def test_the_distant_past_goes_and_its_peak_with_it(self):
         rates = np.full(2000, 4.0)
@@ -570,9 +558,9 @@ class AgeingTestCase(base.ModelerTestCase):
         self.run_pass(half_life_seconds=60 * PERIOD)
         self.driver.put(0, [*grid(50), *grid(60, 10000)], np.full(110, 4.0))
         self.run_pass(half_life_seconds=60 * PERIOD)
-        found = self.store.model(uuid)
+        learned = self.store.model(uuid)
         self.assertEqual((60, grid(1, 10000)[0]),
-                         (found.samples, found.window_start))
+                         (learned.samples, learned.window_start))
 
     def admitted(self, uuid):
         """Return how many of five empty hosts of 10 Gbit/s admit one."""
@@ -660,17 +648,18 @@ class SharesTestCase(base.SharingTestCase):
             self.driver.put(number, grid(200), whole_rates(rng, 200))
 
     @staticmethod
-    def share(rest, of=2):
-        return lambda instance_uuid: int(instance_uuid[-2:], 16) % of == rest
+    def share(residue, of=2):
+        return lambda instance_uuid: int(instance_uuid[-2:],
+                                         16) % of == residue
 
     def test_an_instance_is_of_one_share_only(self):
         self.run_pass(self.scratch)
-        for rest in range(3):
-            outcome = self.run_pass(share=self.share(rest, 3))
+        for residue in range(3):
+            outcome = self.run_pass(share=self.share(residue, 3))
             self.assertEqual((10, 10), (outcome.instances, outcome.fitted))
-            self.assertEqual(10 * (rest + 1), len(self.store.models()))
-            [asked] = self.driver.asked[1 + rest:]
-            self.assertEqual(10, len(asked[2]))
+            self.assertEqual(10 * (residue + 1), len(self.store.models()))
+            [reading] = self.driver.asked[1 + residue:]
+            self.assertEqual(10, len(reading[2]))
         self.assert_learned_once()
 
     def test_shares_that_are_learned_at_the_same_time_add_up(self):
@@ -708,9 +697,9 @@ class SharesTestCase(base.SharingTestCase):
         for until, at in ((60, 0), (90, 950), (120, 0), (150, 950)):
             overtaken = []
 
-            def faster(done, total, until=until, at=at, told=overtaken):
-                if done >= at and not told:
-                    told.append(done)
+            def faster(done, total, until=until, at=at, steps=overtaken):
+                if done >= at and not steps:
+                    steps.append(done)
                     self.run_pass(now=BEGIN + until * PERIOD)
 
             with self.assertRaisesRegex(exceptions.StoreChanged,
@@ -724,16 +713,16 @@ class SharesTestCase(base.SharingTestCase):
 
     def test_nobody_of_another_share_is_forgotten(self):
         self.run_pass()
-        gone = [uuid for uuid in self.driver.samples
-                if self.share(1)(uuid)][:3]
-        for uuid in gone:
+        deleted = [uuid for uuid in self.driver.samples
+                   if self.share(1)(uuid)][:3]
+        for uuid in deleted:
             del self.driver.samples[uuid]
         self.driver.put(40, grid(300), np.ones(300))
         self.assertEqual((), self.run_pass(
             share=self.share(0), forget_seconds=10 * PERIOD).removed)
         outcome = self.run_pass(share=self.share(1),
                                 forget_seconds=10 * PERIOD)
-        self.assertEqual(set(gone), set(outcome.removed))
+        self.assertEqual(set(deleted), set(outcome.removed))
 
     def test_a_share_of_nobody_reads_nothing(self):
         for _ in range(2):
@@ -762,9 +751,9 @@ class SettingsTestCase(base.ModelerTestCase):
             model_store.ResumePoint(True, None, None),
             self.store.resume_points()[uuid])
         self.run_pass()
-        found = self.store.model(uuid)
-        self.assertEqual(50, found.samples)
-        self.assertIsInstance(found.counts, estimate.TransitionCounts)
+        learned = self.store.model(uuid)
+        self.assertEqual(50, learned.samples)
+        self.assertIsInstance(learned.counts, estimate.TransitionCounts)
 
 
 class DeletedTestCase(base.ModelerTestCase):
@@ -789,57 +778,57 @@ class DeletedTestCase(base.ModelerTestCase):
     def _recent(self, since):
         return self.recent and self.recent(since)
 
-    def put(self, number, days, first=0.0):
+    def put(self, number, days, from_day=0.0):
         """Give an instance samples of some days; return its uuid."""
         count = int(days * 288)
-        return self.driver.put(number, grid(count, int(first * 288)),
+        return self.driver.put(number, grid(count, int(from_day * 288)),
                                np.ones(count))
 
     def asked(self, day, **settings):
         """Return the uuids that a pass asks for, and its Outcome."""
         self.driver.asked.clear()
         outcome = self.run_pass(now=BEGIN + day * self.DAY, **settings)
-        found = set()
+        uuids = set()
         for _, _, instances in self.driver.asked:
-            found |= set(self.driver.samples if instances is None
+            uuids |= set(self.driver.samples if instances is None
                          else instances)
-        return found, outcome
+        return uuids, outcome
 
     def test_instances_that_have_ended_are_read_to_their_end_and_no_more(self):
-        live, gone, other = (self.put(n, days) for n, days in (
+        live, ended, late = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
-        self.ended = {gone: BEGIN + 10 * self.DAY}
-        self.assertEqual({live, gone, other}, self.asked(9)[0])
+        self.ended = {ended: BEGIN + 10 * self.DAY}
+        self.assertEqual({live, ended, late}, self.asked(9)[0])
         # Its last samples may be late.
-        self.assertEqual({live, gone, other}, self.asked(10.02)[0])
-        self.assertEqual(2880, self.store.learned([gone])[
-            gone].counts.total_samples)
-        self.assertEqual({live, gone, other}, self.asked(10.2)[0])
-        self.assertEqual({live, other}, self.asked(10.3)[0])
+        self.assertEqual({live, ended, late}, self.asked(10.02)[0])
+        self.assertEqual(2880, self.store.learned([ended])[
+            ended].counts.total_samples)
+        self.assertEqual({live, ended, late}, self.asked(10.2)[0])
+        self.assertEqual({live, late}, self.asked(10.3)[0])
         # Ended while no modeler was running.
-        self.ended[other] = BEGIN + 12 * self.DAY
-        self.assertEqual({live, other}, self.asked(20)[0])
+        self.ended[late] = BEGIN + 12 * self.DAY
+        self.assertEqual({live, late}, self.asked(20)[0])
         self.assertEqual({live}, self.asked(20.1)[0])
         forget = {'forget_seconds': 15 * self.DAY}
-        self.assertEqual((other,), self.asked(24, **forget)[1].removed)
-        self.assertEqual((gone,), self.asked(26, **forget)[1].removed)
+        self.assertEqual((late,), self.asked(24, **forget)[1].removed)
+        self.assertEqual((ended,), self.asked(26, **forget)[1].removed)
         # Forgotten is gone.
         asked, outcome = self.asked(27, **forget)
         self.assertEqual(({live}, ()), (asked, outcome.removed))
         self.assertEqual({live}, set(self.store.resume_points()))
 
     def test_instances_without_recent_samples_are_not_asked_for(self):
-        live, gone, paused = (self.put(n, days) for n, days in (
+        live, deleted, paused = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
         self.recent = lambda since: {
             uuid for uuid, (times, *_) in self.driver.samples.items()
             if times[-1] >= since}
-        self.assertEqual({live, gone, paused}, self.asked(10)[0])
-        self.assertEqual({live, gone}, self.asked(11)[0])
+        self.assertEqual({live, deleted, paused}, self.asked(10)[0])
+        self.assertEqual({live, deleted}, self.asked(11)[0])
         self.assertEqual({live}, self.asked(11.1)[0])
         self.store.write(placements=[model_store.InstanceRecord(paused, 'h')])
         forget = {'forget_seconds': 2 * self.DAY}
-        self.assertEqual((gone,), self.asked(13, **forget)[1].removed)
+        self.assertEqual((deleted,), self.asked(13, **forget)[1].removed)
         self.assertEqual({live}, self.asked(14, **forget)[0])
         # Nova has it: it is read from where it was when it goes on.
         self.put(3, 15)
@@ -864,22 +853,17 @@ class WhoseWordTestCase(base.ModelerTestCase):
 
     def _inventory(self, count):
         self.store.write(
-            placements=[
-                model_store.InstanceRecord(uuid, 'h1', 'small', 'p')
-                for uuid in self.uuids[:count]
-            ],
-            inventory=model_store.InventoryState(
-                'nova', base.END, base.END, None
-            ),
-        )
+            placements=[model_store.InstanceRecord(uuid, 'h1', 'small', 'p')
+                        for uuid in self.uuids[:count]],
+            inventory=model_store.InventoryState('nova', base.END, base.END))
 
     def test_instances_that_nova_does_not_have_are_not_read(self):
         self._inventory(3)
         outcome = self.run_pass(only_of_inventory=True)
         self.assertEqual((3, 3, {'not in Nova': 2}), (
             outcome.instances, outcome.fitted, outcome.ignored))
-        for _, _, wanted in self.driver.asked:
-            self.assertEqual(frozenset(self.uuids[:3]), wanted)
+        for _, _, uuids in self.driver.asked:
+            self.assertEqual(frozenset(self.uuids[:3]), uuids)
 
     def test_without_an_inventory_or_protection_every_instance_counts(self):
         outcome = self.run_pass(only_of_inventory=True)
@@ -894,9 +878,9 @@ class WhoseWordTestCase(base.ModelerTestCase):
 
         class Bounded(base.MemoryDriver):
             def _series(self, *arguments):
-                for one in super()._series(*arguments):
+                for rates in super()._series(*arguments):
                     yield dataclasses.replace(
-                        one, partial=np.ones(len(one), bool))
+                        rates, partial=np.ones(len(rates), bool))
 
         self.driver = Bounded()
         uuid = self.driver.put(9, self.times, rates)

@@ -42,9 +42,9 @@ class TrialsTestCase(base.ModelerTestCase):
         self.policy = host_policies().find([], None)
         self.now = START
 
-    def put(self, number, kbps, first=0.0):
+    def put(self, number, kbps, from_day=0.0):
         """Give an instance samples from a day on."""
-        times = START + first * DAY + base.PERIOD * np.arange(len(kbps))
+        times = START + from_day * DAY + base.PERIOD * np.arange(len(kbps))
         return self.driver.put(number, times, kbps)
 
     def fill(self, shares=(.1, .02, .2)):
@@ -74,10 +74,10 @@ class TrialsTestCase(base.ModelerTestCase):
 
     def outcome(self, kind=KIND):
         """Return the feedback.Outcome that the store has."""
-        found = self.store.trial_outcomes().get(kind)
-        if found is None:
+        stored = self.store.trial_outcomes().get(kind)
+        if stored is None:
             return limit_feedback.NOTHING
-        percent, *days = zip(*found.days)
+        percent, *days = zip(*stored.days)
         self.assertEqual(limit_feedback.PERCENT, percent)
         return limit_feedback.Outcome(*map(np.array, days))
 
@@ -105,8 +105,8 @@ class Direct:
                                    axis=1)[keep]
         self._follow.count(until / DAY, rates, base.PERIOD / DAY)
         self._last = until
-        newest, = [one for one in self._test.store.trials()
-                   if one.since == until and self._share(one.instances[0])]
+        newest, = [trial for trial in self._test.store.trials()
+                   if trial.since == until and self._share(trial.instances[0])]
         self._follow.add(until / DAY, limit_feedback.Trial.of(
             {uuid: self._test.store.model(uuid).model.law
              for uuid in newest.instances}, self._test.policy))
@@ -126,15 +126,16 @@ class TheoryTestCase(TrialsTestCase):
         multiples = []
         for day in range(2, self.DAYS):
             self.live(day, shares=shares)
-            for one in direct:
-                one.day()
-            wanted = functools.reduce(limit_feedback.Outcome.__add__, (
-                one.outcome for one in direct))
-            found = self.outcome()
-            np.testing.assert_allclose(found.overload_days,
-                                       wanted.overload_days)
-            np.testing.assert_allclose(found.host_days, wanted.host_days)
-            multiples.append(limit_feedback.factor(found, LIMIT))
+            for modeler in direct:
+                modeler.day()
+            expected = functools.reduce(limit_feedback.Outcome.__add__, (
+                modeler.outcome for modeler in direct))
+            outcome_stored = self.outcome()
+            np.testing.assert_allclose(outcome_stored.overload_days,
+                                       expected.overload_days)
+            np.testing.assert_allclose(outcome_stored.host_days,
+                                       expected.host_days)
+            multiples.append(limit_feedback.factor(outcome_stored, LIMIT))
             stored = self.store.trial_outcomes().get(KIND)
             self.assertLess(abs(math.log(corrections.of_outcome(
                 stored) / multiples[-1])), .5 * math.log(
@@ -178,7 +179,7 @@ class OnceTestCase(TrialsTestCase):
 
     def test_a_modeler_that_is_ended_leaves_the_last_good_state(self):
         self.at(4)
-        known = self.store.trials()
+        before = self.store.trials()
         generation = self.store.generation()
         for rows, name in ((trial_rows, 'write'),
                            (generation_rows, 'forget_removals')):
@@ -188,7 +189,7 @@ class OnceTestCase(TrialsTestCase):
                 self.update()
         with self.assertRaises(ZeroDivisionError):
             self.update(progress=lambda done, total: 1 / 0)
-        self.assertEqual(known, self.store.trials())
+        self.assertEqual(before, self.store.trials())
         self.assertEqual(generation, self.store.generation())
         np.testing.assert_array_equal(self.before.host_days,
                                       self.outcome().host_days)
@@ -212,16 +213,16 @@ class OnceTestCase(TrialsTestCase):
 
     def test_a_trial_is_over_when_some_of_it_are_of_another_modeler(self):
         self.at(4)
-        taken = store_base.instance_uuid(3)
-        found = self.update(lambda uuid: uuid != taken)
-        self.assertEqual(limit_trials.Update(1, 0, 2), found)
+        foreign = store_base.instance_uuid(3)
+        update = self.update(lambda uuid: uuid != foreign)
+        self.assertEqual(limit_trials.Update(1, 0, 2), update)
         trial, = self.store.trials()
-        self.assertNotIn(taken, trial.instances)
+        self.assertNotIn(foreign, trial.instances)
         np.testing.assert_array_equal(self.before.host_days,
                                       self.outcome().host_days)
         # Those of others stay as they are.
         self.assertEqual(limit_trials.Update(), self.update(
-            lambda uuid: uuid == taken))
+            lambda uuid: uuid == foreign))
         self.assertEqual([trial], self.store.trials())
 
     def test_other_limits_end_a_trial(self):
@@ -231,7 +232,7 @@ class OnceTestCase(TrialsTestCase):
             limit_trials.HostKinds(
                 functools.partial(host_policies, .02))))
         self.assertEqual(['0.02: 1 1 0 <= 20'],
-                         [one.kind for one in self.store.trials()])
+                         [trial.kind for trial in self.store.trials()])
         self.assertEqual(limit_trials.Update(0, 0, 1), limit_trials.update(
             self.store, self.driver, lambda: self.now,
             limit_trials.HostKinds(
@@ -271,11 +272,11 @@ class ChosenTestCase(TrialsTestCase):
     def tried(self, **more):
         """Return the numbers of the instances of a new trial."""
         self.store.write(end_trials=[
-            one.trial_id for one in self.store.trials()])
+            trial.trial_id for trial in self.store.trials()])
         with mock.patch.object(limit_trials, 'MOST_INSTANCES', 60):
             self.update(**more)
-        return {self.uuids.index(uuid) for one in self.store.trials()
-                for uuid in one.instances}
+        return {self.uuids.index(uuid) for trial in self.store.trials()
+                for uuid in trial.instances}
 
     def know(self, projects):
         """Let Nova have instances of some projects, {number: project}."""
@@ -283,9 +284,7 @@ class ChosenTestCase(TrialsTestCase):
             inventory=model_store.InventoryState('nova', 5.0, 5.0),
             placements=[
                 model_store.InstanceRecord(self.uuids[n], 'h', 'f', project)
-                for n, project in projects.items()
-            ],
-        )
+                for n, project in projects.items()])
 
     def test_only_instances_of_nova_are_tried(self):
         self.assertEqual(set(), self.tried(needs_inventory=True))
@@ -296,19 +295,19 @@ class ChosenTestCase(TrialsTestCase):
     def test_no_project_has_more_than_a_quarter(self):
         self.know({n: 'large' if n < 90 else f'p{n % 5}'
                    for n in range(120)})
-        found = self.tried()
+        tried = self.tried()
         # 30 of five others: ten are a quarter of all.
-        self.assertEqual(set(range(90, 120)), {n for n in found if n >= 90})
-        self.assertEqual(10, len(found) - 30)
+        self.assertEqual(set(range(90, 120)), {n for n in tried if n >= 90})
+        self.assertEqual(10, len(tried) - 30)
 
     def test_which_ones_nobody_can_tell_without_the_secret(self):
-        first = self.tried()
-        self.assertEqual(first, self.tried())
+        with_secret = self.tried()
+        self.assertEqual(with_secret, self.tried())
         with self.store._engine().begin() as connection:
             connection.execute(sa.update(tables.secret).values(value='0' * 64))
-        second = self.tried()
+        with_another = self.tried()
         # Of 120, 60 twice at random: 30 of both, +-2.7 (hypergeometric).
-        self.assertLess(abs(len(first & second) - 30), 5 * 2.7)
+        self.assertLess(abs(len(with_secret & with_another) - 30), 5 * 2.7)
 
 
 class MeasuredTestCase(TrialsTestCase):
@@ -375,12 +374,12 @@ class MeasuredTestCase(TrialsTestCase):
         read = self.driver._series
 
         def series(*arguments):
-            for one in read(*arguments):
-                if one.instance_uuid == store_base.instance_uuid(0):
-                    one = type(one)(one.instance_uuid, 3600.0, times[
+            for raw in read(*arguments):
+                if raw.instance_uuid == store_base.instance_uuid(0):
+                    raw = type(raw)(raw.instance_uuid, 3600.0, times[
                         (times >= arguments[0]) & (times < arguments[1])],
                         np.zeros((23, 3)) + [1.0, 0.0, 0.0])
-                yield one
+                yield raw
 
         self.at(3)
         with mock.patch.object(
@@ -395,15 +394,16 @@ class MeasuredTestCase(TrialsTestCase):
             self.update()
         (_, _, rates, days), _ = followed.call_args
         self.assertEqual(1 / 24, days)
-        for uuid, found in rates.items():
+        for uuid, trial_outcome in rates.items():
             if uuid == store_base.instance_uuid(0):
                 continue
             when, egress, _ = self.driver.samples[uuid]
             inside = (when >= START + 2 * DAY + 3600) & (
                 when < START + 3 * DAY + 3600)
             np.testing.assert_allclose(
-                egress[inside].reshape(-1, 12).mean(axis=1)[:len(found)],
-                found[:, 0])
+                egress[inside].reshape(-1, 12).mean(axis=1)[
+                    :len(trial_outcome)],
+                trial_outcome[:, 0])
 
 
 class DrawnTestCase(TrialsTestCase):
@@ -430,7 +430,7 @@ class DrawnTestCase(TrialsTestCase):
         with mock.patch.object(limit_trials, 'MOST_INSTANCES', 30), \
                 mock.patch.object(limit_trials, '_TOGETHER', 7):
             self.live(1, 2)
-        first, second = (one.instances for one in self.store.trials())
+        first, second = (trial.instances for trial in self.store.trials())
         self.assertEqual(30, len(set(first)))
         self.assertEqual(set(first), set(second))
         self.assertNotEqual(first, second)
@@ -441,12 +441,12 @@ class DrawnTestCase(TrialsTestCase):
             model_store.HostProfile('h1', 'other'),
             model_store.HostProfile('h2', 'other'),
             model_store.HostProfile('h3', 'own', {'saturation_kbps': 25})])
-        found = list(self.kinds.find(self.store))
+        kinds = list(self.kinds.find(self.store))
         self.assertEqual(['0.01: 1 1 0 <= 30', KIND, '0.01: 1 1 0 <= 25'],
-                         found)
+                         kinds)
         with mock.patch.object(limit_trials, 'MOST_KINDS', 2):
             self.live(2, 3)
-        self.assertEqual({KIND, found[0]}, set(self.store.trial_outcomes()))
+        self.assertEqual({KIND, kinds[0]}, set(self.store.trial_outcomes()))
         self.assertEqual(4, len(self.store.trials()))
 
     def test_hosts_say_what_an_instance_cannot_exceed(self):
@@ -466,20 +466,18 @@ class DrawnTestCase(TrialsTestCase):
         self.assertEqual({uuids[0]: 30.0}, kinds.most_kbps(self.store))
 
     def test_aggregates_make_kinds_where_nova_can_be_asked(self):
-        cloud = placement_api.PlacementApi()
-        cloud.setUp()
-        self.addCleanup(cloud.cleanUp)
+        cloud = self.enterContext(placement_api.PlacementApi())
         cloud.host('h1', overload_probability='0.05')
         cloud.host('h2', admission_policy='average')
         kinds = limit_trials.HostKinds(
             host_policies, placement_api.access(cloud, '/v2.1'))
         self.assertEqual([KIND, '0.05: 1 1 0 <= 20'],
                          list(kinds.find(self.store)))
-        for status, found in ((403, [KIND]), (404, None)):
+        for status, expected in ((403, [KIND]), (404, None)):
             with mock.patch.object(cloud, 'answer',
                                    return_value=(status, {})):
-                if found:
-                    self.assertEqual(found, list(kinds.find(self.store)))
+                if expected:
+                    self.assertEqual(expected, list(kinds.find(self.store)))
                 else:
                     with self.assertRaises(exceptions.TelemetryError):
                         kinds.find(self.store)

@@ -61,25 +61,25 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
     def test_a_killed_modeler_loses_its_share_and_a_stopped_one_does_not(self):
         # The backend knows no time-out: whoever lives holds a lock.
         process = self.member()
-        one, two = self.group(), self.group()
-        one.share('store'), two.share('store')
+        first, second = self.group(), self.group()
+        first.share('store'), second.share('store')
         process.send_signal(signal.SIGSTOP)
-        self.assertEqual(3, one.share('store').members)
+        self.assertEqual(3, first.share('store').members)
         process.kill()
         process.wait()
-        self._assert_shared(one, two)
+        self._assert_shared(first, second)
         self.assertEqual(2, len([
             name for _, _, names in os.walk(f'{self.directory}/group/groups')
             for name in names if name.endswith('.raw')]))
 
     def test_a_backend_that_has_lost_all_is_joined_again(self):
-        one, two = self.group(), self.group()
-        one.share('store'), two.share('store')
+        first, second = self.group(), self.group()
+        first.share('store'), second.share('store')
         for folder, _, names in os.walk(f'{self.directory}/group/groups'):
             for name in names:
                 os.unlink(os.path.join(folder, name))
-        one.share('store'), two.share('store')
-        self._assert_shared(one, two)
+        first.share('store'), second.share('store')
+        self._assert_shared(first, second)
 
     def test_a_backend_that_does_not_answer_is_told_without_password(self):
         for url in ('redis://:open-sesame@127.0.0.1:1',
@@ -121,16 +121,16 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         group.leave()
 
     def test_a_thread_that_a_signal_ends_before_it_begins_is_left_behind(self):
-        one, two = self.group(), self.group()
-        one.share('store'), two.share('store')
+        first, second = self.group(), self.group()
+        first.share('store'), second.share('store')
         with mock.patch.object(threading.Thread, 'start',
                                side_effect=KeyboardInterrupt), \
                 self.assertRaises(KeyboardInterrupt):
-            one.share('store')
-        one.leave()
-        self._assert_shared(two)
-        one.share('store')
-        self._assert_shared(two, one)
+            first.share('store')
+        first.leave()
+        self._assert_shared(second)
+        first.share('store')
+        self._assert_shared(second, first)
 
     def test_without_tooz_it_is_told(self):
         with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \

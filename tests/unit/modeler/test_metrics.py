@@ -49,8 +49,8 @@ class MetricsTestCase(unittest.TestCase):
                               burn={'3600': 2.0, '21600': 1.0}),
             fake_store.budget('b', balance=-30.0, measured_seconds=100.0,
                               burn={'3600': 4.0})])
-        found = {key: value for key, value in scraped(self.port).items()
-                 if key[0].startswith('error_budget')}
+        scrape = {key: value for key, value in scraped(self.port).items()
+                  if key[0].startswith('error_budget')}
         self.assertEqual({
             ('error_budgets', 'host'): 2.0,
             ('error_budgets_in_debt', 'host'): 1.0,
@@ -62,7 +62,7 @@ class MetricsTestCase(unittest.TestCase):
             ('error_budget_burn_rate', 'host', 'mean', '6h'): .5,
             ('error_budget_burn_rate', 'host', 'most', '72h'): 0.0,
             ('error_budget_burn_rate', 'host', 'mean', '72h'): 0.0,
-            ('error_budget_unknown_ratio', 'host'): .25}, found)
+            ('error_budget_unknown_ratio', 'host'): .25}, scrape)
 
     def test_a_scrape_tells_what_passes_did(self):
         self.metrics.serve('127.0.0.1', self.port)
@@ -72,8 +72,8 @@ class MetricsTestCase(unittest.TestCase):
         self.metrics.failed('telemetry')
         self.metrics.failed('store')
         self.metrics.succeeded(outcome(9, ['short']), 3, 1000.0)
-        found = scraped(self.port)
-        wanted = {
+        scrape = scraped(self.port)
+        expected = {
             ('pass_seconds_count',): 2, ('pass_seconds_sum',): 5.0,
             ('last_success_timestamp_seconds',): 1000.0,
             ('failures_total', 'telemetry'): 2,
@@ -84,10 +84,10 @@ class MetricsTestCase(unittest.TestCase):
             ('instances_forgotten_total',): 2,
             ('instances_refused', 'short'): 1, ('instances',): 40,
             ('instances_waiting',): 4, ('generation',): 9, ('members',): 3}
-        self.assertEqual(wanted, {key: found.get(key) for key in wanted})
+        self.assertEqual(expected, {key: scrape.get(key) for key in expected})
         # What held for the pass before is gone.
-        self.assertEqual(set(wanted), {
-            key for key, value in found.items()
+        self.assertEqual(set(expected), {
+            key for key, value in scrape.items()
             if value or key[0] not in ('refused_samples_total', 'waiting')})
 
     def test_a_scrape_tells_what_the_modeler_waits_for(self):
@@ -97,14 +97,14 @@ class MetricsTestCase(unittest.TestCase):
             return {key[1]: value for key, value in scraped(self.port).items()
                     if key[0] == 'waiting'}
 
-        none = dict.fromkeys(metrics.WAITS, 0.0)
-        self.assertEqual(none, waiting())
+        waits = dict.fromkeys(metrics.WAITS, 0.0)
+        self.assertEqual(waits, waiting())
         self.metrics.waits('store')
-        self.assertEqual({**none, 'store': 1.0}, waiting())
+        self.assertEqual({**waits, 'store': 1.0}, waiting())
         self.metrics.waits('unexpected')
-        self.assertEqual({**none, 'unexpected': 1.0}, waiting())
+        self.assertEqual({**waits, 'unexpected': 1.0}, waiting())
         self.metrics.waits(None)
-        self.assertEqual(none, waiting())
+        self.assertEqual(waits, waiting())
 
     def test_a_scrape_tells_what_limits_are_multiplied_by(self):
         self.metrics.serve('127.0.0.1', self.port)
@@ -115,35 +115,35 @@ class MetricsTestCase(unittest.TestCase):
             if key[0] == 'limit_multiple'})
 
     def test_another_port_takes_the_place_of_the_first(self):
-        other = free_port()
+        port = free_port()
         self.metrics.serve('127.0.0.1', self.port)
         self.metrics.serve('127.0.0.1', self.port)
         self.metrics.failed('store')
-        self.metrics.serve('127.0.0.1', other)
-        self.assertEqual(1, scraped(other)['failures_total', 'store'])
+        self.metrics.serve('127.0.0.1', port)
+        self.assertEqual(1, scraped(port)['failures_total', 'store'])
         with self.assertRaises(urllib.error.URLError):
             scraped(self.port)
         self.metrics.close()
         self.metrics.close()
         with self.assertRaises(urllib.error.URLError):
-            scraped(other)
+            scraped(port)
 
     def test_idle_connections_are_bounded_and_a_scrape_gets_through(self):
         self.metrics.serve('127.0.0.1', self.port)
-        before = len(os.listdir('/proc/self/fd'))
+        files = len(os.listdir('/proc/self/fd'))
         threads = threading.active_count()
         idle = []
-        self.addCleanup(lambda: [one.close() for one in idle])
+        self.addCleanup(lambda: [connection.close() for connection in idle])
         for number in range(200):
-            one = socket.create_connection(('127.0.0.1', self.port), 10)
-            idle.append(one)
+            connection = socket.create_connection(('127.0.0.1', self.port), 10)
+            idle.append(connection)
             if number % 2:
                 with contextlib.suppress(OSError):
-                    one.sendall(b'GET /metrics HTTP/1.1\r\nA: ')
+                    connection.sendall(b'GET /metrics HTTP/1.1\r\nA: ')
         self.metrics.failed('store')
         self.assertEqual(1, scraped(self.port)['failures_total', 'store'])
         # Beside the ends of the 200 that are here.
-        self.assertLess(len(os.listdir('/proc/self/fd')) - before - 200,
+        self.assertLess(len(os.listdir('/proc/self/fd')) - files - 200,
                         3 * metrics_server.MAX_CONNECTIONS)
         self.assertLess(threading.active_count() - threads,
                         5 * metrics_server.MAX_CONNECTIONS)
@@ -161,18 +161,19 @@ class MetricsTestCase(unittest.TestCase):
                         value))
                 one_port = free_port()
                 self.metrics.serve('127.0.0.1', one_port)
-                one = socket.create_connection(('127.0.0.1', one_port), 60)
-                self.addCleanup(one.close)
+                connection = socket.create_connection(
+                    ('127.0.0.1', one_port), 60)
+                self.addCleanup(connection.close)
                 drips = 'CONNECTION_SECONDS' in patience
                 limit = time.monotonic() + 120
                 closed = False
                 while not closed and time.monotonic() < limit:
                     if drips:
                         with contextlib.suppress(OSError):
-                            one.sendall(b'G')
-                    one.settimeout(.05)
+                            connection.sendall(b'G')
+                    connection.settimeout(.05)
                     try:
-                        closed = one.recv(1) == b''
+                        closed = connection.recv(1) == b''
                     except TimeoutError:
                         continue
                     except OSError:
@@ -206,9 +207,9 @@ class MetricsTestCase(unittest.TestCase):
         except OSError:
             self.skipTest('no IPv6 here')
         self.metrics.serve('::1', self.port)
-        with socket.create_connection(('::1', self.port), 10) as one:
-            one.sendall(b'GET /metrics HTTP/1.0\r\n\r\n')
-            self.assertIn(b'200 OK', one.recv(1000))
+        with socket.create_connection(('::1', self.port), 10) as connection:
+            connection.sendall(b'GET /metrics HTTP/1.0\r\n\r\n')
+            self.assertIn(b'200 OK', connection.recv(1000))
 
     def test_without_the_library_it_is_told(self):
         with mock.patch.object(metrics, 'prometheus_client', None), \

@@ -31,9 +31,7 @@ class PlacementTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.cloud = Cloud()
-        self.cloud.setUp()
-        self.addCleanup(self.cloud.cleanUp)
+        self.cloud = self.enterContext(Cloud())
         self.keeper = self.make_keeper()
 
     def make_keeper(self, **more):
@@ -79,15 +77,15 @@ class PlacementTestCase(base.StoreTestCase):
     def learn(self, kbps):
         """Store constant rates: {number of an instance: kbit/s}."""
         self.store.write(models=[
-            store.StoredModel(base.instance_uuid(number), constant(one))
-            for number, one in kbps.items()])
+            store.StoredModel(base.instance_uuid(number), constant(kbps_of))
+            for number, kbps_of in kbps.items()])
 
 
 class KeeperTestCase(PlacementTestCase):
 
     def test_each_host_with_a_limit_gets_an_inventory_beside_its_own(self):
-        first = self.cloud.host('h1', saturation_kbps='1000')
-        second = self.cloud.host('h2', saturation_kbps='2000',
+        node_1 = self.cloud.host('h1', saturation_kbps='1000')
+        node_2 = self.cloud.host('h2', saturation_kbps='2000',
                                  overload_probability='0.01')
         without = self.cloud.host('h3')
         self.store.write(host_profiles=[store.HostProfile('h4', 'small')])
@@ -95,17 +93,18 @@ class KeeperTestCase(PlacementTestCase):
         with mock.patch.object(placement_inventory, 'PAGE', 2):
             outcome = self.keep()
         self.assertEqual(Outcome(3, 3, {}, {}), outcome)
-        self.assertEqual((1000, 0), self.cloud.inventory(first))
-        self.assertEqual((1500, 0), self.cloud.inventory(second))
+        self.assertEqual((1000, 0), self.cloud.inventory(node_1))
+        self.assertEqual((1500, 0), self.cloud.inventory(node_2))
         self.assertEqual((500, 0), self.cloud.inventory(stored))
         self.assertIsNone(self.cloud.inventory(without))
-        made = self.made(first)
-        self.assertEqual(('node-h1:vswitch', first), (made.name, made.parent))
+        provider = self.made(node_1)
+        self.assertEqual(
+            ('node-h1:vswitch', node_1), (provider.name, provider.parent))
         self.assertEqual(
             {'total': 1000, 'reserved': 0, 'min_unit': 1, 'step_size': 1,
              'max_unit': 2147483647, 'allocation_ratio': 1.0},
-            made.inventories[CLASS])
-        self.assertEqual({}, self.cloud.providers[first].inventories)
+            provider.inventories[CLASS])
+        self.assertEqual({}, self.cloud.providers[node_1].inventories)
         self.assertEqual({CLASS}, self.cloud.classes)
 
     def test_a_correct_inventory_is_not_written_nor_read_again(self):
@@ -172,13 +171,10 @@ class KeeperTestCase(PlacementTestCase):
         node = self.cloud.host('h1', saturation_kbps='1000')
         numbers = dict(prior=1, unknown=2, booked=3, migration=4)
         self.store.write(
-            placements=[
-                store.InstanceRecord(base.instance_uuid(1), 'h1', 'f'),
-                store.InstanceRecord(base.instance_uuid(2), 'h1', 'g'),
-                store.InstanceRecord(base.instance_uuid(3), 'h1', 'f'),
-            ],
-            priors=[store.Prior('f', None, constant(5000).law, 3.0)],
-        )
+            placements=[store.InstanceRecord(base.instance_uuid(number), 'h1',
+                                             flavor)
+                        for number, flavor in ((1, 'f'), (2, 'g'), (3, 'f'))],
+            priors=[store.Prior('f', None, constant(5000).law, 3.0)])
         for number in numbers.values():
             self.provide(node)
             self.cloud.allocate(base.instance_uuid(number), node,
@@ -242,12 +238,12 @@ class KeeperTestCase(PlacementTestCase):
         self.cloud.allocate(base.instance_uuid(1), node, 100)
         answer = self.cloud.answer
 
-        def claim(method, path, *more):
-            found = answer(method, path, *more)
+        def claim(method, path, *rest):
+            reply = answer(method, path, *rest)
             if path.endswith('/inventories') and method == 'GET':
-                found = json.loads(json.dumps(found))
+                reply = json.loads(json.dumps(reply))
                 self.cloud.allocate(base.instance_uuid(1), node, 250)
-            return found
+            return reply
 
         with mock.patch.object(self.cloud, 'answer', claim):
             self.keep()
@@ -257,16 +253,16 @@ class KeeperTestCase(PlacementTestCase):
         self.cloud.host('h1', saturation_kbps='1000')
         answer = self.cloud.answer
 
-        def again(method, path, *more):
-            status, found = answer(method, path, *more)
+        def circle(method, path, *more):
+            status, body = answer(method, path, *more)
             if 'hypervisors' in path:
-                found['hypervisors_links'] = [{'rel': 'next', 'href': 'x'}]
-                found['hypervisors'] = found['hypervisors'] or first
-                first[:] = found['hypervisors']
-            return status, found
+                body['hypervisors_links'] = [{'rel': 'next', 'href': 'x'}]
+                body['hypervisors'] = body['hypervisors'] or begun
+                begun[:] = body['hypervisors']
+            return status, body
 
-        first = []
-        with mock.patch.object(self.cloud, 'answer', again):
+        begun = []
+        with mock.patch.object(self.cloud, 'answer', circle):
             self.assertEqual(1, self.keep().hosts)
 
     def test_writes_without_end_are_given_up(self):
@@ -290,8 +286,8 @@ class KeeperTestCase(PlacementTestCase):
     def test_hosts_that_can_have_none_are_told(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
         self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h1')
-        new = self.cloud.host('h2', saturation_kbps='1000')
-        del self.cloud.providers[new]
+        without = self.cloud.host('h2', saturation_kbps='1000')
+        del self.cloud.providers[without]
         outcome = self.keep()
         self.assertEqual((0, {'h1', 'h2'}), (
             outcome.hosts, set(outcome.left_out)))
@@ -314,26 +310,27 @@ class KeeperTestCase(PlacementTestCase):
 
     def test_an_inventory_that_somebody_changed_is_put_right(self):
         node = self.keep_host()
-        made = self.made(node)
-        made.inventories[CLASS]['allocation_ratio'] = 16.0
-        made.generation += 1
+        provider = self.made(node)
+        provider.inventories[CLASS]['allocation_ratio'] = 16.0
+        provider.generation += 1
         self.assertEqual(1, self.keep().written)
-        self.assertEqual(1.0, made.inventories[CLASS]['allocation_ratio'])
+        self.assertEqual(1.0, provider.inventories[CLASS]['allocation_ratio'])
 
     def test_progress_is_told(self):
         for number in range(3):
             self.cloud.host(f'h{number}', saturation_kbps='1000')
-        told = []
-        self.keeper.update(self.store, lambda *numbers: told.append(numbers))
-        self.assertEqual([(0, 3), (1, 3), (2, 3)], told)
+        reports = []
+        self.keeper.update(self.store, lambda *numbers: reports.append(
+            numbers))
+        self.assertEqual([(0, 3), (1, 3), (2, 3)], reports)
 
     def test_a_host_that_is_refused_keeps_no_other_from_its_own(self):
-        first, second = (self.cloud.host(f'h{n}', saturation_kbps='1000')
-                         for n in range(2))
+        node_1, node_2 = (self.cloud.host(f'h{n}', saturation_kbps='1000')
+                          for n in range(2))
         answer = self.cloud.answer
 
         def refuse(method, path, parameters, body):
-            of_first = placement_inventory.provider_uuid(first) in (
+            of_first = placement_inventory.provider_uuid(node_1) in (
                 path.split('/') + [(body or {}).get('uuid')])
             if method == kind and of_first:
                 return 403, {}
@@ -345,15 +342,15 @@ class KeeperTestCase(PlacementTestCase):
             self.assertEqual((1, ['h0']), (
                 outcome.hosts, list(outcome.left_out)))
             self.assertIn('HTTP 403', outcome.left_out['h0'])
-            self.assertIsNone(self.cloud.inventory(first))
-            self.assertEqual((1000, 0), self.cloud.inventory(second))
+            self.assertIsNone(self.cloud.inventory(node_1))
+            self.assertEqual((1000, 0), self.cloud.inventory(node_2))
         self.assertEqual({}, self.keep().left_out)
 
     def test_a_name_that_somebody_has_is_told(self):
         # A compute node that was made anew has another uuid.
         node = self.cloud.host('h1', saturation_kbps='1000')
-        ours = placement_inventory.provider_uuid(node)
-        with self.refuse(404, lambda _, path: ours in path), \
+        own_provider = placement_inventory.provider_uuid(node)
+        with self.refuse(404, lambda _, path: own_provider in path), \
                 self.refuse(409, lambda method, _: method == 'POST'):
             self.assertIn('HTTP 404', self.keep().left_out['h1'])
 
@@ -389,12 +386,12 @@ class ReviewTestCase(PlacementTestCase):
         self.cloud.host('h4', saturation_kbps='1000')
         self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h3')
         self.cloud.aggregates[1][1]['vswitch:saturation_kbps'] = '700'
-        found = self.make_keeper().review(self.store)
+        review = self.make_keeper().review(self.store)
         self.assertEqual(
             (4, {'h2': 'it is of 1000 kbit/s; expected 700',
-                 'h3': found.wrong['h3'], 'h4': 'it has none'}),
-            (found.hosts, found.wrong))
-        self.assertIn('2 compute nodes', found.wrong['h3'])
+                 'h3': review.wrong['h3'], 'h4': 'it has none'}),
+            (review.hosts, review.wrong))
+        self.assertIn('2 compute nodes', review.wrong['h3'])
 
     def test_a_provider_without_an_inventory_is_none(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
@@ -448,10 +445,10 @@ class RemovalTestCase(PlacementTestCase):
         self.keeper.remove(providers=True)
         self.assertEqual(2, self.keep().written)
         for node in nodes:
-            made = self.made(node)
-            self.assertEqual(node, made.parent)
+            provider = self.made(node)
+            self.assertEqual(node, provider.parent)
             self.assertEqual(f'{self.cloud.hosts[node][0]}:vswitch',
-                             made.name)
+                             provider.name)
 
     def test_providers_stay_empty_for_those_who_know_them(self):
         node = self.keep_host()
@@ -499,8 +496,8 @@ class RemovalTestCase(PlacementTestCase):
             self.keeper.remove()
 
     def test_a_class_that_others_use_or_nobody_has_may_stay(self):
-        other = self.cloud.host('h1')
-        self.cloud.providers[other].inventories[CLASS] = {}
+        node = self.cloud.host('h1')
+        self.cloud.providers[node].inventories[CLASS] = {}
         self.cloud.classes.add(CLASS)
         self.assertEqual((0, 0, 0, 0), self.keeper.remove())
         self.assertEqual({CLASS}, self.cloud.classes)

@@ -36,8 +36,8 @@ class PriorsTestCase(base.ModelerTestCase):
         return priors.update(self.store, lambda: 5.0)
 
     def means(self):
-        return {key: one.law.mean[0]
-                for key, one in self.store.priors().items()}
+        return {key: group.law.mean[0]
+                for key, group in self.store.priors().items()}
 
     def test_groups_with_a_difference_get_a_prior(self):
         outcome = self.update()
@@ -98,11 +98,11 @@ class PriorsTestCase(base.ModelerTestCase):
         self.assertNotIn(uuids[0], self.means())
 
     def test_too_few_models_give_no_prior_at_all(self):
-        few = self.other_store('few')
-        few.write([store_base.constant(1)], unmodelled=[store.Unmodelled(
-            store_base.instance_uuid(2), counts(100.0, 12))])
+        small_store = self.other_store('few')
+        small_store.write([store_base.constant(1)], unmodelled=[
+            store.Unmodelled(store_base.instance_uuid(2), counts(100.0, 12))])
         self.assertEqual(priors.Outcome(0, 0, 0, 0),
-                         priors.update(few, lambda: 5.0))
+                         priors.update(small_store, lambda: 5.0))
         self.assertEqual(0, priors.update(
             self.other_store('none'), lambda: 5.0).groups)
 
@@ -123,17 +123,9 @@ class MembersTestCase(base.ModelerTestCase):
         window = {'window_end': hours * 3600.0, 'samples': hours * 12}
         self.store.write(
             [store_base.constant(n, kbps(n), **window) for n in numbers],
-            placements=(
-                [
-                    store.InstanceRecord(
-                        store_base.instance_uuid(n), 'h', 'f', project(n)
-                    )
-                    for n in numbers
-                ]
-                if placed
-                else ()
-            ),
-        )
+            placements=([store.InstanceRecord(store_base.instance_uuid(n),
+                                              'h', 'f', project(n))
+                         for n in numbers] if placed else ()))
 
     def attack(self, numbers, **more):
         self.put(numbers, lambda n: 0.001, lambda n: 'attacker', **more)
@@ -143,8 +135,8 @@ class MembersTestCase(base.ModelerTestCase):
 
     def fleet(self, **more):
         priors.update(self.store, lambda: self.now, **more)
-        found = self.store.priors().get(prior.FLEET)
-        return found and found.law.mean[0]
+        of_fleet = self.store.priors().get(prior.FLEET)
+        return of_fleet and of_fleet.law.mean[0]
 
     def test_any_number_of_silent_instances_counts_as_one_project(self):
         self.know_nova()
@@ -153,10 +145,10 @@ class MembersTestCase(base.ModelerTestCase):
         self.assertAlmostEqual(2000 * 10 / 11, self.fleet(), places=3)
         self.attack(range(300, 1100))
         self.assertAlmostEqual(2000 * 10 / 11, self.fleet(), places=3)
-        found = self.store.priors()
-        self.assertAlmostEqual(2000 * 10 / 11, found['f', None].law.mean[0],
+        learned = self.store.priors()
+        self.assertAlmostEqual(2000 * 10 / 11, learned['f', None].law.mean[0],
                                places=3)
-        self.assertAlmostEqual(.001, found[None, 'attacker'].law.mean[0],
+        self.assertAlmostEqual(.001, learned[None, 'attacker'].law.mean[0],
                                delta=2000 * 20 / 1020)
 
     def test_instances_that_are_deleted_fade(self):

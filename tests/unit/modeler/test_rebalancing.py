@@ -31,22 +31,22 @@ class WithFleet(base.StoreTestCase):
                 mode, network=settings.SEPARATE))
 
     def states(self):
-        return [one.state for one in self.store.moves()]
+        return [move.state for move in self.store.moves()]
 
 
 class RebalancerTestCase(WithFleet):
 
-    def plan(self, one):
+    def plan(self, rebalancing):
         self.fleet.write(self.store)
-        return one.plan(self.store, self.fleet.driver, self.clock,
-                        self.clock)
+        return rebalancing.plan(self.store, self.fleet.driver, self.clock,
+                                self.clock)
 
     def test_advice_is_logged_once_and_changes_nothing(self):
-        one = self.make(settings.ADVISE)
+        rebalancer = self.make(settings.ADVISE)
         with self.assertLogs('vswitch_aware_scheduler',
                              logging.INFO) as logs:
             for _ in range(3):
-                self.assertIsNone(self.plan(one))
+                self.assertIsNone(self.plan(rebalancer))
                 self.clock.now += 900.0
         text, = logs.output
         self.assertIn('1 host is in debt: vm', text)
@@ -55,29 +55,29 @@ class RebalancerTestCase(WithFleet):
         self.assertEqual([], self.store.plans())
 
     def test_a_plan_is_made_every_15_minutes(self):
-        one = self.make(settings.ADVISE)
-        self.plan(one)
+        rebalancer = self.make(settings.ADVISE)
+        self.plan(rebalancer)
         count = len(self.fleet.cloud.requests)
         self.clock.now += 899.0
-        self.plan(one)
+        self.plan(rebalancer)
         self.assertEqual(count, len(self.fleet.cloud.requests))
         self.clock.now += 1.0
-        self.plan(one)
+        self.plan(rebalancer)
         self.assertGreater(len(self.fleet.cloud.requests), count)
 
     def test_a_plan_is_carried_out_between_passes(self):
-        one = self.make(settings.EXECUTE)
-        self.assertIsNone(self.plan(one))
+        rebalancer = self.make(settings.EXECUTE)
+        self.assertIsNone(self.plan(rebalancer))
         self.assertEqual([], self.fleet.cloud.asked)
-        self.assertIsNone(one.step(self.clock))
+        self.assertIsNone(rebalancer.step(self.clock))
         self.assertEqual(1, len(self.fleet.cloud.asked))
         # Not yet again.
         self.clock.now += executor.POLL_SECONDS - 1
-        one.step(self.clock)
+        rebalancer.step(self.clock)
         self.assertEqual(['begun'], self.states())
         for _ in range(3):
             self.clock.now += executor.POLL_SECONDS
-            self.assertIsNone(one.step(self.clock))
+            self.assertIsNone(rebalancer.step(self.clock))
         self.assertEqual(['done'], self.states())
         # The lock is free.
         self.assertIsNone(self.store.change_rebalancing(
@@ -91,47 +91,47 @@ class RebalancerTestCase(WithFleet):
         self.assertEqual([], self.fleet.cloud.asked)
 
     def test_what_failed_is_tried_again_in_the_next_pass(self):
-        one = self.make(settings.EXECUTE)
+        rebalancer = self.make(settings.EXECUTE)
         self.store.change_rebalancing(records.take_lock, 'killed', 't', 60.0)
         with self.assertRaises(exceptions.StoreError):
-            self.plan(one)
+            self.plan(rebalancer)
         self.store.change_rebalancing(records.release_lock, 't')
-        self.plan(one)
+        self.plan(rebalancer)
         self.assertEqual(1, len(self.store.plans()))
 
     def test_a_modeler_that_was_killed_is_followed_by_the_next(self):
-        first = self.make(settings.EXECUTE)
-        self.plan(first)
-        first.step(self.clock)
+        killed = self.make(settings.EXECUTE)
+        self.plan(killed)
+        killed.step(self.clock)
         self.execute('UPDATE rebalance_lock SET expires_at = 1')
-        second = self.make(settings.EXECUTE)
-        self.plan(second)
+        successor = self.make(settings.EXECUTE)
+        self.plan(successor)
         for _ in range(3):
-            second.step(self.clock)
+            successor.step(self.clock)
             self.clock.now += executor.POLL_SECONDS
         self.assertEqual(['done'], self.states())
         self.assertEqual(1, len(self.fleet.cloud.asked))
         # The first one, should it live, says so and does no more.
-        self.assertIn('lock', first.step(self.clock))
-        self.assertIsNone(first.step(self.clock))
+        self.assertIn('lock', killed.step(self.clock))
+        self.assertIsNone(killed.step(self.clock))
 
     def test_a_surprise_is_reported(self):
         self.fleet.cloud.on_migrate = lambda server, host: \
             self.fleet.cloud.complete(server, host, 'error')
-        one = self.make(settings.EXECUTE)
-        self.plan(one)
+        rebalancer = self.make(settings.EXECUTE)
+        self.plan(rebalancer)
         problems = []
         for _ in range(3):
-            problems.append(one.step(self.clock))
+            problems.append(rebalancer.step(self.clock))
             self.clock.now += executor.POLL_SECONDS
         self.assertEqual(1, len(list(filter(None, problems))))
         self.assertEqual(['failed'], self.states())
 
     def test_an_end_releases_the_lock(self):
-        one = self.make(settings.EXECUTE)
-        self.plan(one)
-        one.end()
-        one.end()
+        rebalancer = self.make(settings.EXECUTE)
+        self.plan(rebalancer)
+        rebalancer.end()
+        rebalancer.end()
         self.assertIsNone(self.store.change_rebalancing(
             records.take_lock, 'other', 'token', 60.0))
         self.assertEqual('running', self.store.plans()[0].state)
@@ -155,13 +155,13 @@ class ServiceTestCase(WithFleet):
 
     def serve(self):
         """Return what is logged until the end of a service run."""
-        one = service.Service(
+        running = service.Service(
             lambda: service.SetUp(
                 self.store, self.fleet.driver, learning.Settings('memory'),
                 300.0, rebalancer=self.rebalancer),
             service.Notifier({}), self.clock, lambda: self.time, self.sleep)
         with self.assertLogs('vswitch_aware_scheduler', 'INFO') as logs:
-            one.run()
+            running.run()
         return [record.getMessage() for record in logs.records]
 
     def end_at(self, time):
@@ -172,8 +172,8 @@ class ServiceTestCase(WithFleet):
         lines = self.serve()
         self.assertEqual(['done'], self.states())
         self.assertEqual('done', self.store.plans()[0].state)
-        self.assertTrue(any('1 migrations were made' in one
-                            for one in lines), lines)
+        self.assertTrue(any('1 migrations were made' in line
+                            for line in lines), lines)
 
     def test_an_end_leaves_a_plan_that_the_next_modeler_goes_on_with(self):
         def runs(server, host):
@@ -200,6 +200,6 @@ class ServiceTestCase(WithFleet):
         self.fleet.cloud.faults = [stand_ins.status(503)] * 100
         self.end_at(10)
         lines = self.serve()
-        self.assertEqual(1, sum('no plan of migrations' in one
-                                for one in lines), lines)
+        self.assertEqual(1, sum('no plan of migrations' in line
+                                for line in lines), lines)
         self.assertTrue(self.store.has_models())

@@ -35,14 +35,14 @@ class RepairTestCase(base.StoreTestCase):
 
     def test_a_model_is_fitted_again_to_what_was_counted(self):
         counts = self.store.model(self.uuids[1]).counts
-        wanted, = estimate.fit_models(
+        expected, = estimate.fit_models(
             [counts], keys=[self.uuids[1]])
         self.damage(1, ('traffic_model', 'law'))
         self.assertEqual(1, self.learn_again())
         after = self.store.model(self.uuids[1])
         self.assertEqual((counts.to_bytes(), 'n1'),
                          (after.counts.to_bytes(), after.name))
-        self.assertEqual(wanted.to_dict(), after.model.to_dict())
+        self.assertEqual(expected.to_dict(), after.model.to_dict())
         self.assertEqual({}, self.store.damaged())
 
     def test_what_cannot_be_fitted_again_is_learned_from_the_start(self):

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import dataclasses
 import itertools
 import os
 import re
 import signal
 import socket
-import sqlite3
 from unittest import mock
 
 from keystoneauth1 import loading as ks_loading
@@ -39,6 +37,8 @@ from vswitch_aware_scheduler.vswitch import profile
 
 LOGGER = 'vswitch_aware_scheduler.modeler.service'
 
+TIMES = base.BEGIN + 300.0 * np.arange(50)
+
 
 def _tell_myself(number):
     os.kill(os.getpid(), number)
@@ -61,7 +61,7 @@ class ServiceTestCase(base.ModelerTestCase):
 
     def setUp(self):
         super().setUp()
-        self.driver.put(0, base.BEGIN + 300.0 * np.arange(50), np.ones(50))
+        self.driver.put(0, TIMES, np.ones(50))
         self.set_up = service.SetUp(self.store, self.driver,
                                     learning.Settings('memory'), 100.0)
         self.time = 0.0
@@ -94,6 +94,12 @@ class ServiceTestCase(base.ModelerTestCase):
             passes = self.make_service().run()
         return passes, [f'{record.levelname} {record.getMessage()}'
                         for record in logs.records]
+
+    def assertLines(self, count, words, logs):
+        """Want some words in so many lines, and return these lines."""
+        lines = [line for line in logs if words in line]
+        self.assertEqual(count, len(lines), logs)
+        return lines
 
     def end_at(self, time):
         self.at[time] = lambda: _tell_myself(signal.SIGTERM)
@@ -146,7 +152,7 @@ class WithInventory(ServiceTestCase):
         self.set_up = dataclasses.replace(
             self.set_up, inventory=self.source, complete_seconds=1e6)
         for number in range(40):
-            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
+            self.driver.put(number, TIMES,
                             np.full(50, 10.0 ** (1 + number % 2)))
 
 
@@ -155,8 +161,7 @@ class InventoryTestCase(WithInventory):
     def test_placements_and_priors_are_learned_with_the_traffic(self):
         self.end_at(50)
         _, lines = self.serve()
-        self.assertEqual([], [one for one in lines
-                              if not one.startswith('INFO')])
+        self.assertTrue(all(line[:4] == 'INFO' for line in lines), lines)
         self.assertEqual(40, len(self.store.placements()))
         self.assertEqual(
             {('flavor0', None), ('flavor1', None), (None, None)},
@@ -164,9 +169,10 @@ class InventoryTestCase(WithInventory):
 
     def test_priors_are_not_computed_again_when_nothing_is_new(self):
         self.end_at(350)
-        with mock.patch.object(priors, 'update', wraps=priors.update) as made:
+        with mock.patch.object(priors, 'update',
+                               wraps=priors.update) as update:
             passes, _ = self.serve()
-        self.assertEqual((4, 1), (passes, made.call_count))
+        self.assertEqual((4, 1), (passes, update.call_count))
 
 
 class BudgetsTestCase(WithInventory):
@@ -178,8 +184,7 @@ class BudgetsTestCase(WithInventory):
         # All together send 2200 kbit/s in every fifth period, else 220.
         sent = np.where(np.arange(50) % 5, 1.0, 10.0)
         for number in range(40):
-            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
-                            sent * 10.0 ** (number % 2))
+            self.driver.put(number, TIMES, sent * 10.0 ** (number % 2))
         self.set_up = dataclasses.replace(
             self.set_up, interval_seconds=300.0, earned_share=.6)
         self.store.write_fleet({'host': {'h1': policy_in_force.pack(
@@ -193,15 +198,15 @@ class BudgetsTestCase(WithInventory):
     def test_passes_keep_the_budget_of_the_closed_form(self):
         self.end_at(300.0 * 20 + 1)
         self.serve()
-        one = self.store.error_budgets()[model_store.HOST, 'h1']
+        budget = self.store.error_budgets()[model_store.HOST, 'h1']
         # Ten periods are over when it begins. Twenty later the inventory is
         # known up to two minutes ago: in 19 periods four are overloaded.
         self.assertEqual(
             (base.BEGIN + 3000, 19 * 300.0, 4 * 300.0, 0.0),
-            (one.since, one.measured_seconds, one.overload_seconds,
-             one.unknown_seconds))
+            (budget.since, budget.measured_seconds, budget.overload_seconds,
+             budget.unknown_seconds))
         self.assertAlmostEqual(.006 * (86400 + 19 * 300) - 4 * 300,
-                               one.balance)
+                               budget.balance)
 
     def test_modelers_of_a_group_keep_one_budget_together(self):
         set_ups = [dataclasses.replace(self.set_up, group=membership.Group(
@@ -210,40 +215,42 @@ class BudgetsTestCase(WithInventory):
         now = base.BEGIN
         service.update_inventory(self.set_up, lambda: now)
 
-        def make_passes(some, periods):
+        def make_passes(modelers, periods):
             now = base.BEGIN + 300.0 * periods + 150.0
             store_id = self.store.generation().store_id
-            shares = [one.group.share(store_id) for one in some]
-            for one, share in zip(some, shares):
+            shares = [modeler.group.share(store_id) for modeler in modelers]
+            for modeler, share in zip(modelers, shares):
                 common = share('inventory')
                 _, problem = service.update_budgets(
-                    one, lambda: now, now, share=share, common=common,
+                    modeler, lambda: now, now, share=share, common=common,
                     stays_until=now - 120.0 if common else None)
                 self.assertIsNone(problem)
 
-        for one in set_ups:
-            one.group.share(self.store.generation().store_id)
-            self.addCleanup(one.group.leave)
+        for modeler in set_ups:
+            modeler.group.share(self.store.generation().store_id)
+            self.addCleanup(modeler.group.leave)
         for periods in (0, 10, 10, 20, 20, 20):
             make_passes(set_ups, periods)
-        one = self.store.error_budgets()[model_store.HOST, 'h1']
-        self.assertEqual((6000.0, 1200.0), (one.measured_seconds,
-                                            one.overload_seconds))
+        modeler = self.store.error_budgets()[model_store.HOST, 'h1']
+        self.assertEqual((6000.0, 1200.0), (modeler.measured_seconds,
+                                            modeler.overload_seconds))
         # One ends, and the other one takes over.
         set_ups[0].group.leave()
         for periods in (30, 30):
             make_passes(set_ups[1:], periods)
-        one = self.store.error_budgets()[model_store.HOST, 'h1']
+        modeler = self.store.error_budgets()[model_store.HOST, 'h1']
         self.assertEqual((9000.0, 1800.0, 0.0), (
-            one.measured_seconds, one.overload_seconds, one.unknown_seconds))
+            modeler.measured_seconds, modeler.overload_seconds,
+            modeler.unknown_seconds))
 
     def test_an_inventory_that_fails_delays_budgets(self):
         self.at[300.0 * 10] = lambda: setattr(
             self.source, 'problem', exceptions.TelemetryError('gone'))
         self.end_at(300.0 * 20 + 1)
         self.serve()
-        one = self.store.error_budgets()[model_store.HOST, 'h1']
-        self.assertLess(one.measured_seconds + one.unknown_seconds, 3300.0)
+        budget = self.store.error_budgets()[model_store.HOST, 'h1']
+        self.assertLess(budget.measured_seconds + budget.unknown_seconds,
+                        3300.0)
 
     def test_without_the_option_there_are_no_budgets(self):
         self.set_up = dataclasses.replace(self.set_up, earned_share=None)
@@ -283,17 +290,15 @@ class TrialsTestCase(ServiceTestCase):
         self.kinds = limit_trials.HostKinds(trials.host_policies)
         self.set_up = dataclasses.replace(self.set_up, kinds=self.kinds)
         for number in range(25):
-            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
-                            1.0 + np.arange(50) % 2)
+            self.driver.put(number, TIMES, 1.0 + np.arange(50) % 2)
 
     def test_trials_are_made_once_a_day(self):
         self.end_at(350)
         with mock.patch.object(limit_trials, 'update',
-                               wraps=limit_trials.update) as made:
+                               wraps=limit_trials.update) as update:
             passes, lines = self.serve()
-        self.assertEqual((4, 1), (passes, made.call_count))
-        self.assertEqual([], [one for one in lines
-                              if not one.startswith('INFO')])
+        self.assertEqual((4, 1), (passes, update.call_count))
+        self.assertTrue(all(line[:4] == 'INFO' for line in lines), lines)
         trial, = self.store.trials()
         self.assertEqual(25, len(trial.instances))
 
@@ -311,7 +316,7 @@ class TrialsTestCase(ServiceTestCase):
         with mock.patch.object(self.kinds, 'find', find):
             passes, lines = self.serve()
         self.assertEqual(0, passes)
-        self.assertTrue(any('the pass was stopped' in one for one in lines))
+        self.assertTrue(any('the pass was stopped' in line for line in lines))
         self.assertEqual([], self.store.trials())
         self.assertIsNotNone(self.store.model(store_base.instance_uuid(1)))
 
@@ -320,18 +325,18 @@ class TrialsTestCase(ServiceTestCase):
             def corrected(self, multiples):
                 self.multiples = multiples
 
-        told = Told()
-        one = service.Service(self.load, self.heard, lambda: base.END)
-        one._metrics = told
+        recorded = Told()
+        running = service.Service(self.load, self.heard, lambda: base.END)
+        running._metrics = recorded
         self.store.write(outcomes=[model_store.TrialOutcome(
             trials.KIND, base.END, tuple(
                 (percent, 0.0, 1e9)
                 for percent in (50, 100, 200, 400, 800)))])
         corrections = limit_feedback.Corrections(3.0, lambda: base.END, None)
         with mock.patch.object(corrections, '_report'):
-            one._pass(dataclasses.replace(self.set_up,
-                                          corrections=corrections))
-        self.assertEqual({trials.KIND: 3.0}, told.multiples)
+            running._pass(
+                dataclasses.replace(self.set_up, corrections=corrections))
+        self.assertEqual({trials.KIND: 3.0}, recorded.multiples)
 
 
 class PlacementTestCase(ServiceTestCase):
@@ -340,7 +345,7 @@ class PlacementTestCase(ServiceTestCase):
         super().setUp()
         self.keeper = Keeper()
         self.set_up = dataclasses.replace(self.set_up, keeper=self.keeper)
-        self.driver.put(1, base.BEGIN + 300.0 * np.arange(50), np.ones(50))
+        self.driver.put(1, TIMES, np.ones(50))
 
     def test_inventories_are_kept_even_without_telemetry(self):
         self.driver.fail_after = 0
@@ -361,10 +366,10 @@ class PlacementTestCase(ServiceTestCase):
 
     def test_of_many_hosts_a_few_are_told(self):
         self.keeper.short = {f'h{n}': (7, 5) for n in range(100)}
-        told = service.update_placement(self.set_up, lambda *numbers: None)
-        self.assertIn('h4 has', told)
-        self.assertNotIn('h5', told)
-        self.assertTrue(told.endswith('; and 95 more'), told)
+        problem = service.update_placement(self.set_up, lambda *numbers: None)
+        self.assertIn('h4 has', problem)
+        self.assertNotIn('h5', problem)
+        self.assertTrue(problem.endswith('; and 95 more'), problem)
 
 
 class PartsTestCase(WithInventory):
@@ -410,9 +415,8 @@ class PartsTestCase(WithInventory):
                 self.assertEqual(5, passes)
                 self.assertEqual(1, lines.count(
                     f'WARNING vswitch-modeler: {effect}: {why}'), lines)
-                self.assertEqual(1, sum(
-                    f'over: {effect.partition(" stay")[0]}' in line
-                    for line in lines), lines)
+                self.assertLines(
+                    1, f'over: {effect.partition(" stay")[0]}', lines)
                 self.assertIsNotNone(self.store.model(
                     store_base.instance_uuid(1)))
 
@@ -449,42 +453,41 @@ class LifeTestCase(ServiceTestCase):
         self.assertEqual([1], self.heard.named('STOPPING'))
         self.assertEqual(self.heard.words[-1]['STOPPING'], 1)
         self.assertGreaterEqual(len(self.heard.named('WATCHDOG')), 150)
-        self.assertTrue(any('50 new samples' in words
-                            for words in self.heard.named('STATUS')))
+        self.assertTrue(any('50 new samples' in status
+                            for status in self.heard.named('STATUS')))
 
     def test_the_watchdog_is_silent_while_telemetry_makes_no_progress(self):
-        told = []
+        signs = []
 
         def stuck(series):
-            for one in series:
-                before = len(self.heard.named('WATCHDOG'))
-                self.time += 0 if told else 7200
-                told.append(len(self.heard.named('WATCHDOG')) - before)
-                yield one
+            for rates in series:
+                earlier = len(self.heard.named('WATCHDOG'))
+                self.time += 0 if signs else 7200
+                signs.append(len(self.heard.named('WATCHDOG')) - earlier)
+                yield rates
 
         self.read_by(stuck)
         self.end_at(7250)
         self.serve()
-        self.assertEqual(0, told[0])
+        self.assertEqual(0, signs[0])
         # Before and after that it is not.
         self.assertLess(2, len(self.heard.named('WATCHDOG')))
 
     def test_the_watchdog_hears_of_each_part_of_a_long_pass(self):
-        told = []
+        signs = []
 
         def slow(series):
-            for one in series:
-                told.append(len(self.heard.named('WATCHDOG')))
-                self.time += 0 if len(told) > 20 else 60
-                yield one
+            for rates in series:
+                signs.append(len(self.heard.named('WATCHDOG')))
+                self.time += 0 if len(signs) > 20 else 60
+                yield rates
 
         for number in range(20):
-            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
-                            np.ones(50))
+            self.driver.put(number, TIMES, np.ones(50))
         self.read_by(slow)
         self.end_at(20 * 60 + 50)
         self.serve()
-        self.assertEqual(sorted(set(told[:20])), told[:20])
+        self.assertEqual(sorted(set(signs[:20])), signs[:20])
 
     def test_the_documented_watchdog_waits_for_one_request(self):
         path = os.path.join(os.path.dirname(__file__), *[os.pardir] * 3,
@@ -493,17 +496,17 @@ class LifeTestCase(ServiceTestCase):
         with open(path) as unit:
             minutes, = re.findall(r'^WatchdogSec=(\d+)min$', unit.read(),
                                   re.MULTILINE)
-        one = http.Access(url='http://a')
-        pauses = sum(min(one.backoff_seconds * 2 ** number,
+        access = http.Access(url='http://a')
+        pauses = sum(min(access.backoff_seconds * 2 ** number,
                          http.MAX_PAUSE_SECONDS)
-                     for number in range(one.retries))
-        longest = (one.retries + 1) * one.timeout_seconds + pauses
+                     for number in range(access.retries))
+        longest = (access.retries + 1) * access.timeout_seconds + pauses
         self.assertGreater(60 * int(minutes), 4 * longest)
 
     def test_an_end_while_it_reads_writes_nothing(self):
         def ending(series):
-            for one in series:
-                yield one
+            for rates in series:
+                yield rates
                 _tell_myself(signal.SIGTERM)
 
         self.read_by(ending)
@@ -530,9 +533,9 @@ class LifeTestCase(ServiceTestCase):
 
     def test_an_end_while_it_writes_comes_after_the_write(self):
         class Ending(model_store.Store):
-            def write(self, *arguments, **more):
+            def write(self, *arguments, **options):
                 _tell_myself(signal.SIGTERM)
-                return super().write(*arguments, **more)
+                return super().write(*arguments, **options)
 
         self.set_up = dataclasses.replace(self.set_up,
                                           store=Ending(self.url))
@@ -588,8 +591,8 @@ class ReloadTestCase(ServiceTestCase):
         self.load = load
         with self.assertLogs(LOGGER, 'ERROR') as logs:
             passes = self.make_service().run()
-        for (_, wanted), line in zip(errors, logs.output, strict=True):
-            self.assertTrue(line.endswith('one stays in use: ' + wanted),
+        for (_, message), line in zip(errors, logs.output, strict=True):
+            self.assertTrue(line.endswith('one stays in use: ' + message),
                             line)
         # At 0, 100 and 150, once for each SIGHUP, and later.
         self.assertGreaterEqual(passes, 3 + len(errors))
@@ -617,8 +620,7 @@ class FailureTestCase(ServiceTestCase):
         # 5, 10, 20, ... 300, 300
         self.assertEqual([0, 5, 15, 35, 75, 155, 315, 615, 915, 1215],
                          times)
-        self.assertEqual(1, sum(line.startswith('WARNING')
-                                for line in logs), logs)
+        self.assertLines(1, 'WARNING vswitch-modeler', logs)
         self.assertIn('models stay as they are: memory: gone; expected there',
                       logs[1])
 
@@ -642,20 +644,17 @@ class FailureTestCase(ServiceTestCase):
         self.assertEqual(1, self.store.generation().number)
 
     def test_a_store_of_another_version_is_told_once(self):
-        for version, words in (('0001', 'run "vswitch-manage db sync"'),
-                               ('9999', 'written by a newer release')):
+        for version, advice in (('0001', 'run "vswitch-manage db sync"'),
+                                ('9999', 'written by a newer release')):
             with self.subTest(version):
-                with contextlib.closing(sqlite3.connect(self.path)) as there, \
-                        there:
-                    there.execute('UPDATE alembic_version SET version_num '
-                                  '= ?', (version,))
+                self.execute('UPDATE alembic_version SET version_num = '
+                             f"'{version}'")
                 self.time = 0.0
                 self.end_at(400)
                 _, logs = self.serve()
-                warning, = [line for line in logs
-                            if line.startswith('WARNING')]
+                warning, = self.assertLines(1, 'WARNING vswitch-modeler', logs)
                 self.assertIn(f'its schema has version {version}', warning)
-                self.assertIn(words, warning)
+                self.assertIn(advice, warning)
 
     def test_each_kind_of_failure_is_told_once(self):
         self.driver.fail_after = 0
@@ -663,8 +662,7 @@ class FailureTestCase(ServiceTestCase):
             f'sqlite:///{self.directory}/none.sqlite'))
         self.end_at(400)
         _, logs = self.serve()
-        warnings = [line for line in logs if line.startswith('WARNING')]
-        self.assertEqual(2, len(warnings), logs)
+        warnings = self.assertLines(2, 'WARNING vswitch-modeler', logs)
         self.assertIn('memory: gone', warnings[0])
         self.assertIn('there is no such file', warnings[1])
 
@@ -685,9 +683,8 @@ class FailureTestCase(ServiceTestCase):
         with mock.patch.object(self.store, 'server_time',
                                lambda: base.END - ahead[0]):
             passes, logs = self.serve()
-        told = [line for line in logs if 'clock of this machine' in line]
-        self.assertEqual(1, len(told), logs)
-        self.assertIn('604800 s ahead of that of the database', told[0])
+        line, = self.assertLines(1, 'clock of this machine', logs)
+        self.assertIn('604800 s ahead of that of the database', line)
         self.assertIn('well again', ' '.join(logs))
         self.assertGreater(passes, 0)
         self.assertEqual(1, self.store.generation().number)
@@ -699,20 +696,18 @@ class FailureTestCase(ServiceTestCase):
         self.driver.instances = instances
         self.end_at(100)
         _, logs = self.serve()
-        self.assertEqual(1, sum('unexpected ZeroDivisionError' in line
-                                for line in logs), logs)
-        self.assertEqual(1, sum(line.startswith('ERROR') for line in logs))
+        self.assertLines(1, 'unexpected ZeroDivisionError', logs)
+        self.assertLines(1, 'ERROR vswitch-modeler', logs)
 
     def test_telemetry_with_nothing_new_is_told_once_and_its_end(self):
-        def more():
+        def put_more():
             self.driver.put(0, base.BEGIN + 300.0 * np.arange(60),
                             np.ones(60))
 
-        self.at[5050] = more
+        self.at[5050] = put_more
         self.end_at(5300)
         _, logs = self.serve()
-        quiet = [line for line in logs if 'nothing new' in line]
-        self.assertEqual(2, len(quiet), logs)
+        quiet = self.assertLines(2, 'nothing new', logs)
         self.assertIn('for 3700 s', quiet[0])
         self.assertTrue(quiet[1].startswith('INFO vswitch-modeler: over'))
 
@@ -727,8 +722,7 @@ class FailureTestCase(ServiceTestCase):
 
         self.driver.instances = slow
         _, logs = self.serve()
-        self.assertEqual(1, sum('a pass took 150 s' in line
-                                for line in logs), logs)
+        self.assertLines(1, 'a pass took 150 s', logs)
 
 
 class WaitingTestCase(ServiceTestCase):
@@ -745,10 +739,11 @@ class WaitingTestCase(ServiceTestCase):
         self.assertEqual(0, passes)
         self.assertEqual([1], self.heard.named('READY'))
         self.assertGreaterEqual(len(self.heard.named('WATCHDOG')), 900)
-        told = ('telemetry is not configured, no traffic is learned: url is '
-                'not set; then send SIGHUP to vswitch-modeler')
-        self.assertIn(f'waiting: {told}', self.heard.named('STATUS'))
-        self.assertEqual([f'WARNING vswitch-modeler: {told}'],
+        message = (
+            'telemetry is not configured, no traffic is learned: url is '
+            'not set; then send SIGHUP to vswitch-modeler')
+        self.assertIn(f'waiting: {message}', self.heard.named('STATUS'))
+        self.assertEqual([f'WARNING vswitch-modeler: {message}'],
                          [line for line in logs
                           if not line.startswith('INFO')])
 
@@ -758,8 +753,7 @@ class WaitingTestCase(ServiceTestCase):
         passes, logs = self.serve()
         # At 20, 120 and 220.
         self.assertEqual(3, passes)
-        self.assertEqual(1, sum('over: telemetry is not configured' in line
-                                for line in logs), logs)
+        self.assertLines(1, 'over: telemetry is not configured', logs)
         self.assertEqual(1, self.store.generation().number)
         modeler, = self.store.modelers()
         self.assertIsNone(modeler.waiting_for)
@@ -790,9 +784,10 @@ class WaitingTestCase(ServiceTestCase):
         port = fake_prometheus.free_ports()
         self.set_up = dataclasses.replace(
             self.set_up, metrics_at=('127.0.0.1', port))
-        found = []
+        scrapes = []
         for time in (5, 15, 25):
-            self.at[time] = lambda: found.append(fake_prometheus.scraped(port))
+            self.at[time] = lambda: scrapes.append(fake_prometheus.scraped(
+                port))
         self.reload_at(10, driver=self.driver)
         self.fail_at(19)
         self.reload_at(20)
@@ -800,9 +795,9 @@ class WaitingTestCase(ServiceTestCase):
         self.serve()
         self.assertEqual(
             [{'configuration'}, set(), {'telemetry'}],
-            [{labels[0] for (name, *labels), value in one.items()
-              if name == 'waiting' and value} for one in found])
-        self.assertEqual(0, found[0]['waiting', 'store'])
+            [{labels[0] for (name, *labels), value in scrape.items()
+              if name == 'waiting' and value} for scrape in scrapes])
+        self.assertEqual(0, scrapes[0]['waiting', 'store'])
 
 
 class HeartbeatTestCase(ServiceTestCase):
@@ -867,11 +862,11 @@ class HeartbeatTestCase(ServiceTestCase):
         store = self.store
 
         class Asking(model_store.Store):
-            def write(one, *arguments, **more):
+            def write(own, *arguments, **options):
                 self.time += 1000
                 running._alive()
                 self.seen.append(store.modelers())
-                return super().write(*arguments, **more)
+                return super().write(*arguments, **options)
 
         self.set_up = dataclasses.replace(self.set_up,
                                           store=Asking(self.url))
@@ -920,8 +915,7 @@ class HeartbeatTestCase(ServiceTestCase):
         passes, logs = self.serve()
         self.assertEqual(1, passes)
         self.assertEqual([1], self.heard.named('READY'))
-        self.assertEqual(1, sum(line.startswith('WARNING')
-                                for line in logs), logs)
+        self.assertLines(1, 'WARNING vswitch-modeler', logs)
         self.assertIn('install -d', logs[1])
         self.assertEqual(1, self.set_up.store.generation().number)
 
@@ -973,8 +967,7 @@ class SharingTestCase(ServiceTestCase):
         self.end_at(20)
         passes, logs = self.serve()
         self.assertEqual(1, passes)
-        self.assertEqual(1, sum(line.startswith('WARNING')
-                                for line in logs), logs)
+        self.assertLines(1, 'WARNING vswitch-modeler', logs)
         self.assertIn('models stay as they are: backend gone', logs[1])
         self.assertIn('well again after 2 failed passes', ''.join(logs))
 
@@ -984,21 +977,21 @@ class SharingTestCase(ServiceTestCase):
         self.end_at(450)
         passes, logs = self.serve()
         self.assertEqual(5, passes)
-        told = [line for line in logs if 'backend gone' in line]
-        self.assertEqual(2, len(told), logs)
+        lines = self.assertLines(2, 'backend gone', logs)
         self.assertIn('WARNING vswitch-modeler: backend gone; instances '
-                      'stay shared as they were', told[0])
-        self.assertIn('INFO vswitch-modeler: over', told[1])
+                      'stay shared as they were', lines[0])
+        self.assertIn('INFO vswitch-modeler: over', lines[1])
 
     def test_a_reload_leaves_the_group_only_for_another_one(self):
-        other, left = Members(url='file:///b'), []
-        for time, group in ((50, Members()), (150, Members()), (250, other),
+        successor, departures = Members(url='file:///b'), []
+        for time, group in ((50, Members()), (150, Members()),
+                            (250, successor),
                             (350, None)):
             self.reload_at(time, group=group)
-            self.at[time + 40] = lambda: left.append(self.group.left)
+            self.at[time + 40] = lambda: departures.append(self.group.left)
         self.end_at(450)
         self.serve()
-        self.assertEqual(([0, 0, 1, 1], 1), (left, other.left))
+        self.assertEqual(([0, 0, 1, 1], 1), (departures, successor.left))
 
 
 class MetricsTestCase(ServiceTestCase):
@@ -1008,10 +1001,10 @@ class MetricsTestCase(ServiceTestCase):
         self.port = fake_prometheus.free_ports()
         self.set_up = dataclasses.replace(
             self.set_up, metrics_at=('127.0.0.1', self.port))
-        self.found = []
+        self.scrapes = []
 
     def _scrape(self):
-        self.found.append(fake_prometheus.scraped(self.port))
+        self.scrapes.append(fake_prometheus.scraped(self.port))
 
     def test_metrics_count_passes_and_failures(self):
         self.at[50] = self._scrape
@@ -1019,13 +1012,13 @@ class MetricsTestCase(ServiceTestCase):
         self.at[140] = self._scrape
         self.end_at(145)
         self.serve()
-        first, second = self.found
+        first, second = self.scrapes
         self.assertEqual(
             [(50, 1, 1, 1, 1, base.END)] * 2,
-            [tuple(found[name,] for name in (
+            [tuple(scrape[name,] for name in (
                 'samples_total', 'models_fitted_total', 'generation',
                 'members', 'instances', 'last_success_timestamp_seconds'))
-             for found in self.found])
+             for scrape in self.scrapes])
         # At 100, 105, 115 and 135.
         self.assertEqual(4, second['failures_total', 'telemetry'])
         self.assertNotIn(('failures_total', 'telemetry'), first)
@@ -1033,28 +1026,28 @@ class MetricsTestCase(ServiceTestCase):
             self._scrape()
 
     def test_a_port_in_use_is_told_once_and_tried_again(self):
-        taken = socket.create_server(('127.0.0.1', self.port))
-        self.addCleanup(taken.close)
-        self.at[150] = taken.close
+        listener = socket.create_server(('127.0.0.1', self.port))
+        self.addCleanup(listener.close)
+        self.at[150] = listener.close
         self.at[250] = self._scrape
         self.end_at(320)
         passes, logs = self.serve()
-        self.assertEqual((4, 1), (passes, len(self.found)))
-        told = [line for line in logs if 'cannot be served' in line]
-        self.assertEqual(['WARNING', 'INFO'],
-                         [line.split()[0] for line in told], logs)
+        self.assertEqual((4, 1), (passes, len(self.scrapes)))
+        self.assertEqual(['WARNING', 'INFO'], [
+            line.split()[0]
+            for line in self.assertLines(2, 'cannot be served', logs)])
 
     def test_a_reload_ends_them(self):
         def refused():
             with self.assertRaises(OSError):
                 self._scrape()
-            self.found.append(None)
+            self.scrapes.append(None)
 
         self.reload_at(50, metrics_at=None)
         self.at[150] = refused
         self.end_at(160)
         self.serve()
-        self.assertEqual([None], self.found)
+        self.assertEqual([None], self.scrapes)
 
 
 class NotifierTestCase(base.ModelerTestCase):
@@ -1084,31 +1077,37 @@ class NotifierTestCase(base.ModelerTestCase):
 
 class SetUpTestCase(base.ModelerTestCase):
 
-    def _conf(self, **values):
+    #: How Nova is asked.
+    NOVA = {'auth_type': 'v3password', 'url': 'http://nova:8774/v2.1'}
+
+    def _conf(self, inventory=(), **values):
+        """Return options; those of the inventory's group as a mapping."""
         conf = cfg.ConfigOpts()
         options.register_opts(conf)
         conf([], default_config_files=[])
         for name, value in {'store_url': self.url, 'telemetry_driver': 'file',
                             'telemetry_path': self.path, **values}.items():
             conf.set_override(name, value, options.GROUP)
+        for name, value in dict(inventory).items():
+            conf.set_override(name, value, options.INVENTORY_GROUP)
         return conf
 
     def test_options_become_settings(self):
-        found = service.set_up(self._conf(
+        set_up = service.set_up(self._conf(
             min_samples=30, modeler_half_life_days=2, modeler_forget_days=0,
             modeler_interval_seconds=60))
         # Both directions are on for 60 of 660 seconds by default.
         self.assertEqual(
             learning.Settings('file', 30, 172800.0, None, 60.0),
-            dataclasses.replace(found.settings, default_kbps=0.0))
-        self.assertEqual(60, found.interval_seconds)
-        self.assertIsNone(found.group)
-        self.assertIsNone(found.metrics_at)
-        found = service.set_up(self._conf(
+            dataclasses.replace(set_up.settings, default_kbps=0.0))
+        self.assertEqual(60, set_up.interval_seconds)
+        self.assertIsNone(set_up.group)
+        self.assertIsNone(set_up.metrics_at)
+        set_up = service.set_up(self._conf(
             modeler_coordination_url='file:///a', modeler_metrics_port=9999))
         self.assertEqual(('file:///a', ('127.0.0.1', 9999)),
-                         (found.group.url, found.metrics_at))
-        self.assertEqual(self.path, found.driver.source)
+                         (set_up.group.url, set_up.metrics_at))
+        self.assertEqual(self.path, set_up.driver.source)
 
     def test_the_strict_mode_needs_to_know_as_whom_to_ask(self):
         self.assertIsNone(service.set_up(self._conf()).keeper)
@@ -1133,75 +1132,68 @@ class SetUpTestCase(base.ModelerTestCase):
         conf = self._conf(default_switch_profile='ovs-vxlan',
                           overload_probability=.02, feedback_max=2.0)
         fake_store.make_empty(self.url)
-        found = service.set_up(conf)
-        kind, = found.kinds.find(found.store)
+        set_up = service.set_up(conf)
+        kind, = set_up.kinds.find(set_up.store)
         self.assertTrue(kind.startswith('0.02: '), kind)
-        told = model_store.TrialOutcome(
-            kind, found.corrections._clock(), tuple(
+        outcome = model_store.TrialOutcome(
+            kind, set_up.corrections._clock(), tuple(
                 (percent, 0.0, 1e9) for percent in limit_feedback.PERCENT))
-        self.assertEqual(2.0, found.corrections.of_outcome(told))
-        self.assertIsNone(found.kinds._access)
-        conf.set_override('auth_type', 'v3password', options.INVENTORY_GROUP)
-        conf.set_override('url', 'http://nova:8774/v2.1',
-                          options.INVENTORY_GROUP)
-        self.assertEqual('http://nova:8774/v2.1',
+        self.assertEqual(2.0, set_up.corrections.of_outcome(outcome))
+        self.assertIsNone(set_up.kinds._access)
+        for name, value in self.NOVA.items():
+            conf.set_override(name, value, options.INVENTORY_GROUP)
+        self.assertEqual(self.NOVA['url'],
                          service.set_up(conf).kinds._access.url)
         conf.set_override('feedback', False, options.GROUP)
-        found = service.set_up(conf)
-        self.assertIsNone(found.kinds)
-        self.assertEqual(1.0, found.corrections.of_outcome(told))
+        set_up = service.set_up(conf)
+        self.assertIsNone(set_up.kinds)
+        self.assertEqual(1.0, set_up.corrections.of_outcome(outcome))
 
     def test_profiles_that_cannot_be_used_end_trials_and_no_modeler(self):
-        for values, wanted in (
+        for values, value in (
                 ({'default_switch_profile': 'nosuch'}, 'nosuch'),
                 ({'switch_profiles_file': '/nowhere'}, '/nowhere')):
-            found = service.set_up(self._conf(**values))
-            told = service.update_trials(found, lambda: base.END)
+            set_up = service.set_up(self._conf(**values))
+            problem = service.update_trials(set_up, lambda: base.END)
             self.assertRegex(
-                told, f'trials stay as they are: (?!unexpected).*{wanted}')
+                problem, f'trials stay as they are: (?!unexpected).*{value}')
 
     def test_an_inventory_is_read_where_options_say_from_where(self):
         self.assertIsNone(service.set_up(self._conf()).inventory)
-        conf = self._conf()
-        conf.set_override('path', 'x.csv', options.INVENTORY_GROUP)
-        conf.set_override('complete_interval_seconds', 700,
-                          options.INVENTORY_GROUP)
-        found = service.set_up(conf)
+        set_up = service.set_up(self._conf({
+            'path': 'x.csv', 'complete_interval_seconds': 700}))
         self.assertEqual(('file x.csv', 700),
-                         (found.inventory.name, found.complete_seconds))
-        conf = self._conf()
-        conf.set_override('url', 'http://nova:8774/v2.1',
-                          options.INVENTORY_GROUP)
-        # Nova answers nobody whom it does not know.
-        self.assertIsNone(service.set_up(conf).inventory)
-        conf.set_override('auth_type', 'v3password', options.INVENTORY_GROUP)
-        self.assertEqual('nova http://nova:8774/v2.1',
-                         service.set_up(conf).inventory.name)
+                         (set_up.inventory.name, set_up.complete_seconds))
+        # Nova answers only requests that are authenticated.
+        self.assertIsNone(service.set_up(self._conf({
+            'url': self.NOVA['url']})).inventory)
+        self.assertEqual('nova http://nova:8774/v2.1', service.set_up(
+            self._conf(self.NOVA)).inventory.name)
 
     def test_a_missing_store_is_made_and_an_existing_one_left_alone(self):
         url = f'sqlite:///{self.directory}/new.sqlite'
-        found = service.set_up(self._conf(store_url=url))
+        set_up = service.set_up(self._conf(store_url=url))
         self.assertFalse(os.path.exists(f'{self.directory}/new.sqlite'))
         with self.assertLogs(LOGGER, 'INFO'):
-            service.make_store(found)
-        self.assertEqual(0, found.store.generation().number)
-        first = found.store.generation().store_id
+            service.make_store(set_up)
+        self.assertEqual(0, set_up.store.generation().number)
+        store_id = set_up.store.generation().store_id
         with self.assertNoLogs(LOGGER, 'INFO'):
-            service.make_store(found)
-        self.assertEqual(first, found.store.generation().store_id)
+            service.make_store(set_up)
+        self.assertEqual(store_id, set_up.store.generation().store_id)
 
     def test_telemetry_that_is_not_configured_is_named(self):
-        for values, words in (
+        for values, missing in (
                 ({'telemetry_path': None},
                  'telemetry_driver is file, and telemetry_path is not set'),
                 *(({'telemetry_driver': name, 'telemetry_path': None},
                    f'neither url nor auth_type is set in the group '
                    f'[vswitch_{name}]')
                   for name in options.TELEMETRY_GROUPS)):
-            found = service.set_up(self._conf(**values))
-            self.assertIsNone(found.driver)
-            self.assertEqual('no telemetry', found.source)
-            self.assertIn(words, found.missing)
+            set_up = service.set_up(self._conf(**values))
+            self.assertIsNone(set_up.driver)
+            self.assertEqual('no telemetry', set_up.source)
+            self.assertIn(missing, set_up.missing)
 
     def test_a_driver_can_say_that_it_is_not_configured(self):
         with mock.patch.object(service.telemetry, 'load_driver', side_effect=(
@@ -1210,10 +1202,10 @@ class SetUpTestCase(base.ModelerTestCase):
                              service.set_up(self._conf()).missing)
 
     def test_a_wrong_value_is_an_error(self):
-        for values, words in (
+        for values, pattern in (
                 ({'telemetry_driver': 'nosuch'}, "'nosuch'; expected one of"),
                 ({'store_url': 'sqlight:///x'}, 'kind of database|parsed')):
-            with self.assertRaisesRegex(exceptions.VSwitchError, words):
+            with self.assertRaisesRegex(exceptions.VSwitchError, pattern):
                 service.set_up(self._conf(**values))
         conf = self._conf(telemetry_driver='gnocchi')
         conf.set_override('url', 'htp://controller', 'vswitch_gnocchi')
