@@ -16,11 +16,11 @@ class PatternsTestCase(unittest.TestCase):
 
     def outcomes(self, pattern, **more):
         """Return {limit: (mean overload over the limit, mean waste)}."""
-        found = np.array([
-            [(one.overload, one.wasted) for one in full_host.fill(
+        results = np.array([
+            [(host.overload, host.wasted) for host in full_host.fill(
                 pattern, LIMITS, np.random.default_rng([seed, 7]), **more)]
             for seed in range(SEEDS)]).mean(axis=0)
-        return dict(zip(LIMITS, found.tolist()))
+        return dict(zip(LIMITS, results.tolist()))
 
     def test_a_host_keeps_its_limit_whatever_its_instances_share(self):
         for name, pattern in traffic_patterns.PATTERNS.items():
@@ -41,8 +41,8 @@ class PatternsTestCase(unittest.TestCase):
         laws = full_host.learned(pattern.rates(rng, 14, levels))
         alone = {number: type(law).from_arrays(law.probabilities, law.rates)
                  for number, law in laws.items()}
-        together, apart = (full_host.capacity_at(each, .01)
-                           for each in (laws, alone))
+        together, apart = (full_host.capacity_at(residents, .01)
+                           for residents in (laws, alone))
         future = pattern.rates(rng, 100, levels).sum(axis=0)
         self.assertLessEqual((future > together).mean(), .012)
         self.assertGreater((future > apart).mean(), .03)

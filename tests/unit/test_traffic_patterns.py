@@ -54,10 +54,11 @@ class PatternsTestCase(unittest.TestCase):
         length = pattern.window_periods
         # A renewal process: windows and pauses have geometric lengths.
         pause = length * (1 - pattern.share) / pattern.share
-        wanted = days * DAY / (length + pause)
-        self.assertLess(abs(windows / wanted - 1), SIGMAS / math.sqrt(wanted))
+        expected = days * DAY / (length + pause)
+        self.assertLess(abs(windows / expected - 1),
+                        SIGMAS / math.sqrt(expected))
         self.assertLess(abs(busy.mean() / pattern.share - 1),
-                        SIGMAS * math.sqrt(2 / wanted))
+                        SIGMAS * math.sqrt(2 / expected))
 
     def test_what_nobody_shares_is_independent(self):
         on = self._on('independent', 200, 4, 61)
@@ -75,7 +76,7 @@ class PatternsTestCase(unittest.TestCase):
 
     def test_the_same_generator_makes_the_same_rates(self):
         pattern = traffic_patterns.PATTERNS['three tenants']
-        one, other = (pattern.rates(np.random.default_rng(63), 2,
-                                    np.array([1000.0, 2000.0]))
-                      for _ in range(2))
-        np.testing.assert_array_equal(one, other)
+        rates, same_rates = (pattern.rates(np.random.default_rng(63), 2,
+                                           np.array([1000.0, 2000.0]))
+                             for _ in range(2))
+        np.testing.assert_array_equal(rates, same_rates)

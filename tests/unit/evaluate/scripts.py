@@ -41,10 +41,10 @@ class Script(closed_loop.Strategy):
 def replay(rates, arrivals, strategy, known=None, capacity=10.0,
            seed=1, **conditions):
     rates = np.array(rates, dtype=float)
-    made = closed_loop.Replay(
+    replayed = closed_loop.Replay(
         First(), strategy, rates if known is None else known, rates,
         np.array(arrivals), capacity, 300.0,
         closed_loop.Conditions(**conditions), np.random.default_rng(seed))
-    made.advance(None, np.argsort(arrivals, kind='stable').tolist(),
-                 rates.shape[1])
-    return made
+    replayed.advance(None, np.argsort(arrivals, kind='stable').tolist(),
+                     rates.shape[1])
+    return replayed

@@ -24,39 +24,39 @@ class ReplayTestCase(unittest.TestCase):
         arrivals = generator.integers(0, 90, 9)
         for strategy in (Script(), Script({50: [(0, 0)]})):
             strategy.moves_any = not strategy.moves
-            made = replay(rates, arrivals, strategy)
+            replayed = replay(rates, arrivals, strategy)
             judged = packing.judge([list(range(9))], rates, arrivals, 10.0)
-            found = made.judgement()
-            np.testing.assert_allclose(judged.overload, found.overload)
-            np.testing.assert_allclose(judged.avoidable, found.avoidable)
-            np.testing.assert_allclose(judged.used, found.used)
-            self.assertAlmostEqual(judged.loss, found.loss)
-            self.assertEqual(judged.peak_hosts, found.peak_hosts)
-            self.assertEqual(0.0, found.moves_per_instance_week)
+            judgement = replayed.judgement()
+            np.testing.assert_allclose(judged.overload, judgement.overload)
+            np.testing.assert_allclose(judged.avoidable, judgement.avoidable)
+            np.testing.assert_allclose(judged.used, judgement.used)
+            self.assertAlmostEqual(judged.loss, judgement.loss)
+            self.assertEqual(judged.peak_hosts, judgement.peak_hosts)
+            self.assertEqual(0.0, judgement.moves_per_instance_week)
 
     def test_a_move_counts_from_the_next_bin_on(self):
         # 12 on one host is too much; apart it is not.
         strategy = Script({6: [(1, 1)]})
-        made = replay(np.full((2, 12), 6.0), [0, 0], strategy)
-        found = made.judgement()
-        np.testing.assert_allclose([.5, 0.0], found.avoidable)
-        np.testing.assert_allclose([1.0, .5], found.used)
-        self.assertEqual(2, found.peak_hosts)
-        self.assertAlmostEqual(1.5, found.mean_hosts)
-        self.assertAlmostEqual(6 / 18, found.weighted)
+        replayed = replay(np.full((2, 12), 6.0), [0, 0], strategy)
+        judgement = replayed.judgement()
+        np.testing.assert_allclose([.5, 0.0], judgement.avoidable)
+        np.testing.assert_allclose([1.0, .5], judgement.used)
+        self.assertEqual(2, judgement.peak_hosts)
+        self.assertAlmostEqual(1.5, judgement.mean_hosts)
+        self.assertAlmostEqual(6 / 18, judgement.weighted)
         # One move in two times an hour of an instance.
-        self.assertAlmostEqual(84.0, found.moves_per_instance_week)
+        self.assertAlmostEqual(84.0, judgement.moves_per_instance_week)
         # 8 GiB beside 12 kbit/s for an hour.
         size = 8192 * 8 * 1.024 ** 2 * 1e3
         self.assertAlmostEqual(size / (size + 12 * 3600),
-                               found.migration_share)
-        np.testing.assert_allclose([0.0, .1], made.predicted())
+                               judgement.migration_share)
+        np.testing.assert_allclose([0.0, .1], replayed.predicted())
 
     def test_a_host_that_is_empty_does_not_count_and_is_used_again(self):
         strategy = Script({3: [(0, 1)], 6: [(0, 0)]})
-        found = replay(np.ones((1, 12)), [0], strategy).judgement()
-        np.testing.assert_allclose([.75, .25], found.used)
-        self.assertEqual(1, found.peak_hosts)
+        judgement = replay(np.ones((1, 12)), [0], strategy).judgement()
+        np.testing.assert_allclose([.75, .25], judgement.used)
+        self.assertEqual(1, judgement.peak_hosts)
 
     def test_decisions_come_once_a_period(self):
         for seconds, ends in ((900.0, [3, 6, 9, 10]), (300.0, range(1, 11)),
@@ -68,37 +68,37 @@ class ReplayTestCase(unittest.TestCase):
     def test_late_telemetry_is_not_known_yet(self):
         # Overload in the first hour.
         rates = np.where(np.arange(24) < HOUR, 6.0, 1.0) * np.ones((2, 1))
-        for delay, known in ((0.0, 12), (60.0, 11), (300.0, 11), (900.0, 9),
-                             (3600.0, 0)):
+        for delay, bins in ((0.0, 12), (60.0, 11), (300.0, 11), (900.0, 9),
+                            (3600.0, 0)):
             strategy = Script()
             replay(rates, [0, 0], strategy, delay_seconds=delay)
             at_noon = strategy.seen[3]
-            self.assertEqual((known, known, known), at_noon)
+            self.assertEqual((bins, bins, bins), at_noon)
 
     def test_what_telemetry_lost_is_judged_but_not_seen(self):
         rates = np.full((2, 12), 6.0)
-        known = rates.copy()
-        known[0, :6] = 0.0
+        reported = rates.copy()
+        reported[0, :6] = 0.0
         strategy = Script()
-        found = replay(rates, [0, 0], strategy, known).judgement()
-        np.testing.assert_allclose([1.0], found.avoidable)
+        judgement = replay(rates, [0, 0], strategy, reported).judgement()
+        np.testing.assert_allclose([1.0], judgement.avoidable)
         self.assertEqual(6, strategy.seen[-1][2])
 
     def test_the_past_comes_before_the_judged_time(self):
         strategy = Script()
         replay(np.ones((1, 6)), [0], strategy, np.ones((1, 106)))
         self.assertEqual([(103, 3), (106, 6)],
-                         [one[:2] for one in strategy.seen])
+                         [call[:2] for call in strategy.seen])
 
     def test_a_migration_that_fails_leaves_the_instance_where_it_is(self):
         strategy = Script({at: [(0, 1)] for at in range(3, 3000, 3)})
-        made = replay(np.ones((1, 6)), [0], strategy, failing_share=1.0)
+        replayed = replay(np.ones((1, 6)), [0], strategy, failing_share=1.0)
         self.assertEqual([False, False], strategy.done)
-        self.assertEqual(0, made.fleet.loads.hosts[0])
-        found = made.judgement()
-        np.testing.assert_allclose([1.0], found.used)
-        self.assertEqual(0.0, found.moves_per_instance_week)
-        self.assertGreater(found.migration_share, 0)
+        self.assertEqual(0, replayed.fleet.loads.hosts[0])
+        judgement = replayed.judgement()
+        np.testing.assert_allclose([1.0], judgement.used)
+        self.assertEqual(0.0, judgement.moves_per_instance_week)
+        self.assertGreater(judgement.migration_share, 0)
 
     def test_as_many_migrations_fail_as_the_share_says(self):
         strategy = Script({at: [(0, at % 2)] for at in range(1, 2001)})
@@ -110,51 +110,51 @@ class ReplayTestCase(unittest.TestCase):
     def test_a_migration_on_the_same_switch_loads_both_hosts(self):
         # 1 MiB = 8388.608 kbit by 2 kbit/s: 4194 s, 13.98 bins from bin 3 on.
         strategy = Script({3: [(1, 1)]})
-        made = replay(np.full((2, 36), 4.5), [0, 0], strategy,
-                      memory_mib=1.0, switch_share=.2)
-        found = made.judgement()
+        replayed = replay(np.full((2, 36), 4.5), [0, 0], strategy,
+                          memory_mib=1.0, switch_share=.2)
+        judgement = replayed.judgement()
         # 9 + 2 is too much on the source; the destination has 2 alone and is
         # in use when the instance runs there.
-        np.testing.assert_allclose([14 / 36, 0.0], found.avoidable)
-        self.assertEqual([0, 1], made.fleet.loads.hosts.tolist())
+        np.testing.assert_allclose([14 / 36, 0.0], judgement.avoidable)
+        self.assertEqual([0, 1], replayed.fleet.loads.hosts.tolist())
         self.assertAlmostEqual(
             8388.608 / (8388.608 + (2 * 4.5 * 36 + 14 * 2 + 14 * 2 * 0) * 300
-                        ), found.migration_share, delta=.02)
+                        ), judgement.migration_share, delta=.02)
 
     def test_both_hosts_of_a_running_migration_are_busy(self):
-        seen = []
+        states = []
 
         class Watch(Script):
             def decide(self, fleet):
-                seen.append((fleet.busy().tolist(), fleet.free().tolist(),
-                             fleet.constraints().closed.tolist(),
-                             fleet.empty_hosts()))
+                states.append((fleet.busy().tolist(), fleet.free().tolist(),
+                               fleet.constraints().closed.tolist(),
+                               fleet.empty_hosts()))
                 super().decide(fleet)
 
         replay(np.full((2, 9), 1.0), [0, 0], Watch({3: [(1, 1)]}),
                memory_mib=100.0, switch_share=.1)
         self.assertEqual(([False], [True, True], [False] * 4, [1, 2, 3]),
-                         seen[0])
+                         states[0])
         self.assertEqual(([True, True], [True, False],
-                          [True, True, False, False], [2, 3]), seen[1])
+                          [True, True, False, False], [2, 3]), states[1])
 
     def test_arrivals_wait_for_the_period_they_come_in(self):
-        made = replay(np.full((3, 12), 4.0), [0, 4, 11], Script())
-        found = made.judgement()
+        replayed = replay(np.full((3, 12), 4.0), [0, 4, 11], Script())
+        judgement = replayed.judgement()
         # Three are 12 from bin 11 on.
-        np.testing.assert_allclose([1 / 12], found.avoidable)
+        np.testing.assert_allclose([1 / 12], judgement.avoidable)
 
 
 class ConditionsTestCase(unittest.TestCase):
 
     def test_values_that_cannot_be_are_rejected(self):
-        for words in ({'period_seconds': 0}, {'delay_seconds': -1},
-                      {'missing_share': 1.1}, {'failing_share': -.1},
-                      {'memory_mib': float('nan')}, {'switch_share': 2},
-                      {'memory_mib': float('inf')}):
-            with self.subTest(words), self.assertRaisesRegex(
+        for condition in ({'period_seconds': 0}, {'delay_seconds': -1},
+                          {'missing_share': 1.1}, {'failing_share': -.1},
+                          {'memory_mib': float('nan')}, {'switch_share': 2},
+                          {'memory_mib': float('inf')}):
+            with self.subTest(condition), self.assertRaisesRegex(
                     exceptions.InvalidInput, 'expected'):
-                closed_loop.Conditions(**words)
+                closed_loop.Conditions(**condition)
 
 
 class DeliveredTestCase(unittest.TestCase):
@@ -169,16 +169,16 @@ class DeliveredTestCase(unittest.TestCase):
                          history.delivered(0.0).tolist())
 
     def test_a_share_of_the_samples_is_left_out(self):
-        made = traces.make_trace(np.ones((5, 4000)))
-        thin = made.thinned(.1, np.random.default_rng(1))
+        full = traces.make_trace(np.ones((5, 4000)))
+        thin = full.thinned(.1, np.random.default_rng(1))
         missing = np.isnan(thin.rates)
         # Five standard deviations.
         self.assertAlmostEqual(.1, missing.mean(), delta=.011)
         self.assertEqual([int((~row).sum()) for row in missing],
-                         [len(one) for one in thin.series])
+                         [len(series) for series in thin.series])
         np.testing.assert_array_equal(
             np.flatnonzero(~missing[2]), thin.columns[2])
-        self.assertFalse(np.isnan(made.rates).any())
+        self.assertFalse(np.isnan(full.rates).any())
 
 
 if __name__ == '__main__':

@@ -42,7 +42,8 @@ class MethodTestCase(unittest.TestCase):
 
     def setUp(self):
         self.methods = {
-            one.name: one for one in methods.make_methods(traces.DEFAULT_LAW)}
+            method.name: method for method in methods.make_methods(
+                traces.DEFAULT_LAW)}
 
     def pack(self, name, rows, capacity, limit=0.01, known=None):
         """Return the FirstFit after all rows were placed in order."""
@@ -79,11 +80,12 @@ class NamesTestCase(MethodTestCase):
         for name in self.methods:
             with self.subTest(name):
                 packer = self.pack(name, rows, 1000.0, 0.05)
-                before = packer.predicted()
-                self.assertEqual((len(packer.residents),), before.shape)
-                self.assertTrue(((before >= 0) & (before <= 1)).all())
+                probabilities = packer.predicted()
+                self.assertEqual((len(packer.residents),), probabilities.shape)
+                self.assertTrue(
+                    ((probabilities >= 0) & (probabilities <= 1)).all())
                 packer.learn(traces.known_of(rows))
-                np.testing.assert_allclose(before, packer.predicted(),
+                np.testing.assert_allclose(probabilities, packer.predicted(),
                                            rtol=1e-6, atol=1e-12)
 
 
@@ -183,14 +185,14 @@ class CorrectedTestCase(unittest.TestCase):
         rows = 10.0 * np.concatenate([
             generator.random((count, self.DAY)) < share
             for share in shares], axis=1)
-        way, = (one for one in methods.make_methods(
-            traces.DEFAULT_LAW, corrects=corrects) if one.name == 'ours')
+        way, = (method for method in methods.make_methods(
+            traces.DEFAULT_LAW, corrects=corrects) if method.name == 'ours')
         case = protocols.Case(
             traces.make_trace(rows), 25.0, 0.01,
             traces.make_trace(rows[:, :2 * self.DAY], traces.START - 1e6),
             **keywords)
-        found = protocols.evaluate(case, [way], 2)['ours']
-        return [one.overload.size for one in found.judgements]
+        result = protocols.evaluate(case, [way], 2)['ours']
+        return [method.overload.size for method in result.judgements]
 
     def test_hosts_that_stay_calm_are_filled_further(self):
         falling = [.2, .2, .02, .02, .02, .02, .02, .02]

@@ -14,8 +14,8 @@ def avoidable(rates, rows, from_bin, capacity):
     bins = range(opened, len(rates[0]))
     count = 0
     for t in bins:
-        there = [rates[row][t] for row in rows if from_bin[row] <= t]
-        count += sum(there) > capacity and max(there) <= capacity
+        present = [rates[row][t] for row in rows if from_bin[row] <= t]
+        count += sum(present) > capacity and max(present) <= capacity
     return count, len(bins)
 
 
@@ -63,11 +63,11 @@ class ResourcesTestCase(unittest.TestCase):
     def test_first_fit_by_two_resources_is_that_of_the_definition(self):
         generator = np.random.default_rng(4)
         needs = generator.integers(1, 5, (40, 2)) * [.1, 1024]
-        found = _All()
-        found.limit_resources(needs, (.7, 8192.0))
+        packer = _All()
+        packer.limit_resources(needs, (.7, 8192.0))
         expected = []
         for row in range(40):
-            found.place(row)
+            packer.place(row)
             for rows in expected:
                 # Tenths, in whole numbers.
                 if (np.rint(needs[rows + [row]] * [10, 1]).sum(axis=0)
@@ -76,28 +76,28 @@ class ResourcesTestCase(unittest.TestCase):
                     break
             else:
                 expected.append([row])
-        self.assertEqual(expected, found.residents)
+        self.assertEqual(expected, packer.residents)
 
     def test_the_clairvoyant_looks_on_behind_a_host_without_room(self):
         # Seventeen hosts, without a core left but for the last.
-        found = packing.Clairvoyant(np.zeros((18, 2)), np.zeros(18, int),
-                                    1.0, 0.5)
+        packer = packing.Clairvoyant(np.zeros((18, 2)), np.zeros(18, int),
+                                     1.0, 0.5)
         needs = np.full((18, 1), 2.0)
         needs[16:] = 1.0
-        found.limit_resources(needs, [2.0])
+        packer.limit_resources(needs, [2.0])
         for row in range(18):
-            found.place(row)
+            packer.place(row)
         self.assertEqual([[row] for row in range(16)] + [[16, 17]],
-                         found.residents)
+                         packer.residents)
 
 
 class ClairvoyantTestCase(unittest.TestCase):
 
     def _packed(self, rates, from_bin, capacity, limit, order):
-        found = packing.Clairvoyant(rates, from_bin, capacity, limit)
+        packer = packing.Clairvoyant(rates, from_bin, capacity, limit)
         for row in order:
-            found.place(row)
-        return found
+            packer.place(row)
+        return packer
 
     def test_clairvoyant_packing_is_first_fit_on_future_rates(self):
         generator = np.random.default_rng(3)
@@ -115,8 +115,8 @@ class ClairvoyantTestCase(unittest.TestCase):
                         break
                 else:
                     expected.append([row])
-            found = self._packed(rates, from_bin, 10.0, limit, range(9))
-            self.assertEqual(expected, found.residents)
+            packer = self._packed(rates, from_bin, 10.0, limit, range(9))
+            self.assertEqual(expected, packer.residents)
 
     def test_with_all_orders_it_finds_the_fewest_hosts(self):
         # First-fit is optimal for at least one order, so the best of all
@@ -141,10 +141,10 @@ class ClairvoyantTestCase(unittest.TestCase):
         generator = np.random.default_rng(8)
         rates = generator.exponential(2.0, (40, 300))
         from_bin = np.sort(generator.integers(0, 200, 40))
-        found = self._packed(rates, from_bin, 10.0, 0.05, range(40))
-        judged = packing.judge(found.residents, rates, from_bin, 10.0)
-        np.testing.assert_allclose(judged.avoidable, found.predicted())
-        self.assertGreater(len(found.residents), 8)
+        packer = self._packed(rates, from_bin, 10.0, 0.05, range(40))
+        judged = packing.judge(packer.residents, rates, from_bin, 10.0)
+        np.testing.assert_allclose(judged.avoidable, packer.predicted())
+        self.assertGreater(len(packer.residents), 8)
         self.assertGreater(judged.avoidable.max(), 0.0)
         # With all there to the end, a later instance only adds.
         self.assertLessEqual(judged.avoidable.max(), 0.05 + 1e-12)
@@ -164,7 +164,7 @@ class FirstFitTestCase(unittest.TestCase):
             def predicted(self):
                 return np.zeros(len(self.residents))
 
-        found = Even()
+        packer = Even()
         self.assertEqual([0, 0, 1, 1, 0],
-                         [found.place(row) for row in (2, 4, 3, 5, 6)])
-        self.assertEqual([[2, 4, 6], [3, 5]], found.residents)
+                         [packer.place(row) for row in (2, 4, 3, 5, 6)])
+        self.assertEqual([[2, 4, 6], [3, 5]], packer.residents)

@@ -41,7 +41,7 @@ class Recorder(methods.Method):
         self.calls = []
 
     def placed(self):
-        return [what for kind, what in self.calls if kind == 'place']
+        return [placement for kind, placement in self.calls if kind == 'place']
 
 
 def case(trace, saturation_kbps=10.0, overload_probability=0.01, **keywords):
@@ -61,9 +61,9 @@ class StaticTestCase(unittest.TestCase):
 
     def test_all_figures_by_hand(self):
         # Learned from the first half; instance 2 peaks above 10 there.
-        found = self._figures([[1, 1, 1, 6, 12, 0],
-                               [1, 1, 1, 5, 1, 0],
-                               [1, 11, 1, 1, 1, 1]])
+        figures = self._figures([[1, 1, 1, 6, 12, 0],
+                                 [1, 1, 1, 5, 1, 0],
+                                 [1, 11, 1, 1, 1, 1]])
         self.assertEqual({
             'method': 'recorder', 'hosts': 1.0, 'refused': 1.0,
             'overload_mean': 2 / 3, 'overload_avoidable_mean': 1 / 3,
@@ -77,8 +77,8 @@ class StaticTestCase(unittest.TestCase):
             'overload_over_limit_weighted': 100 / 3,
             'overload_over_limit_worst': 100 / 3,
             'moves_per_instance_week': 0.0, 'migration_share': 0.0}, {
-                **found, 'loss': round(found['loss'] * 24, 9) / 24,
-                **{name: round(found[name] * 3, 9) / 3 for name in found
+                **figures, 'loss': round(figures['loss'] * 24, 9) / 24,
+                **{name: round(figures[name] * 3, 9) / 3 for name in figures
                    if name.startswith('overload_over_limit')}})
 
     def test_cores_and_memory_end_what_a_host_takes(self):
@@ -109,8 +109,8 @@ class StaticTestCase(unittest.TestCase):
 
     def test_no_sample_is_no_traffic_when_judged(self):
         nan = float('nan')
-        found = self._figures([[1, 1, 6, nan], [1, 1, 6, 6]])
-        self.assertEqual(0.5, found['overload_mean'])
+        figures = self._figures([[1, 1, 6, nan], [1, 1, 6, 6]])
+        self.assertEqual(0.5, figures['overload_mean'])
 
     def test_the_first_days_are_learned_from(self):
         recorder = Recorder()
@@ -135,20 +135,20 @@ class StaticTestCase(unittest.TestCase):
         np.testing.assert_array_equal([[1, 2, 3]], recorder.calls[0][1])
 
     def test_all_methods_pack_in_the_same_order(self):
-        one, other = Recorder(), Recorder()
-        other.name = 'other'
+        method, second_method = Recorder(), Recorder()
+        second_method.name = 'other'
         trace = traces.make_trace(np.ones((20, 8)))
-        protocols.evaluate(case(trace), [one, other], 3)
-        self.assertEqual(one.placed(), other.placed())
-        orders = [one.placed()[i:i + 20] for i in (0, 20, 40)]
+        protocols.evaluate(case(trace), [method, second_method], 3)
+        self.assertEqual(method.placed(), second_method.placed())
+        orders = [method.placed()[i:i + 20] for i in (0, 20, 40)]
         self.assertEqual([list(range(20))] * 3, [sorted(x) for x in orders])
         self.assertNotEqual(orders[0], orders[1])
 
     def test_where_all_are_refused_there_is_nothing_to_compare(self):
-        found = self._figures([[11, 11, 1, 1]])
+        figures = self._figures([[11, 11, 1, 1]])
         self.assertEqual((0.0, 1.0, 0.0, None), (
-            found['hosts'], found['refused'], found['overload_mean'],
-            found['hosts_relative']))
+            figures['hosts'], figures['refused'], figures['overload_mean'],
+            figures['hosts_relative']))
 
 
 class RollingTestCase(unittest.TestCase):
@@ -167,19 +167,19 @@ class RollingTestCase(unittest.TestCase):
 
     def test_models_are_refitted_daily_on_what_is_known_by_then(self):
         recorder, _ = self._run()
-        known = [what for kind, what in recorder.calls if kind == 'learn']
+        learned = [rows for kind, rows in recorder.calls if kind == 'learn']
         self.assertEqual([0, DAY, 2 * DAY, 3 * DAY],
-                         [rates.shape[1] for rates in known])
-        np.testing.assert_array_equal(self.rows[:, :3 * DAY], known[3])
+                         [rates.shape[1] for rates in learned])
+        np.testing.assert_array_equal(self.rows[:, :3 * DAY], learned[3])
 
     def test_history_can_start_with_the_arrival(self):
         recorder, _ = self._run(history='arrival')
         arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
-        known = [what for kind, what in recorder.calls if kind == 'learn'][3]
+        learned = [rows for kind, rows in recorder.calls if kind == 'learn'][3]
         for row, arrival in enumerate(arrivals):
-            self.assertTrue(np.isnan(known[row, :arrival]).all())
+            self.assertTrue(np.isnan(learned[row, :arrival]).all())
             np.testing.assert_array_equal(
-                self.rows[row, arrival:3 * DAY], known[row, arrival:])
+                self.rows[row, arrival:3 * DAY], learned[row, arrival:])
 
     def test_with_a_past_the_first_day_knows_it(self):
         past = traces.make_trace(2 * np.ones((30, 10)), traces.START - 1e6)
@@ -196,8 +196,8 @@ class RollingTestCase(unittest.TestCase):
     def test_a_host_is_judged_from_its_first_instance_on(self):
         _, result = self._run()
         arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
-        there = np.arange(4 * DAY) >= arrivals[:, None]
-        total = (self.rows * there).sum(axis=0)
+        present = np.arange(4 * DAY) >= arrivals[:, None]
+        total = (self.rows * present).sum(axis=0)
         self.assertAlmostEqual(
             float(np.mean(total[arrivals.min():] > 100.0)),
             result.judgements[0].overload[0])
@@ -218,7 +218,8 @@ class RollingTestCase(unittest.TestCase):
                 methods.make_methods(traces.DEFAULT_LAW), 2)
             self.assertEqual(list(methods.NAMES), list(results))
             for result in results.values():
-                placed = [one.overload.size for one in result.judgements]
+                placed = [judgement.overload.size
+                          for judgement in result.judgements]
                 self.assertTrue(all(placed), result.method)
 
 
@@ -233,14 +234,14 @@ class LimitsTestCase(unittest.TestCase):
             together = protocols.evaluate_limits(
                 case(trace, **keywords), limits,
                 methods.make_methods(traces.DEFAULT_LAW), 2)
-            for (capacity, limit), found in zip(limits, together):
+            for (capacity, limit), results in zip(limits, together):
                 alone = protocols.evaluate(
                     case(trace, capacity, limit, **keywords),
                     methods.make_methods(traces.DEFAULT_LAW), 2)
                 for name, result in alone.items():
                     self.assertEqual(
                         result.figures(limit, alone['clairvoyant']),
-                        found[name].figures(limit, found['clairvoyant']))
+                        results[name].figures(limit, results['clairvoyant']))
 
 
 class CaseTestCase(unittest.TestCase):

@@ -62,9 +62,9 @@ class OverloadTestCase(unittest.TestCase):
             uuid, period, times, rates, np.zeros(rates.size))
 
     def overload(self, *many, instances=None, slots=4):
-        found = {one.instance_uuid: one for one in many}
-        return realised.overload(self.policy, found,
-                                 instances or list(found), START,
+        by_uuid = {rates_of.instance_uuid: rates_of for rates_of in many}
+        return realised.overload(self.policy, by_uuid,
+                                 instances or list(by_uuid), START,
                                  START + slots * PERIOD)
 
     def test_slots_above_the_capacity_are_overload(self):
@@ -83,9 +83,9 @@ class OverloadTestCase(unittest.TestCase):
         self.assertEqual((0, 0), self.overload(
             self.series_of('a', [101] * 4), instances=['a', 'b']))
         # One of ten may be missing.
-        many = [self.series_of(f'vm{i}', [11] * 4) for i in range(10)]
+        all_rates = [self.series_of(f'vm{i}', [11] * 4) for i in range(10)]
         self.assertEqual((4, 0), self.overload(
-            *many[1:], instances=[f'vm{i}' for i in range(10)]))
+            *all_rates[1:], instances=[f'vm{i}' for i in range(10)]))
 
     def test_instances_with_other_periods_share_the_longest(self):
         # 90 and 130 on average 110; 90 and 30 on average 60.
@@ -120,19 +120,19 @@ class GroupTestCase(unittest.TestCase):
             self.assertFalse(host_of(0, slots - 1, limit=limit).is_measured)
 
     def test_a_group_is_the_shares_of_its_hosts(self):
-        found = realised.group_of(
+        group = realised.group_of(
             [host_of(10, predicted=.2)] * 3 + [host_of(0, predicted=.1)] * 9
             + [host_of(99, slots=99)])
-        self.assertEqual((12, 3), (found.hosts, found.overloaded_hosts))
-        self.assertEqual(.25, found.share)
+        self.assertEqual((12, 3), (group.hosts, group.overloaded_hosts))
+        self.assertEqual(.25, group.share)
         self.assertEqual(realised.wilson(3, 12),
-                         (found.share_low, found.share_high))
-        self.assertAlmostEqual(.125, found.predicted)
-        self.assertAlmostEqual(.025, found.realised)
+                         (group.share_low, group.share_high))
+        self.assertAlmostEqual(.125, group.predicted)
+        self.assertAlmostEqual(.025, group.realised)
         # Twelve draws of .1 with a share of 1/4.
-        self.assertAlmostEqual(0.0, found.realised_low, 2)
-        self.assertAlmostEqual(.05, found.realised_high, 2)
-        self.assertTrue(found.is_enough)
+        self.assertAlmostEqual(0.0, group.realised_low, 2)
+        self.assertAlmostEqual(.05, group.realised_high, 2)
+        self.assertTrue(group.is_enough)
 
     def test_few_hosts_are_too_few(self):
         self.assertTrue(realised.group_of(
@@ -141,6 +141,6 @@ class GroupTestCase(unittest.TestCase):
             [host_of(0)] * (realised.MIN_HOSTS - 1)).is_enough)
 
     def test_no_host_has_no_share(self):
-        found = realised.group_of([])
-        self.assertEqual((0, None, None), (found.hosts, found.share,
-                                           found.realised))
+        group = realised.group_of([])
+        self.assertEqual((0, None, None), (group.hosts, group.share,
+                                           group.realised))

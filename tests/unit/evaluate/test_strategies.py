@@ -45,10 +45,10 @@ class Apart(scripts.Script):
 def moves(rates, hosts, strategy, **conditions):
     """Return the moves that were tried, and the Replay."""
     script = Apart(hosts, strategy)
-    made = scripts.replay(
+    replayed = scripts.replay(
         rates, [0] * len(rates), script,
         **{'period_seconds': 300.0, **conditions})
-    return script.made, made
+    return script.made, replayed
 
 
 class ErrorBudgetTestCase(unittest.TestCase):
@@ -64,38 +64,40 @@ class ErrorBudgetTestCase(unittest.TestCase):
         return np.array([busy, busy, np.ones(bins)])
 
     def test_a_host_in_debt_is_relieved_once(self):
-        made, done = moves(self._rates(), [0, 0, 1], self._strategy())
+        migrations, replayed = moves(self._rates(), [0, 0, 1],
+                                     self._strategy())
         # .03 of 288 bins at first and of 30 since then are 9.54 bins.
-        self.assertEqual(1, len(made))
-        when, instance, destination = made[0]
+        self.assertEqual(1, len(migrations))
+        when, instance, destination = migrations[0]
         self.assertEqual((30, 1), (when, destination))
         self.assertIn(instance, (0, 1))
         np.testing.assert_allclose(
-            10 / (2 * DAY), done.judgement().avoidable[0])
+            10 / (2 * DAY), replayed.judgement().avoidable[0])
 
     def test_with_budget_nothing_moves(self):
-        made, _ = moves(self._rates(60), [0, 0, 1],
-                        self._strategy(limit=.2))
-        self.assertEqual([], made)
+        migrations, _ = moves(self._rates(60), [0, 0, 1],
+                              self._strategy(limit=.2))
+        self.assertEqual([], migrations)
 
     def test_a_move_that_fails_is_tried_again(self):
         tries = []
         for seed in range(12):
-            made, done = moves(self._rates(60), [0, 0, 1], self._strategy(),
-                               failing_share=.5, seed=seed)
-            hosts = done.fleet.loads.hosts
+            migrations, replayed = moves(self._rates(60), [0, 0, 1],
+                                         self._strategy(), failing_share=.5,
+                                         seed=seed)
+            hosts = replayed.fleet.loads.hosts
             if hosts[2] == 1:
-                tries.append(len(made))
+                tries.append(len(migrations))
                 self.assertNotEqual(hosts[0], hosts[1])
-                self.assertEqual(list(range(30, 30 + len(made))),
-                                 [when for when, _, _ in made])
+                self.assertEqual(list(range(30, 30 + len(migrations))),
+                                 [when for when, _, _ in migrations])
         self.assertIn(1, tries)
         self.assertGreater(max(tries), 1)
 
     def test_late_telemetry_moves_later(self):
-        made, _ = moves(self._rates(), [0, 0, 1], self._strategy(),
-                        delay_seconds=900.0)
-        self.assertEqual(33, made[0][0])
+        migrations, _ = moves(self._rates(), [0, 0, 1], self._strategy(),
+                              delay_seconds=900.0)
+        self.assertEqual(33, migrations[0][0])
 
     def test_a_host_in_debt_takes_no_arrivals(self):
         strategy = self._strategy(open_days=1e9, open_soon_days=1e9)
@@ -110,10 +112,10 @@ class WorkloadBalanceTestCase(unittest.TestCase):
     def test_the_largest_that_is_not_above_the_excess_goes_to_the_idlest(
             self):
         rates = np.array([[4.0], [3.0], [2.0], [3.0], [1.0]]) * np.ones(9)
-        made, _ = moves(rates, [0, 0, 0, 1, 2],
-                        strategies.WorkloadBalance(10.0))
+        migrations, _ = moves(rates, [0, 0, 0, 1, 2],
+                              strategies.WorkloadBalance(10.0))
         # 9 of 10 with a mean of 13 / 3: 4.67 too much.
-        self.assertEqual([(1, 0, 2)], made)
+        self.assertEqual([(1, 0, 2)], migrations)
 
     def test_below_the_threshold_nothing_moves(self):
         rates = np.array([[4.0], [3.9], [1.0]]) * np.ones(9)
@@ -121,33 +123,37 @@ class WorkloadBalanceTestCase(unittest.TestCase):
                                    strategies.WorkloadBalance(10.0))[0])
 
     def test_an_empty_host_where_no_other_stays_below_the_threshold(self):
-        for other, wanted in ((6.0, 1), (7.5, 2)):
-            rates = np.array([[5.0], [3.9], [1.0], [other]]) * np.ones(9)
-            made, _ = moves(rates, [0, 0, 0, 1],
-                            strategies.WorkloadBalance(10.0))
-            self.assertEqual((1, 2, wanted), made[0])
+        for rate, destination in ((6.0, 1), (7.5, 2)):
+            rates = np.array([[5.0], [3.9], [1.0], [rate]]) * np.ones(9)
+            script_moves, _ = moves(rates, [0, 0, 0, 1],
+                                    strategies.WorkloadBalance(10.0))
+            self.assertEqual((1, 2, destination), script_moves[0])
+
+
+def sandpiper_moves(rates, hosts):
+    """Return the migrations for instances of constant rates."""
+    return moves(np.array(rates)[:, None] * np.ones(9), hosts,
+                 strategies.Sandpiper(10.0))[0]
 
 
 class SandpiperTestCase(unittest.TestCase):
 
     def test_three_of_five_samples_make_a_hotspot(self):
-        for above, wanted in ((2, []), (3, [(9, 0, 1)])):
+        for above, expected in ((2, []), (3, [(9, 0, 1)])):
             rates = np.array([[4.0], [3.0], [1.0]]) * np.ones(9)
             rates[1, 9 - above:] = 3.9
             rates[1, -1] = 3.9
-            self.assertEqual(wanted, moves(
+            self.assertEqual(expected, moves(
                 rates, [0, 0, 1], strategies.Sandpiper(10.0))[0])
 
     def test_what_does_not_fit_elsewhere_goes_to_an_empty_host(self):
-        rates = np.array([[4.0], [3.9], [6.0]]) * np.ones(9)
-        made, _ = moves(rates, [0, 0, 1], strategies.Sandpiper(10.0))
-        self.assertEqual([(5, 0, 2)], made)
+        self.assertEqual([(5, 0, 2)],
+                         sandpiper_moves([4.0, 3.9, 6.0], [0, 0, 1]))
 
     def test_a_host_that_was_opened_takes_more_in_the_same_round(self):
         # 8.5 is hot and fits nowhere else: the others go, together.
-        rates = np.array([[8.5], [2.0], [1.0], [6.9]]) * np.ones(9)
-        made, _ = moves(rates, [0, 0, 0, 1], strategies.Sandpiper(10.0))
-        self.assertEqual([(5, 1, 2), (5, 2, 2)], made[:2])
+        self.assertEqual([(5, 1, 2), (5, 2, 2)], sandpiper_moves(
+            [8.5, 2.0, 1.0, 6.9], [0, 0, 0, 1])[:2])
 
 
 class ProtocolTestCase(unittest.TestCase):
@@ -190,28 +196,28 @@ class ProtocolTestCase(unittest.TestCase):
             traces.DEFAULT_LAW, corrects=True)[1:2], 2)
         self.assertEqual(['ours', 'clairvoyant'], list(plain))
         best = plain['clairvoyant']
-        wanted = plain['ours'].figures(.02, best)
-        found = self._results(2)['none'].figures(.02, best)
-        for name in set(wanted) - {'method'}:
-            self.assertAlmostEqual(wanted[name], found[name], msg=name)
+        expected = plain['ours'].figures(.02, best)
+        figures = self._results(2)['none'].figures(.02, best)
+        for name in set(expected) - {'method'}:
+            self.assertAlmostEqual(expected[name], figures[name], msg=name)
 
     def test_conditions_change_what_comes_of_moves_only(self):
         plain = self._results()
-        for words in ({'delay_seconds': 3600.0}, {'failing_share': .5},
-                      {'switch_share': .1, 'memory_mib': .01}):
-            found = self._results(**words)
-            for name, same in (('clairvoyant', True), ('none', True),
-                               ('ours', False)):
-                self.assertEqual(same, plain[name].figures(.02, None)
-                                 == found[name].figures(.02, None),
-                                 (words, name))
+        for condition in ({'delay_seconds': 3600.0}, {'failing_share': .5},
+                          {'switch_share': .1, 'memory_mib': .01}):
+            changed = self._results(**condition)
+            for name, unchanged in (('clairvoyant', True), ('none', True),
+                                    ('ours', False)):
+                self.assertEqual(unchanged, plain[name].figures(.02, None)
+                                 == changed[name].figures(.02, None),
+                                 (condition, name))
 
     def test_missing_samples_change_what_is_known_not_what_is_judged(self):
-        plain, found = self._results(), self._results(missing_share=.3)
+        plain, with_gaps = self._results(), self._results(missing_share=.3)
         self.assertEqual(plain['clairvoyant'].judgements[0].loss,
-                         found['clairvoyant'].judgements[0].loss)
+                         with_gaps['clairvoyant'].judgements[0].loss)
         self.assertNotEqual(plain['ours'].figures(.02, None),
-                            found['ours'].figures(.02, None))
+                            with_gaps['ours'].figures(.02, None))
 
 
 if __name__ == '__main__':

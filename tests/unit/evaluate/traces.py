@@ -34,6 +34,6 @@ def make_trace(rows, start=START):
 
 def known_of(rows):
     """Return what is Known when all of (V, T) rates are."""
-    made = make_trace(rows)
-    bins = made.times.size
-    return trace.History(made, bins, np.full(len(rows), bins)).until(bins)
+    binned = make_trace(rows)
+    bins = binned.times.size
+    return trace.History(binned, bins, np.full(len(rows), bins)).until(bins)

@@ -130,8 +130,8 @@ class Cloud(stand_ins.OpenStack):
             return 200, {'migrations': self._migrations(parameters)}
         if path == '/servers/detail':
             return 200, {'servers': [] if 'marker' in parameters else [
-                one for one in self.servers.values()
-                if one['OS-EXT-SRV-ATTR:host'] == parameters['host'][0]]}
+                server for server in self.servers.values()
+                if server['OS-EXT-SRV-ATTR:host'] == parameters['host'][0]]}
         _, _, uuid, *rest = path.split('/')
         if uuid not in self.servers:
             return 404, {'itemNotFound': {}}
@@ -147,40 +147,40 @@ class Cloud(stand_ins.OpenStack):
         return 200, {'server': self.servers[uuid]}
 
     def _act(self, server, body):
-        asked = body['os-migrateLive']
-        self.asked.append((server['name'], asked['host']))
+        action = body['os-migrateLive']
+        self.asked.append((server['name'], action['host']))
         if server['OS-EXT-STS:task_state'] is not None:
             return 409, {'conflictingRequest': {'message': 'task'}}
-        self.on_migrate(server, asked['host'])
+        self.on_migrate(server, action['host'])
         return 202, None
 
     def _migrations(self, parameters):
         if 'marker' in parameters:
             return []
-        wanted = parameters.get('instance_uuid', [None])[0]
-        return [one for one in reversed(self.migrations)
-                if wanted in (None, one['instance_uuid'])]
+        uuid = parameters.get('instance_uuid', [None])[0]
+        return [migration for migration in reversed(self.migrations)
+                if uuid in (None, migration['instance_uuid'])]
 
     def _candidates(self, parameters):
-        wanted = {name: int(amount) for name, _, amount in (
+        amounts = {name: int(amount) for name, _, amount in (
             text.partition(':')
             for text in parameters['resources'][0].split(','))}
         summaries, requests = {}, []
         for host in self.services:
             used = {'VCPU': 0, 'MEMORY_MB': 0, 'DISK_GB': 0}
-            for one in self.servers.values():
-                if one['OS-EXT-SRV-ATTR:host'] == host:
-                    used['VCPU'] += one['flavor']['vcpus']
-                    used['MEMORY_MB'] += one['flavor']['ram']
-                    used['DISK_GB'] += one['flavor']['disk']
+            for server in self.servers.values():
+                if server['OS-EXT-SRV-ATTR:host'] == host:
+                    used['VCPU'] += server['flavor']['vcpus']
+                    used['MEMORY_MB'] += server['flavor']['ram']
+                    used['DISK_GB'] += server['flavor']['disk']
             capacity = {'VCPU': 16, 'MEMORY_MB': 65536, 'DISK_GB': 100}
             summaries[uuid_of(host)] = {'resources': {
                 name: {'capacity': capacity[name], 'used': used[name]}
                 for name in capacity}}
             if all(used[name] + amount <= capacity[name]
-                   for name, amount in wanted.items()):
+                   for name, amount in amounts.items()):
                 requests.append({'allocations': {
-                    uuid_of(host): {'resources': wanted}}})
+                    uuid_of(host): {'resources': amounts}}})
         return {'provider_summaries': summaries,
                 'allocation_requests': requests}
 
@@ -256,9 +256,9 @@ class Fleet:
 
     def totals(self, host):
         """Return (t,) what the instances of a host ask for."""
-        return sum((self.driver.rates.get(one['name'], 0.0)
-                    for one in self.cloud.servers.values()
-                    if one['OS-EXT-SRV-ATTR:host'] == host),
+        return sum((self.driver.rates.get(server['name'], 0.0)
+                    for server in self.cloud.servers.values()
+                    if server['OS-EXT-SRV-ATTR:host'] == host),
                    np.zeros(SLOTS))
 
     def accounts(self):
@@ -278,21 +278,21 @@ class Fleet:
         """Write to a store what modelers write of this fleet."""
         store.write(placements=[
             model_store.InstanceRecord(
-                one['id'], one['OS-EXT-SRV-ATTR:host'], 'm', 'p',
-                self.attachments.get(one['name']))
-            for one in self.cloud.servers.values()])
-        before, accounts = store.error_budgets(), self.accounts()
+                server['id'], server['OS-EXT-SRV-ATTR:host'], 'm', 'p',
+                self.attachments.get(server['name']))
+            for server in self.cloud.servers.values()])
+        earlier, accounts = store.error_budgets(), self.accounts()
         store.settle_budgets(
             model_store.BudgetState(PERIOD, NOW), [
-                (before[key].until if key in before else None, one)
-                for key, one in accounts.items()],
-            [stored for one in self.history().values()
-             for stored in days_of(one)] + [
+                (earlier[key].until if key in earlier else None, server)
+                for key, server in accounts.items()],
+            [stored for server in self.history().values()
+             for stored in days_of(server)] + [
                  dataclasses.replace(stored, kind='uplink')
                  for name, (hosts, capacity, _) in self.uplinks.items()
                  for stored in days_of(sums(name, sum(
                      map(self.totals, hosts)), capacity))],
-            before.keys() - accounts.keys())
+            earlier.keys() - accounts.keys())
         store.write_fleet({'host': {host: {'uplinks': [
             name for name, (hosts, _, _) in self.uplinks.items()
             if host in hosts]} for host in self.balance}}, NOW)
@@ -317,20 +317,21 @@ def start_hot(test):
     return started
 
 
-def days_of(one):
+def days_of(history):
     """Yield the StoredSums of Sums, day by day."""
-    capacities = [limit[2] for limit in one.limits]
-    day, end = int(one.first * PERIOD // 86400), one.first + one.sums.shape[1]
+    capacities = [limit[2] for limit in history.limits]
+    day, end = int(history.first * PERIOD
+                   // 86400), history.first + history.sums.shape[1]
     while packed.slots_of_day(day, PERIOD)[0] < end:
-        first, last = packed.slots_of_day(day, PERIOD)
-        at = np.arange(first, last) - one.first
-        inside = (at >= 0) & (at < one.sums.shape[1])
-        totals = np.full((len(capacities), last - first), np.nan)
+        first, end_day = packed.slots_of_day(day, PERIOD)
+        at = np.arange(first, end_day) - history.first
+        inside = (at >= 0) & (at < history.sums.shape[1])
+        totals = np.full((len(capacities), end_day - first), np.nan)
         alone = np.zeros(totals.shape, dtype=bool)
-        totals[:, inside] = one.sums[:, at[inside]]
-        alone[:, inside] = one.alone[:, at[inside]]
+        totals[:, inside] = history.sums[:, at[inside]]
+        alone[:, inside] = history.alone[:, at[inside]]
         yield model_store.StoredSums(
-            'host', one.name, day, PERIOD, one.limits,
+            'host', history.name, day, PERIOD, history.limits,
             packed.pack_day(totals, alone, capacities))
         day += 1
 

@@ -48,4 +48,4 @@ class ReliefTestCase(command_case.ManageTestCase):
 
     def states(self):
         """Return the states of all moves in the store."""
-        return [one.state for one in self.store.moves()]
+        return [move.state for move in self.store.moves()]

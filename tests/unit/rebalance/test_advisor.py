@@ -44,13 +44,13 @@ class AdvisorTestCase(unittest.TestCase):
 
     def test_churn_holds_moves_back(self):
         loads = self._loads()
-        for churn, wanted in (
+        for churn, count in (
                 (advisor.Churn(most_moves=2, most_share_a_week=1.0), 2),
                 # 15 instances.
                 (advisor.Churn(most_share_a_week=.1), 1),
                 (advisor.Churn(most_share_a_week=0.0), 0)):
             advice = self._advise(loads, [-1.0] * 3 + [9.0] * 3, churn)
-            self.assertEqual((wanted, 3 - wanted),
+            self.assertEqual((count, 3 - count),
                              (len(advice.moves), advice.held_back))
             self.assertIn('wait', advice.reason)
 
@@ -58,8 +58,8 @@ class AdvisorTestCase(unittest.TestCase):
         loads = self._loads()
         moved_at = np.full(15, -np.inf)
         moved_at[12:14] = 5 * DAY
-        for now, wanted in ((5.5 * DAY, 1), (13 * DAY, 3)):
-            self.assertEqual(wanted, len(self._advise(
+        for now, count in ((5.5 * DAY, 1), (13 * DAY, 3)):
+            self.assertEqual(count, len(self._advise(
                 loads, [-1.0] * 3 + [9.0] * 3, advisor.Churn(
                     most_share_a_week=.2), moved_at=moved_at,
                 now=now).moves))
@@ -89,13 +89,13 @@ class AdvisorTestCase(unittest.TestCase):
         self.assertIn('0 of their 15 instances', self._advise(
             loads, [-1.0] * 3 + [-1.0] * 3, closed=np.arange(6) >= 3).reason)
 
-    def test_marks_in_metadata(self):
-        for metadata, wanted in (
+    def test_marks_in_metadata_keep_an_instance_where_it_is(self):
+        for metadata, expected in (
                 ({'vswitch:migrate': 'never'}, True),
                 ({'vswitch:migrate': ' Never '}, True),
                 ({'vswitch:migrate': 'always'}, False), ({}, False),
                 (None, False)):
-            self.assertEqual(wanted, advisor.marked(metadata), metadata)
+            self.assertEqual(expected, advisor.marked(metadata), metadata)
 
     def test_a_large_fleet_takes_seconds_of_processor_time(self):
         # 300 hosts of 20, a tenth of them in debt, a day of samples.

@@ -64,15 +64,15 @@ class TermsTestCase(unittest.TestCase):
             self.terms.left(518.4 * np.array([30.0, 1.0, 0.0, -15.0])))
 
     def test_terms_that_cannot_be_are_rejected(self):
-        for words in ({'overload_probability': 0},
+        for terms in ({'overload_probability': 0},
                       {'overload_probability': 1},
                       {'overload_probability': float('nan')},
                       {'earned_share': 0}, {'earned_share': 1.1},
                       {'first_days': -1}, {'first_days': 31},
                       {'most_days': float('inf')}):
-            with self.subTest(words), self.assertRaisesRegex(
+            with self.subTest(terms), self.assertRaisesRegex(
                     exceptions.InvalidInput, 'expected'):
-                budget.Terms(**{'overload_probability': .01, **words})
+                budget.Terms(**{'overload_probability': .01, **terms})
 
 
 class AccountTestCase(unittest.TestCase):
@@ -99,13 +99,13 @@ class AccountTestCase(unittest.TestCase):
         spent = self.account.after(900.0, 900.0)
         self.assertEqual((spent, None), spent.under(
             budget.Terms(.01), '1 <= 100', 77.0))
-        for terms, kind, said in (
+        for terms, kind, reason in (
                 (budget.Terms(.02), '1 <= 100', 'limit 0.01 is now 0.02'),
                 (self.terms, '1 <= 200', '1 <= 100, are now 1 <= 200'),
                 (budget.Terms(.01, .5), '1 <= 100', 'terms')):
             new, sentence = spent.under(terms, kind, 77.0)
             self.assertEqual(budget.Account.begun(terms, kind, 77.0), new)
-            self.assertIn(said, sentence)
+            self.assertIn(reason, sentence)
             self.assertIn('a new budget begins', sentence)
 
     def test_more_overload_than_time_is_rejected(self):

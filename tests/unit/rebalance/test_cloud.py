@@ -11,9 +11,7 @@ class CloudTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.nova = fleet.Cloud('host1', 'host2')
-        self.nova.setUp()
-        self.addCleanup(self.nova.cleanUp)
+        self.nova = self.enterContext(fleet.Cloud('host1', 'host2'))
         self.cloud = self.nova.client()
 
     def shape(self, **flavor):
@@ -43,12 +41,12 @@ class CloudTestCase(unittest.TestCase):
                          self.cloud.room(cloud.Shape(2, 512, 0)))
 
     def test_why_a_host_takes_nothing(self):
-        for change, wanted in (
+        for change, reason in (
                 ({}, None), ({'state': 'down'}, 'down'),
                 ({'status': 'disabled', 'disabled_reason': 'disk'},
                  'disabled: disk'), ({'forced_down': True}, 'forced down')):
             self.nova.services['host1'].update(change)
-            self.assertEqual(wanted,
+            self.assertEqual(reason,
                              self.cloud.services()['host1'].problem)
             self.nova.services['host1'].update(
                 state='up', status='enabled', forced_down=False)
@@ -85,10 +83,11 @@ class CloudTestCase(unittest.TestCase):
             self.nova.migration('vm', 'host1', 'host2', status)
         self.nova.migration('vm', 'host1', 'host2', kind='resize')
         self.nova.migration('other', 'host1', 'host2')
-        found = self.cloud.live_migrations(fleet.uuid_of('vm'))
+        migrations = self.cloud.live_migrations(fleet.uuid_of('vm'))
         self.assertEqual([(2, 'running', True), (1, 'completed', False)], [
-            (one.number, one.status, one.is_running) for one in found])
-        self.assertEqual(fleet.NOW, found[0].changed_at)
+            (migration.number, migration.status, migration.is_running)
+            for migration in migrations])
+        self.assertEqual(fleet.NOW, migrations[0].changed_at)
         self.assertEqual(4, len(self.cloud.migrations(since=0)))
 
     def test_groups_that_the_scheduler_enforces(self):
@@ -99,4 +98,5 @@ class CloudTestCase(unittest.TestCase):
                  ('anti-affinity', {'max_server_per_host': 3})))]
         self.assertEqual(
             [('affinity', 1), ('anti-affinity', 3)],
-            [(one.policy, one.most_members) for one in self.cloud.groups()])
+            [(group.policy, group.most_members)
+             for group in self.cloud.groups()])

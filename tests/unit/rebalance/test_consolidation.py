@@ -61,9 +61,9 @@ class Case:
         return False
 
     def keeps(self, hosts, host):
-        came = (hosts == host) & (self.hosts != host)
+        arrived = (hosts == host) & (self.hosts != host)
         return (self.overload(hosts, host) <= MOST
-                and self.needs[came].sum() <= self.left[host, 0])
+                and self.needs[arrived].sum() <= self.left[host, 0])
 
 
 class ConsolidationTestCase(unittest.TestCase):

@@ -13,26 +13,27 @@ class MigrationTestCase(unittest.TestCase):
 
     def test_memory_that_does_not_change_is_copied_once(self):
         # 8 GiB over a fifth of 22 Mbit/s: 4 h 20 min.
-        found = cost.migration(8192, 0.0, 4400.0)
-        self.assertAlmostEqual(8 * 2**33 / 4.4e6, found.seconds)
-        self.assertAlmostEqual(8 * 2**33 / 1e3, found.transferred_kbit)
-        self.assertEqual(0.0, found.downtime_seconds)
-        self.assertTrue(found.ends)
+        estimated = cost.migration(8192, 0.0, 4400.0)
+        self.assertAlmostEqual(8 * 2**33 / 4.4e6, estimated.seconds)
+        self.assertAlmostEqual(8 * 2**33 / 1e3, estimated.transferred_kbit)
+        self.assertEqual(0.0, estimated.downtime_seconds)
+        self.assertTrue(estimated.ends)
 
     def test_rounds_are_a_geometric_series(self):
         # A link of 1 Gbit/s, a tenth of it written again: rounds of 8.59 s,
         # .859, .0859.
-        found = cost.migration(1024, 1e5, 1e6)
-        first = 2**30 * 8 / 1e9
-        self.assertAlmostEqual(first * (1 + .1 + .01), found.seconds)
-        self.assertAlmostEqual(first * .01, found.downtime_seconds)
-        self.assertAlmostEqual(1e6 * found.seconds, found.transferred_kbit)
+        estimated = cost.migration(1024, 1e5, 1e6)
+        first_round = 2**30 * 8 / 1e9
+        self.assertAlmostEqual(first_round * (1 + .1 + .01), estimated.seconds)
+        self.assertAlmostEqual(first_round * .01, estimated.downtime_seconds)
+        self.assertAlmostEqual(1e6 * estimated.seconds,
+                               estimated.transferred_kbit)
 
     def test_more_written_than_copied_never_ends(self):
         for dirty in (1e6, 2e6):
-            found = cost.migration(1024, dirty, 1e6)
-            self.assertFalse(found.ends)
-            self.assertEqual(math.inf, found.seconds)
+            estimated = cost.migration(1024, dirty, 1e6)
+            self.assertFalse(estimated.ends)
+            self.assertEqual(math.inf, estimated.seconds)
 
     def test_a_longer_downtime_ends_sooner(self):
         short, long = (cost.migration(4096, 5e5, 1e6, seconds)
@@ -41,11 +42,11 @@ class MigrationTestCase(unittest.TestCase):
         self.assertLessEqual(long.downtime_seconds, 5.0)
 
     def test_numbers_that_cannot_be_are_rejected(self):
-        for words in ((-1, 0, 1), (1, -1, 1), (1, 0, 0), (1, 0, math.inf),
-                      (math.nan, 0, 1), (1, 0, 1, -1)):
-            with self.subTest(words), self.assertRaisesRegex(
+        for numbers in ((-1, 0, 1), (1, -1, 1), (1, 0, 0), (1, 0, math.inf),
+                        (math.nan, 0, 1), (1, 0, 1, -1)):
+            with self.subTest(numbers), self.assertRaisesRegex(
                     exceptions.InvalidInput, 'expected'):
-                cost.migration(*words)
+                cost.migration(*numbers)
 
 
 class AddedOverloadTestCase(unittest.TestCase):

@@ -16,21 +16,22 @@ class PackedTestCase(unittest.TestCase):
         generator = np.random.default_rng(1)
         sums = generator.exponential(9.0, 2016)
         alone = generator.random(2016) < .1
-        found, flags = packed.unpack(packed.pack(sums, alone, 10.0), 2016,
-                                     10.0)
+        unpacked, flags = packed.unpack(packed.pack(sums, alone, 10.0), 2016,
+                                        10.0)
         np.testing.assert_allclose(np.minimum(sums, 39.9), np.minimum(
-            found, 39.9), atol=10 / 2 ** 14)
+            unpacked, 39.9), atol=10 / 2 ** 14)
         np.testing.assert_array_equal(alone, flags)
 
     def test_no_sum_changes_its_side_of_the_capacity(self):
         sums = 7.0 * np.array([0, 1 - 1e-6, 1, 1 + 1e-12, 1 + 1e-6, 2, 100])
-        found, _ = packed.unpack(packed.pack(sums, np.zeros(7), 7.0), 7, 7.0)
-        self.assertEqual([False] * 4 + [True] * 3, (found > 7.0).tolist())
+        unpacked, _ = packed.unpack(packed.pack(sums, np.zeros(7), 7.0),
+                                    7, 7.0)
+        self.assertEqual([False] * 4 + [True] * 3, (unpacked > 7.0).tolist())
 
     def test_what_is_not_known_stays_unknown(self):
-        found, _ = packed.unpack(packed.pack(
+        unpacked, _ = packed.unpack(packed.pack(
             [1.0, np.nan, 1e9], [False] * 3, 1.0), 3, 1.0)
-        self.assertEqual([False, True, False], np.isnan(found).tolist())
+        self.assertEqual([False, True, False], np.isnan(unpacked).tolist())
 
     def test_seven_days_of_one_limit_take_4284_bytes(self):
         self.assertEqual(4284, packed.bytes_needed(2016))
@@ -68,32 +69,32 @@ class HistoryTestCase(base.StoreTestCase):
         return packed.history(target, store.HOST, 12.5 * 86400, days=days)
 
     def test_days_are_joined_and_the_rest_is_not_known(self):
-        found = self.history(
+        history = self.history(
             2.0, self.stored(9, [[1, 1, 1, 1]], [self.EGRESS]),
             self.stored(10, [[1, 2, 3, 4]], [self.EGRESS]),
             self.stored(12, [[5, 10, 7, 8]], [self.EGRESS]))['h']
-        self.assertEqual(42, found.first)
-        self.assertEqual((self.EGRESS,), found.limits)
+        self.assertEqual(42, history.first)
+        self.assertEqual((self.EGRESS,), history.limits)
         np.testing.assert_allclose(
-            found.sums, [[3, 4] + [np.nan] * 4 + [5, 10]], atol=1e-3)
-        self.assertEqual([7], np.flatnonzero(found.alone[0]).tolist())
+            history.sums, [[3, 4] + [np.nan] * 4 + [5, 10]], atol=1e-3)
+        self.assertEqual([7], np.flatnonzero(history.alone[0]).tolist())
 
     def test_what_was_measured_of_other_limits_is_left_out(self):
         bigger = *self.EGRESS[:2], 20.0
-        found = self.history(
+        history = self.history(
             1.0, self.stored(11, [[1, 2, 3, 4], [1] * 4],
                              [self.EGRESS, self.PACKETS]),
             self.stored(12, [[5, 6, 7, 8]], [bigger]))['h']
-        self.assertEqual((bigger,), found.limits)
-        np.testing.assert_allclose(found.sums, [[3, 4, 5, 6]], atol=2e-3)
+        self.assertEqual((bigger,), history.limits)
+        np.testing.assert_allclose(history.sums, [[3, 4, 5, 6]], atol=2e-3)
 
     def test_days_that_cannot_be_read_are_not_known(self):
         damaged = store.StoredSums(store.HOST, 'h', 11, 21600.0,
                                    (self.EGRESS,), b'1')
-        other = self.stored(10, [[1] * 288], [self.EGRESS], 300.0)
-        found = self.history(2.5, other, damaged, self.stored(
+        coarser = self.stored(10, [[1] * 288], [self.EGRESS], 300.0)
+        history = self.history(2.5, coarser, damaged, self.stored(
             12, [[5, 6, 7, 8]], [self.EGRESS]))['h']
-        np.testing.assert_allclose(found.sums, [[np.nan] * 8 + [5, 6]],
+        np.testing.assert_allclose(history.sums, [[np.nan] * 8 + [5, 6]],
                                    atol=1e-3)
 
     def test_without_budgets_there_is_none(self):

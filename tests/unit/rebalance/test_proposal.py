@@ -40,8 +40,8 @@ class ProposalTestCase(base.StoreTestCase):
                                 self.fleet.driver, self.settings, now)
 
     def moves(self, **more):
-        return [(one.name, one.source, one.destination)
-                for one in self.propose(**more).moves]
+        return [(move.name, move.source, move.destination)
+                for move in self.propose(**more).moves]
 
     def test_a_host_in_debt_is_relieved_where_there_is_room(self):
         # With vm1 or vm2, host2 would carry 1100 of 1000, host3 700.
@@ -59,7 +59,8 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertAlmostEqual(100 + .006 * 86400,
                                move.destination_budget_after)
         self.assertEqual([('host1', -600.0, 2)], [
-            (one.host, one.balance, one.checks) for one in plan.in_debt])
+            (account.host, account.balance, account.checks)
+            for account in plan.in_debt])
         self.assertIn('overspent its error budget by 600 s', move.reason)
         # Samples of other hosts' instances are not read.
         self.assertEqual({'vm1', 'vm2'}, set(self.fleet.driver.read))
@@ -111,13 +112,13 @@ class ProposalTestCase(base.StoreTestCase):
             ('hw:cpu_policy', 'dedicated'), ('hw:cpu_policy', 'mixed'),
             ('pci_passthrough:alias', 'gpu:1'), ('hw:numa_nodes', '2'),
             ('hw:mem_page_size', 'large'), ('resources:VGPU', '1'))]
-        for more in cases:
-            with self.subTest(more):
+        for options in cases:
+            with self.subTest(options):
                 self.fleet.boot('vm1', 'host1', np.where(BUSY, 600, 100),
-                                **more)
+                                **options)
                 self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
                 self.fleet.boot('vm2', 'host1', np.where(BUSY, 600, 100),
-                                **more)
+                                **options)
                 plan = self.propose()
                 self.assertEqual((), plan.moves)
                 self.assertIn('2 of their 2 instances', plan.reason)
@@ -135,18 +136,18 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.attachments['vm2'] = attachments.Attachments(('net',))
         self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
 
-    def test_hosts_that_take_nothing(self):
+    def test_hosts_that_are_down_or_of_another_zone_take_nothing(self):
         for change in ({'status': 'disabled'}, {'state': 'down'},
                        {'forced_down': True}, {'zone': 'other'}):
             with self.subTest(change):
-                before = dict(self.fleet.cloud.services['host3'])
+                service = dict(self.fleet.cloud.services['host3'])
                 self.fleet.cloud.services['host3'].update(change)
                 plan = self.propose()
                 self.assertEqual((), plan.moves)
                 if 'zone' not in change:
                     self.assertRegex(plan.reason, '1 hosts take nothing: '
                                      '(disabled|down|forced down)')
-                self.fleet.cloud.services['host3'] = before
+                self.fleet.cloud.services['host3'] = service
         self.assertEqual(1, len(self.moves()))
 
     def test_a_host_in_maintenance_is_not_relieved(self):
@@ -155,18 +156,18 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual((), plan.moves)
         self.assertIn('host1 is not relieved: disabled', plan.reason)
 
-    def test_aggregates_that_filters_may_look_at(self):
-        ours = [({'vswitch:profile': 'x', 'cpu_weight_multiplier': '2'},
-                 ['host3'])]
-        for aggregates, wanted in (
-                (ours, 1), ([({'ssd': 'true'}, ['host1'])], 0),
+    def test_only_aggregates_that_filters_read_restrict_moves(self):
+        own_keys = [({'vswitch:profile': 'x', 'cpu_weight_multiplier': '2'},
+                     ['host3'])]
+        for aggregates, count in (
+                (own_keys, 1), ([({'ssd': 'true'}, ['host1'])], 0),
                 ([({'ssd': 'true'}, ['host1', 'host3'])], 1),
                 ([({'filter_tenant_id': 'p'}, ['host3'])], 0)):
             with self.subTest(aggregates):
                 self.fleet.cloud.aggregates = aggregates
-                self.assertEqual(wanted, len(self.moves()))
+                self.assertEqual(count, len(self.moves()))
 
-    def test_cores_and_memory_as_placement_has_them(self):
+    def test_cores_and_memory_that_placement_has_restrict_moves(self):
         self.fleet.boot('large', 'host3', 0, vcpus=15)
         self.assertEqual([], self.moves())
         self.fleet.cloud.servers[fleet.uuid_of('large')]['flavor'].update(
@@ -181,7 +182,7 @@ class ProposalTestCase(base.StoreTestCase):
             {'id': 'g', 'policy': policy, 'rules': rules,
              'members': [fleet.uuid_of(name) for name in names]}]
 
-    def test_server_groups(self):
+    def test_server_groups_restrict_moves(self):
         self.group('anti-affinity', 'vm1', 'vm4')
         self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
         self.group('anti-affinity', 'vm1', 'vm2', 'vm4')
@@ -262,40 +263,40 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.history = lambda: {
             **history(), 'host3': fleet.sums('host3', was),
             'host2': fleet.sums('host2', 100 + moved)}
-        self.assertEqual(['host2'], [one[2] for one in self.moves()])
+        self.assertEqual(['host2'], [move[2] for move in self.moves()])
 
     def test_a_young_cloud_has_what_it_has(self):
         # Two hours of measurements.
-        history, known = self.fleet.history, np.arange(fleet.SLOTS) >= 264
+        history, recent = self.fleet.history, np.arange(fleet.SLOTS) >= 264
         self.fleet.history = lambda: {
-            host: fleet.sums(host, np.where(known, one.sums[0], np.nan))
-            for host, one in history().items()}
+            host: fleet.sums(host, np.where(recent, packed.sums[0], np.nan))
+            for host, packed in history().items()}
         for rates in self.fleet.driver.rates.values():
-            rates[~known] = 0.0
+            rates[~recent] = 0.0
         self.assertEqual(1, len(self.moves()))
 
     def test_a_host_of_which_too_little_is_known_takes_nothing(self):
         history = self.fleet.history
-        known = np.arange(fleet.SLOTS) < 100
+        measured = np.arange(fleet.SLOTS) < 100
 
         def with_gaps():
             return {**history(), 'host3': fleet.sums('host3', np.where(
-                known, 100.0, np.nan))}
+                measured, 100.0, np.nan))}
         self.fleet.history = with_gaps
         self.assertEqual([], self.moves())
-        known |= np.arange(fleet.SLOTS) < 200
+        measured |= np.arange(fleet.SLOTS) < 200
         self.assertEqual(1, len(self.moves()))
 
     def test_uplinks_of_destinations_are_respected(self):
         # With vm1 or vm2 the uplink of host2 and host3 has 1200 when busy.
-        for hosts, capacity, balance, wanted in (
+        for hosts, capacity, balance, count in (
                 (('host2', 'host3'), 1201.0, 10.0, 1),
                 (('host2', 'host3'), 1199.0, 10.0, 0),
                 (('host2', 'host3'), 1201.0, -10.0, 0),
                 (('host1', 'host3'), 1299.0, -10.0, 1)):
             with self.subTest((hosts, capacity, balance)):
                 self.fleet.uplinks = {'tor': (hosts, capacity, balance)}
-                self.assertEqual(wanted, len(self.moves()))
+                self.assertEqual(count, len(self.moves()))
 
     def consolidate(self):
         self.fleet.write(self.store)
@@ -342,7 +343,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.capacity['host4'] = 1000.0
         self.fleet.cloud.services['host4'] = {
             **self.fleet.cloud.services['host3'], 'host': 'host4'}
-        for state, goal, ago, wanted in (
+        for state, goal, ago, expected in (
                 (records.DONE, 'consolidate', 86000.0, []),
                 (records.DONE, 'consolidate', 87000.0, ['host4']),
                 (records.FAILED, 'consolidate', 86000.0, ['host4']),
@@ -350,16 +351,16 @@ class ProposalTestCase(base.StoreTestCase):
             with self.subTest((state, goal, ago)):
                 self.begun('vm9', ago=ago, state=state, source='host4',
                            body={'goal': goal})
-                self.assertEqual(wanted, [one[2] for one in self.moves()])
+                self.assertEqual(expected, [move[2] for move in self.moves()])
                 self.execute('DELETE FROM rebalance_move')
 
     def test_a_host_to_which_a_migration_failed_takes_nothing(self):
         for number in range(8):
             self.fleet.boot(f'more{number}', 'host3', 0)
-        for ago, wanted in ((3599.0, 0), (3601.0, 1)):
+        for ago, count in ((3599.0, 0), (3601.0, 1)):
             self.begun('vm9', ago=ago, state=records.FAILED,
                        destination='host3')
-            self.assertEqual(wanted, len(self.moves()))
+            self.assertEqual(count, len(self.moves()))
             self.execute('DELETE FROM rebalance_move')
 
     def test_an_empty_host_is_used_when_no_other_helps(self):
@@ -368,9 +369,9 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.capacity['host4'] = 1000.0
         self.fleet.cloud.services['host4'] = {
             **self.fleet.cloud.services['host3'], 'host': 'host4'}
-        self.assertEqual(['host4'], [one[2] for one in self.moves()])
+        self.assertEqual(['host4'], [move[2] for move in self.moves()])
 
-    def test_hosts_of_other_limits(self):
+    def test_a_destination_has_to_keep_its_own_limit(self):
         # E of host3 is too strict for what it would have.
         self.fleet.driver.rates['vm4'][:] = np.where(
             np.arange(fleet.SLOTS) == 9, 500, 100)

@@ -52,23 +52,23 @@ class LoadsTestCase(unittest.TestCase):
         for limits in (1, 2):
             rates, capacities, hosts = case(generator, limits)
             hosts[:2] = 0
-            whole = relief.Loads(rates, capacities, hosts)
+            of_all = relief.Loads(rates, capacities, hosts)
             own = np.flatnonzero(hosts == 0)
             part = relief.Loads.of_sums(
-                rates[:, own], capacities, hosts[own], whole.sums.copy(),
-                whole.above.copy(), np.bincount(hosts[hosts > 0],
-                                                minlength=3))
-            self.assertEqual(whole.sizes.tolist(), part.sizes.tolist())
+                rates[:, own], capacities, hosts[own], of_all.sums.copy(),
+                of_all.above.copy(), np.bincount(hosts[hosts > 0],
+                                                 minlength=3))
+            self.assertEqual(of_all.sizes.tolist(), part.sizes.tolist())
             self.assertTrue(part.known.all())
             for row, instance in enumerate(own[:1]):
                 self.assertEqual(
-                    whole.joined([instance], [1, 2]).tolist(),
+                    of_all.joined([instance], [1, 2]).tolist(),
                     part.joined([row], [1, 2]).tolist())
-                whole.put(instance, 1)
+                of_all.put(instance, 1)
                 part.put(row, 1)
-            self.assertEqual(whole.overload(range(3)).tolist(),
+            self.assertEqual(of_all.overload(range(3)).tolist(),
                              part.overload(range(3)).tolist())
-            self.assertEqual(whole.sizes.tolist(), part.sizes.tolist())
+            self.assertEqual(of_all.sizes.tolist(), part.sizes.tolist())
 
     def test_unknown_slots_are_no_overload(self):
         sums = np.full((1, 2, 4), np.nan)
@@ -121,14 +121,14 @@ class BestMoveTestCase(unittest.TestCase):
             for to in range(3):
                 if to == source:
                     continue
-                after = hosts.copy()
-                after[row] = to
-                was, there, left, joined = (
+                moved = hosts.copy()
+                moved[row] = to
+                was, target, remaining, joined = (
                     overload(rates, capacities, where, host)
-                    for where in (hosts, after) for host in (source, to))
-                if joined > max(limit, there):
+                    for where in (hosts, moved) for host in (source, to))
+                if joined > max(limit, target):
                     continue
-                gain = was + there - left - joined
+                gain = was + target - remaining - joined
                 if gain > best:
                     best, moves = gain, set()
                 if gain == best > 0:
@@ -137,7 +137,7 @@ class BestMoveTestCase(unittest.TestCase):
 
     def test_the_chosen_move_is_the_best_of_all(self):
         generator = np.random.default_rng(4)
-        found = 0
+        compared = 0
         for trial in range(150):
             rates, capacities, hosts = case(generator, 1 + trial % 2)
             limit = trial % 4
@@ -147,10 +147,10 @@ class BestMoveTestCase(unittest.TestCase):
             if not moves:
                 self.assertIsNone(move)
                 continue
-            found += 1
+            compared += 1
             self.assertEqual((0, best), (move.source, move.gain))
             self.assertIn((move.instance, move.destination), moves)
-        self.assertGreater(found, 40)
+        self.assertGreater(compared, 40)
 
     def test_a_host_that_may_take_nobody_takes_nobody(self):
         rates = np.array([[[6.0, 6.0], [6.0, 6.0], [0.0, 0.0], [1.0, 1.0]]])
@@ -161,8 +161,8 @@ class BestMoveTestCase(unittest.TestCase):
     def test_an_instance_that_may_not_move_stays(self):
         rates = np.array([[[6.0, 6.0], [5.0, 6.0], [0.0, 0.0]]])
         loads = relief.Loads(rates, [[10.0, 10.0]], [0, 0, 1])
-        for instances, wanted in (([0], 0), ([1], 1)):
-            self.assertEqual(wanted, relief.best_move(
+        for instances, chosen in (([0], 0), ([1], 1)):
+            self.assertEqual(chosen, relief.best_move(
                 loads, 0, [1], 0, instances).instance)
         self.assertIsNone(relief.best_move(loads, 0, [1], 0, []))
 
@@ -177,21 +177,22 @@ class BestMoveTestCase(unittest.TestCase):
         for _ in range(40):
             rates, capacities, hosts = case(generator, instances=9)
             loads = relief.Loads(rates, capacities, hosts)
-            seen, left = {tuple(loads.hosts)}, None
+            states, earlier = {tuple(loads.hosts)}, None
             for step in range(200):
                 moves = [relief.best_move(
                     loads, host, [at for at in range(3) if at != host], 3)
                     for host in range(3)]
-                move = next((one for one in moves if one), None)
+                move = next((candidate for candidate in moves if candidate),
+                            None)
                 if move is None:
                     break
                 loads.put(move.instance, move.destination)
-                now = int(np.count_nonzero(loads.overload(range(3))))
-                if left is not None:
-                    self.assertLess(now, left)
-                left = now
-                self.assertNotIn(tuple(loads.hosts), seen)
-                seen.add(tuple(loads.hosts))
+                overloaded = int(np.count_nonzero(loads.overload(range(3))))
+                if earlier is not None:
+                    self.assertLess(overloaded, earlier)
+                earlier = overloaded
+                self.assertNotIn(tuple(loads.hosts), states)
+                states.add(tuple(loads.hosts))
             else:
                 self.fail('no end')
 
@@ -211,20 +212,20 @@ class PlanTestCase(unittest.TestCase):
         self.rates = base[None]
         self.hosts = [0, 0, 0, 1, -1]
 
-    def _plan(self, balance, recent=4, empty=(2,), loads=None, **words):
+    def _plan(self, balance, recent=4, empty=(2,), loads=None, **may_move):
         loads = loads or relief.Loads(self.rates, [[10.0, 10.0, 10.0]],
                                       self.hosts)
         before = loads.hosts.copy(), loads.sums.copy()
         moves = relief.plan(loads, np.array(balance), self.terms, self.rule,
-                            recent, free(loads, **words), empty)
+                            recent, free(loads, **may_move), empty)
         np.testing.assert_array_equal(before[0], loads.hosts)
         np.testing.assert_array_equal(before[1], loads.sums)
         return moves
 
     def test_a_host_in_debt_is_relieved_by_what_suffices(self):
         moves = self._plan([-1.0, 0.0, 100.0])
-        self.assertEqual([(0, 1)], [(one.source, one.destination)
-                                    for one in moves])
+        self.assertEqual([(0, 1)], [(move.source, move.destination)
+                                    for move in moves])
         self.assertEqual(11, moves[0].gain)
 
     def test_a_host_with_budget_is_left_alone(self):
@@ -247,8 +248,8 @@ class PlanTestCase(unittest.TestCase):
             self):
         # 10 of 100 slots are E, more than the 6 that are earned.
         self.rates[0, 0, 0] = 3.0
-        for days, wanted in ((19.9, 0), (20.1, 1)):
-            self.assertEqual(wanted, len(self._plan(
+        for days, count in ((19.9, 0), (20.1, 1)):
+            self.assertEqual(count, len(self._plan(
                 [-days * self.terms.day, 0.0, 100.0])))
 
     def test_a_host_in_debt_takes_no_instance(self):
@@ -268,10 +269,10 @@ class PlanTestCase(unittest.TestCase):
         day = self.terms.day
         self.assertEqual([], self._plan([-4.9 * day, 0.0, 100.0]))
         moves = self._plan([-5.1 * day, 0.0, 100.0])
-        self.assertEqual([2], [one.destination for one in moves])
+        self.assertEqual([2], [move.destination for move in moves])
         self.assertEqual([], self._plan([-5.1 * day, 0.0, 100.0], empty=()))
         # Overloaded all of the recent time: at once.
-        self.assertEqual([2], [one.destination for one in self._plan(
+        self.assertEqual([2], [move.destination for move in self._plan(
             [-1.0, 0.0, 100.0], recent=1)])
 
     def test_a_host_far_above_its_limit_gets_an_empty_host_sooner(self):
@@ -287,7 +288,7 @@ class PlanTestCase(unittest.TestCase):
 
     def test_the_instance_for_an_empty_host_leaves_least_overload(self):
         generator = np.random.default_rng(6)
-        found = 0
+        compared = 0
         for _ in range(60):
             rates, capacities, hosts = case(generator)
             hosts[:] = 0
@@ -295,16 +296,17 @@ class PlanTestCase(unittest.TestCase):
                 relief.Loads(rates, capacities, hosts),
                 np.array([-1e9, 0.0, 0.0]), self.terms, relief.Rule(moves=1),
                 25, free(relief.Loads(rates, capacities, hosts)), (2, 1))
-            left = {}
+            overload_left = {}
             for row in range(7):
-                after = hosts.copy()
-                after[row] = -1
-                left[row] = overload(rates, capacities, after, 0)
+                moved = hosts.copy()
+                moved[row] = -1
+                overload_left[row] = overload(rates, capacities, moved, 0)
             for move in moves:
-                found += 1
+                compared += 1
                 self.assertEqual(2, move.destination)
-                self.assertEqual(min(left.values()), left[move.instance])
-        self.assertGreater(found, 50)
+                self.assertEqual(min(overload_left.values()),
+                                 overload_left[move.instance])
+        self.assertGreater(compared, 50)
 
     def test_what_no_single_move_mends_goes_to_one_new_host_together(self):
         # 4 x 4 and 1 above 10: two of the large ones have to go.
@@ -313,10 +315,10 @@ class PlanTestCase(unittest.TestCase):
         loads = relief.Loads(rates, np.full((1, 4), 10.0), [0] * 5)
         moves = self._plan([-1e9, 9.0, 9.0, 9.0], empty=(1, 2, 3),
                            loads=loads)
-        self.assertEqual([1, 1], [one.destination for one in moves])
-        self.assertNotIn(2, [one.instance for one in moves])
-        for one in moves:
-            loads.put(one.instance, one.destination)
+        self.assertEqual([1, 1], [move.destination for move in moves])
+        self.assertNotIn(2, [move.instance for move in moves])
+        for move in moves:
+            loads.put(move.instance, move.destination)
         self.assertFalse(loads.overload(range(4)).any())
 
     def test_the_new_host_stays_within_the_limit(self):
@@ -325,7 +327,7 @@ class PlanTestCase(unittest.TestCase):
         loads = relief.Loads(rates, np.full((1, 4), 10.0), [0] * 4)
         moves = self._plan([-1e9, 9.0, 9.0, 9.0], empty=(1, 2, 3),
                            loads=loads)
-        self.assertEqual([1], [one.destination for one in moves])
+        self.assertEqual([1], [move.destination for move in moves])
 
     def test_a_lone_instance_is_never_moved_to_an_empty_host(self):
         loads = relief.Loads(np.full((2, 1, 9), 20.0) * [[[1.0]], [[.1]]],
@@ -334,12 +336,12 @@ class PlanTestCase(unittest.TestCase):
 
     def test_a_move_that_costs_more_than_it_saves_is_not_made(self):
         loads = relief.Loads(self.rates, [[10.0, 10.0, 10.0]], self.hosts)
-        for cost, wanted in ((10.9, 1), (11.0, 0)):
+        for cost, count in ((10.9, 1), (11.0, 0)):
             moves = relief.plan(
                 loads, np.array([-1e9, 0.0, 1.0]), self.terms, self.rule, 4,
                 free(loads), (2,), lambda source, instances, hosts: np.full(
                     (len(instances), len(hosts)), cost))
-            self.assertEqual(wanted, len(moves))
+            self.assertEqual(count, len(moves))
             for move in moves:
                 self.assertAlmostEqual(11 - cost, move.gain)
 
@@ -351,21 +353,21 @@ class PlanTestCase(unittest.TestCase):
                 loads, np.array([-1.0, 0.0, 0.0]), self.terms, self.rule, 4,
                 free(loads), (), lambda source, instances, hosts: np.array(
                     [[host != cheap for host in hosts]] * len(instances)))
-            self.assertEqual([cheap], [one.destination for one in moves])
+            self.assertEqual([cheap], [move.destination for move in moves])
 
     def test_a_host_in_debt_that_accepts_keeps_what_it_earns(self):
         # E = .1, .06 of it is earned. Host 0 is overloaded in 20 of 100
         # slots, host 1 with one of its instances in 6 or 7.
         rates = np.zeros((1, 3, 100))
         rates[0, :2, -20:] = 6.0
-        for slots, accepting, wanted in (
+        for slots, accepting, count in (
                 (6, [False, True], 1), (6, [False, False], 0),
                 (7, [False, True], 0)):
             rates[0, 2] = 0.0
             rates[0, 2, -slots:] = 5.0
             loads = relief.Loads(rates, np.full((1, 2), 10.0), [0, 0, 1])
             with self.subTest(slots=slots, accepting=accepting):
-                self.assertEqual(wanted, len(relief.plan(
+                self.assertEqual(count, len(relief.plan(
                     loads, np.array([-1.0, -1.0]), budget.Terms(.1),
                     self.rule, 4, free(loads),
                     accepting=np.array(accepting))))
@@ -392,7 +394,7 @@ class PlanTestCase(unittest.TestCase):
         for marked in range(3):
             movable = np.ones(5, bool)
             movable[marked] = False
-            self.assertNotIn(marked, [one.instance for one in self._plan(
+            self.assertNotIn(marked, [move.instance for move in self._plan(
                 [-1.0, 0.0, 100.0], movable=movable)])
         self.assertEqual([], self._plan(
             [-1.0, 0.0, 100.0], movable=np.zeros(5, bool)))
@@ -453,21 +455,22 @@ class ConstraintsTestCase(unittest.TestCase):
 class ExcessTestCase(unittest.TestCase):
     """Four instances of 4 on a host of 10; others have room for two each."""
 
-    def plan(self, rates=None, rule=relief.Rule(lowers_excess=True), **words):
+    def plan(self, rates=None, rule=relief.Rule(lowers_excess=True),
+             **may_move):
         if rates is None:
             rates = np.full((1, 6, 20), 4.0)
             rates[0, 4:] = 1.0
         loads = relief.Loads(rates, [[10.0, 10.0, 9.0]], [0, 0, 0, 0, 1, 2])
         return relief.plan(loads, np.array([-1.0, 1.0, 1.0]),
-                           budget.Terms(.1), rule, 20, free(loads, **words))
+                           budget.Terms(.1), rule, 20, free(loads, **may_move))
 
     def test_moves_that_only_together_end_overload_are_made(self):
         self.assertEqual([], self.plan(rule=relief.Rule()))
         moves = self.plan()
         self.assertEqual([(0, 1), (0, 1)],
-                         [(one.source, one.destination) for one in moves])
+                         [(move.source, move.destination) for move in moves])
         # The second one ends all 20 slots of overload.
-        self.assertEqual([0.0, 20.0], [one.gain for one in moves])
+        self.assertEqual([0.0, 20.0], [move.gain for move in moves])
 
     def test_no_overload_is_added(self):
         rates = np.full((1, 6, 20), 4.0)
@@ -491,7 +494,7 @@ class ExcessTestCase(unittest.TestCase):
             rates, capacities, hosts = case(generator, instances=10)
             hosts[:7] = 0
             loads = relief.Loads(rates, capacities, hosts)
-            seen = set()
+            states = set()
             for _ in range(30):
                 slots = np.count_nonzero(loads.overload(range(3)), axis=1)
                 balance = np.where(slots > 0, -1.0, 1.0)
@@ -503,8 +506,8 @@ class ExcessTestCase(unittest.TestCase):
                 for move in moves:
                     loads.put(move.instance, move.destination)
                     state = tuple(loads.hosts)
-                    self.assertNotIn(state, seen)
-                    seen.add(state)
+                    self.assertNotIn(state, states)
+                    states.add(state)
             else:
                 self.fail('moves without end')
 
@@ -537,8 +540,8 @@ class HostTermsTestCase(unittest.TestCase):
             np.full((1, 2, 100), 5.0), [[10.0, 10.0]], [0, 0], sums,
             np.zeros((1, 2, 100), dtype=np.int16), [0, 1])
         # 4 of 50, not of 100.
-        for limit, wanted in ((.05, 1), (.09, 0)):
-            self.assertEqual(wanted, len(relief.plan(
+        for limit, count in ((.05, 1), (.09, 0)):
+            self.assertEqual(count, len(relief.plan(
                 loads, np.array([-1.0, 1.0]), budget.Terms(limit),
                 relief.Rule(), 100, free(loads))), limit)
 

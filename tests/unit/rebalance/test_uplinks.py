@@ -38,12 +38,12 @@ class UplinksTestCase(unittest.TestCase):
                         after[row] = host
                         inside = uplink_fleets.INSIDE
                         joins = inside[:, host] & ~inside[:, hosts[row]]
-                        wanted = all(
+                        expected = all(
                             takes and slots <= limit for takes, slots, limit,
                             joined in zip(case.takes, case.overloads(after),
                                           case.limits, joins) if joined)
-                        self.assertEqual(wanted, found[row, host])
-                        allowed.add((wanted, bool(joins.any())))
+                        self.assertEqual(expected, found[row, host])
+                        allowed.add((expected, bool(joins.any())))
                 row, host = (generator.integers(INSTANCES),
                              generator.integers(HOSTS))
                 shared.put(row, host)

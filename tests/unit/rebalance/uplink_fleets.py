@@ -60,10 +60,10 @@ class Case:
 
     def exceeding(self):
         """Return (moves, states above a limit) of the plan."""
-        hosts, found = self.hosts.copy(), 0
+        hosts, count = self.hosts.copy(), 0
         moves = self.plan()
         for move in moves:
             hosts[move.instance] = move.destination
-            found += any(slots > limit for slots, limit in zip(
+            count += any(slots > limit for slots, limit in zip(
                 self.overloads(hosts), self.limits))
-        return len(moves), found
+        return len(moves), count

@@ -60,11 +60,12 @@ class FleetTestCase(base.StoreTestCase):
             detail['distribution'], detail['limits'], len(detail['vms'])))
 
     def test_the_distribution_is_that_of_the_sum(self):
-        found = self.fleet.detail('h1')['distribution']
+        distribution = self.fleet.detail('h1')['distribution']
         self.assertEqual((350.0, 100.0, 'kbit/s'), (
-            found['capacity'], round(found['mean'], 6), found['unit']))
-        self.assertIn(350.0, found['rates'])
-        for rate, above in zip(found['rates'], found['above']):
+            distribution['capacity'], round(distribution['mean'], 6),
+            distribution['unit']))
+        self.assertIn(350.0, distribution['rates'])
+        for rate, above in zip(distribution['rates'], distribution['above']):
             # The scheduler's tables smooth within a cell of the capacity.
             if 5 < rate % 100 < 95:
                 self.assertAlmostEqual(_above(10, int(rate // 100)), above,
@@ -72,10 +73,10 @@ class FleetTestCase(base.StoreTestCase):
 
     def test_episodes_a_day_are_those_of_the_closed_form(self):
         rate = _binomial(10, 3) * 7 / fleets.OFF
-        found = self.fleet.detail('h1')['episodes']
-        self.assertAlmostEqual(1, found['per_day'] / (rate * 86400))
+        episodes = self.fleet.detail('h1')['episodes']
+        self.assertAlmostEqual(1, episodes['per_day'] / (rate * 86400))
         self.assertAlmostEqual(
-            1, found['mean_seconds'] * rate / _above(10, 3))
+            1, episodes['mean_seconds'] * rate / _above(10, 3))
         # Of an instance without a model nobody can tell.
         self.assertIsNone(self.fleet.detail('h2')['episodes'])
 
@@ -96,12 +97,12 @@ class FleetTestCase(base.StoreTestCase):
                     profile.SwitchProfile('own', **limits))
                 fleet = fleets.fleet(self.store, lambda hosts: dict.fromkeys(
                     hosts, policy))
-                found = fleet.detail('h2')['distribution']
-                self.assertAlmostEqual(mean, found['mean'])
-                self.assertEqual(capacity, found['capacity'])
+                distribution = fleet.detail('h2')['distribution']
+                self.assertAlmostEqual(mean, distribution['mean'])
+                self.assertEqual(capacity, distribution['capacity'])
                 half = [above for rate, above in zip(
-                    found['rates'], found['above']) if .1 * mean < rate
-                    < 1.8 * mean]
+                    distribution['rates'], distribution['above'])
+                        if .1 * mean < rate < 1.8 * mean]
                 for above in half:
                     self.assertAlmostEqual(.5, above, places=6)
 
@@ -112,37 +113,37 @@ class FleetTestCase(base.StoreTestCase):
         policy = dataclasses.replace(fleets.POLICY, uplinks=(uplink,))
         fleet = fleets.fleet(self.store, lambda hosts: dict.fromkeys(
             hosts, policy))
-        found, = fleet.uplinks()
+        shared, = fleet.uplinks()
         self.assertEqual(('tor', 3, 11, True), tuple(
-            found[key] for key in ('uplink', 'hosts', 'instances', 'above')))
+            shared[key] for key in ('uplink', 'hosts', 'instances', 'above')))
         # Beside the 5 of the one without a model.
-        self.assertAlmostEqual(_above(10, 2), found['risk'], places=6)
+        self.assertAlmostEqual(_above(10, 2), shared['risk'], places=6)
         self.assertAlmostEqual(_above(10, 3), next(
             row['risk'] for row in fleet.hosts if row['host'] == 'h1'))
 
     def test_forecast_and_measurement_are_those_of_trials(self):
-        found, = self.fleet.report(base.NOW)['feedback']
+        feedback, = self.fleet.report(base.NOW)['feedback']
         self.assertEqual([(.05, .1, 9.0), (.1, 0.0, 4.0)], [
-            tuple(point.values()) for point in found['points']])
+            tuple(point.values()) for point in feedback['points']])
 
     def test_a_model_without_new_samples_is_stale(self):
-        found = self.fleet.report(base.NOW)['models']
+        models = self.fleet.report(base.NOW)['models']
         self.assertEqual((10, 1, [base.instance_uuid(2)]), (
-            found['total'], found['stale'],
-            [row['instance'] for row in found['listed']]))
+            models['total'], models['stale'],
+            [row['instance'] for row in models['listed']]))
         self.assertEqual([9, 0, 0, 1, 0, 0],
-                         [count for _, count in found['ages']])
+                         [count for _, count in models['ages']])
         later = self.fleet.report(base.NOW + 86400, data.Limits(listed=3))
         self.assertEqual((10, 3), (later['models']['stale'],
                                    len(later['models']['listed'])))
 
     def test_refusals_add_up_in_intervals_of_time(self):
-        found = self.fleet.report(base.NOW, data.Limits(refusal_buckets=3),
-                                  self.store.decisions())['refusals']
+        refusals = self.fleet.report(base.NOW, data.Limits(refusal_buckets=3),
+                                     self.store.decisions())['refusals']
         self.assertEqual((6, 3, {'overload': 12}), (
-            found['requests'], found['no_host'], found['reasons']))
-        self.assertEqual([2, 2, 2], [one['requests']
-                                     for one in found['buckets']])
+            refusals['requests'], refusals['no_host'], refusals['reasons']))
+        self.assertEqual([2, 2, 2], [interval['requests']
+                                     for interval in refusals['buckets']])
         self.assertIsNone(self.fleet.report(base.NOW)['refusals'])
 
     def test_workers_are_shown_whatever_they_have_written(self):
@@ -154,9 +155,10 @@ class FleetTestCase(base.StoreTestCase):
                 f'w{number}', 'ctl', base.NOW + number, base.NOW, state))
         self.assertEqual([(7, 9.5, ['it is old']), (None, None, []),
                           (None, None, [])], [
-            (one['models'], one['record_age_seconds'], one['problems'])
-            for one in self.fleet.report(base.NOW)['workers']
-            if one['host'] == 'ctl'])
+            (worker['models'], worker['record_age_seconds'],
+             worker['problems'])
+            for worker in self.fleet.report(base.NOW)['workers']
+            if worker['host'] == 'ctl'])
 
     def test_rules_are_counted(self):
         self.assertEqual(
@@ -164,17 +166,17 @@ class FleetTestCase(base.StoreTestCase):
             self.fleet.report(base.NOW)['summary']['rules'])
 
     def test_the_report_of_one_host_has_only_that(self):
-        found = self.fleet.report(base.NOW, host='h2')
+        report = self.fleet.report(base.NOW, host='h2')
         self.assertEqual((['h2'], ['h2']), (
-            [row['host'] for row in found['hosts']],
-            [one['host'] for one in found['details']]))
+            [row['host'] for row in report['hosts']],
+            [detail['host'] for detail in report['details']]))
 
     def test_an_empty_store_has_an_empty_report(self):
         self.store.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
                          remove_placements=[base.instance_uuid(number)
                                             for number in range(1, 12)],
                          now=base.NOW)
-        found = fleets.fleet(self.store).report(base.NOW)
+        report = fleets.fleet(self.store).report(base.NOW)
         self.assertEqual(([], [], None), (
-            found['hosts'], found['details'],
-            found['summary']['mean_utilisation']))
+            report['hosts'], report['details'],
+            report['summary']['mean_utilisation']))

@@ -143,19 +143,20 @@ class OtherPagesTestCase(PageTestCase):
         self.assertEqual(1, report['summary']['overspent'])
         text = page.Page().render(report)
         self.assertNotIn('<img src=x', text)
-        for words in ('Error budget: -0.3% left', '-0.1 days in use earn',
-                      'it is in debt', '9 of 10 instances were measured',
-                      '<dt>error budgets overspent</dt><dd>1</dd>'):
-            self.assertIn(words, text)
+        for part in ('Error budget: -0.3% left', '-0.1 days in use earn',
+                     'it is in debt', '9 of 10 instances were measured',
+                     '<dt>error budgets overspent</dt><dd>1</dd>'):
+            self.assertIn(part, text)
         tables = json.loads(_Reader(text).contents[
             'script', 'application/json'])
         columns = [name for name, _ in tables['hosts']['columns']]
         rows = {row[0]: row for row in tables['hosts']['rows']}
-        for name, wanted, other in (('Error budget left', -.003333, None),
-                                    ('Burn rate, 6 h', 2.5, None)):
+        for name, expected, second_host in (('Error budget left', -.003333,
+                                             None),
+                                            ('Burn rate, 6 h', 2.5, None)):
             at = columns.index(name)
-            self.assertEqual((wanted, other), (rows['h1'][at],
-                                               rows['h2'][at]))
+            self.assertEqual((expected, second_host), (rows['h1'][at],
+                                                       rows['h2'][at]))
 
     def test_the_page_says_what_an_empty_fleet_lacks(self):
         target = self.make_store()
@@ -165,10 +166,10 @@ class OtherPagesTestCase(PageTestCase):
                      now=base.NOW)
         report = {**fleets.fleet(target).report(base.NOW), 'feedback': []}
         text = page.Page().render(report)
-        for words in ('The store has no host', 'No aggregate names an',
-                      'No trial has an outcome', 'no decision of a scheduler',
-                      'No modeler has reported'):
-            self.assertIn(words, text)
+        for part in ('The store has no host', 'No aggregate names an',
+                     'No trial has an outcome', 'no decision of a scheduler',
+                     'No modeler has reported'):
+            self.assertIn(part, text)
 
     def test_a_fleet_without_switch_profiles_has_a_page(self):
         fleet = fleets.fleet(self.make_store(), lambda hosts: {})

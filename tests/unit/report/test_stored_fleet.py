@@ -31,10 +31,10 @@ class StoredFleetTestCase(base.StoreTestCase):
 
     def test_the_finder_is_asked_for_hosts_with_instances_or_a_profile(self):
         self.store.write(remove_hosts=['h2'], now=base.NOW)
-        asked = []
-        stored_fleet.StoredFleet(self.store, lambda hosts: asked.append(
+        hosts_asked = []
+        stored_fleet.StoredFleet(self.store, lambda hosts: hosts_asked.append(
             set(hosts)) or _policies({}))
-        self.assertEqual([{'h1', 'h2', fleets.HOSTILE}], asked)
+        self.assertEqual([{'h1', 'h2', fleets.HOSTILE}], hosts_asked)
 
     def test_a_host_without_a_policy_is_not_judged(self):
         fleet = self.fleet({'h1': fleets.POLICY, 'empty': fleets.POLICY})
@@ -44,10 +44,10 @@ class StoredFleetTestCase(base.StoreTestCase):
         self.assertFalse(fleet.policies['h2'].judged)
 
     def test_demands_come_with_the_rule_that_gave_them(self):
-        found = {'h1': fleets.POLICY, 'h2': fleets.POLICY}
+        policies = {'h1': fleets.POLICY, 'h2': fleets.POLICY}
         unknown = base.instance_uuid(11)
         for default, mean in ((fleets.DEFAULT, 5.0), (None, 0.0)):
-            fleet = self.fleet(found, default_law=default)
+            fleet = self.fleet(policies, default_law=default)
             law, rule = fleet.demands('h2')[unknown]
             self.assertEqual(('default', mean), (rule, law.mean[0]))
         self.assertEqual({'model'}, {
@@ -68,10 +68,10 @@ class StoredFleetTestCase(base.StoreTestCase):
                 'own', saturation_kbps=4000.0), uplinks=(uplink,))
         fleet = self.fleet({'h1': policy, 'h2': policy}, uplink,
                            default_law=fleets.DEFAULT)
-        told = []
+        reports = []
         loads = fleet.loads(['h2', 'h1'],
-                            lambda done, total: told.append((done, total)))
-        self.assertEqual([(0, 2)], told)
+                            lambda done, total: reports.append((done, total)))
+        self.assertEqual([(0, 2)], reports)
         for load, mean in zip(loads, (5.0, 1000.0)):
             self.assertAlmostEqual(mean / 4000, load.utilisation)
             self.assertEqual(0.0, load.overload_probability)
