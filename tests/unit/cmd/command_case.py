@@ -35,8 +35,8 @@ class ManageTestCase(base.StoreTestCase):
         return json.loads(output)
 
     def assert_fails(self, words, *command, status=1, **how):
-        found, output, errors = self.run_command(*command, **how)
-        self.assertEqual((status, ''), (found, output), errors)
+        exit_status, output, errors = self.run_command(*command, **how)
+        self.assertEqual((status, ''), (exit_status, output), errors)
         self.assertRegex(errors, words)
         if status == 1:
             self.assertEqual(1, errors.count('\n'), errors)

@@ -27,22 +27,14 @@ class FleetTestCase(command_case.ManageTestCase):
     def put(self, hosts, models=(), flavor='small', project='p', **more):
         """Write instances: {host: numbers of instances}."""
         self.store.write(
-            [
-                store.StoredModel(
-                    base.instance_uuid(number), one, name=f'vm{number}'
-                )
-                for number, one in dict(models).items()
-            ],
-            placements=[
-                store.InstanceRecord(
-                    base.instance_uuid(number), host, flavor, project
-                )
-                for host, numbers in hosts.items()
-                for number in numbers
-            ],
-            inventory=store.InventoryState('nova', self.now, self.now),
-            **more,
-        )
+            [store.StoredModel(base.instance_uuid(number), traffic,
+                               name=f'vm{number}')
+             for number, traffic in dict(models).items()],
+            placements=[store.InstanceRecord(base.instance_uuid(number),
+                                             host, flavor, project)
+                        for host, numbers in hosts.items()
+                        for number in numbers],
+            inventory=store.InventoryState('nova', self.now, self.now), **more)
 
     def modeled(self, age=0.0, aggregates=True, **hosts):
         """Write what a modeler would: {host: packed policy}."""

@@ -82,7 +82,7 @@ class TestCalibrate(base.NamespacesTestCase):
 
     def test_wrong_arguments_are_told_before_anything_is_done(self):
         self._root()
-        for words, status, wanted in (
+        for arguments, status, message in (
                 (['--sizes', '88,x'], 2, "'88,x'; expected a list of whole"),
                 (['--sizes', '20'], 1, 'packet size: 20; expected 44'),
                 (['--max-busy', '120'], 2, "'120'; expected a share of 0"),
@@ -91,9 +91,9 @@ class TestCalibrate(base.NamespacesTestCase):
                 (['--output', '/nowhere/p.yaml'], 1,
                  "output: '/nowhere/p.yaml'; expected a file in a folder"),
                 (['--encapsulation', 'stt'], 2, "invalid choice: 'stt'")):
-            found, _, errors = self.run_command('local', *words)
-            self.assertEqual(status, found, errors)
-            self.assertIn(wanted, errors)
+            exit_status, _, errors = self.run_command('local', *arguments)
+            self.assertEqual(status, exit_status, errors)
+            self.assertIn(message, errors)
         self.assertFalse(self.state.exists())
 
     def _vsperf(self):
@@ -107,9 +107,9 @@ class TestCalibrate(base.NamespacesTestCase):
             'import', '--format', 'vsperf', self._vsperf(), '--switch',
             'ovs', '--name', 'lab', '--output', str(output), '--json')
         self.assertEqual(0, status, errors)
-        found = profile.load_profiles(output)['lab']
+        loaded = profile.load_profiles(output)['lab']
         answer = json.loads(printed)
-        self.assertEqual(found.to_dict()['saturation_by_packet_bytes'],
+        self.assertEqual(loaded.to_dict()['saturation_by_packet_bytes'],
                          {float(size): rate for size, rate in answer[
                              'profile']['saturation_by_packet_bytes'].items()})
         self.assertEqual((1000.0, 6e6), (answer['packet_rate_kpps'],

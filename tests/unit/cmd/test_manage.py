@@ -21,22 +21,22 @@ class CommonOptionsTestCase(command_case.ManageTestCase):
     def test_options_may_stand_before_and_after_the_command(self):
         self._configure()
         elsewhere = f'sqlite:///{self.directory}/other.sqlite'
-        for words in (('--store', elsewhere, '--json', 'db', 'sync'),
-                      ('db', '--store', elsewhere, '--json', 'sync'),
-                      ('db', 'sync', '--store', elsewhere, '--json'),
-                      ('--json', 'db', 'sync', '--store', elsewhere)):
-            status, output, _ = self.run_command(*words)
+        for command in (('--store', elsewhere, '--json', 'db', 'sync'),
+                        ('db', '--store', elsewhere, '--json', 'sync'),
+                        ('db', 'sync', '--store', elsewhere, '--json'),
+                        ('--json', 'db', 'sync', '--store', elsewhere)):
+            status, output, _ = self.run_command(*command)
             self.assertEqual(0, status)
             self.assertIn('after', json.loads(output))
         self.assertFalse(os.path.exists(self.path))
 
     def test_the_last_of_several_configuration_files_counts(self):
-        second = os.path.join(self.directory, 'second.conf')
-        pathlib.Path(second).write_text(
+        second_file = os.path.join(self.directory, 'second.conf')
+        pathlib.Path(second_file).write_text(
             f'[vswitch_scheduler]\n'
             f'store_url = sqlite:///{self.directory}/second.sqlite\n')
         self.assertEqual(0, self.run_command(
-            'db', 'sync', '--config-file', second)[0])
+            'db', 'sync', '--config-file', second_file)[0])
         self.assertTrue(os.path.exists(
             os.path.join(self.directory, 'second.sqlite')))
 
@@ -49,10 +49,10 @@ class CommonOptionsTestCase(command_case.ManageTestCase):
         self.assert_fails('min_samples', 'model', 'list')
 
     def test_a_wrong_command_line_exits_with_two(self):
-        for words in ((), ('db',), ('frobnicate',), ('model', 'show'),
-                      ('fit', '--path'),
-                      ('fit', '--path', 'x', '--start', 'soon')):
-            self.assert_fails('usage: vswitch-manage', *words, status=2)
+        for command in ((), ('db',), ('frobnicate',), ('model', 'show'),
+                        ('fit', '--path'),
+                        ('fit', '--path', 'x', '--start', 'soon')):
+            self.assert_fails('usage: vswitch-manage', *command, status=2)
 
     def test_help_tells_every_command(self):
         status, output, _ = self.run_command('--help')
@@ -62,11 +62,11 @@ class CommonOptionsTestCase(command_case.ManageTestCase):
             self.assertIn(word, output)
 
     def test_help_of_a_command_spells_names_as_they_are(self):
-        for words, text in ((('gateway',), 'mappings of VXLAN gateways.'),
-                            (('host', 'discover'),
-                             'reports of Neutron agents.'),
-                            (('db', 'sync'), '\n\nCreate ')):
-            status, output, _ = self.run_command(*words, '--help')
+        for command, text in ((('gateway',), 'mappings of VXLAN gateways.'),
+                              (('host', 'discover'),
+                               'reports of Neutron agents.'),
+                              (('db', 'sync'), '\n\nCreate ')):
+            status, output, _ = self.run_command(*command, '--help')
             self.assertEqual(0, status)
             self.assertIn(text, output)
 

@@ -43,6 +43,27 @@ class ModelerCommandTestCase(base.StoreTestCase):
         return commands.run(
             modeler.main, ['--config-file', self.config, *words], terminal)
 
+    @contextlib.contextmanager
+    def _service(self, **environment):
+        """Run the service; SIGTERM after the block has to end it.
+
+        Yield the process and the path of its log.
+        """
+        log = pathlib.Path(self.directory, 'log')
+        with open(log, 'wb') as file:
+            process = subprocess.Popen(
+                [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.modeler',
+                 '--config-file', self.config],
+                env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                stdout=file, stderr=file)
+        try:
+            yield process, log
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, process.wait(120))
+        finally:
+            process.kill()
+            process.wait()
+
     def test_once_learns_what_is_new_and_says_what_it_did(self):
         self.record(40)
         status, output, errors = self.run_command('--once')
@@ -55,11 +76,11 @@ class ModelerCommandTestCase(base.StoreTestCase):
         self.assertIn('1, as before: nothing is new', output)
         self.record(45)
         status, output, _ = self.run_command('--once', '--json')
-        found = json.loads(output)
+        answer = json.loads(output)
         self.assertEqual((0, 2, 10, 1, 1), (
-            status, found['generation'], found['samples'], found['fitted'],
-            found['waiting']))
-        self.assertEqual({'no traffic': 1}, found['reasons'])
+            status, answer['generation'], answer['samples'], answer['fitted'],
+            answer['waiting']))
+        self.assertEqual({'no traffic': 1}, answer['reasons'])
         uuid = telemetry_file.instance_uuid('web')
         record = store.Store(self.url).model(uuid)
         self.assertEqual('web', record.name)
@@ -75,7 +96,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
 
     def test_an_error_is_one_line_and_status_1(self):
         self.record(40, 'web,soon,1,1')
-        for words, lines in (
+        for message, lines in (
                 ('line 82: time:', ()),
                 ('telemetry driver: \'nosuch\'; expected one of',
                  ['telemetry_driver = nosuch']),
@@ -83,7 +104,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
             self.configure(*lines)
             status, output, errors = self.run_command('--once')
             self.assertEqual((1, ''), (status, output))
-            self.assertRegex(errors, words)
+            self.assertRegex(errors, message)
             self.assertEqual(1, errors.count('\n'), errors)
             self.assertTrue(errors.startswith('vswitch-modeler: '))
         status, _, errors = self.run_command('--json')
@@ -94,13 +115,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
     def test_the_service_runs_reloads_and_ends_by_signals(self):
         self.record(40)
         self.configure('modeler_interval_seconds = 10')
-        log = pathlib.Path(self.directory, 'log')
-        with open(log, 'wb') as file:
-            process = subprocess.Popen(
-                [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.modeler',
-                 '--config-file', self.config],
-                stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-        try:
+        with self._service() as (process, log):
             self._wait_for(log, 'generation 1: 80 new samples')
             self.configure('modeler_interval_seconds = 20')
             process.send_signal(signal.SIGHUP)
@@ -111,11 +126,6 @@ class ModelerCommandTestCase(base.StoreTestCase):
             os.rename(self.trace + '.away', self.trace)
             process.send_signal(signal.SIGHUP)
             self._wait_for(log, 'is well again after ')
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(0, process.wait(120))
-        finally:
-            process.kill()
-            process.wait()
         text = log.read_text()
         self.assertIn('has ended after ', text)
         self.assertNotIn('Traceback', text)
@@ -132,14 +142,8 @@ class ModelerCommandTestCase(base.StoreTestCase):
         self.addCleanup(listener.close)
         listener.bind(os.path.join(self.directory, 'notify'))
         listener.settimeout(120)
-        log = pathlib.Path(self.directory, 'log')
-        with open(log, 'wb') as file:
-            process = subprocess.Popen(
-                [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.modeler',
-                 '--config-file', self.config],
-                env={**os.environ, 'NOTIFY_SOCKET': listener.getsockname()},
-                stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-        try:
+        with self._service(
+                NOTIFY_SOCKET=listener.getsockname()) as (process, log):
             self.assertIn(b'READY=1', listener.recv(4096))
             while b'STATUS=waiting: ' not in listener.recv(4096):
                 pass
@@ -148,16 +152,11 @@ class ModelerCommandTestCase(base.StoreTestCase):
             path.write_text(configured)
             process.send_signal(signal.SIGHUP)
             self._wait_for(log, 'generation 1: 80 new samples')
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(0, process.wait(120))
-        finally:
-            process.kill()
-            process.wait()
         self.assertNotIn('Traceback', log.read_text())
 
     def test_what_is_misspelt_ends_the_service_with_an_error(self):
         path = pathlib.Path(self.config)
-        for lines, words in (
+        for lines, message in (
                 ('telemetry_driver = gnochi', "'gnochi'; expected one of"),
                 ('telemetry_drver = file', 'telemetry_drver; expected '
                                            'telemetry_driver'),
@@ -168,7 +167,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
                             f'{lines}\n')
             status, _, errors = self.run_command()
             self.assertEqual(1, status)
-            self.assertRegex(errors, words)
+            self.assertRegex(errors, message)
             self.assertEqual(1, errors.count('\n'), errors)
 
     def test_a_single_pass_is_reported_and_does_not_wait(self):

@@ -24,29 +24,20 @@ class ListTestCase(command_case.ManageTestCase):
         super().setUp()
         # host10 comes after host9; the last one is nowhere.
         self.make_store().write(
-            [
-                base.constant(number, name=f'vm{number}')
-                for number in (1, 2, 3, 4)
-            ],
-            now=base.NOW,
-            placements=[
-                store.InstanceRecord(
-                    base.instance_uuid(number), host, 'small', project
-                )
-                for number, host, project in (
-                    (1, 'host10', 'p'),
-                    (2, 'host9', 'q'),
-                    (3, 'host9', 'p'),
-                )
-            ],
-        )
+            [base.constant(number, name=f'vm{number}')
+             for number in (1, 2, 3, 4)], now=base.NOW,
+            placements=[store.InstanceRecord(base.instance_uuid(number), host,
+                                             'small', project)
+                        for number, host, project in (
+                            (1, 'host10', 'p'), (2, 'host9', 'q'),
+                            (3, 'host9', 'p'))])
 
-    def _names(self, *words):
-        return [one['name']
-                for one in self.ask('model', 'list', *words)['models']]
+    def _names(self, *options):
+        return [model['name']
+                for model in self.ask('model', 'list', *options)['models']]
 
-    def _text(self, *words):
-        status, text, errors = self.run_command('model', 'list', *words)
+    def _text(self, *options):
+        status, text, errors = self.run_command('model', 'list', *options)
         self.assertEqual((0, ''), (status, errors))
         return text
 
@@ -60,12 +51,12 @@ class ListTestCase(command_case.ManageTestCase):
         table = commands.table(self._text('-f', 'table'))
         self.assertEqual(self._text(), self._text('-f', 'table'))
         self.assertEqual(len(table[0]), len(rows[0]))
-        for number, one in enumerate(expected['models']):
-            self.assertEqual(one['name'], rows[number]['name'])
-            self.assertEqual(one['mean']['egress_kbps'],
+        for number, model in enumerate(expected['models']):
+            self.assertEqual(model['name'], rows[number]['name'])
+            self.assertEqual(model['mean']['egress_kbps'],
                              float(rows[number]['mean.egress_kbps']))
-            self.assertEqual(one['samples'], int(rows[number]['samples']))
-            self.assertEqual([one['instance_uuid'], one['name']],
+            self.assertEqual(model['samples'], int(rows[number]['samples']))
+            self.assertEqual([model['instance_uuid'], model['name']],
                              table[number + 1][:2])
         # Nobody knows where the last one is.
         self.assertEqual((None, '', '-'), (
@@ -77,23 +68,23 @@ class ListTestCase(command_case.ManageTestCase):
             self.run_command('-f', 'csv', 'model', 'list'))
 
     def test_times_have_their_text_beside(self):
-        one = self.ask('model', 'list')['models'][0]
+        model = self.ask('model', 'list')['models'][0]
         self.assertEqual((base.NOW, '2023-11-14T22:13:20Z'),
-                         (one['updated_at'], one['updated_at_iso']))
+                         (model['updated_at'], model['updated_at_iso']))
         self.assertEqual((0.0, '1970-01-01T00:00:00Z'),
-                         (one['window_start'], one['window_start_iso']))
+                         (model['window_start'], model['window_start_iso']))
         shown = self.ask('model', 'show', 'vm1')
         self.assertEqual('2023-11-14T22:13:20Z', shown['updated_at_iso'])
 
     def test_columns_are_chosen_by_header_or_by_key(self):
-        for words in (('-c', 'NAME', '-c', 'MEAN EGRESS'),
-                      ('-c', 'name', '-c', 'mean.egress_kbps'),
-                      ('-c', 'Name', '--column', 'mean_egress')):
+        for options in (('-c', 'NAME', '-c', 'MEAN EGRESS'),
+                        ('-c', 'name', '-c', 'mean.egress_kbps'),
+                        ('-c', 'Name', '--column', 'mean_egress')):
             self.assertEqual(['NAME', 'MEAN EGRESS'],
-                             commands.table(self._text(*words))[0])
+                             commands.table(self._text(*options))[0])
             self.assertEqual(
                 {'name', 'mean'},
-                self.ask('model', 'list', *words)['models'][0].keys())
+                self.ask('model', 'list', *options)['models'][0].keys())
         # A key that is no column of the table.
         self.assertEqual('FLAVOR', commands.table(self._text(
             '-c', 'flavor'))[0][0])
@@ -140,10 +131,10 @@ class ListTestCase(command_case.ManageTestCase):
             'models'][0]['name'])
 
     def test_another_format_is_refused_before_anything_is_done(self):
-        for words in (('db', 'sync'), ('model', 'show', 'vm1'),
-                      ('host', 'set', 'h', 'ovs-flat')):
+        for options in (('db', 'sync'), ('model', 'show', 'vm1'),
+                        ('host', 'set', 'h', 'ovs-flat')):
             self.assert_fails('format: csv; expected table, json or yaml',
-                              *words, '-f', 'csv')
+                              *options, '-f', 'csv')
         self.assertEqual([], store.Store(self.url).host_profiles())
         self.assert_fails('invalid choice', 'model', 'list', '-f', 'xml',
                           status=2)
@@ -162,23 +153,23 @@ class AnswerTestCase(command_case.ManageTestCase):
                 traffic_model.TrafficModel.constant(7.0).law, 3)])
 
     def test_every_answer_can_be_yaml(self):
-        for words in (('db', 'version'), ('model', 'show', 'web'),
-                      ('prior', 'list'), ('prior', 'show', '--flavor',
-                                          'small'),
-                      ('profile', 'list'), ('profile', 'show', 'ovs-flat'),
-                      ('host', 'list'), ('claim', 'list'),
-                      ('feedback', 'show')):
-            with self.subTest(words):
-                status, text, errors = self.run_command(*words, '-f', 'yaml')
+        for options in (('db', 'version'), ('model', 'show', 'web'),
+                        ('prior', 'list'), ('prior', 'show', '--flavor',
+                                            'small'),
+                        ('profile', 'list'), ('profile', 'show', 'ovs-flat'),
+                        ('host', 'list'), ('claim', 'list'),
+                        ('feedback', 'show')):
+            with self.subTest(options):
+                status, text, errors = self.run_command(*options, '-f', 'yaml')
                 self.assertEqual((0, ''), (status, errors))
-                self.assertEqual(self.ask(*words), yaml.safe_load(text))
+                self.assertEqual(self.ask(*options), yaml.safe_load(text))
 
     def test_every_list_has_csv(self):
-        for words in (('prior', 'list'), ('profile', 'list'),
-                      ('host', 'list'), ('claim', 'list'),
-                      ('feedback', 'show')):
-            with self.subTest(words):
-                status, text, errors = self.run_command(*words, '-f', 'csv')
+        for options in (('prior', 'list'), ('profile', 'list'),
+                        ('host', 'list'), ('claim', 'list'),
+                        ('feedback', 'show')):
+            with self.subTest(options):
+                status, text, errors = self.run_command(*options, '-f', 'csv')
                 self.assertEqual((0, ''), (status, errors))
                 header, *rows = csv.reader(io.StringIO(text))
                 self.assertEqual(len(set(header)), len(header))

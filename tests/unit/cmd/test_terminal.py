@@ -39,13 +39,13 @@ class CompletionTestCase(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec('shtab'),
                          'shtab is not installed')
     def test_a_shell_completes_commands_and_options(self):
-        for main, words in ((manage.main, ('discover', 'list', 'json')),
-                            (calibrate.main, ('local', 'remote'))):
+        for main, completions in ((manage.main, ('discover', 'list', 'json')),
+                                  (calibrate.main, ('local', 'remote'))):
             for shell in ('bash', 'tcsh', 'zsh'):
                 status, script, errors = commands.run(
                     main, ['--print-completion', shell])
                 self.assertEqual((0, ''), (status, errors))
-                for word in words:
+                for word in completions:
                     self.assertIn(word, script)
 
     @unittest.skipUnless(importlib.util.find_spec('shtab')
@@ -132,7 +132,7 @@ class OutputTestCase(unittest.TestCase):
 class RunTestCase(unittest.TestCase):
 
     def test_errors_are_one_printable_line(self):
-        for error, words in (
+        for error, message in (
                 (exceptions.InvalidInput(HOSTILE), 'a\\x1b[2Jb c'),
                 (ValueError('a\n \x1b'), r'prog: a \x1b'),
                 (OSError(errno.ENOENT, 'no', '/x\x1b'), r'x\x1b'),
@@ -140,7 +140,7 @@ class RunTestCase(unittest.TestCase):
                 (TypeError('odd\x07'), r'unexpected TypeError: odd\x07')):
             status, output, errors = _run(mock.Mock(side_effect=error))
             self.assertEqual((1, ''), (status, output))
-            self.assertIn(words, errors)
+            self.assertIn(message, errors)
             self.assertEqual(1, errors.count('\n'))
             self.assertTrue(errors[:-1].isprintable())
 
@@ -174,19 +174,18 @@ class ProcessTestCase(unittest.TestCase):
     """What needs a process of its own: streams that are closed or full."""
 
     def setUp(self):
-        self.directory = tempfile.TemporaryDirectory()
-        self.addCleanup(self.directory.cleanup)
+        self.directory = self.enterContext(tempfile.TemporaryDirectory())
 
     def _shell(self, line):
         """Return (status, stderr) of a line of bash; $COMMAND prints."""
         code = ('import sys; from vswitch_aware_scheduler.cmd import '
                 'terminal; sys.exit(terminal.run("prog", lambda: [terminal.'
                 'print_line("x" * 70) for _ in range(5000)] and 3))')
-        done = subprocess.run(
+        completed = subprocess.run(
             ['bash', '-c', line], capture_output=True, text=True,
             env={**os.environ, 'COMMAND': code, 'PYTHON': sys.executable},
-            cwd=self.directory.name)
-        return done.returncode, done.stderr
+            cwd=self.directory)
+        return completed.returncode, completed.stderr
 
     def test_a_reader_that_has_enough_changes_no_status(self):
         self.assertEqual((3, ''), self._shell(
@@ -217,7 +216,8 @@ class ProcessTestCase(unittest.TestCase):
                 '            os.kill(os.getpid(), signal.SIGINT)\n'
                 'sys.meta_path.insert(0, Finder())\n'
                 'import vswitch_aware_scheduler.cmd.manage\n')
-        done = subprocess.run([sys.executable, '-c', code],
-                              capture_output=True, text=True)
+        completed = subprocess.run([sys.executable, '-c', code],
+                                   capture_output=True, text=True)
         self.assertEqual((-signal.SIGINT, '', ''),
-                         (done.returncode, done.stdout, done.stderr))
+                         (completed.returncode, completed.stdout,
+                          completed.stderr))

@@ -46,10 +46,10 @@ class OptionsTestCase(unittest.TestCase):
             path = os.path.join(directory, 'nova.conf')
             with open(path, 'w') as file:
                 file.write('\n'.join([f'[{group}]', *lines]))
-            found = cfg.ConfigOpts()
-            conf.register_opts(found)
-            found(['--config-file', path])
-        return found[group]
+            options_read = cfg.ConfigOpts()
+            conf.register_opts(options_read)
+            options_read(['--config-file', path])
+        return options_read[group]
 
     def test_every_option_says_what_it_does_and_what_goes_wrong(self):
         for option in _options():
@@ -122,31 +122,31 @@ class OptionsTestCase(unittest.TestCase):
             option.name for option in _options() if option.secret])
 
     def test_registering_twice_changes_nothing(self):
-        found = cfg.ConfigOpts()
-        conf.register_opts(found)
-        conf.register_opts(found)
-        found([])
+        opts = cfg.ConfigOpts()
+        conf.register_opts(opts)
+        conf.register_opts(opts)
+        opts([])
         self.assertEqual(len([option for group, option in _grouped()
                               if group == conf.GROUP]),
-                         len(found[conf.GROUP]))
+                         len(opts[conf.GROUP]))
 
     def test_an_override_stays_in_its_own_configuration(self):
-        first, second = cfg.ConfigOpts(), cfg.ConfigOpts()
-        for found in (first, second):
-            conf.register_opts(found)
-            found([])
-        first.set_override('min_samples', 99, conf.GROUP)
-        self.assertNotEqual(99, second[conf.GROUP].min_samples)
+        changed, untouched = cfg.ConfigOpts(), cfg.ConfigOpts()
+        for configuration in (changed, untouched):
+            conf.register_opts(configuration)
+            configuration([])
+        changed.set_override('min_samples', 99, conf.GROUP)
+        self.assertNotEqual(99, untouched[conf.GROUP].min_samples)
 
     def test_names_are_unique(self):
         names = [(group, option.name) for group, option in _grouped()]
         self.assertEqual(sorted(set(names)), sorted(names))
 
     def test_what_identifies_us_to_a_service_is_a_secret(self):
-        shown = {option.name for option in telemetry.auth_opts()
-                 if not option.secret}
-        self.assertFalse(shown & {'password', 'application-credential-secret',
-                                  'application_credential_secret', 'token'})
+        public = {option.name for option in telemetry.auth_opts()
+                  if not option.secret}
+        self.assertFalse(public & {'password', 'application-credential-secret',
+                                   'application_credential_secret', 'token'})
         self.assertTrue(any(option.secret
                             for option in telemetry.auth_opts()))
 
@@ -157,14 +157,14 @@ class UnknownTestCase(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory, 'x.conf')
             path.write_text(text)
-            found = cfg.ConfigOpts()
-            conf.register_opts(found)
-            found(['--config-dir', directory] if folder else [],
-                  default_config_files=[] if folder else [str(path)])
-            conf.refuse_unknown(found)
+            opts = cfg.ConfigOpts()
+            conf.register_opts(opts)
+            opts(['--config-dir', directory] if folder else [],
+                 default_config_files=[] if folder else [str(path)])
+            conf.refuse_unknown(opts)
 
     def test_names_that_are_no_options_are_refused(self):
-        for text, wanted in (
+        for text, message in (
                 ('[vswitch_gnocchi]\nurll = http://x\n',
                  r'option in the group \[vswitch_gnocchi\]: urll; expected '
                  'url, or another name'),
@@ -174,7 +174,7 @@ class UnknownTestCase(unittest.TestCase):
                  'zzz; expected a name of vswitch.conf.sample')):
             for folder in (False, True):
                 with self.subTest(text, folder=folder), \
-                        self.assertRaisesRegex(ValueError, wanted):
+                        self.assertRaisesRegex(ValueError, message):
                     self._check(text, folder)
 
     def test_options_and_groups_of_others_are_left_alone(self):
@@ -187,10 +187,10 @@ class DefaultsTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        found = cfg.ConfigOpts()
-        conf.register_opts(found)
-        found([])
-        self.group = found[conf.GROUP]
+        opts = cfg.ConfigOpts()
+        conf.register_opts(opts)
+        opts([])
+        self.group = opts[conf.GROUP]
 
     def test_defaults_fit_the_code_that_uses_them(self):
         engines.parse(self.group.store_url)
@@ -203,26 +203,26 @@ class DefaultsTestCase(unittest.TestCase):
 
     def test_the_default_model_is_on_for_eight_percent_of_the_time(self):
         # GWA-T-12: the median of P(on) is 0.08.
-        one = model.TrafficModel.on_off(
+        default = model.TrafficModel.on_off(
             self.group.default_egress_kbps, self.group.default_ingress_kbps,
             on_seconds=self.group.default_on_seconds,
             off_seconds=self.group.default_off_seconds)
-        self.assertAlmostEqual(.08, one.stationary[1], delta=.005)
+        self.assertAlmostEqual(.08, default.stationary[1], delta=.005)
 
 
 class SampleTestCase(unittest.TestCase):
 
     def test_a_sample_is_generated_with_every_option(self):
-        found = cfg.ConfigOpts()
-        generator.register_cli_opts(found)
+        generator_opts = cfg.ConfigOpts()
+        generator.register_cli_opts(generator_opts)
         # The entry point needs an installed package: call what it names.
         with mock.patch.object(
                 generator, '_list_opts', autospec=True,
                 return_value=[('vswitch_aware_scheduler',
                                opts.list_opts())]):
-            found(['--namespace', 'vswitch_aware_scheduler'])
+            generator_opts(['--namespace', 'vswitch_aware_scheduler'])
             output = io.StringIO()
-            generator.generate(found, output)
+            generator.generate(generator_opts, output)
         text = output.getvalue()
         self.assertIn('[vswitch_scheduler]', text)
         for option in _options():

@@ -33,14 +33,14 @@ class DriverOptionsTest(unittest.TestCase):
     def test_every_driver_is_made_of_its_defaults_and_a_url(self):
         for name, factory in DRIVERS.items():
             with self.subTest(name):
-                given = self._read(
+                arguments = self._read(
                     name, f'[vswitch_{name}]\nurl = https://metrics:1\n')
-                driver = factory(**given)
+                driver = factory(**arguments)
                 self.assertEqual(f'{name} https://metrics:1', driver.source)
 
     def test_defaults_of_the_options_are_those_of_the_drivers(self):
         for name, factory in DRIVERS.items():
-            given = self._read(
+            arguments = self._read(
                 name, f'[vswitch_{name}]\nurl = https://metrics:1\n')
             for parameter in inspect.signature(factory).parameters.values():
                 if parameter.name in ('access', 'clock', 'sleep', 'names',
@@ -51,10 +51,10 @@ class DriverOptionsTest(unittest.TestCase):
                     if default is None and parameter.name == \
                             'max_age_seconds':
                         default = 2592000
-                    self.assertEqual(default, given[parameter.name])
+                    self.assertEqual(default, arguments[parameter.name])
 
     def test_names_that_are_not_set_are_those_of_the_exporter(self):
-        given = self._read('prometheus', '''
+        arguments = self._read('prometheus', '''
 [vswitch_prometheus]
 url = http://prometheus:9090
 exporter = libvirt-tinkoff
@@ -63,7 +63,7 @@ egress_packets_query =
 ingress_packets_query =
 host_labels = instance, pod
 ''')
-        driver = prometheus.PrometheusDriver(**given)
+        driver = prometheus.PrometheusDriver(**arguments)
         self.assertEqual(
             ('tx{job="x"}',
              'libvirt_domain_interface_stats_receive_bytes_total'),
@@ -72,7 +72,7 @@ host_labels = instance, pod
         self.assertEqual('uuid', driver._names.instance_label)
 
     def test_who_asks_is_told_in_terms_of_keystoneauth(self):
-        given = self._read('gnocchi', '''
+        arguments = self._read('gnocchi', '''
 [vswitch_gnocchi]
 auth_type = password
 auth_url = https://keystone:5000/v3
@@ -86,12 +86,12 @@ project_domain_name = Default
             'auth_type': 'password', 'auth_url': 'https://keystone:5000/v3',
             'username': 'vswitch', 'password': 'open sesame',
             'project_name': 'service', 'user_domain_name': 'Default',
-            'project_domain_name': 'Default'}, given['access']['auth'])
+            'project_domain_name': 'Default'}, arguments['access']['auth'])
         self.assertNotIn('sesame', repr(telemetry.load_driver(
-            'gnocchi', **given)._access))
+            'gnocchi', **arguments)._access))
 
     def test_another_section_can_tell_who_asks(self):
-        given = self._read('prometheus', '''
+        arguments = self._read('prometheus', '''
 [vswitch_prometheus]
 auth_section = keystone_authtoken
 [keystone_authtoken]
@@ -101,7 +101,7 @@ token = abc
 ''')
         self.assertEqual({'auth_type': 'v3token', 'token': 'abc',
                           'auth_url': 'https://keystone:5000/v3'},
-                         given['access']['auth'])
+                         arguments['access']['auth'])
 
     def test_an_unknown_auth_type_is_told(self):
         with self.assertRaisesRegex(cfg.Error, "'magic'.*expected"):

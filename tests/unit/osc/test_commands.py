@@ -29,14 +29,14 @@ def entry_points(group):
     """Return {name: what it stands for} of a group of entry points."""
     parser = configparser.ConfigParser()
     parser.read(SETUP)
-    found = {}
+    by_name = {}
     for line in parser['entry_points'][group].split('\n'):
         if line.strip():
             name, _, target = map(str.strip, line.partition('='))
             module, _, attribute = target.partition(':')
             loaded = importlib.import_module(module)
-            found[name] = getattr(loaded, attribute) if attribute else loaded
-    return found
+            by_name[name] = getattr(loaded, attribute) if attribute else loaded
+    return by_name
 
 
 class CommandTestCase(command_case.ManageTestCase):
@@ -71,10 +71,10 @@ class ListsTestCase(CommandTestCase):
 
     def test_the_fleet_is_that_of_the_other_command(self):
         rows = self.json(commands.FleetList)
-        wanted = self.ask('fleet')['hosts']
-        self.assertEqual([row['host'] for row in wanted],
+        expected = self.ask('fleet')['hosts']
+        self.assertEqual([row['host'] for row in expected],
                          [row['Host'] for row in rows])
-        self.assertEqual([row['overload_probability'] for row in wanted],
+        self.assertEqual([row['overload_probability'] for row in expected],
                          [row['P(Overload)'] for row in rows])
 
     def test_columns_are_chosen_and_sorted_by_the_client(self):
@@ -105,10 +105,10 @@ class ListsTestCase(CommandTestCase):
             commands.HostList, '--host', 'h1')])
 
     def test_every_other_list_has_rows(self):
-        for kind, words, count in (
+        for kind, arguments, count in (
                 (commands.HostList, (), 3), (commands.DecisionList, (), 6),
                 (commands.Explain, ('--server', base.instance_uuid(1)), 3)):
-            self.assertEqual(count, len(self.json(kind, *words)), kind)
+            self.assertEqual(count, len(self.json(kind, *arguments)), kind)
         self.assertIn('own', [row['Name'] for row in self.json(
             commands.ProfileList)])
 
@@ -118,11 +118,11 @@ class ListsTestCase(CommandTestCase):
         self.assertNotIn('\x1b', self.osc(commands.ModelList))
 
     def test_one_thing_is_shown_with_its_fields(self):
-        found = self.json(commands.HostShow, 'h1')
-        self.assertEqual(('h1', 10), (found['host'], found['instances']))
-        self.assertEqual(10, len(found['instances_on_host']))
-        found = self.json(commands.ModelShow, base.instance_uuid(3))
-        self.assertEqual(('vm-3', 2), (found['name'], found['states']))
+        host = self.json(commands.HostShow, 'h1')
+        self.assertEqual(('h1', 10), (host['host'], host['instances']))
+        self.assertEqual(10, len(host['instances_on_host']))
+        host = self.json(commands.ModelShow, base.instance_uuid(3))
+        self.assertEqual(('vm-3', 2), (host['name'], host['states']))
         self.assertEqual(350.0, self.json(commands.ProfileShow, 'own')[
             'saturation_kbps'])
         self.assertEqual(base.instance_uuid(2), self.json(
@@ -130,8 +130,8 @@ class ListsTestCase(CommandTestCase):
 
     def test_a_list_of_things_has_a_line_for_each(self):
         lines = self.osc(commands.HostShow, 'h1').split('\n')
-        uuids = {uuid for one in self.json(commands.HostShow, 'h1')[
-            'instances_on_host'] for uuid in [one['instance_uuid']]}
+        uuids = {uuid for shown in self.json(commands.HostShow, 'h1')[
+            'instances_on_host'] for uuid in [shown['instance_uuid']]}
         self.assertEqual(10, len(uuids))
         for uuid in uuids:
             line, = [line for line in lines if uuid in line]
@@ -140,16 +140,16 @@ class ListsTestCase(CommandTestCase):
             self.assertNotIn('None', line)
 
     def test_what_is_not_there_is_said(self):
-        for kind, words, text in (
+        for kind, arguments, text in (
                 (commands.HostShow, ['nowhere'], 'nowhere'),
                 (commands.ModelShow, ['--', '-x'], '-x'),
                 (commands.ProfileShow, ['none'], "profile: 'none'"),
                 (commands.Explain, [], '--server and --flavor: both or none'),
                 (commands.Explain, ['--server', 'a', '--flavor', 'b'],
                  '--server and --flavor: both or none given; expected one')):
-            with self.subTest(words=words), \
+            with self.subTest(words=arguments), \
                     self.assertRaisesRegex(exceptions.VSwitchError, text):
-                self.osc(kind, *words)
+                self.osc(kind, *arguments)
 
 
 class ConfigurationTestCase(CommandTestCase):

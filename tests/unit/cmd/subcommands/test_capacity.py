@@ -38,16 +38,16 @@ class TestCapacity(command_case.ManageTestCase):
         self.assertIn('The table contradicts itself:\n- 128 bytes', output)
 
     def test_fit_tells_what_is_wrong_with_file_or_arguments(self):
-        for words, wanted in (
+        for arguments, message in (
                 (['/nowhere.csv'], 'table /nowhere.csv: cannot be read'),
                 ([self._csv('1,x,1')], "rate_kbps: 'x'; expected a number"),
                 ([self._known(), '--confidence', '1'],
                  'confidence: 1; expected a number between'),
                 ([self._known(), '--line-kbps', '-1'],
                  'line_kbps: -1.0; expected')):
-            status, _, errors = self.run_command('capacity', 'fit', *words)
+            status, _, errors = self.run_command('capacity', 'fit', *arguments)
             self.assertEqual(1, status)
-            self.assertIn(wanted, errors)
+            self.assertIn(message, errors)
 
     def test_reproduce_prints_each_figure_beside_its_prediction(self):
         answer = self.ask('capacity', 'reproduce', 'draft-server-1')

@@ -14,15 +14,15 @@ class ClaimCommandTestCase(command_case.ManageTestCase):
 
     def test_list_prints_the_newest_word_on_each_instance(self):
         law = traffic_model.TrafficModel.constant(7.0).law
-        told = store.StoredClaim(
+        assumed = store.StoredClaim(
             base.instance_uuid(1), 'one-1', store.ASSUMED, 'h1', None, law,
             True, 60.0, 'ctl:7')
         target = self.make_store()
-        target.write_claims([told, dataclasses.replace(
-            told, instance_uuid=base.instance_uuid(2), source='h2',
+        target.write_claims([assumed, dataclasses.replace(
+            assumed, instance_uuid=base.instance_uuid(2), source='h2',
             attachments=attachments.Attachments(('red', None)))])
         target.write_claims([dataclasses.replace(
-            told, state=store.FORGOTTEN, host=None)])
+            assumed, state=store.FORGOTTEN, host=None)])
         status, output, _ = self.run_command('claim', 'list')
         self.assertEqual(0, status)
         _, first, second = commands.table(output)
@@ -32,7 +32,7 @@ class ClaimCommandTestCase(command_case.ManageTestCase):
                           'ctl:7'], second[:5])
         for host in ('h1', 'h2'):
             self.assertEqual([base.instance_uuid(2)], [
-                one['instance'] for one in self.ask(
+                row['instance'] for row in self.ask(
                     'claim', 'list', '--host', host)['claims']])
         self.assertIn('2 claims', output.splitlines()[-1])
         first, second = self.ask('claim', 'list')['claims']

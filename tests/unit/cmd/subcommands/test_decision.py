@@ -38,9 +38,10 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         first, second = self.ask('decision', 'list')['decisions']
         self.assertEqual([base.instance_uuid(2), base.instance_uuid(1)],
                          [first['instance_uuid'], second['instance_uuid']])
-        for one in (first, second):
-            self.assertEqual(one['hosts'],
-                             one['admitted'] + sum(one['refused'].values()))
+        for decision in (first, second):
+            self.assertEqual(decision['hosts'],
+                             decision['admitted']
+                             + sum(decision['refused'].values()))
         # The same words as in the log of the scheduler.
         self.assertEqual(
             '12 hosts: 7 overload probability, 3 peak, 2 tunnels; closest '
@@ -53,17 +54,17 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
                          rows[0][header.index('REFUSED')])
 
     def test_the_list_is_restricted_by_host_and_project(self):
-        for words, number in ((('--host', 'host1'), 1),
-                              (('--project', 'q'), 2)):
-            found, = self.ask('decision', 'list', *words)['decisions']
+        for options, number in ((('--host', 'host1'), 1),
+                                (('--project', 'q'), 2)):
+            decision, = self.ask('decision', 'list', *options)['decisions']
             self.assertEqual(base.instance_uuid(number),
-                             found['instance_uuid'])
+                             decision['instance_uuid'])
 
     def test_one_is_shown_by_instance_by_request_and_by_id(self):
-        for what in (base.instance_uuid(2), 'req-2', f'{2:032x}'):
-            found, = self.ask('decision', 'show', what)['decisions']
-            self.assertEqual(12, found['hosts'])
-            text = self.text('show', what)
+        for key in (base.instance_uuid(2), 'req-2', f'{2:032x}'):
+            decision, = self.ask('decision', 'show', key)['decisions']
+            self.assertEqual(12, decision['hosts'])
+            text = self.text('show', key)
             for part in ('12 hosts: 7 overload probability, 3 peak, 2 '
                          'tunnels; closest compute7 (0.0131 > 0.01)',
                          'no host', 'req-2', 'compute8', 'observed',
@@ -77,7 +78,7 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         self.target.write_decisions([decision(
             3, 5, instance_uuid=base.instance_uuid(1))])
         self.assertEqual(['req-3', 'req-1'], [
-            one['request_id'] for one in self.ask(
+            shown['request_id'] for shown in self.ask(
                 'decision', 'show', base.instance_uuid(1))['decisions']])
         text = self.text('show', base.instance_uuid(1))
         self.assertLess(text.index('req-3'), text.index('req-1'))
@@ -88,35 +89,35 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
 
     def test_a_name_of_a_model_is_an_instance(self):
         self.target.write([base.constant(1, name='web')])
-        found, = self.ask('decision', 'show', 'web')['decisions']
-        self.assertEqual('req-1', found['request_id'])
+        decision, = self.ask('decision', 'show', 'web')['decisions']
+        self.assertEqual('req-1', decision['request_id'])
 
     def test_no_more_are_read_than_are_printed(self):
         read = []
         with mock.patch.object(store.Decision, '__init__', autospec=True,
-                               side_effect=store.Decision.__init__) as made:
-            for words, number in (
+                               side_effect=store.Decision.__init__) as created:
+            for command, number in (
                     (('list', '--limit', '1'), 1),
                     (('list', '--limit', '1', '--host', 'host1'), 1),
                     (('show', f'{2:032x}'), 1)):
-                made.reset_mock()
-                self.text(*words)
-                read.append((made.call_count, number))
+                created.reset_mock()
+                self.text(*command)
+                read.append((created.call_count, number))
         self.assertEqual([(number, number) for _, number in read], read)
 
     def test_the_number_of_all_stands_below_those_that_are_printed(self):
         self.target.write_decisions([decision(number, number) for number
                                      in range(3, 8)])
-        for words, below in ((('--limit', '2'), '2 of 7 decisions'),
-                             (('--limit', '7'), '7 decisions'),
-                             (('--limit', '2', '--host', 'host1'),
-                              '2 of 6 decisions'),
-                             (('--limit', '9', '--project', 'q'),
-                              '1 decision')):
+        for options, below in ((('--limit', '2'), '2 of 7 decisions'),
+                               (('--limit', '7'), '7 decisions'),
+                               (('--limit', '2', '--host', 'host1'),
+                                '2 of 6 decisions'),
+                               (('--limit', '9', '--project', 'q'),
+                                '1 decision')):
             self.assertIn(f'\n{below}, the newest first',
-                          self.text('list', *words))
+                          self.text('list', *options))
 
     def test_the_limit_counts_after_another_order(self):
-        found = self.ask('decision', 'list', '--sort-column', 'hosts',
-                         '--limit', '1')['decisions']
-        self.assertEqual([3], [one['hosts'] for one in found])
+        decisions = self.ask('decision', 'list', '--sort-column', 'hosts',
+                             '--limit', '1')['decisions']
+        self.assertEqual([3], [decision['hosts'] for decision in decisions])

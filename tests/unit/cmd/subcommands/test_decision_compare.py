@@ -85,13 +85,13 @@ class CompareTestCase(command_case.ManageTestCase):
              'hosts with enough measured traffic; expected 10'],
             answer['remarks'])
         self.assertEqual([False, False],
-                         [one['enough'] for one in answer['groups']])
+                         [group['enough'] for group in answer['groups']])
 
     def test_hosts_without_enough_traffic_yet_are_told_how_long_they_wait(
             self):
         self.fill(3, 12)
-        words = self.words()[:-1] + (str(base.NOW + 40 * PERIOD),)
-        refused, admitted = self.ask(*words)['remarks']
+        command = self.words()[:-1] + (str(base.NOW + 40 * PERIOD),)
+        refused, admitted = self.ask(*command)['remarks']
         self.assertRegex(
             refused, '^refused: too few for a conclusion: 0 hosts .*expected '
             '10; 3 more hosts wait for traffic to be measured: (39|40) slots '
@@ -104,12 +104,12 @@ class CompareTestCase(command_case.ManageTestCase):
             9, -60 * PERIOD, host='host1', chosen={
                 'check': None, 'overload_probability': .2, 'limit': .02,
                 'loss_fraction': 0.0, 'utilisation': .5})])
-        one, = self.ask(*self.words())['hosts']
+        host, = self.ask(*self.words())['hosts']
         # The slot that the decision is in does not count.
         self.assertEqual(('admitted', .2, .02, 59, 50), (
-            one['group'], one['predicted'], one['limit'], one['slots'],
-            one['slots_wanted']))
-        self.assertEqual(30, one['overloaded_slots'])
+            host['group'], host['predicted'], host['limit'], host['slots'],
+            host['slots_wanted']))
+        self.assertEqual(30, host['overloaded_slots'])
 
     def test_hosts_that_traffic_says_nothing_of_are_left_out(self):
         self.fill(1, 0)
@@ -123,7 +123,7 @@ class CompareTestCase(command_case.ManageTestCase):
         answer = self.ask(*self.words())
         self.assertEqual({'no filter was asked': 1, 'refused for tunnels': 1},
                          answer['left_out'])
-        self.assertEqual(['host1'], [one['host'] for one in answer['hosts']])
+        self.assertEqual(['host1'], [host['host'] for host in answer['hosts']])
 
     def test_without_any_decision_it_says_so(self):
         self.fill(0, 0)

@@ -45,16 +45,16 @@ class EvaluateTestCase(command_case.ManageTestCase):
                                         answer['instances']))
 
     def test_cores_and_memory_of_hosts_need_a_trace_that_has_them(self):
-        for words, wanted in (
+        for options, message in (
                 (['--host-cores', '8'], "cpu_cores: None; expected a"),
                 (['--host-cores', '0'], 'host-cores: 0; expected'),
                 (['--host-memory-mb', 'nan'], 'host-memory-mb: nan; expect'),
                 (['--host-memory-mb', '-1'], 'host-memory-mb: -1; expect')):
             status, _, error = self.run_command(
                 'evaluate', '--trace', self.trace, '--saturation-kbps',
-                '100', *words)
+                '100', *options)
             self.assertEqual(1, status)
-            self.assertIn(wanted, error)
+            self.assertIn(message, error)
 
     def test_the_agnostic_count_is_that_of_cores_and_memory(self):
         times = 1.375e9 + 300.0 * np.arange(600)
@@ -65,13 +65,13 @@ class EvaluateTestCase(command_case.ManageTestCase):
         with open(os.path.join(self.directory, 'vms_month.csv'), 'w') as file:
             file.write('vm,cpu_cores,mem_kb\n' + ''.join(
                 f'{row},2,4194304\n' for row in range(6)))
-        for words, hosts in ((['--host-cores', '4'], 3),
-                             (['--host-memory-mb', '16384'], 2),
-                             (['--host-cores', '12', '--host-memory-mb',
-                               '8192'], 3), ([], 1)):
+        for options, hosts in ((['--host-cores', '4'], 3),
+                               (['--host-memory-mb', '16384'], 2),
+                               (['--host-cores', '12', '--host-memory-mb',
+                                 '8192'], 3), ([], 1)):
             answer = self.ask('evaluate', '--trace', path,
                               '--saturation-kbps', '1e6', '--seeds', '1',
-                              *words)
+                              *options)
             line = answer['methods'][0]
             self.assertEqual(('agnostic', hosts, 0), (
                 line['method'], line['hosts'], line['refused']))
@@ -91,14 +91,14 @@ class EvaluateTestCase(command_case.ManageTestCase):
         self.assertTrue(answer['feedback'])
 
     def test_feedback_is_the_default_of_the_protocol_rolling_alone(self):
-        for words, wanted in (
+        for options, corrects in (
                 ((), False), (('--feedback',), False),
                 (('--protocol', 'rolling'), True),
                 (('--protocol', 'rolling', '--feedback'), True),
                 (('--protocol', 'rolling', '--no-feedback'), False)):
             answer = self._evaluate('--seeds', '1', '--methods', 'ours',
-                                    *words)
-            self.assertEqual(wanted, answer['feedback'], words)
+                                    *options)
+            self.assertEqual(corrects, answer['feedback'], options)
 
     def test_feedback_changes_what_the_method_ours_packs(self):
         # Half as much every ten days: laws of the past expect too much.
@@ -113,8 +113,8 @@ class EvaluateTestCase(command_case.ManageTestCase):
                     for hour in range(0, 720, 2))
         hosts = [self._evaluate(
             '--protocol', 'rolling', '--seeds', '1', '--methods', 'ours',
-            '--overload-probability', '.01', *words)['methods'][0]['hosts']
-            for words in ((), ('--no-feedback',))]
+            '--overload-probability', '.01', *options)['methods'][0]['hosts']
+            for options in ((), ('--no-feedback',))]
         self.assertLess(*hosts)
 
     def test_rebalance_reports_moves_beside_no_moves(self):
@@ -133,12 +133,13 @@ class EvaluateTestCase(command_case.ManageTestCase):
                 'overload_over_limit_worst'}, set(line))
 
     def test_methods_can_be_chosen_beside_rebalancing(self):
-        for names, wanted in (('ours', ['ours', 'clairvoyant']),
-                              ('none,peak', ['none', 'peak', 'clairvoyant'])):
+        for names, expected in (
+                ('ours', ['ours', 'clairvoyant']),
+                ('none,peak', ['none', 'peak', 'clairvoyant'])):
             answer = self._evaluate('--protocol', 'rolling', '--rebalance',
                                     '--seeds', '1', '--methods', names)
-            self.assertEqual(wanted, [line['method']
-                                      for line in answer['methods']])
+            self.assertEqual(expected, [line['method']
+                                        for line in answer['methods']])
         status, output, _ = self.run_command(
             'evaluate', '--trace', self.trace, '--saturation-kbps', '100',
             '--protocol', 'rolling', '--rebalance', '--methods', 'none',
@@ -209,7 +210,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
     def test_an_impossible_place_for_pictures_is_told_before_the_work(self):
         os.mkdir(os.path.join(self.directory, 'taken'))
         os.mkdir(os.path.join(self.directory, 'taken', 'frontier.png'))
-        for where, wanted in (
+        for where, message in (
                 (self.trace, 'directory for pictures: .*; expected'),
                 (os.path.join(self.trace, 'sub'), 'expected a directory that'),
                 ('a\0b', 'expected a directory that'),
@@ -217,13 +218,13 @@ class EvaluateTestCase(command_case.ManageTestCase):
             with mock.patch.object(protocols, 'evaluate',
                                    autospec=True) as work:
                 self.assert_fails(
-                    wanted, 'evaluate', '--trace', self.trace,
+                    message, 'evaluate', '--trace', self.trace,
                     '--saturation-kbps', '9', '--plot-dir', where)
             work.assert_not_called()
 
     def test_a_wrong_question_is_told_in_one_line(self):
         base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
-        for words, text in (
+        for options, text in (
                 (('--seeds', '0'), 'seeds: 0'),
                 (('--methods', 'best'), "'best'; expected one of agnostic"),
                 (('--train-days', '1', '--protocol', 'rolling'),
@@ -240,12 +241,12 @@ class EvaluateTestCase(command_case.ManageTestCase):
                 (('--train-trace', ''), 'telemetry file : does not exist'),
                 (('--groups', ''), 'groups'),
                 (('--overload-probability', '2'), 'between 0 and 1')):
-            with self.subTest(words):
-                self.assert_fails(text, *base, *words)
+            with self.subTest(options):
+                self.assert_fails(text, *base, *options)
         self.assert_fails('does not exist', 'evaluate', '--trace', 'nowhere',
                           '--saturation-kbps', '9')
 
     def test_the_same_question_has_the_same_answer(self):
-        words = ('--protocol', 'rolling', '--seeds', '2')
-        self.assertEqual(json.dumps(self._evaluate(*words)),
-                         json.dumps(self._evaluate(*words)))
+        options = ('--protocol', 'rolling', '--seeds', '2')
+        self.assertEqual(json.dumps(self._evaluate(*options)),
+                         json.dumps(self._evaluate(*options)))

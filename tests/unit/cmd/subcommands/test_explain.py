@@ -108,7 +108,7 @@ class HostsTestCase(ExplainTestCase):
 
     def test_each_check_of_a_host_has_its_numbers(self):
         _, rows = self.explain('--flavor', 'busy')
-        checks = {one['check']: one for one in rows['full']['checks']}
+        checks = {check['check']: check for check in rows['full']['checks']}
         self.assertEqual({'profile', 'peak', 'average',
                           'overload probability'}, checks.keys())
         self.assertEqual((600.0, 1000.0, True), tuple(
@@ -127,7 +127,8 @@ class HostsTestCase(ExplainTestCase):
             self.facts(full=packed(switch(vm_peak_kbps=most),
                                    overload_probability=limit))
             _, rows = self.explain('--flavor', 'busy', '--host', 'full')
-            checks = {one['check']: one for one in rows['full']['checks']}
+            checks = {check['check']: check
+                      for check in rows['full']['checks']}
             self.assertEqual(most is None, checks['peak']['passes'])
             self.assertAlmostEqual(
                 .028, checks['overload probability']['after'], 9)
@@ -259,7 +260,7 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertIsNone(rows['h']['overload_limit'])
         self.assertEqual(
             {'profile': True, 'peak': True, 'average': False},
-            {one['check']: one['passes'] for one in rows['h']['checks']})
+            {check['check']: check['passes'] for check in rows['h']['checks']})
         texts = rows['h']['fits_if']
         # 300 of 400 kbit/s, and nobody else.
         self.assertIn('the capacity is at least 1100', texts)
@@ -277,10 +278,10 @@ class PoliciesTestCase(ExplainTestCase):
                                          (('red', 'green'), False, 1),
                                          ((), False, 1)):
             _, rows = self.explain('--flavor', 'plain', *(
-                word for one in networks for word in ('--network', one)))
+                word for item in networks for word in ('--network', item)))
             self.assertEqual(admitted, rows['h']['admitted'], networks)
-            check, = [one for one in rows['h']['checks']
-                      if one['check'] == 'tunnels']
+            check, = [item for item in rows['h']['checks']
+                      if item['check'] == 'tunnels']
             self.assertEqual((2, adds, 2), (check['before'], check['adds'],
                                             check['limit']))
         self.assertEqual(['the limit of 2 is at least 3, or 1 fewer are on '
@@ -295,12 +296,12 @@ class PoliciesTestCase(ExplainTestCase):
         answer, rows = self.explain('--flavor', 'busy')
         self.assertEqual({'uplink': 2}, answer['refused'])
         for row in rows.values():
-            found, = row['uplinks']
+            shown, = row['uplinks']
             self.assertEqual(('tor', False, 2, .01), (
-                found['uplink'], found['admitted'], found['instances'],
-                found['overload_limit']))
-            self.assertAlmostEqual(.01, found['overload_before'], 9)
-            self.assertAlmostEqual(.028, found['overload_after'], 9)
+                shown['uplink'], shown['admitted'], shown['instances'],
+                shown['overload_limit']))
+            self.assertAlmostEqual(.01, shown['overload_before'], 9)
+            self.assertAlmostEqual(.028, shown['overload_after'], 9)
             # The host alone has room.
             self.assertAlmostEqual(0.0, row['overload_after'], 9)
             self.assertIn('its uplink tor', row['text'])
@@ -314,8 +315,8 @@ class PoliciesTestCase(ExplainTestCase):
         answer, rows = self.explain('--flavor', 'plain')
         self.assertEqual('prior of flavor', answer['rule'])
         self.assertEqual(600.0, answer['peak']['egress_kbps'])
-        peak, = [one for one in rows['small']['checks']
-                 if one['check'] == 'peak']
+        peak, = [check for check in rows['small']['checks']
+                 if check['check'] == 'peak']
         self.assertLessEqual(peak['adds'], 300.0)
         self.assertTrue(peak['passes'])
         # What a flavor states is its peak.

@@ -25,16 +25,16 @@ class FeedbackCommandTestCase(command_case.ManageTestCase):
     def test_the_limit_in_force_is_shown_with_what_it_follows_from(self):
         answer = self.ask('feedback', 'show')
         self.assertTrue(answer['feedback'])
-        first, second = answer['kinds']
-        self.assertEqual((self.KIND, .01), (first['hosts'], first['asked']))
-        self.assertAlmostEqual(1.1 ** 17, first['multiple'])
-        self.assertAlmostEqual(.01 * 1.1 ** 17, first['in_force'])
+        tried, untried = answer['kinds']
+        self.assertEqual((self.KIND, .01), (tried['hosts'], tried['asked']))
+        self.assertAlmostEqual(1.1 ** 17, tried['multiple'])
+        self.assertAlmostEqual(.01 * 1.1 ** 17, tried['in_force'])
         self.assertEqual([.5, 1, 2, 4, 8],
-                         [one['multiple'] for one in first['trials']])
-        self.assertAlmostEqual(.001, first['trials'][1]['overload'])
-        self.assertEqual((1.0, .3), (second['multiple'],
-                                     second['in_force']))
-        self.assertIsNone(second['trials'][0]['overload'])
+                         [day['multiple'] for day in tried['trials']])
+        self.assertAlmostEqual(.001, tried['trials'][1]['overload'])
+        self.assertEqual((1.0, .3), (untried['multiple'],
+                                     untried['in_force']))
+        self.assertIsNone(untried['trials'][0]['overload'])
 
     def test_as_a_table(self):
         status, output, _ = self.run_command('feedback', 'show')
@@ -50,6 +50,7 @@ class FeedbackCommandTestCase(command_case.ManageTestCase):
     def test_that_it_is_off_is_told(self):
         self._configure('feedback = false')
         self.assertEqual([1.0, 1.0], [
-            one['multiple'] for one in self.ask('feedback', 'show')['kinds']])
+            kind['multiple'] for kind in self.ask('feedback',
+                                                  'show')['kinds']])
         _, output, _ = self.run_command('feedback', 'show')
         self.assertIn('feedback is off', output)

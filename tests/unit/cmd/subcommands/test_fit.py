@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import csv
 import os
-import sqlite3
 import time
 
 import numpy as np
@@ -76,11 +74,11 @@ class FitTestCase(command_case.ManageTestCase):
                 self._configure(
                     f'[vswitch_{name}]', f'url = {server.url}',
                     'period_seconds = 300', 'requests_per_second = 1000')
-                found = self.ask('fit', '--telemetry', name)
+                answer = self.ask('fit', '--telemetry', name)
                 self.assertEqual(
                     (f'{name} {server.url}', 3),
-                    (found['source'], found['fitted']))
-                self.assertLess(0, found['refused_samples']['absurd'])
+                    (answer['source'], answer['fitted']))
+                self.assertLess(0, answer['refused_samples']['absurd'])
                 server.faults[:] = [telemetry_stand_ins.status(403)]
                 self.assert_fails('HTTP 403', 'fit', '--telemetry', name)
 
@@ -95,25 +93,25 @@ class FitTestCase(command_case.ManageTestCase):
 
     def test_the_answer_for_a_machine_tells_every_refusal(self):
         self.make_store()
-        found = self.ask('fit', '--path', self.trace)
+        answer = self.ask('fit', '--path', self.trace)
         self.assertEqual((5, 2, 3, 1), (
-            found['instances'], found['fitted'], found['refused'],
-            found['generation']))
+            answer['instances'], answer['fitted'], answer['refused'],
+            answer['generation']))
         self.assertEqual({'no traffic': 1, 'no usable sample': 1,
-                          'fewer than 24 samples': 1}, found['reasons'])
+                          'fewer than 24 samples': 1}, answer['reasons'])
         self.assertEqual(
             {('quiet', 'no traffic'), ('broken', 'no usable sample'),
              ('young', 'fewer than 24 samples')},
             {(item['name'], item['reason'])
-             for item in found['refused_instances']})
-        self.assertEqual(30, found['refused_samples']['missing'])
+             for item in answer['refused_instances']})
+        self.assertEqual(30, answer['refused_samples']['missing'])
 
     def test_only_the_wanted_time_is_used(self):
-        first = '2023-11-14T22:43:20'     # after six samples
-        found = self.ask('fit', '--store', self._made(), '--path', self.trace,
-                         '--start', first, '--end',
-                         str(base.NOW + 300 * 30 - 1))
-        self.assertEqual(2, found['fitted'])
+        begin = '2023-11-14T22:43:20'     # after six samples
+        answer = self.ask('fit', '--store', self._made(), '--path', self.trace,
+                          '--start', begin, '--end',
+                          str(base.NOW + 300 * 30 - 1))
+        self.assertEqual(2, answer['fitted'])
         record = store.Store(self.url).model(
             telemetry_file.instance_uuid('9'))
         self.assertEqual(24, record.samples)
@@ -153,15 +151,11 @@ class FitTestCase(command_case.ManageTestCase):
         self.assert_fails('/nowhere.npz', 'fit', '--path', '/nowhere.npz')
 
     def test_an_old_or_foreign_database_is_not_made_into_a_store(self):
-        with contextlib.closing(sqlite3.connect(self.path)) as connection:
-            connection.execute('CREATE TABLE mine (id INTEGER)')
+        self.execute('CREATE TABLE mine (id INTEGER)')
         self.assert_fails('db sync', 'fit', '--path', self.trace)
         os.unlink(self.path)
         self.make_store()
-        with contextlib.closing(sqlite3.connect(self.path)) as connection:
-            with connection:
-                connection.execute(
-                    "UPDATE alembic_version SET version_num = '0000'")
+        self.execute("UPDATE alembic_version SET version_num = '0000'")
         self.assert_fails('db sync', 'fit', '--path', self.trace)
 
     def test_priors_come_with_twenty_instances(self):
@@ -179,10 +173,10 @@ class FitTestCase(command_case.ManageTestCase):
             writer.writerow(['young', 0, 7000, 0])
         answer = self.ask('fit', '--path', trace, '--store', self._made())
         self.assertEqual((18, 1), (answer['fitted'], answer['priors']))
-        [one] = self.ask('prior', 'list')['priors']
+        [prior] = self.ask('prior', 'list')['priors']
         self.assertEqual((None, None, 20.0), (
-            one['flavor'], one['project'], one['members']))
-        self.assertAlmostEqual(90.0, one['mean']['egress_kbps'], delta=1.0)
+            prior['flavor'], prior['project'], prior['members']))
+        self.assertAlmostEqual(90.0, prior['mean']['egress_kbps'], delta=1.0)
         self.assertEqual('fleet', self.ask('prior', 'show')['prior_of'])
         # The models and the priors are one generation.
         self.assertEqual(answer['generation'],
@@ -218,8 +212,8 @@ class FitTestCase(command_case.ManageTestCase):
         self.ask('fit', '--path', self.trace, '--store', self._made(),
                  '--period-seconds', '400')
         uuid = telemetry_file.instance_uuid('10')
-        found = store.Store(self.url).learned([uuid])[uuid]
-        self.assertEqual(400.0, found.counts.period_seconds)
+        learned = store.Store(self.url).learned([uuid])[uuid]
+        self.assertEqual(400.0, learned.counts.period_seconds)
         self.assert_fails('period_seconds: 0', 'fit', '--path', self.trace,
                           '--period-seconds', '0')
         self.assert_fails('--period-seconds: 60', 'fit', '--telemetry',

@@ -35,26 +35,26 @@ class HostsTestCase(FleetTestCase):
             h2=packed(profile.SwitchProfile('p', saturation_kbps=250.0)))
         answer = self.ask('fleet')
         self.assertEqual([], answer['remarks'])
-        one, other = answer['hosts']
+        loaded, empty = answer['hosts']
         self.assertEqual(
             ('h1', 'p', 'aggregate rack', 3, 3, 0, 0, 0, .02, .01, []),
-            tuple(one[key] for key in (
+            tuple(loaded[key] for key in (
                 'host', 'profile', 'origin', 'instances', 'with_model',
                 'with_flavor', 'with_prior', 'unknown', 'limit',
                 'asked_limit', 'uplinks')))
         for key, exact in (('overload_probability', .001),
                            ('loss_fraction', 50 * .001 / 30),
                            ('utilisation', 30 / 250)):
-            self.assertAlmostEqual(exact, one[key], delta=.01 * exact)
+            self.assertAlmostEqual(exact, loaded[key], delta=.01 * exact)
         # The third goes on while the two others are on.
         exact = 3 * .9 / 5400 * .01 * 86400
-        self.assertAlmostEqual(exact, one['episodes_per_day'],
+        self.assertAlmostEqual(exact, loaded['episodes_per_day'],
                                delta=.01 * exact)
         # It lasts until the first of three goes off.
-        self.assertAlmostEqual(200.0, one['mean_episode_seconds'])
-        self.assertLess(other['overload_probability'], 1e-9)
-        self.assertEqual((0, None), (other['episodes_per_day'],
-                                     other['mean_episode_seconds']))
+        self.assertAlmostEqual(200.0, loaded['mean_episode_seconds'])
+        self.assertLess(empty['overload_probability'], 1e-9)
+        self.assertEqual((0, None), (empty['episodes_per_day'],
+                                     empty['mean_episode_seconds']))
 
     def test_by_which_rule_instances_count_is_shown(self):
         self.put({'h1': (1, 2, 3)}, {1: ON_OFF},
@@ -64,9 +64,9 @@ class HostsTestCase(FleetTestCase):
         self.modeled(h1=packed(None), h2=packed(None))
         self.assertEqual(
             [(1, 1, 2, 0), (0, 0, 0, 1)],
-            [tuple(one[key] for key in (
+            [tuple(host[key] for key in (
                 'with_model', 'with_flavor', 'with_prior', 'unknown'))
-             for one in self.hosts()])
+             for host in self.hosts()])
 
     def test_tiny_probabilities_have_no_digits_for_people(self):
         # Three of eight at once: 56 of 1e-12.
@@ -76,12 +76,12 @@ class HostsTestCase(FleetTestCase):
         self.modeled(h1=packed(profile.SwitchProfile(
             'p', saturation_kbps=250.0)), h2=packed(profile.SwitchProfile(
                 'p', saturation_kbps=350.0)))
-        one, other = self.hosts()
-        self.assertGreater(one['overload_probability'], 1e-11)
-        self.assertEqual(0, other['overload_probability'])
-        for words in (('fleet',), (
+        loaded, empty = self.hosts()
+        self.assertGreater(loaded['overload_probability'], 1e-11)
+        self.assertEqual(0, empty['overload_probability'])
+        for command in (('fleet',), (
                 'fleet', '--host', 'h1')):
-            text = self.run_command(*words)[1]
+            text = self.run_command(*command)[1]
             self.assertNotRegex(text, r'\de-[1-9]\d')
             self.assertIn('<1e-9', text)
 
@@ -108,13 +108,13 @@ class HostsTestCase(FleetTestCase):
         self.modeled(h1=packed(small), h2=packed(small), h10=packed(small),
                      h0=packed(None))
         self.assertEqual(['h0', 'h1', 'h2', 'h10'],
-                         [one['host'] for one in self.hosts()])
+                         [host['host'] for host in self.hosts()])
         self.assertEqual(
             ['h10', 'h2', 'h1', 'h0'],
-            [one['host'] for one in self.hosts('--sort', 'risk')])
-        self.assertEqual(['h10'], [one['host'] for one in self.hosts(
+            [host['host'] for host in self.hosts('--sort', 'risk')])
+        self.assertEqual(['h10'], [host['host'] for host in self.hosts(
             '--sort', 'risk', '--limit', '1')])
-        self.assertEqual(['h1'], [one['host'] for one in self.hosts(
+        self.assertEqual(['h1'], [host['host'] for host in self.hosts(
             '--host', 'h1')])
         self.assert_fails("host: 'nope'; expected a host", 'fleet', '--host',
                           'nope')
@@ -130,22 +130,21 @@ class HostsTestCase(FleetTestCase):
             'uplink': {'u': policy_in_force.pack(uplink.policy)}}, self.now)
         text = json.dumps(['p', [[[1.0, 1.0, 0.0], 800.0, 250.0]]])
         # A day of use earns 518.4 s, and 30 days are kept.
-        kept = [fake_store.budget(
+        budgets = [fake_store.budget(
             name, balance=balance, limits=text, since=self.now - 3600,
             until=self.now - age, burn={'3600': 3.0, '21600': 1.5}, kind=kind)
             for kind, name, balance, age in (
                 ('host', 'h1', 1555.2, 0), ('host', 'h2', -51.84, 9000),
                 ('uplink', 'u', 518.4, 9000))]
-        self.store.settle_budgets(
-            store.BudgetState(300.0, self.now), [(None, one)
-                                                 for one in kept])
+        self.store.settle_budgets(store.BudgetState(300.0, self.now),
+                                  [(None, shown) for shown in budgets])
         rows = self.hosts('--sort', 'budget')
         self.assertEqual(['h2', 'h1', 'h3'], [row['host'] for row in rows])
         self.assertAlmostEqual(.1, rows[1]['budget_left'])
-        found = rows[0]['error_budget']
-        self.assertAlmostEqual(-.1, found['left_days'])
-        self.assertTrue(found['in_debt'])
-        self.assertEqual({'1h': 3.0, '6h': 1.5}, found['burn_rates'])
+        by_name = rows[0]['error_budget']
+        self.assertAlmostEqual(-.1, by_name['left_days'])
+        self.assertTrue(by_name['in_debt'])
+        self.assertEqual({'1h': 3.0, '6h': 1.5}, by_name['burn_rates'])
         self.assertEqual((None, None), (rows[2]['budget_left'],
                                         rows[2]['error_budget']))
         _, text, _ = self.run_command('fleet')
@@ -155,21 +154,22 @@ class HostsTestCase(FleetTestCase):
             [(row[header.index('BUDGET')], row[header.index('BURN')])
              for row in rows])
         _, text, _ = self.run_command('fleet', '--host', 'h2')
-        for words in ('-52 s of overload left, what -0.1 days in use earn; '
-                      'it is in debt', 'profile p, 250 kbit/s, limit 0.01',
-                      'Burn rate', '3 in 1h, 1.5 in 6h'):
-            self.assertIn(words, text)
+        for sort_options in (
+                '-52 s of overload left, what -0.1 days in use earn; '
+                'it is in debt', 'profile p, 250 kbit/s, limit 0.01',
+                'Burn rate', '3 in 1h, 1.5 in 6h'):
+            self.assertIn(sort_options, text)
         [row] = self.ask('fleet', '--uplinks')['uplinks']
         self.assertAlmostEqual(1.0, row['error_budget']['left_days'])
         self.assertEqual([], self.ask('fleet')['remarks'])
         # Where hosts in debt are refused, they have no room.
         self.store.write()
-        for option, rooms in (('false', [7, 7, 7]), ('true', [7, 0, 7])):
+        for option, balances in (('false', [7, 7, 7]), ('true', [7, 0, 7])):
             self._configure('default_egress_kbps = 0',
                             'default_ingress_kbps = 0',
                             f'refuse_hosts_in_debt = {option}')
-            self.assertEqual(rooms, [min(row['room'], 7) for row
-                                     in self.hosts('--flavor', 'small')])
+            self.assertEqual(balances, [min(row['room'], 7) for row
+                                        in self.hosts('--flavor', 'small')])
         # Host h1 has budget left, the one of host h2 is outdated.
         self.store.write_fleet({'host': {
             host: packed(switch, budget_limit_factor=4.0)
@@ -189,11 +189,11 @@ class HostsTestCase(FleetTestCase):
         self.modeled(h1=packed(
             profile.SwitchProfile('p', saturation_kbps=250.0)))
         header, row = commands.table(self.run_command('fleet')[1])
-        found = dict(zip(header, row))
+        by_column = dict(zip(header, row))
         self.assertEqual(
             ('h1', '2', '8.0%', '0.01', '0'),
-            tuple(found[key] for key in ('HOST', 'VMS', 'USED', 'LIMIT',
-                                         'EPISODES/DAY')))
+            tuple(by_column[key] for key in ('HOST', 'VMS', 'USED', 'LIMIT',
+                                             'EPISODES/DAY')))
         self.assertNotIn('ROOM', header)
         [line] = csv.DictReader(io.StringIO(
             self.run_command('fleet', '-f', 'csv')[1]))
@@ -201,8 +201,8 @@ class HostsTestCase(FleetTestCase):
 
     def test_too_many_hosts_have_no_episodes_and_that_is_said(self):
         self.put({'h1': (1,), 'h2': (2,)}, {1: ON_OFF, 2: ON_OFF})
-        one = profile.SwitchProfile('p', saturation_kbps=50.0)
-        self.modeled(h1=packed(one), h2=packed(one))
+        own = profile.SwitchProfile('p', saturation_kbps=50.0)
+        self.modeled(h1=packed(own), h2=packed(own))
         with mock.patch.object(fleet, 'MOST_EPISODES', 1):
             answer = self.ask('fleet')
             self.assertEqual([None, None], [
@@ -227,12 +227,12 @@ class InstancesTestCase(FleetTestCase):
             first['name'], second['name'], first['rule'], first['flavor'],
             first['project']))
         # Without either of them nothing is above.
-        for one, mean in ((first, 20.0), (second, 10.0)):
-            self.assertAlmostEqual(.01, one['adds_overload_probability'],
+        for instance, mean in ((first, 20.0), (second, 10.0)):
+            self.assertAlmostEqual(.01, instance['adds_overload_probability'],
                                    delta=1e-4)
-            self.assertAlmostEqual(mean / 250, one['adds_utilisation'])
-            self.assertAlmostEqual(mean, one['mean']['egress_kbps'])
-            self.assertIsNone(one['mean']['kpps'])
+            self.assertAlmostEqual(mean / 250, instance['adds_utilisation'])
+            self.assertAlmostEqual(mean, instance['mean']['egress_kbps'])
+            self.assertIsNone(instance['mean']['kpps'])
         output = self.run_command('fleet', '--host', 'h1')[1]
         self.assertIn('Instances, by the load that they add', output)
         self.assertEqual('vm2', commands.table(output)[3][1])
@@ -250,7 +250,7 @@ class RoomTestCase(FleetTestCase):
                      h3=packed(None))
 
     def rooms(self, *words):
-        return [one['room'] for one in self.hosts(
+        return [host['room'] for host in self.hosts(
             '--flavor', 'steady', *words)]
 
     def test_the_room_is_how_many_more_fit(self):
@@ -277,9 +277,9 @@ class RoomTestCase(FleetTestCase):
 
     def test_the_least_room_comes_first(self):
         self.put({'h2': (7,)}, {7: traffic_model.TrafficModel.constant(1.0)})
-        self.assertEqual(['h2', 'h1', 'h3'], [
-            one['host'] for one in self.hosts('--flavor', 'steady',
-                                              '--sort', 'room')])
+        self.assertEqual(
+            ['h2', 'h1', 'h3'], [host['host'] for host in self.hosts(
+                '--flavor', 'steady', '--sort', 'room')])
 
     def test_a_flavor_that_states_nothing_counts_by_its_prior(self):
         self.store.write(priors=[store.Prior(
@@ -288,7 +288,7 @@ class RoomTestCase(FleetTestCase):
         answer = self.ask('fleet', '--flavor', 'small')
         self.assertEqual(('prior of flavor', [2, 2, None]), (
             answer['demand_by'],
-            [one['room'] for one in answer['hosts']]))
+            [host['room'] for host in answer['hosts']]))
         # The project chooses the prior, not the hosts.
         self.store.write(priors=[store.Prior(
             'small', 'q', traffic_model.TrafficModel.constant(700.0).law,
@@ -296,7 +296,7 @@ class RoomTestCase(FleetTestCase):
         answer = self.ask('fleet', '--flavor', 'small', '--project', 'q')
         self.assertEqual(('prior of flavor and project', [1, 1, None]), (
             answer['demand_by'],
-            [one['room'] for one in answer['hosts']]))
+            [host['room'] for host in answer['hosts']]))
         self.assertIn('whose demand is by prior of flavor and project',
                       self.run_command('fleet', '--flavor', 'small',
                                        '--project', 'q')[1])
@@ -319,8 +319,8 @@ class AgesTestCase(FleetTestCase):
                       answer['remarks'][0])
         self.assertEqual(
             [('h1', 'ovs-vxlan', 'store (discovered)'), ('h2', None, None)],
-            [(one['host'], one['profile'], one['origin'])
-             for one in answer['hosts']])
+            [(host['host'], host['profile'], host['origin'])
+             for host in answer['hosts']])
 
     def test_old_policies_and_an_old_inventory_are_said(self):
         self.put({'h1': (1,)}, {1: ON_OFF})
@@ -339,6 +339,6 @@ class AgesTestCase(FleetTestCase):
         answer = self.ask('fleet')
         self.assertEqual([], answer['hosts'])
         text = ' / '.join(answer['remarks'])
-        for words in ('no inventory', 'nothing has been learned yet'):
-            self.assertIn(words, text)
+        for message in ('no inventory', 'nothing has been learned yet'):
+            self.assertIn(message, text)
         self.assertIn('\nRemarks:\n', self.run_command('fleet')[1])

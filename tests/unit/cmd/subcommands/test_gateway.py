@@ -21,8 +21,8 @@ class GatewayCommandTestCase(command_case.ManageTestCase):
     def test_a_plan_is_printed(self):
         answer = self.ask('gateway', 'plan', self.file)
         self.assertEqual([('web', 1, {'all': 1}), ('db', 2, {'all': 2})], [
-            (one['network'], one['vni'], one['vlans'])
-            for one in answer['networks']])
+            (network['network'], network['vni'], network['vlans'])
+            for network in answer['networks']])
         self.assertEqual((96, 96, False), tuple(
             answer['gateways']['g'][key] for key in (
                 'entries', 'mapping_entries', 'switch_back')))

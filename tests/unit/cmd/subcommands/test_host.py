@@ -16,9 +16,7 @@ class HostTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.neutron = neutron_api.NeutronApi()
-        self.neutron.setUp()
-        self.addCleanup(self.neutron.cleanUp)
+        self.neutron = self.enterContext(neutron_api.NeutronApi())
         self._configure(
             '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
             f'endpoint = {self.neutron.url}',
@@ -29,11 +27,12 @@ class HostTestCase(command_case.ManageTestCase):
             agents.linux_bridge('c')]
 
     def stored(self):
-        return {one['host']: (one['profile'], one['overrides'], one['source'])
-                for one in self.ask('host', 'list')['hosts']}
+        return {host['host']: (host['profile'], host['overrides'],
+                               host['source'])
+                for host in self.ask('host', 'list')['hosts']}
 
     def actions(self, *words):
-        return {one['host']: one['action'] for one
+        return {host['host']: host['action'] for host
                 in self.ask('host', 'discover', *words)['hosts']}
 
 
@@ -48,19 +47,19 @@ class DiscoverTestCase(HostTestCase):
             [('a', 'ovs-vxlan', {}, 'new'),
              ('b', 'mellanox-eswitch', {'line_rate_kbps': 70}, 'new'),
              ('c', None, {}, 'none')],
-            [tuple(one[key] for key in ('host', 'profile', 'overrides',
-                                        'action'))
-             for one in answer['hosts']])
+            [tuple(host[key] for key in ('host', 'profile', 'overrides',
+                                         'action'))
+             for host in answer['hosts']])
         self.assertEqual(['vxlan'],
                          answer['hosts'][0]['agents'][0]['tunnel_types'])
 
     def test_the_reason_and_remarks_are_printed(self):
         _, output, _ = self.run_command('host', 'discover')
-        _, first, second, third = commands.table(output)
-        self.assertEqual(['a', 'ovs-vxlan', '-', 'new', '-'], first[:5])
-        self.assertRegex(first[5], 'Open vSwitch agent .*tunnels vxlan')
+        _, row_a, row_b, third = commands.table(output)
+        self.assertEqual(['a', 'ovs-vxlan', '-', 'new', '-'], row_a[:5])
+        self.assertRegex(row_a[5], 'Open vSwitch agent .*tunnels vxlan')
         self.assertEqual(['b', 'mellanox-eswitch', 'line_rate_kbps=70'],
-                         second[:3])
+                         row_b[:3])
         self.assertRegex(third[5], '.*linuxbridge:none$')
         self.assertIn('- b: line_rate_kbps is 70, as the operator', output)
         self.assertIn('Nothing was written', output)
@@ -80,9 +79,9 @@ class DiscoverTestCase(HostTestCase):
                     'b': ('mellanox-eswitch', {'line_rate_kbps': 70},
                           'discovered')}
         self.assertEqual(expected, self.stored())
-        for words in ((), ('--apply',), ('--apply', '--force')):
+        for options in ((), ('--apply',), ('--apply', '--force')):
             self.assertEqual({'a': 'same', 'b': 'same', 'c': 'none'},
-                             self.actions(*words))
+                             self.actions(*options))
         self.assertEqual(expected, self.stored())
         self.assertEqual(1, self.ask('db', 'version')['generation'])
 
@@ -171,14 +170,14 @@ class RecordTestCase(HostTestCase):
         self.assert_fails('no profile of host h', 'host', 'remove', 'h')
 
     def test_what_makes_no_sense_is_refused(self):
-        for wanted, words in (
+        for message, options in (
                 ("'gone'; expected one of", ['gone']),
                 ('neither a profile nor', []),
                 ('no key .*line_rate', ['--override', 'line_rat=5']),
                 ('max_tunnels: .x', ['--override', 'max_tunnels=x']),
                 ('max_tunnels: ', ['--override', 'max_tunnels'])):
-            self.assert_fails(f'host h: .*{wanted}', 'host', 'set', 'h',
-                              *words)
+            self.assert_fails(f'host h: .*{message}', 'host', 'set', 'h',
+                              *options)
 
 
 class ExportTestCase(HostTestCase):
@@ -217,14 +216,14 @@ class ExportTestCase(HostTestCase):
 
     def test_what_is_not_there_is_told(self):
         self.run_command('host', 'set', 'h', '--override', 'max_tunnels=3')
-        for wanted, words in (
+        for message, options in (
                 ('profile: .gone', ['gone', '--format', 'provider']),
                 ('profile: None', ['--host', 'h', '--format', 'provider']),
                 ('host x: no profile', ['--host', 'x', '--format',
                                         'provider']),
                 ('--device', ['ovs-flat', '--format', 'neutron-ovs'])):
-            self.assert_fails(wanted, 'profile', 'export', *words)
-        for words in (['--format', 'provider'], ['ovs-flat'],
-                      ['ovs-flat', '--format', 'x'],
-                      ['ovs-flat', '--host', 'h', '--format', 'provider']):
-            self.assert_fails('usage', 'profile', 'export', *words, status=2)
+            self.assert_fails(message, 'profile', 'export', *options)
+        for options in (['--format', 'provider'], ['ovs-flat'],
+                        ['ovs-flat', '--format', 'x'],
+                        ['ovs-flat', '--host', 'h', '--format', 'provider']):
+            self.assert_fails('usage', 'profile', 'export', *options, status=2)

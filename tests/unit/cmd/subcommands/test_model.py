@@ -24,36 +24,36 @@ class ModelCommandTestCase(command_case.ManageTestCase):
              base.constant(11, name='twin')], now=base.NOW)
 
     def test_show_prints_the_whole_model_as_json(self):
-        found = self.ask('model', 'show', base.instance_uuid(7))
+        shown = self.ask('model', 'show', base.instance_uuid(7))
         model = self.record.model
         for name in ('rates', 'jump', 'sojourn_seconds'):
-            self.assertEqual(getattr(model, name).tolist(), found[name])
-        np.testing.assert_allclose(model.stationary, found['stationary'],
+            self.assertEqual(getattr(model, name).tolist(), shown[name])
+        np.testing.assert_allclose(model.stationary, shown['stationary'],
                                    rtol=1e-12)
         np.testing.assert_allclose(
-            model.mean[:2], list(found['mean'].values())[:2], rtol=1e-12)
-        self.assertIsNone(found['mean']['kpps'])
-        self.assertIsInstance(found['samples'], int)
+            model.mean[:2], list(shown['mean'].values())[:2], rtol=1e-12)
+        self.assertIsNone(shown['mean']['kpps'])
+        self.assertIsInstance(shown['samples'], int)
         self.assertEqual({'egress_kbps', 'ingress_kbps', 'kpps'},
-                         set(found['peak']))
+                         set(shown['peak']))
         self.assertEqual(
             ('10', 'file', 500, base.NOW, base.NOW + 150000, base.NOW, 1),
-            tuple(found[name] for name in (
+            tuple(shown[name] for name in (
                 'name', 'source', 'samples', 'window_start', 'window_end',
                 'updated_at', 'format_version')))
 
     def test_show_prints_which_states_are_high(self):
         uuid = base.instance_uuid(12)
-        one = traffic_model.TrafficModel(
+        chain = traffic_model.TrafficModel(
             [[0, 0, 0], [9, 0, 0]], [[0, 1], [1, 0]], [3, 1],
             np.arange(504) < 126, 1)
-        self.make_store().write([store.StoredModel(uuid, one)])
-        found = self.ask('model', 'show', uuid)
-        self.assertEqual((1, 126), (found['low_states'],
-                                    found['high_slots']))
-        self.assertAlmostEqual(.25, found['high_share'])
+        self.make_store().write([store.StoredModel(uuid, chain)])
+        shown = self.ask('model', 'show', uuid)
+        self.assertEqual((1, 126), (shown['low_states'],
+                                    shown['high_slots']))
+        self.assertAlmostEqual(.25, shown['high_share'])
         # There are no regimes any more.
-        self.assertIsNone(found['regime_law'])
+        self.assertIsNone(shown['regime_law'])
         output = self.run_command('model', 'show', uuid)[1]
         self.assertRegex(output, 'STATIONARY +CLASS')
         self.assertRegex(output, '0.750000 +low\n')
@@ -67,10 +67,10 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         status, output, _ = self.run_command('model', 'show',
                                              base.instance_uuid(7))
         self.assertEqual(0, status)
-        for words in ('Instance: ', 'Window: ', 'Samples: ', 'Mean: ',
-                      'Peak: ', 'SOJOURN_SECONDS', 'STATIONARY',
-                      'Jump matrix', 'packets unknown'):
-            self.assertIn(words, output)
+        for heading in ('Instance: ', 'Window: ', 'Samples: ', 'Mean: ',
+                        'Peak: ', 'SOJOURN_SECONDS', 'STATIONARY',
+                        'Jump matrix', 'packets unknown'):
+            self.assertIn(heading, output)
         states = len(self.record.model.rates)
         rows = [line.split() for line in output.splitlines()
                 if line.split() and line.split()[0].isdecimal()]
@@ -96,10 +96,10 @@ class ModelCommandTestCase(command_case.ManageTestCase):
             self.make_store().write([store.StoredModel.from_counts(
                 base.instance_uuid(number), estimate.fit_model(counts),
                 counts)])
-            found = self.ask('model', 'show', base.instance_uuid(number))
-            self.assertEqual(300, found['period_seconds'])
+            shown = self.ask('model', 'show', base.instance_uuid(number))
+            self.assertEqual(300, shown['period_seconds'])
             pairs = np.corrcoef(samples[:-1], samples[1:])[0, 1]
-            self.assertAlmostEqual(pairs, found['sample_correlation'])
+            self.assertAlmostEqual(pairs, shown['sample_correlation'])
             output = self.run_command('model', 'show',
                                       base.instance_uuid(number))[1]
             self.assertIn(f'means over 300 s, correlation of successive '
@@ -107,9 +107,9 @@ class ModelCommandTestCase(command_case.ManageTestCase):
             self.assertEqual(remarks, 'rates change within 300 s' in output)
 
     def test_show_says_nothing_of_samples_that_it_does_not_have(self):
-        found = self.ask('model', 'show', base.instance_uuid(8))
-        self.assertEqual((None, None), (found['period_seconds'],
-                                        found['sample_correlation']))
+        shown = self.ask('model', 'show', base.instance_uuid(8))
+        self.assertEqual((None, None), (shown['period_seconds'],
+                                        shown['sample_correlation']))
         output = self.run_command('model', 'show', base.instance_uuid(8))[1]
         self.assertRegex(output, r'(?m)^Sampling: +-$')
 
@@ -128,13 +128,13 @@ class ModelCommandTestCase(command_case.ManageTestCase):
                           'model', 'show', 'none')
 
     def test_list_is_sorted_by_name_as_people_count(self):
-        found = self.ask('model', 'list')['models']
+        models = self.ask('model', 'list')['models']
         self.assertEqual(['9', '10', 'twin', 'twin', None],
-                         [item['name'] for item in found])
+                         [item['name'] for item in models])
         np.testing.assert_allclose(
-            list(found[1]['mean'].values())[:2], self.record.model.mean[:2])
-        self.assertIsNone(found[1]['peak']['kpps'])
-        self.assertIsInstance(found[1]['samples'], int)
+            list(models[1]['mean'].values())[:2], self.record.model.mean[:2])
+        self.assertIsNone(models[1]['peak']['kpps'])
+        self.assertIsInstance(models[1]['samples'], int)
         output = self.run_command('model', 'list')[1]
         self.assertIn('5 models; rates in kbit/s', output)
         self.assertLess(output.index(base.instance_uuid(8)),

@@ -16,23 +16,16 @@ class PriorCommandTestCase(command_case.ManageTestCase):
         super().setUp()
         self.law = rate_law.RateLaw.from_arrays(
             [.275, .725], [[4., 2., 0.], [40., 20., 1.]])
-        other = traffic_model.TrafficModel.constant(7.0).law
+        wider = traffic_model.TrafficModel.constant(7.0).law
         self.make_store().write(
-            [base.constant(1, name='web')],
-            now=base.NOW,
-            priors=[
-                store.Prior('small', 'p', self.law, 3),
-                store.Prior('small', None, other, 8),
-                store.Prior(None, None, other, 20),
-                store.Prior(None, None, other, 9, base.instance_uuid(2)),
-            ],
-            placements=[
-                store.InstanceRecord(
-                    base.instance_uuid(number), 'h1', 'small', 'p'
-                )
-                for number in (1, 3)
-            ],
-        )
+            [base.constant(1, name='web')], now=base.NOW,
+            priors=[store.Prior('small', 'p', self.law, 3),
+                    store.Prior('small', None, wider, 8),
+                    store.Prior(None, None, wider, 20),
+                    store.Prior(None, None, wider, 9, base.instance_uuid(2))],
+            placements=[store.InstanceRecord(base.instance_uuid(number),
+                                             'h1', 'small', 'p')
+                        for number in (1, 3)])
 
     def test_list_prints_the_groups(self):
         status, output, _ = self.run_command('prior', 'list')
@@ -43,12 +36,12 @@ class PriorCommandTestCase(command_case.ManageTestCase):
         self.assertEqual(['small', 'any', '8'], rows[1][:3])
         self.assertEqual(['any', 'any', '20'], rows[2][:3])
         self.assertIn('3 priors; rates in kbit/s', output.splitlines()[-1])
-        first = self.ask('prior', 'list')['priors'][0]
+        group = self.ask('prior', 'list')['priors'][0]
         self.assertEqual(('small', 'p', 3.0, base.NOW), (
-            first['flavor'], first['project'], first['members'],
-            first['updated_at']))
-        self.assertAlmostEqual(30.1, first['mean']['egress_kbps'])
-        self.assertEqual(60.0, first['p99_kbps'])
+            group['flavor'], group['project'], group['members'],
+            group['updated_at']))
+        self.assertAlmostEqual(30.1, group['mean']['egress_kbps'])
+        self.assertEqual(60.0, group['p99_kbps'])
 
     def test_the_99th_percentile_is_the_least_rate_that_holds_so_long(self):
         for shares, expected in (([.989, .011], 2.0), ([.99, .01], 1.0),
@@ -58,16 +51,16 @@ class PriorCommandTestCase(command_case.ManageTestCase):
             self.assertEqual(expected, prior._p99_kbps(law))
 
     def test_show_prints_what_the_scheduler_would_take(self):
-        for words, expected in (
+        for options, expected in (
                 (['--flavor', 'small', '--project', 'p'],
                  'flavor and project'),
                 (['--flavor', 'small'], 'flavor'),
                 (['--flavor', 'other'], 'fleet'), ([], 'fleet'),
                 ([base.instance_uuid(2)], 'instance'),
                 ([base.instance_uuid(3)], 'flavor and project')):
-            with self.subTest(words):
+            with self.subTest(options):
                 self.assertEqual(expected, self.ask(
-                    'prior', 'show', *words)['prior_of'])
+                    'prior', 'show', *options)['prior_of'])
         answer = self.ask('prior', 'show', base.instance_uuid(3))
         self.assertEqual(
             [{'egress_kbps': 4, 'ingress_kbps': 2, 'kpps': 0,
@@ -108,9 +101,9 @@ class PriorCommandTestCase(command_case.ManageTestCase):
     def test_unknown_packets_are_no_zero(self):
         rates = self.ask('prior', 'list')['priors']
         self.assertEqual([False, True, True],
-                         [one['mean']['kpps'] is None for one in rates])
+                         [shown['mean']['kpps'] is None for shown in rates])
         self.assertEqual([1.0, None, None],
-                         [one['peak']['kpps'] for one in rates])
+                         [shown['peak']['kpps'] for shown in rates])
 
     def test_a_store_without_priors_says_what_it_takes(self):
         url = f'sqlite:///{self.directory}/other.sqlite'

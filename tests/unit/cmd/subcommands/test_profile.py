@@ -17,26 +17,28 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
 
     def test_list_has_every_built_in_profile(self):
         names = list(profile.catalogue())
-        found = self.ask('profile', 'list')['profiles']
-        self.assertEqual(names, [item['name'] for item in found])
-        self.assertEqual({'built-in'}, {item['origin'] for item in found})
+        listed = self.ask('profile', 'list')['profiles']
+        self.assertEqual(names, [item['name'] for item in listed])
+        self.assertEqual({'built-in'}, {item['origin'] for item in listed})
         output = self.run_command('profile', 'list')[1]
         for name in names:
             self.assertIn(name, output)
 
     def test_list_adds_the_profiles_of_the_configured_file(self):
         self._configure(f'switch_profiles_file = {self.file}')
-        found = {item['name']: item
-                 for item in self.ask('profile', 'list')['profiles']}
-        self.assertEqual(self.file, found['rack']['origin'])
+        by_name = {item['name']: item
+                   for item in self.ask('profile', 'list')['profiles']}
+        self.assertEqual(self.file, by_name['rack']['origin'])
         self.assertIn('123456', self.run_command('profile', 'list')[1])
 
     def test_show_prints_numbers_sources_and_limits(self):
         name, built_in = next(iter(profile.catalogue().items()))
-        found = self.ask('profile', 'show', name)
-        self.assertEqual(built_in.saturation_kbps, found['saturation_kbps'])
+        shown_profile = self.ask('profile', 'show', name)
+        self.assertEqual(built_in.saturation_kbps,
+                         shown_profile['saturation_kbps'])
         self.assertEqual([limit.capacity for limit in built_in.limits()],
-                         [limit['capacity'] for limit in found['limits']])
+                         [limit['capacity']
+                          for limit in shown_profile['limits']])
         output = self.run_command('profile', 'show', name)[1]
         self.assertIn(f'name: {name}', output)
         self.assertIn('source: ', output)

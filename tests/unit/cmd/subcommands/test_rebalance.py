@@ -48,9 +48,9 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
     def test_no_data_is_an_error(self):
         self.fleet.balance.clear()
         self.fleet.write(self.store)
-        for words in ((), ('--execute',)):
+        for options in ((), ('--execute',)):
             self.assert_fails('error budgets in the store .*: none; expected',
-                              'rebalance', *words)
+                              'rebalance', *options)
 
     def test_a_slow_network_is_said_and_refused(self):
         self.configure('rebalance_link_kbps = 500000')
@@ -69,8 +69,8 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         self.assertIn('1 of 1 migrations are done', output)
         self.assertEqual(1, len(self.fleet.cloud.asked))
         history = self.ask('rebalance', '--history')
-        self.assertEqual(['done'], [one['state'] for one in history['moves']])
-        self.assertEqual(['done'], [one['state'] for one in history['plans']])
+        self.assertEqual(['done'], [row['state'] for row in history['moves']])
+        self.assertEqual(['done'], [row['state'] for row in history['plans']])
         self.assertEqual(-600.0, history['moves'][0]['budget_before'])
 
     def test_a_surprise_is_the_exit_status(self):
@@ -81,8 +81,8 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         self.assertEqual(1, status)
         answer = json.loads(output)
         self.assertIn('NoValidHost', answer['problem'])
-        self.assertEqual(['failed'], [one['state']
-                                      for one in answer['moves']])
+        self.assertEqual(['failed'], [row['state']
+                                      for row in answer['moves']])
 
     def test_an_interrupt_loses_nothing(self):
         def runs(server, host):

@@ -59,25 +59,26 @@ class ReportCommandTestCase(command_case.ManageTestCase):
         opened = self.make_store()
         group = context.configuration(argparse.Namespace(
             config_file=[self.config], store=None))
-        found = {row['host']: row for row
-                 in report.read_fleet(group, opened).hosts}
+        by_host = {row['host']: row for row
+                   in report.read_fleet(group, opened).hosts}
         rows = self.ask('fleet')['hosts']
-        self.assertEqual(found.keys(), {row['host'] for row in rows})
+        self.assertEqual(by_host.keys(), {row['host'] for row in rows})
         for row in rows:
-            same = found[row['host']]
-            self.assertEqual(row['instances'], same['instances'])
-            for theirs, ours in (('overload_probability', 'risk'),
-                                 ('utilisation', 'utilisation')):
-                self.assertAlmostEqual(row[theirs], same[ours], places=9)
+            of_report = by_host[row['host']]
+            self.assertEqual(row['instances'], of_report['instances'])
+            for key, report_key in (('overload_probability', 'risk'),
+                                    ('utilisation', 'utilisation')):
+                self.assertAlmostEqual(row[key], of_report[report_key],
+                                       places=9)
 
     def test_what_is_wrong_is_said_in_one_line(self):
-        for words, text in (
+        for options, text in (
                 (['--html', self.path, '--details', '-1'], '--details: -1; '),
                 (['--html', self.path, '--stale-hours', 'nan'],
                  '--stale-hours: nan; expected'),
                 (['--html', os.path.join(self.directory, 'no', 'x.html')],
                  'No such file or directory')):
-            self.assert_fails(text, 'report', *words)
+            self.assert_fails(text, 'report', *options)
         self.assertEqual([], [name for name in os.listdir(self.directory)
                               if name.startswith('.report')])
 
@@ -101,18 +102,18 @@ class ReportCommandTestCase(command_case.ManageTestCase):
                                          *words])
 
     def test_the_page_is_served_until_the_process_is_ended(self):
-        found, seen = [], []
+        pages, urls = [], []
 
         def ask(serving):
             try:
                 with urllib.request.urlopen(serving.url, timeout=60) as page:
-                    found.append(page.read().decode())
+                    pages.append(page.read().decode())
             finally:
                 os.kill(os.getpid(), signal.SIGTERM)
 
         class Server(server.Server):
             def serve_forever(self):
-                seen.append(self.url)
+                urls.append(self.url)
                 threading.Thread(target=ask, args=[self]).start()
                 super().serve_forever(.01)
 
@@ -122,15 +123,15 @@ class ReportCommandTestCase(command_case.ManageTestCase):
             status, output, errors = self._serve('--port', '0', '--store',
                                                  self.url)
         self.assertEqual((0, ''), (status, errors))
-        self.assertEqual(f'The report is at {seen[0]}\n', output)
-        self.assertIn('h1', found[0])
+        self.assertEqual(f'The report is at {urls[0]}\n', output)
+        self.assertIn('h1', pages[0])
 
     def test_wrong_options_are_refused(self):
         status, _, errors = self._serve('--address', '0.0.0.0')
         self.assertEqual(1, status)
         self.assertIn("address: '0.0.0.0'; expected a loopback", errors)
-        taken = server.Server('127.0.0.1', 0, None)
-        self.addCleanup(taken.server_close)
-        status, _, errors = self._serve('--port', str(taken.server_port))
+        listener = server.Server('127.0.0.1', 0, None)
+        self.addCleanup(listener.server_close)
+        status, _, errors = self._serve('--port', str(listener.server_port))
         self.assertEqual(1, status)
         self.assertIn('set a free port with --port', errors)

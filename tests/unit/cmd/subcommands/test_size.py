@@ -31,34 +31,34 @@ class TestSize(command_case.ManageTestCase):
 
     def ask_ours(self, *words):
         answer = self.ask('size', '--profile', 'ours', *words)
-        one, = answer.pop('profiles')
-        return answer, one
+        entry, = answer.pop('profiles')
+        return answer, entry
 
     def test_numbers_tell_the_traffic_of_each_instance(self):
-        answer, one = self.ask_ours('--egress-kbps', '60', '--ingress-kbps',
-                                    '40', '--count', '95')
+        answer, entry = self.ask_ours('--egress-kbps', '60', '--ingress-kbps',
+                                      '40', '--count', '95')
         self.assertEqual((100, 100), (answer['mean_kbps'],
                                       answer['peak_kbps']))
         self.assertEqual((10, 10, 10, 10), (
-            one['instances'], one['instances_by_peak'],
-            one['instances_by_average'], one['hosts']))
-        self.assertAlmostEqual(40, one['cpu_mhz'])
+            entry['instances'], entry['instances_by_peak'],
+            entry['instances_by_average'], entry['hosts']))
+        self.assertAlmostEqual(40, entry['cpu_mhz'])
         # On for half of the time: average and peak are not the same.
-        _, one = self.ask_ours(
+        _, entry = self.ask_ours(
             '--egress-kbps', '100', '--on-seconds', '1', '--off-seconds', '1',
             '--overload-probability', '0.5')
-        self.assertEqual((10, 20), (one['instances_by_peak'],
-                                    one['instances_by_average']))
+        self.assertEqual((10, 20), (entry['instances_by_peak'],
+                                    entry['instances_by_average']))
         # P(Bin(21, 1/2) > 10) is 1/2.
-        self.assertEqual(21, one['instances'])
+        self.assertEqual(21, entry['instances'])
 
     def test_a_model_or_a_prior_tells_it(self):
-        for words, what, instances in (
+        for options, origin, instances in (
                 (['--instance', base.instance_uuid(2)], 'model of', 2),
                 (['--flavor', 'small'], 'prior of flavor', 5)):
-            answer, one = self.ask_ours(*words)
-            self.assertIn(what, answer['traffic'])
-            self.assertEqual(instances, one['instances'])
+            answer, entry = self.ask_ours(*options)
+            self.assertIn(origin, answer['traffic'])
+            self.assertEqual(instances, entry['instances'])
 
     def test_a_prior_is_cut_to_the_host_as_in_the_scheduler(self):
         # Of 20,000 a host that carries 1,000 takes one; 0 without the cut.
@@ -67,51 +67,52 @@ class TestSize(command_case.ManageTestCase):
         self.make_store().write(priors=[
             store.Prior('large', None, law, 20),
             store.Prior(None, None, law, 40)])
-        words = ['--overload-probability', '0.01']
-        for more in (['--flavor', 'large'], ['--fleet-prior']):
-            _, one = self.ask_ours(*more, *words)
+        options = ['--overload-probability', '0.01']
+        for source in (['--flavor', 'large'], ['--fleet-prior']):
+            _, entry = self.ask_ours(*source, *options)
             policy = admission.HostPolicy(
                 profile.SwitchProfile('ours', saturation_kbps=1000),
                 overload_probability=.01)
             table = admission.LoadTable()
-            taken = 0
+            assessment = 0
             while True:
                 slot = table.describe('h', policy, dict.fromkeys(
-                    range(taken), policy.fitting(law)))
+                    range(assessment), policy.fitting(law)))
                 if not table.assess([slot],
                                     policy.fitting(law)).admitted[0]:
                     break
-                taken += 1
-            self.assertEqual(taken, one['instances'])
+                assessment += 1
+            self.assertEqual(assessment, entry['instances'])
             # Of n one is at 1000 for n / 1000 of the time: at most 9 or 10.
-            self.assertIn(taken, (9, 10))
+            self.assertIn(assessment, (9, 10))
         # What an instance has shown is not cut.
-        _, one = self.ask_ours('--instance', base.instance_uuid(4), *words)
-        self.assertEqual(0, one['instances'])
+        _, entry = self.ask_ours('--instance', base.instance_uuid(4), *options)
+        self.assertEqual(0, entry['instances'])
 
     def test_rates_may_be_as_small_or_large_as_a_float(self):
-        for words, instances in ((['--egress-kbps', '1e-320'], 1000),
-                                 (['--egress-kbps', '1e300'], 0),
-                                 (['--egress-kbps', '5', '--on-seconds',
-                                   '1e-320', '--off-seconds', '9'], 1000)):
-            _, one = self.ask_ours(*words, '--overload-probability', '0.01')
-            self.assertEqual(instances, one['instances'])
+        for options, instances in ((['--egress-kbps', '1e-320'], 1000),
+                                   (['--egress-kbps', '1e300'], 0),
+                                   (['--egress-kbps', '5', '--on-seconds',
+                                     '1e-320', '--off-seconds', '9'], 1000)):
+            _, entry = self.ask_ours(*options, '--overload-probability',
+                                     '0.01')
+            self.assertEqual(instances, entry['instances'])
 
     def test_tiny_probabilities_have_no_digits_for_people(self):
-        words = ('size', '--profile', 'ietf-e5-2430', '--egress-kbps',
-                 '20000', '--on-seconds', '600', '--off-seconds', '5400',
-                 '--overload-probability', '0.01')
-        one, = self.ask(*words)['profiles']
-        self.assertLess(0, one['overload_probability'])
-        self.assertLess(one['overload_probability'], 1e-9)
-        text = self.run_command(*words)[1]
+        command = ('size', '--profile', 'ietf-e5-2430', '--egress-kbps',
+                   '20000', '--on-seconds', '600', '--off-seconds', '5400',
+                   '--overload-probability', '0.01')
+        entry, = self.ask(*command)['profiles']
+        self.assertLess(0, entry['overload_probability'])
+        self.assertLess(entry['overload_probability'], 1e-9)
+        text = self.run_command(*command)[1]
         self.assertIn(' <1e-9 ', text)
         self.assertNotRegex(text, r'e-\d\d')
 
     def test_an_instance_may_be_given_by_its_name(self):
         self.make_store().write([base.constant(5, 250.0, name='13')])
-        _, one = self.ask_ours('--instance', '13')
-        self.assertEqual(4, one['instances'])
+        _, entry = self.ask_ours('--instance', '13')
+        self.assertEqual(4, entry['instances'])
 
     def test_a_terminal_gets_a_bar(self):
         self.assertIn('sizing', self.run_command('size', terminal=True)[2])
@@ -122,24 +123,24 @@ class TestSize(command_case.ManageTestCase):
                           '1', '--off-seconds', '58.9999', '--profile',
                           'ours', '--overload-probability', '0.0099')
         reason = answer['profiles'][0]['reason']
-        found, limit = re.search('would be (.*), above the limit of (.*) [(]',
+        above, limit = re.search('would be (.*), above the limit of (.*) [(]',
                                  reason).groups()
-        self.assertGreater(float(found), float(limit))
+        self.assertGreater(float(above), float(limit))
 
     def test_without_a_word_it_is_the_default_demand(self):
-        answer, one = self.ask_ours()
+        answer, entry = self.ask_ours()
         self.assertEqual('default of the options', answer['traffic'])
-        self.assertEqual(0, one['instances'])
-        self.assertIsNone(one['hosts'])
+        self.assertEqual(0, entry['instances'])
+        self.assertIsNone(entry['hosts'])
 
     def test_a_fleet_is_put_on_hosts(self):
-        answer, one = self.ask_ours('--fleet')
+        answer, entry = self.ask_ours('--fleet')
         self.assertEqual(4, answer['instances'])
         # 700 and 100, or 400 and 100, share a host; 5000 fits none.
-        self.assertEqual((2, 1, 1.5), (one['hosts'], one['refused'],
-                                       one['instances_per_host']))
-        self.assertAlmostEqual(600, one['rate_kbps_mean'])
-        self.assertAlmostEqual(24, one['cpu_mhz_mean'])
+        self.assertEqual((2, 1, 1.5), (entry['hosts'], entry['refused'],
+                                       entry['instances_per_host']))
+        self.assertAlmostEqual(600, entry['rate_kbps_mean'])
+        self.assertAlmostEqual(24, entry['cpu_mhz_mean'])
 
     def test_profiles_are_compared_for_a_person(self):
         status, output, _ = self.run_command(
@@ -154,7 +155,7 @@ class TestSize(command_case.ManageTestCase):
         self.assertRegex(output, r'\nours +2 +1 +1.5 ')
 
     def test_what_makes_no_sense_is_told(self):
-        for words, wanted in (
+        for options, message in (
                 (['--profile', 'none'], "profile: 'none'"),
                 (['--count', '0'], 'count: 0; expected'),
                 (['--overload-probability', '2'], ': 2; expected a number'),
@@ -171,8 +172,8 @@ class TestSize(command_case.ManageTestCase):
                 (['--flavor', 'none'], "flavor: 'none'; expected .* small"),
                 (['--flavor', 'small', '--project', 'none'],
                  "project: 'none'; expected ")):
-            with self.subTest(words):
-                self.assert_fails(wanted, 'size', *words)
+            with self.subTest(options):
+                self.assert_fails(message, 'size', *options)
 
     def test_a_store_without_models_or_priors_says_so(self):
         self.url = f'sqlite:///{self.directory}/other.sqlite'
@@ -215,7 +216,7 @@ class TestServerTypes(command_case.ManageTestCase):
         return self.ask('size', '--server-types', self.types, *words)
 
     def _vms(self, answer, method):
-        return [one[method]['vms'] for one in answer['server_types']]
+        return [server[method]['vms'] for server in answer['server_types']]
 
     def test_one_vm_is_stated_by_options(self):
         answer = self._size('--vm-cores', '2', '--vm-memory-mb', '1024',
@@ -223,18 +224,19 @@ class TestServerTypes(command_case.ManageTestCase):
         self.assertEqual([32, 32, 2], self._vms(answer, 'agnostic'))
         self.assertEqual([10, 32, 2], self._vms(answer, 'figure9'))
         self.assertEqual([10, 32, 2], self._vms(answer, 'overlay'))
-        first, _, last = answer['server_types']
+        cheapest, _, dearest = answer['server_types']
         self.assertEqual(('big', 'ours', 10, 50000.0, 'saturation'), (
-            first['server'], first['profile'], first['overlay']['servers'],
-            first['overlay']['cost'], first['overlay']['first_to_run_out']))
-        self.assertEqual(48, last['overlay']['servers'])
-        self.assertIsNone(last['overlay']['cost'])
+            cheapest['server'], cheapest['profile'],
+            cheapest['overlay']['servers'], cheapest['overlay']['cost'],
+            cheapest['overlay']['first_to_run_out']))
+        self.assertEqual(48, dearest['overlay']['servers'])
+        self.assertIsNone(dearest['overlay']['cost'])
         self.assertEqual(('EUR', 95, 0.01), (
             answer['currency'], answer['count'],
             answer['overload_probability']))
         self.assertEqual([('fast', 3)], [
-            (one['profile'], one['servers'])
-            for one in answer['technologies']])
+            (server['profile'], server['servers'])
+            for server in answer['technologies']])
 
     def test_a_mix_states_flavors_and_counts(self):
         answer = self._size('--mix', self.mix)
@@ -242,27 +244,27 @@ class TestServerTypes(command_case.ManageTestCase):
         # Three of the first for one of the second: 5 cores, 250 kbit/s.
         self.assertEqual([16, 51, 3], self._vms(answer, 'overlay'))
         self.assertEqual([('web', 30, 50), ('db', 10, 100)], [
-            (one['flavor'], one['count'], one['mean_kbps'])
-            for one in answer['flavors']])
+            (flavor['flavor'], flavor['count'], flavor['mean_kbps'])
+            for flavor in answer['flavors']])
 
     def test_the_profiles_asked_for_take_the_place_of_those_in_the_file(self):
         answer = self._size('--mix', self.mix, '--profile', 'ours')
         self.assertEqual([('big', 'ours'), ('small', 'ours')], [
-            (one['server'], one['profile'])
-            for one in answer['server_types']])
+            (server['server'], server['profile'])
+            for server in answer['server_types']])
 
     def test_a_flavor_without_traffic_counts_by_its_prior(self):
         mix = self._write('mix.yaml', '''
             flavors: {quiet: {cores: 1, memory_mb: 1, count: 5}}
             ''')
-        words = ['size', '--server-types', self.types, '--mix', mix]
+        command = ['size', '--server-types', self.types, '--mix', mix]
         self.make_store().write([base.constant(1, 100.0)], now=base.NOW)
         self.assert_fails("flavor 'quiet': traffic: not given",
-                          *words)
+                          *command)
         self.make_store().write(priors=[store.Prior(
             'quiet', None, traffic_model.TrafficModel.constant(250.0).law,
             20)])
-        answer = self.ask(*words)
+        answer = self.ask(*command)
         self.assertEqual([4, 64, 4], self._vms(answer, 'overlay'))
         self.assertIsNone(
             answer['server_types'][0]['overlay']['episodes_per_day'])
@@ -292,13 +294,13 @@ class TestServerTypes(command_case.ManageTestCase):
         inventory = store.InventoryState('nova', base.NOW, base.NOW)
         target.write(placements=[store.InstanceRecord(
             base.instance_uuid(1), 'h')], now=base.NOW, inventory=inventory)
-        words = ['--mix', self.mix, '--fleet']
+        options = ['--mix', self.mix, '--fleet']
         self.assert_fails('flavors of 1 instances: all missing', 'size',
-                          '--server-types', self.types, *words)
+                          '--server-types', self.types, *options)
         target.write([base.constant(2, 100.0)], placements=[
             store.InstanceRecord(base.instance_uuid(2), 'h', 'web')],
             now=base.NOW, inventory=inventory)
-        answer = self._size(*words)
+        answer = self._size(*options)
         self.assertEqual(
             (1, '1 instances of the store; 1 without a known flavor are left '
              'out'), (answer['count'], answer['traffic']))
@@ -312,7 +314,7 @@ class TestServerTypes(command_case.ManageTestCase):
                           self.mix, '--fleet')
 
     def test_wrong_combinations_are_refused(self):
-        for words, text in (
+        for options, text in (
                 (['--mix', self.mix], '--mix: .*; expected only together'),
                 (['--plot', 'p.png'], '--plot: p.png; expected only'),
                 (['--server-types', self.types], '--vm-cores: not given'),
@@ -330,8 +332,8 @@ class TestServerTypes(command_case.ManageTestCase):
                   '--profile', 'none'], "profile: 'none'"),
                 (['--server-types', self.types, '--mix', self.mix,
                   '--plot', 'x.gif'], "plot: 'x.gif'; expected")):
-            with self.subTest(words=words):
-                self.assert_fails(text, 'size', *words)
+            with self.subTest(words=options):
+                self.assert_fails(text, 'size', *options)
 
     def test_a_person_gets_tables_and_a_picture(self):
         path = os.path.join(self.directory, 'p.png')

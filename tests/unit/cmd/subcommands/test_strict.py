@@ -13,15 +13,11 @@ class StrictTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.cloud = placement_api.PlacementApi()
-        self.cloud.setUp()
-        self.addCleanup(self.cloud.cleanUp)
+        self.cloud = self.enterContext(placement_api.PlacementApi())
         self.configure()
         for host, total in (('h1', 1000), ('h2', 2000)):
             node = self.cloud.host(host)
-            uuid = placement_inventory.provider_uuid(
-                node
-            )
+            uuid = placement_inventory.provider_uuid(node)
             self.cloud.providers[uuid] = placement_api.Provider(
                 f'node-{host}:vswitch', node, 0, {
                     placement_api.CLASS: {
@@ -48,17 +44,17 @@ class StrictTestCase(command_case.ManageTestCase):
              ['node-h1:vswitch', '1000', '100', '500', '400'],
              ['node-h2:vswitch', '2000', '100', '1000', '900']],
             commands.table(output))
-        self.assertEqual([900], [one['free'] for one in self.ask(
+        self.assertEqual([900], [inventory['free'] for inventory in self.ask(
             'strict', 'show', '--host', 'node-h2')])
 
     def test_inventories_are_removed_from_placement(self):
-        there = set(self.cloud.providers)
+        providers = set(self.cloud.providers)
         self.assertEqual(
             {'inventories': 2, 'allocations': 2, 'providers': 0,
              'detached': 0},
             self.ask('strict', 'disable'))
         # nova-compute would miss a provider that it knows.
-        self.assertEqual(there, set(self.cloud.providers))
+        self.assertEqual(providers, set(self.cloud.providers))
         self.assertEqual([], self.ask('strict', 'show'))
         _, output, _ = self.run_command('strict', 'disable')
         self.assertEqual('Removed 0 inventories, 0 allocations and 0 '
