@@ -67,16 +67,16 @@ class AuditorTest(unittest.TestCase):
         for count in (2, 3, 8):
             judge = self.auditor(self.many(count))
             laws = judge.laws(judge.instances()).values()
-            wanted = sum(math.comb(count, on) * .1 ** on * .9 ** (count - on)
-                         for on in range(3, count + 1))
-            self.assertAlmostEqual(wanted, judge.overload(list(laws)), 12)
+            tail = sum(math.comb(count, on) * .1 ** on * .9 ** (count - on)
+                       for on in range(3, count + 1))
+            self.assertAlmostEqual(tail, judge.overload(list(laws)), 12)
 
     def test_a_host_above_the_limit_is_found(self):
         # P(more than 2 of 4) is .0037, of 5 it is .0086, of 6 .0159.
         self.assertEqual([], self.auditor(self.many(5)).overloads())
-        found, = self.auditor(self.many(6)).overloads()
-        self.assertIn('a with 6 instances', found)
-        self.assertIn('0.0159', found)
+        overload, = self.auditor(self.many(6)).overloads()
+        self.assertIn('a with 6 instances', overload)
+        self.assertIn('0.0159', overload)
 
     def test_a_learned_model_counts_in_place_of_the_flavor(self):
         quiet = model.TrafficModel.constant()
@@ -88,23 +88,23 @@ class AuditorTest(unittest.TestCase):
         self.assertIn(f'{.5 * .19:.3g}', judge.overloads()[0])
 
     def test_allocations_elsewhere_are_found(self):
-        for hosts, words in ((['b'], "['b']"), (['a', 'b'], "['a', 'b']"),
-                             ([], 'no host')):
-            found, = self.auditor(self.many(1), allocations=[
+        for hosts, message in ((['b'], "['b']"), (['a', 'b'], "['a', 'b']"),
+                               ([], 'no host')):
+            misallocated, = self.auditor(self.many(1), allocations=[
                 ('vm-0', host) for host in hosts]).misallocated()
-            self.assertIn(words, found)
+            self.assertIn(message, misallocated)
 
     def test_counts_that_are_wrong_are_found(self):
         judge = self.auditor(self.many(2))
         self.assertEqual([], judge.miscounted(
             {1: {'a': ['vm-0', 'vm-1']}, 2: {'a': ['vm-1', 'vm-0']}}))
-        for counted, words in (
+        for counted, message in (
                 ({'a': ['vm-0', 'vm-1'], 'b': ['vm-1']}, '1 instances twice'),
                 ({'a': ['vm-0'], 'b': ['vm-1']}, '1 not where'),
                 ({'a': ['vm-0']}, '1 not where'),
                 ({'a': ['vm-0', 'vm-1', 'vm-7']}, '1 that are no more')):
-            found, = judge.miscounted({1: counted})
-            self.assertIn(words, found)
+            miscounted, = judge.miscounted({1: counted})
+            self.assertIn(message, miscounted)
 
 
 class ResidencyTest(unittest.TestCase):
@@ -138,15 +138,15 @@ class ResidencyTest(unittest.TestCase):
 
     def test_a_worker_that_counts_otherwise_is_named(self):
         judge = self.auditor()
-        right = {'a': ['x'], 'b': ['y']}
-        self.assertEqual([], judge.differences({1: right}))
+        counted = {'a': ['x'], 'b': ['y']}
+        self.assertEqual([], judge.differences({1: counted}))
         for wrong, uuid in (({'a': ['x']}, 'y'),
                             ({'a': ['x', 'z'], 'b': ['y']}, 'z'),
                             ({'a': ['x', 'y'], 'b': ['y']}, 'y'),
                             ({'a': ['x', 'gone'], 'b': ['y']}, 'gone')):
-            found, = judge.differences({1: right, 2: wrong})
-            self.assertIn('worker 2', found)
-            self.assertIn(uuid, found)
+            difference, = judge.differences({1: counted, 2: wrong})
+            self.assertIn('worker 2', difference)
+            self.assertIn(uuid, difference)
 
     def test_what_is_under_way_is_not_judged(self):
         judge = self.auditor(states={'x': ('active', 'migrating'),

@@ -29,10 +29,10 @@ class ExamplesTestCase(unittest.TestCase):
                                            self.examples.Place(directory))
 
     def test_the_manual_shows_what_commands_print(self):
-        for path, text, wanted in self.examples.pages():
+        for path, text, expected in self.examples.pages():
             with self.subTest(path.name):
                 self.assertEqual(
-                    wanted.splitlines(), text.splitlines(),
+                    expected.splitlines(), text.splitlines(),
                     'examples are stale: run "tox -e examples"')
 
     def test_stale_output_is_replaced_and_nothing_else(self):

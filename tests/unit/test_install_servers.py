@@ -13,8 +13,8 @@ PROJECT = pathlib.Path(__file__).parents[2]
 
 def named(source):
     """Return the set of programs that a module's source names."""
-    return {one for node in ast.walk(ast.parse(source))
-            for one in _programs_of(node) if one is not None}
+    return {name for node in ast.walk(ast.parse(source))
+            for name in _programs_of(node) if name is not None}
 
 
 def _text(node):
@@ -29,13 +29,13 @@ def _programs_of(node):
         return map(_text, node.iter.elts)
     if not isinstance(node, ast.Call) or not node.args:
         return ()
-    function, first = _name(node.func), node.args[0]
+    function, argument = _name(node.func), node.args[0]
     if function == 'need':
         return map(_text, node.args)
     if function in ('program', 'need_program', 'find_program'):
-        return _text(first),
-    if function in ('run', 'start') and isinstance(first, ast.List):
-        return map(_text, first.elts[:1])
+        return _text(argument),
+    if function in ('run', 'start') and isinstance(argument, ast.List):
+        return map(_text, argument.elts[:1])
     if function in ('run', 'start') \
             and _name(getattr(node.func, 'value', None)) in ('run', 'run_of'):
         # In a network namespace, whose name comes first.
@@ -57,23 +57,23 @@ class ProgramsTestCase(unittest.TestCase):
                          sorted(installed))
 
     def test_every_program_that_is_started_is_in_the_list(self):
-        known = {*programs.PACKAGES, *programs.FROM_INDEX, *programs.OPTIONAL}
-        found = {}
+        listed = {*programs.PACKAGES, *programs.FROM_INDEX, *programs.OPTIONAL}
+        started = {}
         for folder in ('vswitch_aware_scheduler/calibrate',
                        'tests/integration', 'tests/calibrated',
                        'tests/cloud'):
             for path in (PROJECT / folder).glob('*.py'):
                 for name in named(path.read_text()):
-                    found.setdefault(name, path.name)
-        self.assertEqual({}, {name: where for name, where in found.items()
-                              if name not in known})
+                    started.setdefault(name, path.name)
+        self.assertEqual({}, {name: where for name, where in started.items()
+                              if name not in listed})
         # That the search finds them at all.
         self.assertLessEqual({'ethtool', 'iperf3', 'ip', 'sshd', 'etcd',
                               'ovs-vswitchd', 'ssh-keygen', 'promtool'},
-                             found.keys())
+                             started.keys())
 
     def test_each_way_to_name_a_program_is_found(self):
-        for source, wanted in (
+        for source, expected in (
                 ('program("a", "/usr/b")', {'a'}),
                 ('machine.need_program("a")', {'a'}),
                 ('self.need("a", "b")', {'a', 'b'}),
@@ -82,4 +82,4 @@ class ProgramsTestCase(unittest.TestCase):
                 ('self.run.run(host, "a")', {'a'}),
                 ('for program in ("a", "b"): pass', {'a', 'b'}),
                 ('self.start(variable, "-b")', set())):
-            self.assertEqual(wanted, named(source), source)
+            self.assertEqual(expected, named(source), source)

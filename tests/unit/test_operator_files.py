@@ -43,7 +43,7 @@ def _lines(name):
 
 def _paths():
     """Return {path: (mode, user, group)} of the file for tmpfiles.d."""
-    return {words[1]: tuple(words[2:5]) for words in map(
+    return {fields[1]: tuple(fields[2:5]) for fields in map(
         str.split, _lines('tmpfiles.d/vswitch_aware_scheduler.conf'))}
 
 
@@ -54,7 +54,7 @@ class UnitTestCase(unittest.TestCase):
         self.service = _unit('vswitch-modeler.service')['Service']
 
     def test_the_unit_starts_an_existing_command_with_its_options(self):
-        path, *words = shlex.split(self.service['ExecStart'])
+        path, *arguments = shlex.split(self.service['ExecStart'])
         self.assertTrue(path.startswith(ENVIRONMENT), path)
         command = path.removeprefix(ENVIRONMENT)
         self.assertIs(modeler.main, entry_points.main_of(command))
@@ -63,7 +63,7 @@ class UnitTestCase(unittest.TestCase):
             pathlib.Path(file).touch()
             conf = modeler._configuration(
                 [file if word == '/etc/vswitch_aware_scheduler/vswitch.conf'
-                 else word for word in words])
+                 else word for word in arguments])
             self.assertEqual([file], conf.config_file)
 
     def test_systemd_is_notified_when_the_service_is_ready_and_alive(self):
@@ -73,9 +73,9 @@ class UnitTestCase(unittest.TestCase):
     def test_its_user_is_made_and_owns_its_directories(self):
         user = self.service['User']
         self.assertEqual(user, self.service['Group'])
-        (kind, made, *_), = map(str.split, _lines(
+        (kind, user_made, *_), = map(str.split, _lines(
             'sysusers.d/vswitch_aware_scheduler.conf'))
-        self.assertEqual(('u', user), (kind, made))
+        self.assertEqual(('u', user), (kind, user_made))
         paths = _paths()
         for base, name, mode in (
                 ('/var/lib', 'StateDirectory', 'StateDirectoryMode'),
@@ -139,10 +139,10 @@ class NovaFragmentTestCase(unittest.TestCase):
             group[name]
         self.assertIn(group.default_switch_profile,
                       switch_profile.catalogue())
-        given = re.findall(r'^(\w+) =', self.path.read_text().split(
+        names = re.findall(r'^(\w+) =', self.path.read_text().split(
             '[vswitch_scheduler]')[1], re.MULTILINE)
-        self.assertTrue(given)
-        self.assertLessEqual(set(given), set(group))
+        self.assertTrue(names)
+        self.assertLessEqual(set(names), set(group))
 
     def test_filters_and_weighers_are_those_of_the_quick_start(self):
         # Which a functional test starts nova with.

@@ -27,9 +27,8 @@ class ATest(unittest.TestCase):
 class RunSuitesTest(unittest.TestCase):
 
     def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.root = pathlib.Path(directory.name)
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.root = pathlib.Path(directory)
         for suite, text in (('one', _SUITE), ('two', '')):
             path = self.root / 'tests' / suite
             path.mkdir(parents=True)
@@ -40,36 +39,34 @@ class RunSuitesTest(unittest.TestCase):
     def _run(self, *arguments, options=()):
         """Return the exit status and the output of running both suites."""
         tools = pathlib.Path(sys.executable).parent
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, PROJECT / '.ci/run_suites.py', *options,
              'results', 'one', 'two', '--', *arguments], cwd=self.root,
             env={**os.environ, 'PATH': f'{tools}:{os.environ["PATH"]}'},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False)
-        return done.returncode, done.stdout
+        return completed.returncode, completed.stdout
 
     def _coverage(self):
         return list((self.root / 'results').glob('coverage*'))
 
     def test_a_name_selects_tests_and_passes_over_suites_without_any(self):
-        status, said = self._run('test_good')
-        self.assertEqual(0, status, said)
-        self.assertIn('Passed: 1\n', said)
-        self.assertIn('Failed: 0\n', said)
-        self.assertNotIn('# tests/two', said)
+        status, output = self._run('test_good')
+        self.assertEqual(0, status, output)
+        self.assertIn('Passed: 1\n', output)
+        self.assertIn('Failed: 0\n', output)
+        self.assertNotIn('# tests/two', output)
         self.assertEqual([], self._coverage())
 
     def test_coverage_is_measured_where_it_is_asked_for(self):
-        status, said = self._run('test_good', options=['--cover'])
-        self.assertEqual(0, status, said)
+        status, output = self._run('test_good', options=['--cover'])
+        self.assertEqual(0, status, output)
         self.assertNotEqual([], self._coverage())
 
-    def test_a_suite_that_fails_is_told(self):
-        status, said = self._run('test_other')
-        self.assertEqual(1, status, said)
-        self.assertIn('FAILED: tests/one\n', said)
-
-    def test_a_name_that_no_test_has_is_an_error(self):
-        status, said = self._run('test_nothing')
-        self.assertEqual(1, status, said)
-        self.assertIn('No test matches test_nothing\n', said)
+    def test_a_suite_that_fails_and_a_name_without_tests_are_errors(self):
+        for name, message in (('test_other', 'FAILED: tests/one\n'),
+                              ('test_nothing',
+                               'No test matches test_nothing\n')):
+            status, output = self._run(name)
+            self.assertEqual(1, status, output)
+            self.assertIn(message, output)

@@ -32,9 +32,8 @@ for _ in sys.stdin:
 class SteppedClockTestCase(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.clock = stepped_clock.SteppedClock(folder.name)
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.clock = stepped_clock.SteppedClock(folder)
         self.process = subprocess.Popen(
             [sys.executable, '-c', _PROCESS], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True,

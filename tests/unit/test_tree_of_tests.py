@@ -118,20 +118,20 @@ class TreeOfTestsTestCase(unittest.TestCase):
         self.assertEqual(set(), set(TESTED_WITH) - self.modules)
 
     def test_each_test_module_in_a_directory_has_a_module(self):
-        wanted = {_test_module(module) for module in self.modules}
-        wanted |= {f'{path.parent.relative_to(PACKAGE)}/test_init.py'
-                   for path in PACKAGE.rglob('__init__.py')}
-        there = {path.relative_to(self.unit).as_posix()
-                 for path in self.unit.glob('*/**/test_*.py')}
-        self.assertEqual(OF_SEVERAL, there - wanted)
+        expected = {_test_module(module) for module in self.modules}
+        expected |= {f'{path.parent.relative_to(PACKAGE)}/test_init.py'
+                     for path in PACKAGE.rglob('__init__.py')}
+        present = {path.relative_to(self.unit).as_posix()
+                   for path in self.unit.glob('*/**/test_*.py')}
+        self.assertEqual(OF_SEVERAL, present - expected)
 
     def test_no_test_module_is_imported_by_another_module(self):
-        found = []
+        imports = []
         for path in TESTS.rglob('*.py'):
             name = path.relative_to(TESTS).as_posix()
-            found += [(name, module) for module in _imported(path)
-                      if module.startswith('tests.') and any(
-                          part.startswith('test_')
-                          for part in module.split('.')[1:])]
+            imports += [(name, module) for module in _imported(path)
+                        if module.startswith('tests.') and any(
+                            part.startswith('test_')
+                            for part in module.split('.')[1:])]
         self.assertEqual([], sorted(
-            (name, module) for name, module in found if name != RUNS_AGAIN))
+            (name, module) for name, module in imports if name != RUNS_AGAIN))

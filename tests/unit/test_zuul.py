@@ -29,7 +29,8 @@ def _expanded(name):
     """Return the names that a tox section with {a,b} stands for."""
     parts = [part[1:-1].split(',') if part.startswith('{') else [part]
              for part in re.split(r'(\{[^}]*\})', name)]
-    return {''.join(words) for words in itertools.product(*parts)}
+    return {''.join(parts_chosen) for parts_chosen in itertools.product(
+        *parts)}
 
 
 def supported_pythons():
@@ -43,7 +44,8 @@ def tox_environments():
              if section.startswith('testenv:')
              for name in _expanded(section.removeprefix('testenv:'))}
     # tox makes these of [testenv] itself.
-    return named | {'py3'} | {f'py{one}' for one in supported_pythons()}
+    return named | {'py3'} | {f'py{version}'
+                              for version in supported_pythons()}
 
 
 class ZuulTest(unittest.TestCase):
@@ -116,8 +118,8 @@ class ZuulTest(unittest.TestCase):
         run = {environment.removesuffix('-py311')
                for name in self._listed('check')
                for environment in self._environments(name)}
-        wanted = _read('tox.ini')['tox']['env_list'].split(',')
-        self.assertEqual({'py3'}, set(wanted) - run)
+        environments = _read('tox.ini')['tox']['env_list'].split(',')
+        self.assertEqual({'py3'}, set(environments) - run)
 
     def test_every_playbook_exists_and_names_hosts_and_tasks(self):
         named = set()
