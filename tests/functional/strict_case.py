@@ -20,18 +20,13 @@ class StrictTestCase(base.VSwitchTestCase):
         super().setUp()
         self.useFixture(fake_keystone.Keystone())
         self.useFixture(
-            fixtures.MockPatchObject(placement_inventory, 'PAGE', 1)
-        )
+            fixtures.MockPatchObject(placement_inventory, 'PAGE', 1))
         self.keeper = self.make_keeper()
 
     def make_keeper(self, host_policies=None, **more):
         def access(url):
-            return http.Access(
-                url=url,
-                auth={'auth_type': 'fixture'},
-                retries=0,
-                requests_per_second=1000.0,
-            )
+            return http.Access(url=url, auth={'auth_type': 'fixture'},
+                               retries=0, requests_per_second=1000.0)
 
         return placement_inventory.PlacementInventories(
             access(self.admin_api.base_url),

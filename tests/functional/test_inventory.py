@@ -35,9 +35,8 @@ class InventoryTestCase(base.VSwitchTestCase):
             'retries': 0})
 
     def update(self, complete_seconds=1e9):
-        return instance_sync.update(
-            self.known, self.source, time.time, complete_seconds
-        )
+        return instance_sync.update(self.known, self.source, time.time,
+                                    complete_seconds)
 
     def places(self):
         return {uuid: (record.host, record.flavor) for uuid, record

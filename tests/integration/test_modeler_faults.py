@@ -79,13 +79,9 @@ class FaultsWhileModelling(base.WithServer):
         return None
 
     def make_set_up(self):
-        return service.SetUp(
-            self.service_store(),
-            self.make_driver(),
-            learning.Settings('memory'),
-            0.1,
-            self.make_group(),
-        )
+        return service.SetUp(self.service_store(), self.make_driver(),
+                             learning.Settings('memory'), 0.1,
+                             self.make_group())
 
     def service_store(self):
         return store.Store(self.url, 1.0)
@@ -103,9 +99,8 @@ class FaultsWhileModelling(base.WithServer):
     def wanted(self):
         """Return what one pass over all learns, from the server itself."""
         fresh = self.other_store(f'fresh{self.clock():.0f}')
-        learning.run(
-            fresh, self.make_driver(), self.clock, learning.Settings('memory')
-        )
+        learning.run(fresh, self.make_driver(), self.clock,
+                     learning.Settings('memory'))
         return fresh
 
     def wait_until_caught_up(self):

@@ -29,13 +29,10 @@ class SilenceTestCase(OnPostgreSQL, base.SubTests, unittest.TestCase):
     """A server that stops answering in the middle of a transaction."""
 
     #: What psycopg2 sends in the middle of reading rows piece by piece.
-    CALLS = {
-        'the next piece': lambda cursor: cursor.fetchmany(10),
-        'the rest': lambda cursor: cursor.fetchall(),
-        'a row': next,
-        'the end': lambda cursor: cursor.close(),
-        'a commit': lambda cursor: cursor.connection.commit(),
-    }
+    CALLS = {'the next piece': lambda cursor: cursor.fetchmany(10),
+             'the rest': lambda cursor: cursor.fetchall(), 'a row': next,
+             'the end': lambda cursor: cursor.close(),
+             'a commit': lambda cursor: cursor.connection.commit()}
 
     def test_no_call_on_a_silent_server_waits_for_ever(self):
         for name, call in self.CALLS.items():
