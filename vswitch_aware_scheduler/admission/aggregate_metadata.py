@@ -15,10 +15,10 @@ PREFIX = 'vswitch:'
 UPLINK = 'vswitch:uplink'
 
 
-def refusing(wanted, fits):
+def refusing(expected, fits):
     """Return a check of the values of a metadata key.
 
-    :param wanted: description of the valid values, for the error message
+    :param expected: description of the valid values, for the error message
     :param fits: callable(text), returns whether the value is valid; a
         ValueError means that it is not
     :returns: callable(where, key, text) that raises InvalidOverride if the
@@ -31,7 +31,7 @@ def refusing(wanted, fits):
             good = False
         if not good:
             raise exceptions.InvalidOverride(
-                f'{where}: {key}: {text!r}; expected {wanted}')
+                f'{where}: {key}: {text!r}; expected {expected}')
     return check
 
 
@@ -116,14 +116,14 @@ class Keys:
         vswitch_profile.override_number(self._numbers[key], text, where)
 
 
-def usable_profile(found, numbers, where, report, **others):
+def usable_profile(profile, numbers, where, report, **others):
     """Return a profile with those of some numbers that are valid for it.
 
     A number that is valid alone may contradict the profile or another number.
     In alphabetical order, each number with a contradiction is reported and
     ignored.
 
-    :param found: SwitchProfile, or None if only the numbers describe the
+    :param profile: SwitchProfile, or None if only the numbers describe the
         switch
     :param numbers: {name of a number: values}; the smallest value applies
     :param where: what states the numbers, for messages
@@ -133,17 +133,18 @@ def usable_profile(found, numbers, where, report, **others):
     :returns: SwitchProfile, or None if nothing describes the switch
     """
     try:
-        usable = vswitch_profile.with_numbers(found, numbers, where, **others)
+        usable = vswitch_profile.with_numbers(profile, numbers, where,
+                                              **others)
         for key in numbers:
             report(f'{where} {key}', None)
         return usable
     except exceptions.InvalidInput:
         pass
-    usable, kept = found, {}
+    usable, kept = profile, {}
     for key in sorted(numbers):
         try:
             usable = vswitch_profile.with_numbers(
-                found, {**kept, key: numbers[key]}, where, **others)
+                profile, {**kept, key: numbers[key]}, where, **others)
             kept[key] = numbers[key]
             report(f'{where} {key}', None)
         except exceptions.InvalidInput as error:

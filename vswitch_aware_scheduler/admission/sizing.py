@@ -222,10 +222,13 @@ def _crossing(first, second, target):
         second[1] - deviations)
 
 
-def _with_others(policy, law, others):
-    """Return the Assessment of one more instance in addition to others."""
+def _with_others(policy, law, number):
+    """Return the Assessment of one more instance on a host of equal ones.
+
+    :param number: number of instances on the host
+    """
     table = admission.LoadTable()
-    slot = table.describe('host', policy, dict.fromkeys(range(others), law))
+    slot = table.describe('host', policy, dict.fromkeys(range(number), law))
     return table.assess([slot], law)
 
 

@@ -129,12 +129,12 @@ def refuse_unknown(conf):
                         names_by_group[group])
 
 
-def _refuse(what, name, known):
-    if name in known:
+def _refuse(place, name, known_names):
+    if name in known_names:
         return
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known_names, n=1)
     raise ValueError(
-        f'{what}: {name}; expected '
+        f'{place}: {name}; expected '
         + (f'{near[0]}, or another name' if near else 'a name')
         + ' of vswitch.conf.sample')
 

@@ -115,10 +115,10 @@ class RateSeries:
         object.__setattr__(self, 'rates', rates)
         object.__setattr__(self, 'partial', partial)
 
-    def _fail(self, what, seen, wanted):
+    def _fail(self, name, value, expected):
         raise exceptions.InvalidSeries(
-            f'rate series of instance {self.instance_uuid}: {what}: '
-            f'{seen}; expected {wanted}')
+            f'rate series of instance {self.instance_uuid}: {name}: '
+            f'{value}; expected {expected}')
 
     def __len__(self):
         return self.times.size

@@ -163,10 +163,10 @@ def most_cautious(key, values, where):
     return min(override_numbers)
 
 
-def _one_of(word, words):
+def _one_of(value, valid_values):
     """Return the valid words as text, with the word that is most similar."""
-    similar = difflib.get_close_matches(str(word), words, n=1)
-    return f'one of {", ".join(words)}' + (
+    similar = difflib.get_close_matches(str(value), valid_values, n=1)
+    return f'one of {", ".join(valid_values)}' + (
         f'; did you mean {similar[0]!r}?' if similar else '')
 
 
