@@ -38,7 +38,7 @@ class ArgumentsTest(unittest.TestCase):
 
     def test_values_out_of_range_are_refused(self):
         self.assertIn('4 or more', self._refused('--hosts', '3'))
-        self.assertIn('no probability',
+        self.assertIn('expected a probability from 0 to 1',
                       self._refused('--overload-probability', '1.5'))
         self.assertIn('1 or more', self._refused('--jobs', '0'))
         self.assertIn('invalid choice', self._refused('--policy', 'best'))
