@@ -707,7 +707,7 @@ class FailureTestCase(ServiceTestCase):
         self.at[5050] = put_more
         self.end_at(5300)
         _, logs = self.serve()
-        quiet = self.assertLines(2, 'nothing new', logs)
+        quiet = self.assertLines(2, 'no new sample', logs)
         self.assertIn('for 3700 s', quiet[0])
         self.assertTrue(quiet[1].startswith('INFO vswitch-modeler: over'))
 
