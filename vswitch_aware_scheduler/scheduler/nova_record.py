@@ -84,7 +84,7 @@ _MOVE_COLUMNS = (_MIGRATION.c.id, _MIGRATION.c.instance_uuid,
 _IN_PROGRESS = sa.and_(_MIGRATION.c.deleted == 0,
                        _MIGRATION.c.status.not_in(ENDED))
 _IN_REVERSION = sa.and_(
-    _MIGRATION.c.status == _REVERTED,
+    _MIGRATION.c.deleted == 0, _MIGRATION.c.status == _REVERTED,
     _MIGRATION.c.instance_uuid.in_(sa.select(_INSTANCE.c.uuid).where(
         _INSTANCE.c.task_state == _REVERTING, _INSTANCE.c.deleted == 0)))
 
