@@ -369,7 +369,7 @@ class PlacementTestCase(ServiceTestCase):
         problem = service.update_placement(self.set_up, lambda *numbers: None)
         self.assertIn('h4 has', problem)
         self.assertNotIn('h5', problem)
-        self.assertTrue(problem.endswith('; and 95 more'), problem)
+        self.assertTrue(problem.endswith(' and 95 more'), problem)
 
 
 class PartsTestCase(WithInventory):
