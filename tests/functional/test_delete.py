@@ -44,7 +44,3 @@ class DeleteTestCase(base.VSwitchTestCase):
         self.sync_reports()
         self.boot_refused(self.flavor('least', egress_kbps=1))
         self.boot(large, 'host1', az='nova:host1')
-
-
-class DeleteUntrackedTestCase(DeleteTestCase):
-    TRACK_INSTANCE_CHANGES = False

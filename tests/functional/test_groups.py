@@ -61,7 +61,3 @@ class ServerGroupTestCase(base.VSwitchTestCase):
             self.assertEqual(dict.fromkeys(self.HOSTS, 2),
                              self.hosts_of(servers))
             self.boot_refused(flavor, group=apart)
-
-
-class ServerGroupUntrackedTestCase(ServerGroupTestCase):
-    TRACK_INSTANCE_CHANGES = False

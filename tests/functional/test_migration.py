@@ -60,7 +60,3 @@ class MigrationTestCase(base.VSwitchTestCase):
         self.boot_refused(self.flavor('hundred', egress_kbps=100),
                           host='host2')
         self.boot(self.flavor('rest', egress_kbps=99), host='host2')
-
-
-class MigrationUntrackedTestCase(MigrationTestCase):
-    TRACK_INSTANCE_CHANGES = False

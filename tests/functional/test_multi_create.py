@@ -37,7 +37,3 @@ class MultiCreateTestCase(base.VSwitchTestCase):
         for host in self.HOSTS:
             self.assertEqual(2, len(self.residents(host)))
         self.boot_refused(flavor)
-
-
-class MultiCreateUntrackedTestCase(MultiCreateTestCase):
-    TRACK_INSTANCE_CHANGES = False

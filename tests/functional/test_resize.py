@@ -70,7 +70,3 @@ class ResizeTestCase(base.VSwitchTestCase):
         self.move_refused(server, 'resize', flavorRef=self.flavors[900])
         self.room('host1', 100)
         self.boot(self.flavors[600], 'host2', host='host2')
-
-
-class ResizeUntrackedTestCase(ResizeTestCase):
-    TRACK_INSTANCE_CHANGES = False

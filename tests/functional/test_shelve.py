@@ -30,7 +30,3 @@ class ShelveTestCase(base.VSwitchTestCase):
         self.boot_refused(whole)
         self.delete(other)
         self.boot(whole, 'host1')
-
-
-class ShelveUntrackedTestCase(ShelveTestCase):
-    TRACK_INSTANCE_CHANGES = False
