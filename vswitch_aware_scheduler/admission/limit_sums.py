@@ -34,9 +34,6 @@ SLACK = 1 + fourier_sum.TOLERANCE
 #: FINE: all rates are on a finer grid, and the tables use that grid.
 _SMOOTH, _NARROW, _FEW, _ON_GRID, _FINE = range(5)
 
-#: By kind, the look-up tables in LimitSums._tables.
-_TABLES_OF = np.array([0, 0, 0, 1, 2])
-
 #: Number of grid cells in one table cell: SMOOTH; NARROW, FEW and FINE.
 _SMOOTHER, _FINER = 2, 8
 
@@ -126,8 +123,9 @@ class LimitSums:
                        fourier_sum.grid(cells, _FINER),
                        fourier_sum.grid(cells),
                        fourier_sum.grid(cells * _FINER)]
-        # As _TABLES_OF says. Smooth tails need no more digits than ERROR.
-        self._tables = [_Tables(cells, np.complex64),
+        # By kind, the first three together. Smooth tails need no more digits
+        # than ERROR.
+        self._tables = [*[_Tables(cells, np.complex64)] * 3,
                         _Tables(cells, np.complex128),
                         _Tables(cells * _FINER, np.complex128)]
         self._spectra = admission_rows.Rows(
@@ -314,7 +312,7 @@ class LimitSums:
 
     def _table(self, places):
         """Return the look-up table of a limit of a host."""
-        [tables] = self._tables[_TABLES_OF[places[_KIND]]].values
+        [tables] = self._tables[places[_KIND]].values
         return tables[places[_ROW]]
 
     def _outdate(self, slot):
@@ -328,7 +326,7 @@ class LimitSums:
         """Free the rows of a limit of a host."""
         places = self._places[:, position, slot]
         for row, rows in zip(places[_ROW:].tolist(), (
-                self._tables[_TABLES_OF[places[_KIND]]],
+                self._tables[places[_KIND]],
                 self._spectra, self._slot_sums)):
             if row != _NO_ROW:
                 rows.free(row)
@@ -371,7 +369,8 @@ class LimitSums:
                 host.residents.values()) or {rate_law.SILENT: 0})
                     for host, counts in changes[begin:begin + _TOGETHER]]
             # Allocate one array for all instead of copying it repeatedly.
-            for rows in (self._tables[0], self._spectra, self._slot_sums):
+            for rows in (self._tables[_SMOOTH], self._spectra,
+                         self._slot_sums):
                 rows.expected = len(changes) - begin
             to_tabulate = []
             for host, counts in chunk:
@@ -478,7 +477,7 @@ class LimitSums:
         unit = common if 0 < common < np.inf else capacity
         numbers[_STEP] = unit / np.floor(unit * cells / capacity * SLACK)
         places[_KIND] = kind
-        places[_ROW] = self._tables[_TABLES_OF[kind]].take()
+        places[_ROW] = self._tables[kind].take()
         if kind == _SMOOTH:
             places[_KEPT] = self._spectra.take()
 
@@ -517,7 +516,7 @@ class LimitSums:
             numbers = self._numbers[:, positions, slots]
             rows = self._places[_ROW, positions, slots]
             means = numbers[_ROUNDED_MEAN if kind == _FEW else _MEAN]
-            self._tables[_TABLES_OF[kind]].values[0][rows] = self._grids[
+            self._tables[kind].values[0][rows] = self._grids[
                 kind].table(np.array(spectra), means / numbers[_STEP])
         in_slots = [limit for limit in to_tabulate if limit[-1] is not None]
         if in_slots:
@@ -537,9 +536,9 @@ class LimitSums:
         :param levels: Levels of the source
         :returns: (2, f): P(sum > capacity), and mean excess
         """
-        tables_of = _TABLES_OF.take(places[_KIND])
         classed = places[_SLOT_ROW] >= 0
-        kinds = 2 * tables_of + classed
+        # Smooth tails have the same tables.
+        kinds = 2 * np.maximum(places[_KIND], _FEW) + classed
         if kinds.size > _READ_TOGETHER or (kinds != kinds[0]).any():
             effects = np.empty((2, kinds.size))
             for kind in np.flatnonzero(np.bincount(kinds)).tolist():
@@ -562,7 +561,7 @@ class LimitSums:
             of_slots -= base
             thresholds = np.concatenate([thresholds, of_slots])
         states = levels.masses.size
-        looked_up = self._tables[tables_of[0]].look_up(
+        looked_up = self._tables[places[_KIND, 0]].look_up(
             places[_ROW], thresholds, states, places[_KIND] <= _FEW)
         effects = _average(levels.masses, looked_up[:states])
         if classed[0]:
