@@ -27,7 +27,6 @@ import tempfile
 #: there are several workers, in the listing of the tests as well.
 _AT_ONCE = {'functional': 1.5, 'calibrated': 0, 'watcher': 0}
 
-
 #: Where Linux has files in memory, and the free bytes that the tests need.
 _MEMORY, _MEMORY_BYTES = '/dev/shm', 4 * 2 ** 30
 
@@ -75,27 +74,27 @@ def main(arguments):
             print(f'No test matches {" ".join(selectors)}', file=sys.stderr)
             return 1
 
+    environment = dict(os.environ)
+    if cover:
+        # The interpreter that stestr starts its workers with.
+        environment.update(
+            PYTHON='coverage run',
+            COVERAGE_FILE=str(results.absolute() / 'coverage'))
     with _temporary_folder() as folder:
         # Servers that tests start run as users of their own.
         os.chmod(folder, 0o1777)
-        return _run(stestr, suites, filters, dict(os.environ, TMPDIR=folder),
-                    results if cover else None)
+        return _run(stestr, suites, filters,
+                    dict(environment, TMPDIR=folder))
 
 
-def _run(stestr, suites, filters, environment, cover):
+def _run(stestr, suites, filters, environment):
     """Run suites of tests and return the exit status.
 
     :param stestr: the command, a list of words
     :param suites: list of names
     :param filters: list of further words of the command
     :param environment: {name: value} of the environment variables
-    :param cover: pathlib.Path of the folder for coverage data, or None
     """
-    if cover is not None:
-        # The interpreter that stestr starts its workers with.
-        environment.update(
-            PYTHON='coverage run',
-            COVERAGE_FILE=str(cover.absolute() / 'coverage'))
     failed = []
     for number, suite in enumerate(suites):
         command = stestr + ['--test-path', f'./tests/{suite}', 'run']
