@@ -872,7 +872,7 @@ class TestExclude(AdmissionTestCase):
         np.testing.assert_array_equal(
             self.judge(policy, models, _on_off(1000)).overload_probability,
             self.judge(policy, models, _on_off(1000),
-                       'nobody').overload_probability)
+                       'uuid-of-no-resident').overload_probability)
 
     def test_it_is_the_host_without_it_on_every_limit(self):
         rng = np.random.default_rng(88)

@@ -321,11 +321,11 @@ class TrialsTestCase(ServiceTestCase):
         self.assertIsNotNone(self.store.model(store_base.instance_uuid(1)))
 
     def test_what_limits_are_multiplied_by_is_told(self):
-        class Told(metrics.Metrics):
+        class RecordedMetrics(metrics.Metrics):
             def corrected(self, multiples):
                 self.multiples = multiples
 
-        recorded = Told()
+        recorded = RecordedMetrics()
         running = service.Service(self.load, self.heard, lambda: base.END)
         running._metrics = recorded
         self.store.write(outcomes=[model_store.TrialOutcome(
@@ -1072,7 +1072,7 @@ class NotifierTestCase(base.ModelerTestCase):
     def test_nobody_listening_is_no_problem(self):
         service.Notifier({}).notify(READY=1)
         service.Notifier({'NOTIFY_SOCKET': os.path.join(
-            self.directory, 'nobody')}).notify(READY=1)
+            self.directory, 'no-socket')}).notify(READY=1)
 
 
 class SetUpTestCase(base.ModelerTestCase):

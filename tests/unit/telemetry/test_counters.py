@@ -26,15 +26,15 @@ def from_counters(hosts, **options):
     return counters.from_counters(hosts, 10, **options)
 
 
-def told(parts, start=-np.inf, end=np.inf, **options):
+def series_of(parts, start=-np.inf, end=np.inf, **options):
     return counters.instance_series(UUID, 10, start, end, parts, **options)
 
 
 class CountersTestCase(unittest.TestCase):
 
-    def assert_told(self, part, times, **refused):
-        """Want the times of rates, and how many periods have none why."""
-        series = told([part])
+    def assert_series(self, part, times, **refused):
+        """Check the times of rates, and how many periods have none and why."""
+        series = series_of([part])
         self.assertEqual(times, series.times.tolist())
         self.assertEqual(rate_series.Refused(**refused), series.refused)
         return series
@@ -87,7 +87,7 @@ class CountersTest(CountersTestCase):
             np.array([[2., 2, 3, 3], [12, 12, 13, 13], [22, 22, 23, 23]]),
             np.array([[0., 0, 0, 0], [1000, 2500, 30, 50],
                       [1000, 2500, 30, 50]]))]
-        series = told([from_counters(hosts)])
+        series = series_of([from_counters(hosts)])
         # 1000 B and 2500 B in 10 s; 30 + 50 packets in 10 s. Then nothing.
         np.testing.assert_allclose(series.rates, [[.8, 2.0, 0.008], [0, 0, 0]])
         self.assertEqual([0.0, 10.0], series.times.tolist())
@@ -96,7 +96,7 @@ class CountersTest(CountersTestCase):
         # 1 B/s until 13 s, 11 B/s after; read every 3 s from 1 s on.
         times = np.arange(1., 40, 3)
         counts = np.where(times <= 13, times, 13 + 11 * (times - 13))
-        series = told([from_counters([counters.Readings(
+        series = series_of([from_counters([counters.Readings(
             np.stack([times] * 2, axis=1), np.stack([counts] * 2, axis=1))])])
         self.assertEqual([10.0, 20.0], series.times.tolist())
         # 3 s of 1 B/s and 7 s of 11 B/s.
@@ -114,13 +114,13 @@ class CountersTest(CountersTestCase):
                 # Nothing can be told of no reading or one.
                 ([], [], {}), ([5], [], {})):
             with self.subTest(counts):
-                series = self.assert_told(from_counters([readings(counts)]),
-                                          times, **refused)
+                series = self.assert_series(from_counters([readings(counts)]),
+                                            times, **refused)
                 self.assertTrue((series.rates >= 0).all())
 
     def test_counters_of_two_hosts_are_never_subtracted(self):
         # The new counter is larger than the old one ever was.
-        series = self.assert_told(from_counters([
+        series = self.assert_series(from_counters([
             readings([0, 10, 20]), readings([1000, 1010, 1020], first=3)]),
             [0, 10, 30, 40], migration=1)
         np.testing.assert_allclose(series.rates[:, 0], .008)
@@ -130,21 +130,21 @@ class CountersTest(CountersTestCase):
         source = readings([0, 10, 20, 20, 20, 20, 20])
         target = readings([0, 30, 60], first=4)
         for hosts in ([source, target], [target, source]):
-            series = self.assert_told(from_counters(hosts),
-                                      [0, 10, 20, 40, 50], migration=1)
+            series = self.assert_series(from_counters(hosts),
+                                        [0, 10, 20, 40, 50], migration=1)
             self.assertEqual(
                 [.024, .024], series.rates[3:, 0].round(9).tolist())
 
     def test_a_pause_of_the_host_that_was_left_changes_nothing(self):
         source = readings([0, 10, 20, 20, NAN, NAN, 20, 20, 20])
         target = readings([0, 30, 60, 90, 120, 150], first=3)
-        series = told([from_counters([source, target])])
+        series = series_of([from_counters([source, target])])
         self.assertEqual([0, 10, 30, 40, 50, 60, 70], series.times.tolist())
 
     def test_an_instance_that_returns_is_followed_back(self):
         source = readings([0, 10, 20, 20, 20, 5, 15, 25])
         target = readings([0, 30], first=3)
-        series = told([from_counters([source, target])])
+        series = series_of([from_counters([source, target])])
         self.assertEqual([0, 10, 30, 50, 60], series.times.tolist())
         self.assertEqual(2, series.refused.migration)
 
@@ -152,7 +152,7 @@ class CountersTest(CountersTestCase):
         longer, shorter = (readings(np.arange(count) * 10.0, first=first)
                            for count, first in ((30, 0), (10, 1)))
         for hosts in ([longer, shorter], [shorter, longer]):
-            joined = told([from_counters(hosts)])
+            joined = series_of([from_counters(hosts)])
             self.assertEqual(280, joined.times[-1])
             self.assertLessEqual(27, len(joined))
             np.testing.assert_allclose(joined.rates[:, 0], .008)
@@ -317,7 +317,7 @@ class UpdatesTest(unittest.TestCase):
 class IncrementsTest(CountersTestCase):
 
     def test_an_increment_belongs_to_the_period_before_its_reading(self):
-        series = told([counters.from_increments(
+        series = series_of([counters.from_increments(
             np.array([5, 6, 7]), np.array([[1., 1], [1250, 2500], [0, 0]]),
             10)])
         self.assertEqual([50, 60], series.times.tolist())
@@ -333,13 +333,13 @@ class IncrementsTest(CountersTestCase):
                  {'gap': 2}),
                 ([1, 2, 3, 4], [1, 1, -9, 1], [10, 30], {'reset': 1})):
             with self.subTest(values):
-                self.assert_told(counters.from_increments(
+                self.assert_series(counters.from_increments(
                     np.array(periods), np.outer(values, [1.0, 1.0]), 10),
                     times, **refused)
 
     def test_an_increment_of_one_interval_after_an_empty_period_is_kept(self):
         # Two readings were in period 2, none in 3: 2 has the mean of both.
-        series = self.assert_told(counters.from_increments(
+        series = self.assert_series(counters.from_increments(
             np.array([0, 1, 2, 4, 5]),
             np.outer([90, 90, 50, 10, 10], [1.0, 1.0]), 10),
             [0, 10, 20, 30, 40])
@@ -347,7 +347,7 @@ class IncrementsTest(CountersTestCase):
                                    [90, 50, 50, 10, 10])
 
     def test_the_time_between_measures_is_what_it_is_divided_by(self):
-        series = told([counters.from_increments(
+        series = series_of([counters.from_increments(
             np.array([1, 2]), np.full((2, 2), 250.), 2)])
         np.testing.assert_allclose(series.rates[:, :2], 1.0)
 
@@ -357,14 +357,14 @@ class SumTest(unittest.TestCase):
     def test_interfaces_are_summed(self):
         parts = [from_counters([readings([0, 1250, 2500])]),
                  from_counters([readings([0, 2500, 2500])])]
-        np.testing.assert_allclose(told(parts).rates[:, 0], [3.0, 1.0])
+        np.testing.assert_allclose(series_of(parts).rates[:, 0], [3.0, 1.0])
 
     def test_without_an_expected_interface_the_sum_is_not_known(self):
         # The second one is silent from the third period on, and counts as
         # detached when it has been for two.
         parts = [from_counters([readings(np.arange(8) * 10.)]),
                  from_counters([readings(np.arange(3) * 10.)])]
-        series = told(parts)
+        series = series_of(parts)
         self.assertEqual([0, 10, 40, 50, 60], series.times.tolist())
         self.assertEqual(rate_series.Refused(missing=2), series.refused)
         np.testing.assert_allclose(series.rates[:, 0],
@@ -374,30 +374,30 @@ class SumTest(unittest.TestCase):
         parts = [from_counters([readings(np.arange(6) * 10.)]),
                  from_counters([readings(
                      [0, 10, NAN, 30, 40, 50])])]
-        series = told(parts)
+        series = series_of(parts)
         self.assertEqual([0, 30, 40], series.times.tolist())
         self.assertEqual(rate_series.Refused(gap=2), series.refused)
 
     def test_an_interface_that_comes_later_does_not_spoil_what_was(self):
         parts = [from_counters([readings(np.arange(6) * 10.)]),
                  from_counters([readings([0, 10], first=4)])]
-        self.assertEqual(5, len(told(parts)))
+        self.assertEqual(5, len(series_of(parts)))
 
     def test_after_the_end_of_all_nothing_is_refused(self):
         parts = [from_counters([readings(np.arange(3) * 10.)])] * 2
-        self.assertEqual(0, told(parts).refused.total)
+        self.assertEqual(0, series_of(parts).refused.total)
 
     def test_without_an_answer_for_an_interface_the_sum_is_a_lower_bound(
             self):
         parts = [from_counters([readings(np.arange(6) * 10.)])]
-        series = told(parts, complete=False)
+        series = series_of(parts, complete=False)
         self.assertEqual((5, True), (len(series), series.partial.all()))
         self.assertEqual((0, 5), (len(series.at_least()),
                                   series.at_least().refused.missing))
-        self.assertEqual(0, len(told([], complete=False)))
+        self.assertEqual(0, len(series_of([], complete=False)))
 
     def test_what_is_too_old_is_refused_as_such(self):
-        series = told([from_counters([readings(
+        series = series_of([from_counters([readings(
             [0, 10, 5, 15, 25, 35])])], oldest=25.0)
         self.assertEqual([30, 40], series.times.tolist())
         self.assertEqual(rate_series.Refused(too_old=3), series.refused)
@@ -405,7 +405,7 @@ class SumTest(unittest.TestCase):
     def test_only_the_time_wanted_is_told_and_counted(self):
         part = from_counters([readings(
             [0, 10, NAN, 30, 40, 2, 12, 22])])
-        series = told([part], start=20, end=50)
+        series = series_of([part], start=20, end=50)
         self.assertEqual([30], series.times.tolist())
         self.assertEqual(rate_series.Refused(gap=1, reset=1), series.refused)
 
@@ -414,13 +414,13 @@ class SumTest(unittest.TestCase):
         rates[2, 1] = -1
         parts = [counters.from_rates(np.arange(5), rates),
                  counters.from_rates(np.arange(5), np.ones((5, 3)))]
-        series = told(parts)
+        series = series_of(parts)
         self.assertEqual([0, 10, 30, 40], series.times.tolist())
         np.testing.assert_array_equal(series.rates, 2)
         self.assertEqual(rate_series.Refused(negative=1), series.refused)
 
     def test_rates_with_a_missing_column_are_missing(self):
-        series = told([counters.from_rates(
+        series = series_of([counters.from_rates(
             np.array([0, 1]), [[1, 1, 0], [1, NAN, 0]])])
         self.assertEqual([0], series.times.tolist())
         self.assertEqual(rate_series.Refused(missing=1), series.refused)
@@ -437,7 +437,7 @@ class BrokenInterfaceTest(unittest.TestCase):
             np.arange(40), np.full((40, 3), self.BUSY))
 
     def assert_busy(self, broken, count=40):
-        series = told([self.busy, broken])
+        series = series_of([self.busy, broken])
         self.assertGreaterEqual(len(series), count)
         self.assertTrue((series.rates[:, 0] >= self.BUSY).all())
         self.assertLessEqual(series.rates[:, 0].max(), 1.1 * self.BUSY)
@@ -475,7 +475,7 @@ class BrokenInterfaceTest(unittest.TestCase):
         low = counters.from_rates(np.arange(40), np.ones((40, 3)))
         broken = counters.from_rates(np.setdiff1d(np.arange(40), silent),
                                      np.full((35, 3), self.BUSY))
-        series = told([low, broken])
+        series = series_of([low, broken])
         self.assertFalse(np.isin(series.times, 10. * silent).any())
         self.assertEqual((35, 5), (len(series), series.refused.missing))
 
@@ -486,7 +486,7 @@ class BrokenInterfaceTest(unittest.TestCase):
         tracemalloc.start()
         self.addCleanup(tracemalloc.stop)
         for _ in range(3):
-            told([self.busy, odd])
+            series_of([self.busy, odd])
         _, peak = tracemalloc.get_traced_memory()
         # An array of all periods in between takes 47 MB.
         self.assertLess(peak, 5e6)
@@ -504,8 +504,8 @@ class PiecesTest(unittest.TestCase):
                 reset = int(random.integers(1, 40))
                 counts[reset:] -= counts[reset] - random.integers(0, 5)
                 links.append(counts)
-            at_once = told([from_counters([readings(counts)])
-                            for counts in links])
+            at_once = series_of([from_counters([readings(counts)])
+                                 for counts in links])
             if not len(at_once):
                 continue
             cut_at = at_once.times[len(at_once) // 2]
@@ -514,7 +514,7 @@ class PiecesTest(unittest.TestCase):
             begin = max(0, period + 1 - counters.GRACE_PERIODS)
 
             def between(low, high, **expected):
-                return told([from_counters([readings(
+                return series_of([from_counters([readings(
                     counts[low:high], first=low)]) for counts in links],
                     **expected)
 
