@@ -14,8 +14,8 @@ import os
 import secrets
 import socket
 import threading
+import warnings
 import zlib
-
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
@@ -36,6 +36,17 @@ _POINTS = 1024
 _PARTS = 4096
 
 
+def _tooz(module):
+    """Import a module of tooz without the warnings of what it imports.
+
+    If eventlet is installed, tooz imports it, and each command would print
+    that eventlet is deprecated.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        return importlib.import_module(f'tooz.{module}')
+
+
 class Share:
     """The instances of one modeler: callable(uuid), returns whether it is one.
 
@@ -45,7 +56,7 @@ class Share:
     """
 
     def __init__(self, name, members):
-        hashring = importlib.import_module('tooz.hashring')
+        hashring = _tooz('hashring')
         ring = hashring.HashRing(members, partitions=_POINTS)
         self._mine = [name in ring.get_nodes(b'%d' % number)
                       for number in range(_PARTS)]
@@ -68,7 +79,7 @@ class Group:
     def __init__(self, url):
         try:
             # Imported here, because tooz is optional and slow to load.
-            self._tooz = importlib.import_module('tooz.coordination')
+            self._tooz = _tooz('coordination')
         except ImportError as error:
             raise exceptions.CoordinationError(
                 'modeler_coordination_url: set, but tooz cannot be loaded: '
