@@ -21,11 +21,13 @@ import sys
 import tempfile
 
 #: Tests that run at once, by suite, as a multiple of the cores: in functional,
-#: a test waits for threads of Nova's for a third of its time; calibrated
-#: measures the machine, and looks for namespaces that another test would make.
-#: The tests of watcher take 3 s and its imports 9 s, in each worker and, if
-#: there are several workers, in the listing of the tests as well.
-_AT_ONCE = {'functional': 1.5, 'calibrated': 0, 'watcher': 0}
+#: a test waits for threads of Nova's for a third of its time, and in
+#: integration for servers that stand still; calibrated measures the machine,
+#: and looks for namespaces that another test would make. The tests of watcher
+#: take 3 s and its imports 9 s, in each worker and, if there are several
+#: workers, in the listing of the tests as well.
+_AT_ONCE = {'functional': 1.5, 'integration': 1.5, 'calibrated': 0,
+            'watcher': 0}
 
 #: Where Linux has files in memory, and the free bytes that the tests need.
 _MEMORY, _MEMORY_BYTES = '/dev/shm', 4 * 2 ** 30

@@ -4,6 +4,7 @@
 import atexit
 import contextlib
 import functools
+import gc
 import logging
 import math
 import os
@@ -20,6 +21,7 @@ from unittest import mock
 import nova.tests.functional  # noqa: F401
 
 import fixtures
+from futurist import _thread
 from nova.api.openstack import common as nova_common
 from nova import context as nova_context
 from nova import exception
@@ -136,6 +138,20 @@ class LogRecords(fake_logs.LogRecords):
                 if not text.startswith(_NOT_OF_REQUESTS)]
 
 
+@functools.cache
+def _freeze():
+    """Let the garbage collector pass over what was imported."""
+    gc.freeze()
+
+
+class _IdleThreads(fixtures.Fixture):
+    """Let idle threads of Nova's pools look for their end less often."""
+
+    def _setUp(self):
+        self.useFixture(fixtures.MockPatchObject(
+            _thread.ThreadWorker, 'MAX_IDLE_FOR', 0.05))
+
+
 class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     """A cloud of fake computes that only their virtual switch can fill.
 
@@ -158,6 +174,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     WITH_STORE = True
 
     def setUp(self):
+        # Threads of an earlier test end when their pools are freed.
+        gc.collect()
+        _freeze()
         # One that is left over would read the databases of this test.
         self.wait_for(lambda: not self._threads(),
                       lambda: f'threads of an earlier test: {self._threads()}')
@@ -168,6 +187,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             self.make_store()
         self.useFixture(cell_lock.fixture())
         self.useFixture(databases.PooledSqlite())
+        self.useFixture(databases.CompiledOnce())
         self.useFixture(known_aggregates())
         self.log = LogRecords()
         logger = logging.getLogger('vswitch_aware_scheduler')
@@ -194,6 +214,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(allow_resize_to_same_host=True)
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         super().setUp()
+        self.useFixture(_IdleThreads())
         self.clock = fake_clock.RunningClock()
         self.addCleanup(self._check_for_bugs)
         self._find_plugin()

@@ -5,9 +5,16 @@ import types
 
 import fixtures
 from oslo_db.sqlalchemy import engines
+import sqlalchemy
+from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy import pool
+from sqlalchemy import util
 
-__all__ = ['PooledSqlite']
+__all__ = ['CompiledOnce', 'PooledSqlite']
+
+#: Statements that any test in this process has executed, and how many are
+#: kept.
+_COMPILED = util.LRUCache(5000)
 
 
 class _Pool(pool.QueuePool):
@@ -42,3 +49,30 @@ class PooledSqlite(fixtures.Fixture):
                 SingletonThreadPool=pool.SingletonThreadPool,
                 StaticPool=pool.StaticPool)))
         self.addCleanup(lambda: [made.dispose() for made in pools])
+
+
+class CompiledOnce(fixtures.Fixture):
+    """Let all engines of a process share their compiled statements.
+
+    SQLAlchemy compiles each statement once for each engine. Each test creates
+    engines for all databases, and compiled a fifth of its time.
+    """
+
+    def _setUp(self):
+        create_engine = sqlalchemy.create_engine
+
+        def create_sharing(*args, **kwargs):
+            engine = create_engine(*args, **kwargs)
+            engine._compiled_cache = _COMPILED
+            return engine
+
+        self.useFixture(fixtures.MockPatchObject(
+            sqlalchemy, 'create_engine', create_sharing))
+        # The caches have the dialect in their keys.
+        dialect = pysqlite.SQLiteDialect_pysqlite
+        self.useFixture(fixtures.MockPatchObject(
+            dialect, '__hash__', lambda self: hash(type(self))))
+        self.useFixture(fixtures.MockPatchObject(
+            dialect, '__eq__', lambda self, other: type(self) is type(other)
+            and self._json_serializer is other._json_serializer
+            and self._json_deserializer is other._json_deserializer))
