@@ -21,7 +21,6 @@ from unittest import mock
 import nova.tests.functional  # noqa: F401
 
 import fixtures
-from futurist import _thread
 from nova.api.openstack import common as nova_common
 from nova import context as nova_context
 from nova import exception
@@ -144,14 +143,6 @@ def _freeze():
     gc.freeze()
 
 
-class _IdleThreads(fixtures.Fixture):
-    """Let idle threads of Nova's pools look for their end less often."""
-
-    def _setUp(self):
-        self.useFixture(fixtures.MockPatchObject(
-            _thread.ThreadWorker, 'MAX_IDLE_FOR', 0.05))
-
-
 class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     """A cloud of fake computes that only their virtual switch can fill.
 
@@ -214,7 +205,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(allow_resize_to_same_host=True)
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         super().setUp()
-        self.useFixture(_IdleThreads())
+        # Idle threads of Nova's pools look for their end less often.
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.05))
         self.clock = fake_clock.RunningClock()
         self.addCleanup(self._check_for_bugs)
         self._find_plugin()

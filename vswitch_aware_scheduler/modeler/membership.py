@@ -42,8 +42,7 @@ def _tooz(module):
     If eventlet is installed, tooz imports it, and each command would print
     that eventlet is deprecated.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
+    with warnings.catch_warnings(action='ignore'):
         return importlib.import_module(f'tooz.{module}')
 
 
