@@ -5,8 +5,9 @@ Usage: count_tests.py RESULTS [RESULTS ...]
 
 The last line reads "N passed, N failed, N skipped". A repository that is
 missing or empty counts as one failure: a suite that could not start must not
-look like one that has nothing against the change. Skips and failures are
-named above the totals.
+look like one that has nothing against the change. A class that is skipped as a
+whole counts once, though each worker that has one of its tests reports it.
+Skips and failures are named above the totals.
 """
 
 import collections
@@ -21,7 +22,7 @@ _PASSED = ('success', 'xfail')
 
 
 def outcomes(stream):
-    """Return (outcome, test id) of every test of a subunit v2 stream."""
+    """Return [(outcome, test id, reason)] of a subunit v2 stream, each once."""
     found = []
 
     def on_test(test):
@@ -36,7 +37,8 @@ def outcomes(stream):
     subunit.ByteStreamToStreamResult(
         stream, non_subunit_name='stdout').run(result)
     result.stopTestRun()
-    return [row for row in found if row[1] not in (None, 'stdout')]
+    return list(dict.fromkeys(
+        row for row in found if row[1] not in (None, 'stdout')))
 
 
 def main(repositories):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tests with sub-tests that skip are counted."""
+"""How sub-tests and classes that skip are counted."""
 
 import ast
 import importlib.util
@@ -71,3 +71,24 @@ class SubTestsTestCase(unittest.TestCase):
                         self.assertTrue(issubclass(
                             getattr(module, node.name), base.SubTests),
                             f'{path.name}: {node.name}')
+
+
+class SkippedClassTestCase(unittest.TestCase):
+
+    def test_a_class_that_two_workers_skip_is_skipped_once(self):
+        def set_up(cls):
+            raise unittest.SkipTest('no server')
+
+        sample = type('Sample', (unittest.TestCase,), {
+            'setUpClass': classmethod(set_up)})
+        streams = b''
+        for name in ('test_first', 'test_second'):
+            setattr(sample, name, lambda self: None)
+            stream = io.BytesIO()
+            subunit_run.SubunitTestRunner(stream=stream).run(
+                unittest.TestSuite([sample(name)]))
+            streams += stream.getvalue()
+        self.assertEqual(
+            [('skip', 'no server')],
+            [(status, reason) for status, _, reason
+             in count_tests.outcomes(io.BytesIO(streams))])
