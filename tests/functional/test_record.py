@@ -222,6 +222,29 @@ class MoveTestCase(RecordTestCase):
         self.room('host2', 400)
 
 
+class RefusedLiveMigrationTestCase(RecordTestCase):
+    HOSTS = ('host1', 'host2', 'host3')
+
+    def test_a_host_that_refuses_a_live_migration_has_its_room_back(self):
+        server = self.boot(self.of(600), host='host1')
+        check = fake.FakeDriver.check_can_live_migrate_destination
+        refusing = []
+
+        def refuse_first(driver, *args, **kwargs):
+            if not refusing:
+                refusing.append(driver._host)
+                raise exception.MigrationPreCheckError(reason='of the driver')
+            return check(driver, *args, **kwargs)
+
+        with mock.patch.object(
+                fake.FakeDriver, 'check_can_live_migrate_destination',
+                refuse_first), self.live_migrating(server, None):
+            self.room(refusing[0], 1000)
+            other, = {'host2', 'host3'}.difference(refusing)
+            self.room(other, 400)
+        self._wait_for_migration_status(server, ['completed'])
+
+
 class OddMigrationTestCase(RecordTestCase):
     """Rows of migrations that services which died have left behind."""
 

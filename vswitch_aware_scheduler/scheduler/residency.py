@@ -350,8 +350,10 @@ class Residency:
     def _is_ended(self, claim, reading):
         uuid = claim.instance_uuid
         row = self.rows.get(reading.cell, {}).get(uuid)
-        if any(cell == reading.cell and move.dest == claim.host
-               for (cell, _), move in self._moves_of.get(uuid, {}).items()):
+        hosts = {move.dest
+                 for (cell, _), move in self._moves_of.get(uuid, {}).items()
+                 if cell == reading.cell and not move.left_over} - {None}
+        if claim.host in hosts:
             return True
         if row is None:
             if self._rows_of(uuid):
@@ -365,13 +367,13 @@ class Residency:
                     and all(self._read.get(cell, float('-inf'))
                             > claim.unrequested_at
                             for cell in {*cells, CELL0}))
-        host = row.kept_on
-        if host is not None:
+        if row.kept_on is not None:
+            hosts.add(row.kept_on)
             if claim.sources is None and row.task_state is not None \
                     and row.vm_state != _BUILDING:
                 # The instance was there before, and its move is under way.
-                claim.sources = frozenset({host})
-            if host not in (claim.sources or ()):
+                claim.sources = frozenset(hosts)
+            if not hosts <= (claim.sources or frozenset()):
                 return True
         return (row.at_rest
                 and reading.began >= claim.made + SETTLED_SECONDS)
