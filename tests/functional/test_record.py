@@ -344,6 +344,10 @@ class OtherMovesTestCase(RecordTestCase):
                 self.read_record()
                 self.boot_refused(self.of(401), host='host2')
                 self.hours_pass()
+            # After ten minutes a worker that begins reads no claim of it.
+            self.flags(claims_broadcast_seconds=0, group='vswitch_scheduler')
+            self.restart_scheduler()
+            self.boot_refused(self.of(401), host='host2')
             event.set()
             self._wait_for_state_change(server, 'ACTIVE')
         self.assertEqual('host2', self.host_of(server))

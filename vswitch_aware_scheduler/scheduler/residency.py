@@ -24,8 +24,8 @@ CELL0 = '00000000-0000-0000-0000-000000000000'
 #: instance is at rest.
 SETTLED_SECONDS = 60.0
 
-_BUILDING, _OFFLOADED, _ERROR, _RESIZED = (
-    'building', 'shelved_offloaded', 'error', 'resized')
+_BUILDING, _OFFLOADED, _ERROR, _RESIZED, _SPAWNING = (
+    'building', 'shelved_offloaded', 'error', 'resized', 'spawning')
 
 
 class Row(typing.NamedTuple):
@@ -45,7 +45,9 @@ class Row(typing.NamedTuple):
     @property
     def kept_on(self):
         """The host that reserves the instance's resources, or None."""
-        return None if self.vm_state == _OFFLOADED else self.host
+        # Nova keeps the state until an instance that is unshelved runs.
+        return None if self.vm_state == _OFFLOADED \
+            and self.task_state != _SPAWNING else self.host
 
     @property
     def may_move(self):

@@ -67,7 +67,11 @@ class TestRecord(ResidencyTestCase):
             with self.subTest(state, host=host):
                 self.read({'x': row(host, state)})
                 self.check(*expected)
-        self.read({'x': row('a')})
+        self.read({'x': row('a', 'shelved_offloaded', 'unshelving')})
+        self.check()
+        # Nova's compute has claimed its resources for the instance.
+        self.read({'x': row('a', 'shelved_offloaded', 'spawning')})
+        self.check('a')
         self.read({'x': None})
         self.check()
 
