@@ -133,9 +133,8 @@ class ClaimsBroadcast(worker_thread.WorkerThread):
 
     def _read(self):
         changes = self._store.read_claims(self._last_read)
-        first = self._last_read is None or changes.complete
         self._receive([
-            (claim, max(0.0, HELD_SECONDS - claim.seconds) if first else 0.0)
+            (claim, max(0.0, HELD_SECONDS - claim.seconds))
             for claim in changes.claims
             if not claim.token.startswith(f'{self._author}-')])
         self._last_read = changes.seen
