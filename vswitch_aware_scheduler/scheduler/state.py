@@ -732,8 +732,9 @@ class SchedulerState:
         """Drop the hosts that requests no longer have. Return their number."""
         # Count from the latest request: without requests no host is outdated.
         oldest = max(self._had_at.values(), default=0.0) - _DROP_SECONDS
-        outdated_hosts = [host for host, had_at in self._had_at.items()
-                          if had_at < oldest and host not in self._members
+        outdated_hosts = [host for host in self._policies
+                          if self._had_at.get(host, float('-inf')) < oldest
+                          and host not in self._members
                           and not self._residency.residents(host)]
         for host in outdated_hosts:
             for by_host in (self._had_at, self._policies, self._listings,

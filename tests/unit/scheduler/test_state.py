@@ -576,6 +576,20 @@ class TestHosts(base.StateTestCase):
             self.assertIn('kept', names)
         self.assertLess(len(self.state._table), 100)
 
+    def test_names_that_an_uplink_no_longer_lists_are_dropped(self):
+        for minute in range(40):
+            self.aggregate = base.aggregate(
+                uplink='tor', uplink_saturation_kbps='100')
+            self.aggregate.id = 1
+            self.aggregate.hosts = ['kept'] + [
+                f'h{minute}-{number}' for number in range(20)]
+            self.ask(base.request(1), kept=[])
+            self.clock.now += 60
+            self.state.refresh()
+        for names in (self.state.counted(),
+                      self.state._aggregates._aggregates_of):
+            self.assertEqual({'kept', *self.aggregate.hosts}, set(names))
+
     def test_what_changes_while_a_snapshot_is_adopted_waits_for_no_request(
             self):
         hosts = [f'host{number}' for number in range(40)]
