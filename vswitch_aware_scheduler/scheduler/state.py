@@ -370,7 +370,10 @@ class SchedulerState:
         self._candidates.placed(host_state)
         uuid = request_demand.instance_uuid_of(spec_obj)
         self.decisions.placed(uuid, host_state.host)
-        if uuid is None or self.is_rebuild(host_state, spec_obj):
+        # An instance that was claimed counts on the host, too. That is no
+        # rebuild, even if a tenant says so.
+        if uuid is None or uuid not in self._recent.claims \
+                and self.is_rebuild(host_state, spec_obj):
             return
         if not self._recent.requesting:
             self._recent.begin(False)

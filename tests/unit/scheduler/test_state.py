@@ -765,6 +765,15 @@ class TestSorted(base.StateTestCase):
         self.assertEqual('abc', self._sort(self._filter()))
         self.assertEqual({'a'}, self._claims())
 
+    def test_alternates_are_not_claimed_whatever_a_tenant_asks_for(self):
+        # A member marks the boot of several instances as a rebuild.
+        self.spec = base.request(1, check_type='rebuild', egress_kbps=60)
+        hosts = self._filter()
+        self.assertEqual('abc', self._sort(hosts))
+        self.place(self.spec, 'a')
+        self.assertEqual('bc', self._sort(hosts[1:]))
+        self.assertEqual({'a'}, self._claims())
+
     def test_the_next_is_taken_when_others_were_faster(self):
         hosts = self._filter()
         self._others_place('a', 'c')
