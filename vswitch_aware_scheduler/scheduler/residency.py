@@ -212,7 +212,7 @@ class Residency:
 
         :param mapped: uuids of the cells that Nova has
         """
-        for cell in self._read.keys() - mapped:
+        for cell in {*self._read, *self._cell_of.values()} - mapped:
             self.take(Reading(cell, float('-inf'),
                               dict.fromkeys(self.rows.get(cell, ())),
                               moves=dict.fromkeys(self.moves.get(cell, ()))))

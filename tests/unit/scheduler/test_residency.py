@@ -145,6 +145,14 @@ class TestRecord(ResidencyTestCase):
         self.assertEqual({'b'}, self.known.take_changed())
         self.assertEqual(set(), self.known.hosts_of('z'))
 
+    def test_of_a_cell_that_is_removed_unread_nothing_is_left(self):
+        self.observe('h', B, ['x'])
+        self.claim('h', 'y')
+        self.known.forget_cells({A, B})
+        self.assertEqual({'x', 'y'}, set(self.known.residents('h')))
+        self.known.forget_cells({A})
+        self.assertEqual([], self.known.residents('h'))
+
     def test_a_host_whose_cell_changes_lists_for_the_new_one(self):
         self.observe('h', B, ['x', 'y'])
         self.observe('h', 'cell-c', ['x'])
