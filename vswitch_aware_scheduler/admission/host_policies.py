@@ -47,7 +47,9 @@ class HostPolicies:
         self._profiles = profiles
         self._default_profile = default_profile
         self._pass_unknown = pass_unknown
-        self._report = report
+        self._reports = {}       # topic -> problem or None, of one policy
+        self._report = lambda *reported: self._reports.update([reported])
+        self._pass_on = report
         self._enforcement = enforcement
         self._budget_limit_factor = budget_limit_factor
         self._keys = aggregate_metadata.Keys(
@@ -56,7 +58,7 @@ class HostPolicies:
             policy,
             overload_probability,
             vswitch_profile.OVERRIDABLE_KEYS,
-            report,
+            self._report,
             {
                 _JUDGE: aggregate_metadata.refusing(
                     'true or false', ('true', 'false').__contains__
@@ -70,7 +72,7 @@ class HostPolicies:
                 ),
             },
         )
-        self._known = {}         # what decides -> HostPolicy
+        self._known = {}         # what decides -> (HostPolicy, its reports)
 
     def find(self, metadata, host_profile, bare_metal=False):
         """Return the HostPolicy of a host.
@@ -88,12 +90,16 @@ class HostPolicies:
             stored = (host_profile.host, host_profile.profile,
                       repr(sorted(host_profile.overrides.items())))
         key = (items, stored, bare_metal)
-        policy = self._known.get(key)
-        if policy is None:
+        if key not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            policy = self._known[key] = self._make(items, host_profile,
-                                                   bare_metal)
+            self._reports.clear()
+            policy = self._make(items, host_profile, bare_metal)
+            self._known[key] = policy, dict(self._reports)
+        policy, reports = self._known[key]
+        # Other metadata may have been reported since the policy was made.
+        for topic, problem in reports.items():
+            self._pass_on(topic, problem)
         return policy
 
     def origins(self, metadata, host_profile):

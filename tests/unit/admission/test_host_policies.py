@@ -218,10 +218,11 @@ class TestBadValues(PoliciesTestCase):
         self.assertEqual(2, policy.profile.max_tunnels)
         self.assertEqual(.3, policy.overload_probability)
 
-    def test_it_is_looked_at_once_for_all_hosts_alike(self):
-        for _ in range(3):
-            self.find({'vswitch:profile': 'fsat'})
-        self.assertEqual(1, len(self.problems))
+    def test_it_is_reported_again_after_a_good_value(self):
+        for name in ('fsat', 'fast', 'fsat'):
+            self.find({'vswitch:profile': name})
+        self.assertEqual(2, len(self.problems))
+        self.assertIsNotNone(self.reports[-1][1])
 
     def test_a_good_value_after_a_bad_one_is_reported_as_well(self):
         self.find({'vswitch:profile': 'fsat'})
