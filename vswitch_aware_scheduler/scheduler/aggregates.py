@@ -48,7 +48,8 @@ class Aggregates:
         self._last_groups = None     # their aggregates
         self._policy_of = {}     # host -> ((HostProfile, bare metal), policy)
         self._changed = set()    # hosts that observe() returns next
-        self._metadata = {}      # id of an aggregate -> (it, its metadata)
+        # id of an aggregate -> (it, its metadata, whether of an uplink)
+        self._metadata = {}
         self._metadata_kept = 0
         self._regrouped = False  # whether uplinks have changed
         self._uplinks = {}       # name -> Uplink
@@ -65,7 +66,7 @@ class Aggregates:
         :returns: set of the hosts whose :meth:`policy` may have changed,
             possibly including hosts that are not in ``hosts``
         """
-        for aggregate, metadata in list(self._metadata.values()):
+        for aggregate, metadata, _ in list(self._metadata.values()):
             if aggregate.metadata != metadata:
                 self._changed_in_place(aggregate)
         if hosts is not self._last_hosts:
@@ -116,15 +117,16 @@ class Aggregates:
         self._changed.add(host)
 
     def _belongs_to(self, host, aggregates):
+        # A host can be in hundreds of aggregates, of which one has changed.
+        for aggregate in aggregates:
+            if id(aggregate) not in self._metadata:
+                self._store_metadata(aggregate)
         self._regrouped |= any(
-            uplinks.is_in(aggregate.metadata) for aggregate in (
-                *aggregates, *self._aggregates_of.get(host, ())))
+            self._metadata[key][2] for key in {*map(id, aggregates)} ^ {
+                *map(id, self._aggregates_of.get(host, ()))})
         self._aggregates_of[host] = aggregates
         self._last_hosts = None
         self._outdate(host)
-        for aggregate in aggregates:
-            self._metadata[id(aggregate)] = (aggregate,
-                                             dict(aggregate.metadata))
         if len(self._metadata) > 2 * self._metadata_kept + 100:
             in_use = self._in_use()
             self._metadata = {key: entry for key, entry
@@ -135,13 +137,16 @@ class Aggregates:
         return {id(aggregate) for aggregates in self._aggregates_of.values()
                 for aggregate in aggregates}
 
+    def _store_metadata(self, aggregate):
+        self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata),
+                                         uplinks.is_in(aggregate.metadata))
+
     def _changed_in_place(self, aggregate):
         # observe() finds a new object by comparison. An object that was
         # changed in place has to be found here.
-        self._regrouped |= any(
-            uplinks.is_in(metadata) for metadata in (
-                aggregate.metadata, self._metadata[id(aggregate)][1]))
-        self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
+        self._regrouped |= self._metadata[id(aggregate)][2]
+        self._store_metadata(aggregate)
+        self._regrouped |= self._metadata[id(aggregate)][2]
         for host, aggregates in self._aggregates_of.items():
             if any(candidate is aggregate for candidate in aggregates):
                 self._outdate(host)
@@ -153,7 +158,7 @@ class Aggregates:
         # Nova replaces an aggregate that is changed; the last object is valid.
         latest = {
             _identity(aggregate): aggregate
-            for key, (aggregate, _) in self._metadata.items()
+            for key, (aggregate, *_) in self._metadata.items()
             if key in in_use}
         uplinks_now = self._uplink_policies.find(
             [(aggregate.name, aggregate.metadata)

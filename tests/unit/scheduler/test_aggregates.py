@@ -66,6 +66,19 @@ class TestAggregates(unittest.TestCase):
         self.assertEqual('ab', self.observe('bc'))
         self.assertEqual('', self.observe('abc'))
 
+    def test_each_of_many_aggregates_is_looked_at_once(self):
+        many = [objects.Aggregate(id=number, name=str(number), metadata={})
+                for number in range(50)]
+        hosts = [f'h{number}' for number in range(20)]
+        with mock.patch.object(uplink_policies, 'is_in', autospec=True,
+                               side_effect=uplink_policies.is_in) as is_in:
+            self.found.observe(hosts, [list(many) for _ in hosts])
+            self.assertEqual(50, is_in.call_count)
+            many[7] = objects.Aggregate(id=7, name='7', metadata={})
+            self.assertEqual(set(hosts), self.found.observe(
+                hosts, [list(many) for _ in hosts]))
+        self.assertEqual(51, is_in.call_count)
+
     def test_what_changes_and_changes_back_is_told_twice(self):
         hosts, racks = ['a', 'b'], [[self.rack('tor', 'ab')], []]
         self.found.observe(list(hosts), racks)
