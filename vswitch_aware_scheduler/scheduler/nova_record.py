@@ -301,7 +301,10 @@ class CellReader(worker_thread.WorkerThread):
         counted = self._record.residency
         with self._record.lock:
             unsettled = counted.unsettled(self.uuid)
-            moving = list(counted.moves.get(self.uuid, ()))
+            # Not the migrations that are left over: a cloud collects many.
+            moving = [number for number, move
+                      in counted.moves.get(self.uuid, {}).items()
+                      if move.instance_uuid in unsettled]
         with self._connection() as connection:
             newest = self._newest(connection)
             if self._since is None:

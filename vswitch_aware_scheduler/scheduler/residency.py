@@ -335,7 +335,8 @@ class Residency:
         :param cell: uuid of the cell
         """
         return {*self._claims, *self._busy.get(cell, ()), *(
-            move.instance_uuid for move in self.moves.get(cell, {}).values())}
+            move.instance_uuid for move in self.moves.get(cell, {}).values()
+            if not move.left_over)}
 
     def unseen(self, now):
         """Return the claimed instances that Nova may no longer have.
