@@ -81,11 +81,11 @@ def may_replace(claim, stored):
     if stored is None:
         return claim.state == ASSUMED
     if claim.token == stored.token:
-        return claim.state in _TRANSITIONS[stored.state]
+        return claim.state in _TRANSITIONS.get(stored.state, ())
     if claim.state != ASSUMED:
         return False
-    (author, serial), (other, earlier) = (
-        compared.token.rsplit('-', 1) for compared in (claim, stored))
+    (author, _, serial), (other, _, earlier) = (
+        compared.token.rpartition('-') for compared in (claim, stored))
     if author == other:
         return int(serial) > int(earlier)
     return stored.state != ASSUMED or stored.number <= claim.based_on \

@@ -275,6 +275,16 @@ class ClaimsTestCase(base.StoreTestCase):
         self.store.write_claims([claim(1, token='t-2')])
         self.assertEqual([2, 1], list(self.read()))
 
+    def test_a_row_that_makes_no_sense_stops_no_claim(self):
+        for column in ('token', 'state'):
+            self.store.write_claims([claim(1)])
+            self.execute(f"UPDATE claim SET {column} = 'odd'")
+            self.store.write_claims([claim(1, store.FORGOTTEN),
+                                     claim(1, token='other-1'),
+                                     claim(2, token='other-2')])
+            self.assertIn(2, self.read())
+            self.execute('DELETE FROM claim')
+
     def test_one_claim_that_cannot_be_stored_does_not_stop_others(self):
         refused = [claim(2, host='h\ud800'), claim(4, source='\udfff')]
         with self.assertLogs('vswitch_aware_scheduler', 'WARNING') as logged:
