@@ -336,7 +336,7 @@ class SchedulerState:
         with self._lock:
             demand = self._demand(spec_obj)
             uuid = demand.instance_uuid
-            if uuid is None or uuid in self._recent.selected:
+            if uuid is None or uuid in self._recent.claims:
                 return host_states
             filtered_uuid, version = self._recent.filtered
             if filtered_uuid == uuid:
@@ -377,7 +377,6 @@ class SchedulerState:
             return
         if not self._recent.requesting:
             self._recent.begin(False)
-        self._recent.selected.add(uuid)
         with self._lock:
             self._claim(host_state.host, self._demand(spec_obj), spec_obj)
 
@@ -770,7 +769,6 @@ class _Request(threading.local):
         version, and keeps each host.
     :ivar passing: HostStates that pass the filter, by the last judgement
     :ivar claims: {uuid: (host, StoredClaim that was published or None)}
-    :ivar selected: uuids of the instances for which Nova has selected a host
     """
 
     def __init__(self):
@@ -784,4 +782,4 @@ class _Request(threading.local):
         self.requesting = requesting
         self.judged, self.filtered = (None,) * 5, (None, None)
         self.passing = None
-        self.claims, self.selected = {}, set()
+        self.claims = {}
