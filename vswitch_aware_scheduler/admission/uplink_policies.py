@@ -98,6 +98,8 @@ class UplinkPolicies:
             if name:
                 items.setdefault(name, set()).update(
                     (where, key, value) for key, value in stated.items())
+        for name in self._known.keys() - items.keys():
+            self._report(f'uplink {name}', None)
         self._known = {
             name: entry if (entry := self._known.get(name)) is not None
             and entry[0] == stated else (stated, self._make(name, stated))

@@ -48,6 +48,7 @@ class Aggregates:
         self._last_groups = None     # their aggregates
         self._policy_of = {}     # host -> ((HostProfile, bare metal), policy)
         self._changed = set()    # hosts that observe() returns next
+        self._topics = set()     # of the problems that keys can have
         # id of an aggregate -> (it, its metadata, whether of an uplink)
         self._metadata = {}
         self._metadata_kept = 0
@@ -78,6 +79,8 @@ class Aggregates:
                     self._belongs_to(host, list(aggregates))
         if self._regrouped:
             self._find_uplinks()
+        if self._changed:
+            self._clear_problems()
         changed, self._changed = self._changed, set()
         return changed
 
@@ -150,6 +153,17 @@ class Aggregates:
         for host, aggregates in self._aggregates_of.items():
             if any(candidate is aggregate for candidate in aggregates):
                 self._outdate(host)
+
+    def _clear_problems(self):
+        """Clear the problems of keys that no aggregate has any more."""
+        in_use, topics = self._in_use(), set()
+        for identity, (aggregate, metadata, _) in self._metadata.items():
+            if identity in in_use:
+                topics.update(f'aggregate {aggregate.name} {key}'
+                              for key in metadata)
+        for topic in self._topics - topics:
+            self._report(topic, None)
+        self._topics = topics
 
     def _find_uplinks(self):
         """Read the uplinks from the aggregates, and the hosts behind them."""

@@ -576,6 +576,16 @@ class TestHosts(base.StateTestCase):
             self.assertIn('kept', names)
         self.assertLess(len(self.state._table), 100)
 
+    def test_a_wrong_value_that_is_removed_is_no_problem_any_more(self):
+        for wrong in ({'max_tunnels': 'few'},
+                      {'uplink': 'tor', 'uplink_saturation_kbps': 'nan'}):
+            self.aggregate = base.aggregate(**wrong)
+            self.ask(base.request(1), a=[])
+            self.assertIn('expected', str(self.state.report.problems()))
+            self.aggregate = base.aggregate(**base.HUNDRED)
+            self.ask(base.request(1), a=[])
+            self.assertEqual({}, self.state.report.problems())
+
     def test_names_that_an_uplink_no_longer_lists_are_dropped(self):
         for minute in range(40):
             self.aggregate = base.aggregate(
