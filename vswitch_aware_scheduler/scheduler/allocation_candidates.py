@@ -71,6 +71,7 @@ class Candidates:
             candidates = host_state.allocation_candidates
             # Nova claims nothing if there are no candidates.
             if not candidates or amount is None:
+                self._without.discard(host_state.host)
                 passing.append(host_state)
                 continue
             room = rooms.get(host_state.uuid)
@@ -111,6 +112,13 @@ class Candidates:
         if room is not None:
             room.free -= room.requested
             room.requested = 0
+
+    def forget(self, host):
+        """Drop what is stored about a host that no longer exists.
+
+        :param host: name of the host
+        """
+        self._without.discard(host)
 
     def _rooms(self):
         try:

@@ -746,6 +746,7 @@ class SchedulerState:
             self._outdated.discard(host)
             self._residency.forget_host(host)
             self._aggregates.forget(host)
+            self._candidates.forget(host)
             self._table.forget(host)
         # A dropped host may be among the hosts of the last request.
         self._last_hosts = []

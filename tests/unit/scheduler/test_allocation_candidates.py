@@ -149,6 +149,21 @@ class CandidatesTestCase(base.FilterTestCase):
         self.request(hosts, summaries(h1=(100, 0), h2=(100, 0)))
         self.assertEqual(['vswitch: strict mode is well again'], self.infos)
 
+    def test_one_that_has_lost_its_limit_needs_none(self):
+        for limit in ({}, {'judge': 'false'}):
+            self.request([self.host(1, **limit)], summaries(h1=None))
+        self.assertNotIn('strict mode', self.state.report.problems())
+
+    def test_one_that_is_gone_needs_none(self):
+        self.request([self.host(1), self.host(2)], summaries(h2=(100, 0)))
+        self.assertIn('strict mode', self.state.report.problems())
+        for _ in range(2):
+            self.clock.now += 200
+            self.request([self.host(2)], summaries(h2=(100, 0)))
+            self.state.refresh()
+        self.request([self.host(2)], summaries(h2=(100, 0)))
+        self.assertNotIn('strict mode', self.state.report.problems())
+
     def test_hosts_without_a_limit_need_none(self):
         host = self.host(1, max_tunnels='9')
         self.assertEqual(['h1'], self.request([host], summaries(h1=None)))
