@@ -332,8 +332,10 @@ class CellReader(worker_thread.WorkerThread):
             self._take(batch)
             self._rest()
         self._since = newest
-        self._changes_at = \
-            self._record.clock() + self._record.conf.record_refresh_seconds
+        # A slow machine needs the rest of the time for a complete reading.
+        now = self._record.clock()
+        self._changes_at = now + max(
+            self._record.conf.record_refresh_seconds, now - began)
 
     def _newest(self, connection):
         """Return (time, id of newest instance, id of newest migration)."""

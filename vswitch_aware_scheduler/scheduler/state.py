@@ -52,9 +52,10 @@ _DROP_SECONDS = 120.0
 #: matter once a policy counts attachments.
 _NOTE_SECONDS = 10.0
 
-#: The first reading of a cell changes each host many times. Meanwhile hosts
-#: are described in the background no more often than this, in seconds.
-_FIRST_READING_SECONDS = 2.0
+#: The first reading of a cell changes each host many times. Meanwhile changed
+#: hosts are described in the background, and then not again for this multiple
+#: of the time that it took.
+_FIRST_READING_PAUSE = 9.0
 
 #: Number of hosts that are described and computed at a time while requests
 #: wait, from nothing and after a few changes: about two milliseconds of
@@ -428,10 +429,12 @@ class SchedulerState:
         for claim in ended:
             LOG.debug('vswitch: claim of instance %s on host %s ended',
                       claim.instance_uuid, claim.host)
-        now = self._monotonic()
-        if reading.complete or now >= self._next_incomplete:
-            self._next_incomplete = now + _FIRST_READING_SECONDS
+        began = self._monotonic()
+        if reading.complete or began >= self._next_incomplete:
             self._describe_in_turn()
+            ended = self._monotonic()
+            self._next_incomplete = \
+                ended + _FIRST_READING_PAUSE * (ended - began)
 
     def _receive_claims(self, claims):
         with self._lock:

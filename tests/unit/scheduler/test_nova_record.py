@@ -457,6 +457,28 @@ class TestChanges(RecordTestCase):
         self.assertGreaterEqual(len(of_one), 5)
         self.assertLessEqual(max(rows for rows, _ in of_one), 5)
 
+    def test_slow_readings_of_changes_leave_time_for_a_full_reading(self):
+        for number in range(10, 90):
+            self.one.boot(number, 'e', updated=-1e5)
+        self.now += 1e6
+        self.record.conf.record_refresh_seconds = 1.0
+        spent = dict.fromkeys(['changes', 'pieces'], 0.0)
+        take = self.record.take
+
+        def taken(reading):
+            take(reading)
+            kind, seconds = ('changes', 10.0) if reading.began > 0 \
+                else ('pieces', .5)
+            if reading.cell == A:
+                spent[kind] += seconds
+                self.now += seconds
+
+        self.record.take = taken
+        with mock.patch.object(nova_record, '_PIECE', 2):
+            self.read()
+        self.assertGreaterEqual(spent['pieces'], 20.0)
+        self.assertLessEqual(spent['changes'], spent['pieces'] + 10.0)
+
     def test_changes_are_read_in_the_course_of_a_full_reading(self):
         for number in range(10, 40):
             self.one.boot(number, 'e', updated=-1e5)
