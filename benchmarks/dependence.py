@@ -136,7 +136,7 @@ def frontier(options):
 
 def print_frontier(rows):
     print(f'{"":22}overload over E: geometric mean, worst; hosts over the '
-          f'clairvoyant\'s; both hold')
+          f'clairvoyant\'s; both aims are met')
     for way in dict.fromkeys(row['way'] for row in rows):
         points = []
         for value in FRONTIER[way]:
