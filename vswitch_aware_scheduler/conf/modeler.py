@@ -197,7 +197,7 @@ overload limit.
 
 With 0.6 and ``overload_probability`` 0.01, a host may be overloaded for 0.6 %
 of its time. A host that is overloaded for longer is in debt: its budget is
-negative. A new budget begins with the growth of one day. Raise the share to
+negative. The initial budget is the growth of one day. Raise the share to
 react to overload later; lower it to react sooner, before the limit is reached.
 
 Unit: a share of the limit, 0.01 to 1.

@@ -120,9 +120,9 @@ budget is positive.
 
 The overload limit is ``overload_probability``, corrected by ``feedback``. If
 the error budget of a host is positive, or has not shrunk for three days, the
-filter uses this limit times the factor, at most 1. If the budget of another
-host is negative, does not exist or was not updated for two hours, the filter
-uses the limit without the factor. Raise the factor to use fewer hosts, in a
+filter uses this limit times the factor, at most 1. In all other cases, and if
+the budget does not exist or was not updated for two hours, the filter uses the
+limit without the factor. Raise the factor to use fewer hosts, in a
 cloud where live migrations relieve hosts in debt (``rebalance_mode`` or
 OpenStack Watcher) and where hosts in debt get no new instances
 (``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
