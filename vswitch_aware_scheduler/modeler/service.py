@@ -855,7 +855,8 @@ class Service:
             set_up = self._load()
             self._serve_metrics(set_up)
             self._news_at = self._monotonic()
-            LOG.info('vswitch-modeler has started: %s every %g s into %s',
+            LOG.info('vswitch-modeler has started: reads %s every %g s, '
+                     'writes %s',
                      set_up.source, set_up.interval_seconds,
                      set_up.store.url)
             self._notifier.notify(READY=1, STATUS='first pass')
@@ -949,7 +950,7 @@ class Service:
         """Write the heartbeat. A signal to end does not wait for it."""
         in_pass, writing = self._in_pass, not self._interruptible
         if in_pass and writing:
-            # A second writer would wait for the first.
+            # The pass is writing: the heartbeat would wait for this write.
             return
         self._interruptible = not self._stopping
         try:

@@ -206,7 +206,7 @@ def _profile_of(agent, profiles, mapping):
         keys[name] = key
     # Of several profiles, use the one with the lowest capacity.
     name = min(keys, key=lambda name: profiles[name].bandwidth_kbps())
-    remark = f', which carries least of {", ".join(keys)}' \
+    remark = f', the lowest capacity of {", ".join(keys)}' \
         if len(keys) > 1 else ''
     return name, f'{description}: {name} is for {keys[name]}{remark}'
 

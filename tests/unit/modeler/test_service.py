@@ -441,7 +441,7 @@ class LifeTestCase(ServiceTestCase):
         self.assertEqual(4, len(self.driver.asked))
         self.assertLess(self.time, 352)
         self.assertEqual(3, len(logs), logs)
-        self.assertIn('has started: memory every 100 s', logs[0])
+        self.assertIn('has started: reads memory every 100 s', logs[0])
         self.assertIn('50 new samples, 1 models fitted', logs[1])
         self.assertIn('has ended after 4 passes', logs[2])
         self.assertEqual(handler, signal.getsignal(signal.SIGTERM))

@@ -155,7 +155,7 @@ class Fleet:
                       default=self._now)
         if self._now - settled > max(old, snapshot.FRESH_SECONDS):
             self.remarks.append(
-                f'error budgets are settled up to {self._ago(settled)} ago: '
+                f'error budgets were computed up to {self._ago(settled)} ago: '
                 f'is error_budgets set, and does vswitch-modeler run?')
         if not self.generation.number:
             self.remarks.append('nothing has been learned yet: no instance '
@@ -401,7 +401,10 @@ def _may_overload(laws, policy, limit):
 
 
 def _overload_of(chains, average, policy, limit):
-    """Return (share of time, episodes per second) above one limit."""
+    """Return the overload of one limit: (share of time, overloads/s).
+
+    :param average: sum of the mean rates of instances without a model
+    """
     weights, capacity, _ = limit
     free = capacity - float(np.dot(weights, average))
     if free <= 0:

@@ -37,8 +37,9 @@ def add_arguments(parser):
     parser.add_argument(
         '--goal', choices=(snapshot.RELIEVE, snapshot.CONSOLIDATE),
         default=snapshot.RELIEVE,
-        help='relieve hosts in debt (the default), or consolidate: empty '
-             'hosts whose instances fit on others within their budgets')
+        help='relieve hosts in debt (the default), or consolidate: move '
+             'all instances off hosts, if other hosts can accept them '
+             'within their error budgets')
     parser.add_argument(
         '--parallel', type=int, metavar='K',
         help='number of migrations that run at the same time (default: the '

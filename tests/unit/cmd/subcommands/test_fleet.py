@@ -182,7 +182,7 @@ class HostsTestCase(FleetTestCase):
             store.BudgetState(300.0, self.now), remove=[('host', 'h1')])
         [remark] = self.ask('fleet')['remarks']
         self.assertRegex(
-            remark, r'error budgets are settled up to 9\d\d\d s ago')
+            remark, r'error budgets were computed up to 9\d\d\d s ago')
 
     def test_a_table_and_csv(self):
         self.put({'h1': (1, 2)}, {1: ON_OFF, 2: ON_OFF})
