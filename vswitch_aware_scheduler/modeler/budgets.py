@@ -4,8 +4,8 @@
 Each pass of a modeler calls :func:`update`. A modeler adds up the traffic of
 its own instances for each host, each uplink and each period, and stores these
 partial sums (:class:`~.budgets.Share`). One of the modelers adds the shares of
-all modelers and settles each period of each budget once, in order of time. A
-settled period is either measured or unknown.
+all modelers and *settles* each period of each budget once, in order of time:
+it counts the period in the budget as measured or as unknown.
 
 * The shares of a period are *complete* if they contain each instance of the
   host exactly once. To check this, a share has the sum of the marks of its
@@ -257,7 +257,7 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
             sums, expired, day - model_store.KEPT_DAYS
             if known_until // _DAY_SECONDS != day else None)
         if _in_force(stored) != _in_force(budgets):
-            # Schedulers read budgets with a generation.
+            # Schedulers read budgets only after a new generation.
             store.write(now=float(clock()))
     _report(stored, budgets)
     return Update(len(shares), settlement.measured, settlement.unknown,
@@ -696,7 +696,7 @@ class _Residents:
 
 
 class _Settlement:
-    """Settles the periods of budgets.
+    """Settles periods: counts each as measured or unknown in its budget.
 
     :param state: BudgetState
     :param targets_by_key: {(kind, name): Target}

@@ -38,7 +38,8 @@ __all__ = ['HostKinds', 'MOST_INSTANCES', 'MOST_KINDS', 'SETTLED_SECONDS',
 #: Maximum number of instances in one trial of one modeler.
 MOST_INSTANCES = 500
 
-#: Maximum number of kinds of hosts with trials, those with the most hosts.
+#: Maximum number of kinds of hosts with trials. Kinds with more hosts come
+#: first.
 MOST_KINDS = 8
 
 #: Delay after which samples are expected to be complete.

@@ -128,8 +128,8 @@ class Group:
                 except exceptions.CoordinationError as error:
                     results.append((None, error))
 
-        # One thread at a time: a signal may have interrupted the previous
-        # call.
+        # Only one thread runs at a time. A thread may still run if a signal
+        # interrupted the previous call.
         previous = self._worker
         if previous is not None and previous.ident is not None:
             previous.join(PATIENCE_SECONDS)

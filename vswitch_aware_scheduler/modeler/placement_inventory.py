@@ -113,8 +113,8 @@ def read_cloud(access, **sleep):
             try:
                 cloud[kind] = read()
             except http.Refusal as refusal:
-                # A user who may read instances may lack permission to read
-                # these.
+                # A user with permission to read instances may have none to
+                # read aggregates, hypervisors or flavors.
                 if refusal.status != 403:
                     raise
     return cloud

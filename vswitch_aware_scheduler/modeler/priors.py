@@ -46,7 +46,7 @@ class Outcome:
 
 def update(store, clock, min_samples=estimate.MIN_SAMPLES,
            member_seconds=MEMBER_SECONDS, needs_inventory=False):
-    """Update the priors of a store by its models.
+    """Update the priors of a store from its models.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param clock: callable, returns seconds UTC

@@ -431,7 +431,7 @@ def _migration(item):
 
 
 def _seconds(text):
-    """Return seconds UTC of a time of Nova, which has no offset."""
+    """Return a timestamp of Nova, which is UTC without offset, in seconds."""
     moment = datetime.datetime.fromisoformat(text.removesuffix('Z'))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.timezone.utc)

@@ -14,7 +14,7 @@ OFF, ADVISE, EXECUTE = 'off', 'advise', 'execute'
 
 SEPARATE, SWITCH = 'separate', 'switch'
 
-#: Plans, and checks of whether a host is in debt, are so far apart.
+#: Time between two plans, and between two checks whether a host is in debt.
 CHECK_SECONDS = 900.0
 
 #: Migrations through the virtual switch need this bandwidth, in kbit/s.

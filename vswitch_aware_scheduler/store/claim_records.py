@@ -30,21 +30,21 @@ _TRANSITIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class StoredClaim:
-    """The newest statement of the schedulers about an instance.
+    """The latest claim of an instance that a scheduler has written.
 
     :ivar instance_uuid: 1 to 36 characters
-    :ivar state: one of the states above
-    :ivar claimed_at: time of that write by the database's clock, seconds
+    :ivar state: ASSUMED, MOVED, CONFIRMED, FORGOTTEN or EXPIRED
+    :ivar claimed_at: time of the write by the database's clock, seconds
         UTC; set by the store
     :ivar token: identifies this placement of the instance: its author, a
         hyphen and a serial number of the author
     :ivar host: host where the instance counts, or None
     :ivar source: host that had the instance before this placement, or None
-    :ivar law: RateLaw that the instance counts with
-    :ivar stated: whether a model, prior or flavor gave the law, not the
-        default
-    :ivar seconds: time in seconds until the claim expires, > 0 unless it is
-        over
+    :ivar law: RateLaw of the instance in this claim
+    :ivar stated: whether the law comes from a model, prior or flavor; False:
+        from the default
+    :ivar seconds: time in seconds until the claim expires; > 0 in the
+        states ASSUMED and MOVED
     :ivar claimed_by: name of the author for operators
     :ivar based_on: for a placement: number of the last write that its author
         had read; later writes about the same instance are newer

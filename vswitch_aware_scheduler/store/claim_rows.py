@@ -173,8 +173,8 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
         instances
     :param number: number of this write
     :param now: time of the database, seconds UTC
-    :returns: (rows to insert or update, {uuid: existing StoredClaim} of the
-        placements that came too late)
+    :returns: (rows to insert or update, {uuid: stored StoredClaim} of the
+        placements that the store rejects)
     """
     table = tables.claim
     stored, late, rows = {}, {}, {}

@@ -21,7 +21,7 @@ __all__ = ['chains', 'laws', 'learned', 'mark', 'measured_seconds', 'read',
 
 
 def laws(connection, instance_uuids, damaged):
-    """Return {instance uuid: RateLaw} of those that have a model.
+    """Return {instance uuid: RateLaw} of the instances with a model.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param instance_uuids: collection of uuids

@@ -169,7 +169,7 @@ def unpack_prior(law, tail):
 def _unpack_tails(names, tails, states):
     """Return (n, _TAIL_BYTES) uint8, the part of RateLaws after the states.
 
-    The law of a group has no bits, because they are drawn.
+    For the law of a group, the bits of the slots are 0: they are drawn later.
     """
     packed = []
     for name, tail, count in zip(names, tails, states.tolist()):

@@ -8,8 +8,8 @@ from vswitch_aware_scheduler.traffic import prior
 
 __all__ = ['FRESH_SECONDS', 'Snapshot']
 
-#: An error budget is settled up to this many seconds ago, or it is outdated.
-#: Periods wait one hour for late samples.
+#: An error budget is outdated if its last settled period ended longer ago than
+#: this number of seconds. Periods wait one hour for late samples.
 FRESH_SECONDS = 7200.0
 
 _HOST = 'host'
@@ -152,7 +152,8 @@ class Snapshot:
     def within_budget(self, now):
         """Return the names of the hosts whose error budget accepts instances.
 
-        A budget that was not settled for :data:`FRESH_SECONDS` does not count.
+        A budget without a settled period in the last :data:`FRESH_SECONDS`
+        is ignored.
 
         :param now: current time, seconds UTC
         :returns: frozenset
@@ -190,7 +191,7 @@ class Snapshot:
 
 
 def _with(values_by_key, keys, values, removed_keys):
-    """Return a copy of a dictionary with changes, or itself without any."""
+    """Return a changed copy of a dictionary, or itself without changes."""
     if not keys and not removed_keys:
         return values_by_key
     changed = dict(values_by_key)
