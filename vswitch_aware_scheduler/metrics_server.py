@@ -80,9 +80,9 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
     def accept_connections(self):
         """Accept connections until the server is closed.
 
-        serve_forever() would block all threads of a process where eventlet
-        replaced the standard library, as in nova-scheduler before 33: its
-        selector is an original one if socketserver was imported earlier.
+        serve_forever() is not used: if socketserver was imported before
+        eventlet replaced the standard library, as in nova-scheduler before
+        33, its selector would block all threads of the process.
         """
         self.socket.settimeout(_CLOSE_SECONDS)
         while not self.closing:

@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def typical_packet_bytes(self):
-        """The largest size that fits standard Ethernet, or the smallest."""
+        """The largest size up to 1500 bytes, or else the smallest size."""
         return max((size for size in self.sizes if size <= 1500),
                    default=self.sizes[0])
 

@@ -558,9 +558,9 @@ def _some(problems):
 
 
 def _options_first(argv):
-    """Return the words with options of configuration before the command.
+    """Move --config-file and --config-dir before the sub-command.
 
-    oslo.config only accepts them there.
+    oslo.config does not accept these options after the sub-command.
     """
     first, remaining = [], []
     arguments = iter(argv)

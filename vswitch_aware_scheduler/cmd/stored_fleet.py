@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet of the store, by the options of a command."""
+"""Read the fleet from the store, with the options of a command."""
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force

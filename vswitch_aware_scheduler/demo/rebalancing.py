@@ -35,8 +35,8 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
            'write_rates']
 
-#: The migrations have a network of their own; a host in debt at one check is
-#: relieved.
+#: Migrations use a separate network. A host is relieved after one check in
+#: which its budget is negative.
 SETTINGS = settings.Settings(mode=settings.EXECUTE, network=settings.SEPARATE,
                              checks=1)
 

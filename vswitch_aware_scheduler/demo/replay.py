@@ -123,8 +123,9 @@ def carry(rates, profile):
 def replay(placements, rates, hosts, profiles, moves=()):
     """Replay traffic over a placement and its live migrations.
 
-    :param placements: {uuid: host}; missing VMs were refused
-    :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps} of the whole list
+    :param placements: {uuid: host} of the admitted VMs
+    :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps} of all VMs, also of
+        refused VMs
     :param hosts: [(host, profile name)]
     :param profiles: {profile name: SwitchProfile}
     :param moves: [(sample, uuid, host)] in the order of time: from this sample

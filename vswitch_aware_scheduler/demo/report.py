@@ -23,7 +23,7 @@ def overload_ratio(baseline, ours):
 
     :param baseline: Replay
     :param ours: Replay
-    :returns: float, or None if the baseline has none
+    :returns: float, or None if the baseline has no overload
     """
     before = baseline.summary()['overloaded_samples']
     return ours.summary()['overloaded_samples'] / before if before else None

@@ -205,7 +205,7 @@ class Replay:
         self._most = capacity * (1 + _TOLERANCE)
         self._conditions = conditions
         self._generator = generator
-        # A bin is known when its end is older than the delay.
+        # Number of bins after which a bin is known to the strategy.
         self._delay = math.ceil(
             conditions.delay_seconds / bin_seconds - _TOLERANCE)
         count, bins = rates.shape

@@ -79,7 +79,7 @@ class Estimator(abc.ABC):
         return overload_probability
 
     def table(self):
-        """Return the empty table that decides."""
+        """Return a new, empty table, with which hosts are assessed."""
         return admission.LoadTable()
 
 

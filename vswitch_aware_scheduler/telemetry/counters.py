@@ -120,7 +120,8 @@ _LATE_TOLERANCE = 0.25
 #: Minimum number of changes of a counter to determine its update interval.
 _MIN_CHANGES = 4
 
-#: An interval within this share of the period is treated as the period.
+#: An interval that differs from the period by at most this share is treated
+#: as equal.
 _SAME_AS_PERIOD = 0.01
 
 #: If updates cannot be separated, the readings bound the curve if an update
@@ -375,8 +376,8 @@ def _usual_intervals(times, values, between, min_changes):
 def _updates_of_reading(values, between):
     """Return the mean number of updates from a reading to the next.
 
-    If the traffic is steady, each rise is that of a whole number of updates.
-    Occasionally the number differs, but not twice in succession.
+    If the traffic is steady, each rise contains a whole number of updates. The
+    number is almost always the same, and never differs twice in succession.
 
     :returns: 0.0 if nothing indicates updates, None if there are too few rises
     """

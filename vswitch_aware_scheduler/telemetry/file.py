@@ -187,8 +187,8 @@ class FileDriver(base.Driver):
             samples.uuid, period, samples.times[inside],
             samples.egress_kbps[inside], samples.ingress_kbps[inside], kpps)
         if samples.cut_off and end == math.inf:
-            # The time of the incomplete line is unknown: it counts in a
-            # reading without an end.
+            # The time of the incomplete line is unknown: count the line as
+            # missing only if all later samples are read.
             series = dataclasses.replace(
                 series,
                 refused=series.refused + rate_series.Refused(missing=1))

@@ -450,7 +450,7 @@ class _Reading:
         self._now = now
         self._identities = None
         self._sample_seconds = _FIRST_GUESS_SECONDS
-        self._too_large = set()  # instances that no answer has room for
+        self._too_large = set()  # instances that exceed the size of an answer
         # A selector is sent in the URL or in the body, where quotation marks
         # and bars are encoded.
         self._characters = client.selector_characters
@@ -656,9 +656,9 @@ class _PrometheusClient(http.Client):
         return self._access.auth is not None
 
     def _items(self, description, path, parameters, keys, read):
-        """Return the results of ``read`` for the items of a list in an answer.
+        """Send a request, and return ``read(item)`` of each item of a list.
 
-        :param keys: path to the list in the data of the answer
+        :param keys: keys that lead to the list in the ``data`` of the answer
         """
         def checked(answer):
             if answer['status'] != 'success':

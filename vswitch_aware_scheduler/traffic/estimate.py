@@ -600,7 +600,7 @@ def period_and_last_time(data):
 
 
 def classes(counts):
-    """Divide the bins of instances into low and high ones.
+    """Divide the bins of each instance into low and high bins.
 
     The boundary minimises the variance within the two classes of the square
     roots of the rates, where each sample counts as the mean of its bin.
@@ -609,8 +609,8 @@ def classes(counts):
     together".
 
     :param counts: list of V TransitionCounts
-    :returns: (V,) int64, number of low bins of each instance; all bins if
-        there is only one
+    :returns: (V,) int64, number of low bins of each instance; 1 if the
+        instance has only one bin
     """
     sizes = np.array([history.bins.size for history in counts])
     samples = np.concatenate([history.samples for history in counts])

@@ -185,7 +185,7 @@ class LatticeSum:
         return np.floor(cells + fourier_sum.TOLERANCE)
 
     def rounded(self, values):
-        """Return the rates of a source as :meth:`plus` counts them.
+        """Return the rates, rounded to the grid as in :meth:`plus`.
 
         :param values: (m,) rates
         """

@@ -91,7 +91,7 @@ class Grid:
         window = (1 - part) ** 4 * (
             1 + 4 * part + 10 * part ** 2 + 20 * part ** 3)
         step = 1 / -np.expm1(-tilted)
-        # For the distribution function, and for its sum or integral.
+        # Row 0 gives the distribution function, row 1 its sum or integral.
         self._inverse = np.stack(
             [step, np.exp(-tilted) * step ** 2] if on_grid else
             [window / tilted, window / tilted ** 2])

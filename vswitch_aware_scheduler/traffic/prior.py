@@ -78,12 +78,12 @@ class Expected:
     def of(self, instance_uuid):
         """Return the RateLaw of an instance of the group.
 
-        The slots in which the instance is high are drawn with the shares as
-        probabilities, so that its correlation is the mean of the group's
-        instances.
+        Each slot is high with the probability :attr:`high_shares`. The
+        correlation of the instance with others is therefore the mean of the
+        group.
 
-        :param instance_uuid: uuid of the instance, which is the seed; None for
-            a law without classes
+        :param instance_uuid: uuid of the instance, the seed of the draw; None
+            returns a law without low and high states
         """
         if instance_uuid is None:
             return rate_law.RateLaw.from_arrays(
@@ -115,7 +115,7 @@ class Pool:
     """The law of a randomly chosen instance of a group, by rate bin.
 
     :ivar members: number of instances in the mean, regardless of their number
-        of samples; an instance that fades counts as less than one
+        of samples; a deleted instance counts as less than one
     :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`; 65,536
         is added to bins of high states
     :ivar shares: (m,) share of time in each bin
@@ -340,10 +340,11 @@ class _Members:
             np.repeat(weights, self._sizes))
 
     def _high(self, members, weights):
-        """Return (504,) the share of some members that are high.
+        """Return the share of some members that are high in each slot.
 
         :param members: numbers of the instances
-        :param weights: weight of each of them
+        :param weights: weight of each member
+        :returns: (504,) by position in the ring
         """
         total = np.zeros(slots.SLOTS)
         for first in range(0, len(members), _TOGETHER):
@@ -401,8 +402,8 @@ class _Members:
     def _by_project(self, groups, projects):
         """Return weights that give projects the same weight in each group.
 
-        A project whose instances all fade has the weight of its newest
-        instance. Instances without a known project have the weight of a
+        A project whose instances are all deleted has the largest weight of its
+        instances. Instances without a known project have the weight of a
         project of average size, or less if they are fewer.
 
         :param groups: (n,) int64 from 0, -1: in no group

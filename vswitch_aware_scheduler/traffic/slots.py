@@ -22,18 +22,19 @@ import numpy as np
 SLOT_SECONDS = 300
 #: Number of slots that are kept for each instance.
 SLOTS = 504
-#: One of this number of slots is sampled.
+#: One of eight slots is sampled.
 EACH = 8
-#: Each day, the sampled slots are this number of slots earlier.
+#: Each day, the sampled slots begin this number of slots earlier.
 NEXT_DAY = 3
 SLOTS_A_DAY = 86400 // SLOT_SECONDS
 SAMPLED_A_DAY = SLOTS_A_DAY // EACH
 DAYS = SLOTS // SAMPLED_A_DAY
-#: A slot without a sample takes the value of the slot that is the first number
-#: of days before it around the ring, or else after repeated further steps. 3
-#: and 14 have no common divisor, so that the steps reach all days.
+#: A slot without a sample takes the value of the slot 7 days earlier in the
+#: ring. If that slot has no sample either, 3 more days are subtracted, and so
+#: on. 3 and 14 have no common divisor, so that these steps reach all days.
 REPLACEMENT_DAYS = (7, *(3,) * (DAYS - 1))
-#: Number of slots in each group of a host, from the busiest slots on.
+#: Slots of a host are sorted by load and divided into groups of these numbers
+#: of slots; the first group has the busiest slot.
 GROUP_SIZES = (1, 1, 2, 2, 4, 4, 8, 16, 32, 64, 128, 242)
 
 

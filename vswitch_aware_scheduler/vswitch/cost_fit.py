@@ -179,7 +179,7 @@ class _Table:
         columns = []
         for level in self.levels:
             if level in costs:
-                # A level has no cost for encapsulations that it never limited.
+                # If a level limits no row of an encapsulation, its cost is 0.
                 parameters, measured = costs[level]
                 columns.append(np.where(
                     self.design[:, :-1] @ measured[:-1] > 0,

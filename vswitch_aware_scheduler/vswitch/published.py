@@ -36,8 +36,8 @@ class Statement:
 class Table:
     """One table of a document.
 
-    :ivar leave_out: attributes of a Measurement; rows with equal values are
-        predicted from the others
+    :ivar leave_out: attributes of a Measurement; for each value of such an
+        attribute, the rows with this value are predicted from all other rows
     :ivar options: keyword arguments of :func:`cost_fit.fit_capacity`
     :ivar fit_line: False if the limit of packets and the limit of the line
         coincide in the rows; the fit then ignores the line
@@ -92,11 +92,11 @@ def reproduce(table):
     """Return measured and predicted values and errors, as plain data.
 
     :param table: Table
-    :returns: dict: ``rates`` and ``cpu`` have one entry for each value and way
-        of leaving out, ``median_errors`` a number for each way, ``statements``
-        whether the model is within the limits of the document's statements,
-        ``contradictions`` and ``remarks`` sentences, ``model`` the fit to all
-        rows
+    :returns: dict: ``rates`` and ``cpu`` have one entry for each prediction,
+        ``median_errors`` has a number for each attribute of ``leave_out`` and
+        each name of ``cpu``, ``statements`` compares the model with the
+        statements of the document, ``contradictions`` and ``remarks`` are
+        lists of sentences, ``model`` is the fit to all rows
     """
     rows = table.measurements
     answer = {'table': table.name, 'source': table.source, 'rates': [],

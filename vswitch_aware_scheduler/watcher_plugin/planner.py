@@ -12,10 +12,9 @@ NAME = 'vswitch_rebalance'
 
 
 class RebalancePlanner(weight.WeightPlanner):
-    """Watcher's weight planner, which knows the action of this package.
+    """Watcher's weight planner, with a weight for this package's action.
 
-    Migrations run one after another: the lock of rebalancing lets no two run
-    at a time.
+    Migrations run one after another, because each needs the rebalancing lock.
     """
 
     action_weights = {**weight.WeightPlanner.action_weights, action.NAME: 30,

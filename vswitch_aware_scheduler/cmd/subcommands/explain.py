@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage explain: prints how each host is judged for an instance.
 
-Uses only the store: the inventory and the policies that the modeler wrote. The
-tables and the explanations are those of the scheduler.
+Reads only the store: the inventory and the policies that the modeler wrote.
+Computes tables and explanations with the code of the scheduler.
 """
 
 import bisect
@@ -93,7 +93,7 @@ class _Subject:
 
 
 def run(arguments, conf, store, progress=None):
-    """Return the answer as plain data. Its key ``hosts`` has the hosts.
+    """Return the answer as a dictionary; ``hosts`` is a list of rows.
 
     :param arguments: argparse Namespace
     :param conf: ConfigOpts with the options of this package
@@ -316,10 +316,10 @@ class _Judged:
                 self._fits_if(i, detailed))}
 
     def _if_independent(self, i):
-        """Return the overload probabilities of independent instances.
+        """Return the overload probabilities if instances were independent.
 
-        They differ from what decides where instances are busy at the same
-        times.
+        The filter decides with other probabilities, which are higher if
+        instances are busy at the same times.
 
         :returns: {'before': without the instance, 'after': with it}
         """

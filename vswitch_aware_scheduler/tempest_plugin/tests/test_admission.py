@@ -18,7 +18,7 @@ CONF = config.CONF
 
 FILTER = 'VSwitchFilter'
 
-#: What the host is said to carry, and a server asks for: two fit.
+#: Saturation of the host and rate of each server: two servers fit.
 SATURATION_KBPS = 1_000_000_000
 SERVER_KBPS = 400_000_000
 
@@ -148,7 +148,7 @@ class VSwitchAdmissionTest(test.BaseTestCase):
         first = self.boot('ACTIVE')
         self.boot('ACTIVE')
         self.assertRefused(self.boot('ERROR'))
-        # What goes makes room.
+        # A deleted server makes room for another one.
         self.delete(first['id'])
         self.boot('ACTIVE')
 
