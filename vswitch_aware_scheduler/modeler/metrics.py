@@ -73,43 +73,41 @@ class Metrics:
             'reason')
         self._instances = make(
             gauge, 'instances',
-            'Instances that telemetry knows and this modeler learns of.')
+            'Instances in telemetry whose models this modeler fits.')
         self._waiting = make(
             gauge, 'instances_waiting',
-            'Instances that are counted and have no model yet.')
+            'Instances with samples but without a model yet.')
         self._ignored = make(
             gauge, 'ignored',
-            'Resources of telemetry that do not count, by reason.', 'reason')
+            'Resources in telemetry that are ignored, by reason.', 'reason')
         self._generation = make(
             gauge, 'generation', 'Last generation of the store.')
         self._members = make(
             gauge, 'members', 'Modelers that share the instances.')
         self._multiple = make(
             gauge, 'limit_multiple',
-            'By what feedback multiplies the limit of overload, by the limits '
-            'of the hosts.', 'hosts')
+            'Factor by which feedback multiplies the overload limit, by kind '
+            'of host.', 'hosts')
         self._budgets = make(
-            gauge, 'error_budgets', 'Error budgets, by what has them.',
-            'kind')
+            gauge, 'error_budgets',
+            'Number of error budgets, by kind (host or uplink).', 'kind')
         self._in_debt = make(
             gauge, 'error_budgets_in_debt',
-            'Error budgets of which more was spent than earned, by what has '
-            'them.', 'kind')
+            'Number of negative error budgets, by kind (host or uplink).',
+            'kind')
         self._left = make(
             gauge, 'error_budget_left_seconds',
-            'Seconds of overload that are left of the error budgets, below 0 '
-            'in debt: the least and the mean, by what has them.', 'kind',
-            'of')
+            'Remaining seconds of overload in the error budgets, negative in '
+            'debt: minimum and mean, by kind (host or uplink).', 'kind', 'of')
         self._burn_rate = make(
             gauge, 'error_budget_burn_rate',
-            'Overload within some time over the limit, of the error budgets: '
-            'the most and the mean, by what has them.', 'kind', 'of',
+            'Overload in a time window divided by the limit: maximum and mean '
+            'of the error budgets, by kind (host or uplink).', 'kind', 'of',
             'window')
         self._unmeasured = make(
             gauge, 'error_budget_unknown_ratio',
-            'Share of the time in use since each error budget began in which '
-            'it is not known what was carried, the mean, by what has them.',
-            'kind')
+            'Share of the time in use that was not measured, of all error '
+            'budgets, by kind (host or uplink).', 'kind')
 
     def serve(self, address, port):
         """Serve the metrics at an address, instead of an earlier address.
