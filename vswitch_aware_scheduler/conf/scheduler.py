@@ -313,8 +313,8 @@ Mean time for which an instance without model and extra specs stays off.
 
 Raise it to reserve less capacity for instances without a model, lower it to
 reserve more. The default follows from the trace GWA-T-12 "Rnd": there an idle
-instance goes on within 300 seconds with probability 0.03. The share of time on
-is then 0.08.
+instance starts to send within 300 seconds with probability 0.03. The share of
+time on is then 0.08.
 
 Unit: seconds, 1 to 31536000.
 
@@ -449,9 +449,9 @@ Between full readings, a worker finds changes by the time of the last update of
 an instance and by the operations that are in progress. A full reading also
 finds changes that were written with a wrong time. It consists of small
 queries, so that requests are not delayed. Full readings are repeated every 5
-seconds while they take at most 4 % of the time, and otherwise as often as that
-share allows. Lower this option to find such changes sooner; raise it to reduce
-the load on the databases of large cells.
+seconds. If they would then take more than 4 % of the time, they are repeated
+less often, but at least once in this time. Lower this option to find such
+changes sooner; raise it to reduce the load on the databases of large cells.
 
 Unit: seconds, 1 to 86400.
 
@@ -604,8 +604,8 @@ Related options: ``scheduler_metrics_port``.
         help="""
 Has no effect any more.
 
-A claim ends when Nova's database shows the result of the placement, however
-long that takes.
+A claim ends when Nova's database shows the result of the placement. It has no
+time limit.
 
 When it is set, the log says that it is deprecated.
 
