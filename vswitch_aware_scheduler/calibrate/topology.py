@@ -61,7 +61,7 @@ def cannot(run, switch, encapsulation):
     if switch == 'ovs-system':
         if not pathlib.Path('/sys/module/openvswitch').exists():
             return ('the kernel module openvswitch is not loaded; expected it '
-                    'for --switch ovs-system: "modprobe openvswitch", or take '
+                    'for --switch ovs-system: "modprobe openvswitch", or use '
                     'ovs-netdev, which needs no module')
     if switch != 'linuxbridge':
         for program in ('ovs-vsctl', 'ovs-vswitchd', 'ovsdb-server',

@@ -43,10 +43,10 @@ def read(store, group, now, host_facts=None):
 
 
 def _find_policies(store, group, facts, hosts):
-    """Return the Policies of a fleet: stored ones, or as a modeler would.
+    """Return the stored Policies of a fleet; compute those not yet stored.
 
     :param facts: {host: packed policy}
-    :param hosts: set of names of hosts that may not be among them
+    :param hosts: set of names of hosts, also of hosts that ``facts`` lacks
     """
     policies, uplinks, problems = policy_in_force.unpack(
         facts, store.fleet('uplink').facts)

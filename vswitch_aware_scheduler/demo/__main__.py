@@ -29,8 +29,8 @@ _LINE_SECONDS = 15
 #: Number of hosts in the cloud with rebalancing: one of each switch type.
 _FEW_HOSTS = len(fleet.HOST_MIX)
 
-#: Where live migrations relieve hosts, the limit for placing is so many times
-#: the limit that is kept.
+#: Factor on the overload limit for placing, in the cloud where live migrations
+#: relieve hosts.
 _PLACING_TIMES = 8
 
 
@@ -98,7 +98,8 @@ def parser():
                      help='print JSON instead of tables')
     top.add_argument(
         '--jobs', type=_at_least(1), default=3, metavar='N',
-        help='clouds that run at the same time (default: %(default)s)')
+        help='number of clouds that run at the same time (default: '
+             '%(default)s)')
     return top
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places the list in several ways, each with a nova.conf and a cloud.
+"""Places a list of VMs with several policies, each in a cloud of its own.
 
 Starts, monitors and ends the clouds. Does not import nova.
 """

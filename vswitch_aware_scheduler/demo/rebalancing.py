@@ -4,8 +4,8 @@
 Every 15 minutes of the replay, the error budgets of the hosts are settled. If
 a host has to be relieved, the budgets and the measured sums are written to the
 store, and a plan is made and executed as by ``vswitch-manage rebalance
---execute``. The clock of all this is the time of the replay. Knows the cloud
-only by its API; does not import nova.
+--execute``. All times are times of the replay. Uses the cloud only
+through its API; does not import nova.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ __all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
 SETTINGS = settings.Settings(mode=settings.EXECUTE, network=settings.SEPARATE,
                              checks=1)
 
-#: Seconds between two looks at a running migration.
+#: Seconds between two requests for the state of a running migration.
 _POLL_SECONDS = 0.05
 
 #: Longest time in which a plan is made and executed.
@@ -333,7 +333,7 @@ class _Host:
             account.overload_seconds)
 
     def days(self, written):
-        """Yield the StoredSums of the days that begin or go on at a sample.
+        """Yield the StoredSums of the days with samples not yet in the store.
 
         :param written: number of samples that the store has already
         """

@@ -101,8 +101,8 @@ def tables(replays):
         f'{ratio:.4f} times those of {names[0]}.' if ratio is not None else
         f'{summaries[names[1]]["overloaded_samples"]}, none with {names[0]}.'))
     text.append(
-        f'Fairness: the whole list asked for {_mbps(baseline.list_kbps)} '
-        f'Mbit/s. Carried of it: ' + ', '.join(
+        f'Fairness: all VMs of the list send {_mbps(baseline.list_kbps)} '
+        f'Mbit/s. The switches carried: ' + ', '.join(
             f'{policy} {_mbps(summaries[policy]["carried_kbps"])}'
             for policy in replays) + '. A refused VM carries nothing.')
     return '\n'.join(text)

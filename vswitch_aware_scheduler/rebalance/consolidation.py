@@ -13,10 +13,11 @@ from vswitch_aware_scheduler.rebalance import relief
 __all__ = ['SHARE', 'plan']
 
 #: A destination has at most this share of its limit over the samples. Budgets
-#: earn the same share, so that like traffic brings no destination into debt.
+#: earn the same share, so that no destination gets into debt if its traffic
+#: stays the same.
 SHARE = 0.6
 
-#: A host takes part if so much of the samples is known of it.
+#: A host takes part if at least this share of its samples is present.
 _KNOWN = 0.5
 
 #: Maximum number of placements of an instance that are tried for a host.
@@ -75,7 +76,7 @@ def plan(loads, balance, terms, constraints, sampled, most_moves, costs=None):
 
 
 class _Search:
-    """Looks for hosts for all instances of a host, by backtracking.
+    """Searches hosts for all instances of a host, by backtracking.
 
     :param loads: Loads, changed if hosts are found
     :param limit: (h,) maximum number of slots of overload

@@ -150,7 +150,8 @@ class Executor:
         if self._plan_id is not None:
             open_moves += len(
                 self._store.moves(self._plan_id, records.PLANNED))
-            self._report(f'Plan {self._plan_id} was interrupted: it goes on.')
+            self._report(f'Plan {self._plan_id}, which was interrupted, '
+                         f'continues.')
         elif open_moves:
             self._report(f'{open_moves} migrations of an earlier plan have '
                          f'not ended: they are looked at first.')
@@ -239,7 +240,7 @@ class Executor:
             problem = self._why_not(move)
             before = self._cloud.live_migrations(move.instance_uuid)
         except exceptions.TelemetryError as error:
-            problem = f'Nova cannot be asked: {error}'
+            problem = f'a request to Nova failed: {error}'
         if problem is not None:
             self._end(move, records.DROPPED, problem)
             self._surprise(f'{self._name(move)}: {problem}')
@@ -319,7 +320,7 @@ class Executor:
         try:
             state, text = self._look(move, waited)
         except exceptions.TelemetryError as error:
-            state, text = None, f'Nova cannot be asked: {error}'
+            state, text = None, f'a request to Nova failed: {error}'
         if state == records.PLANNED:
             # Nova never received the request. Moves of an ended plan do not
             # start again.

@@ -276,7 +276,8 @@ def _consolidated(fleet, data, in_debt, settings, now):
         f'moves'))
     if not moves:
         reason += _listed(fleet.fixed.values(), 'instances', 'stay')
-        reason += _listed(fleet.closed.values(), 'hosts', 'take nothing')
+        reason += _listed(fleet.closed.values(), 'hosts',
+                          'accept no instances')
 
     def why(move, before, after):
         return (f'{fleet.hosts[move.source]} can be emptied; each host that '
@@ -306,7 +307,8 @@ def _planned(fleet, data, in_debt, settings, now):
     if not advice.moves:
         reason += _listed(fleet.fixed.values(), 'instances', 'stay')
         reason += _listed([cause for host, cause in fleet.closed.items()
-                           if host not in relieved], 'hosts', 'take nothing')
+                           if host not in relieved], 'hosts',
+                          'accept no instances')
     for host in sorted(relieved & fleet.closed.keys()):
         reason += f'; {host} is not relieved: {fleet.closed[host]}'
     waiting = sum(not debtor.relieved for debtor in in_debt)

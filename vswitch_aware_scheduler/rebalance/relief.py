@@ -43,7 +43,7 @@ class Loads:
     :param capacities: (l, h) capacity of each limit, inf if a host has none
     :param hosts: (n,) host of each instance, -1: on no host
     :ivar most: (l, h) capacity of each limit, with a tolerance
-    :ivar unread: (h,) number of instances whose rates are not known one by one
+    :ivar unread: (h,) number of instances whose rates are not in ``rates``
     :ivar sums: (l, h, t) sum of all instances of a host
     :ivar above: (l, h, t) number of instances that exceed the capacity alone
     """
@@ -61,7 +61,7 @@ class Loads:
 
     @classmethod
     def of_sums(cls, rates, capacities, hosts, sums, above, unread):
-        """Return the Loads of hosts whose sums are known without all rates.
+        """Return Loads from the sums of hosts and the rates of some instances.
 
         :param rates: (l, n, t) of the instances that may move
         :param capacities: (l, h) capacity of each limit, inf if a host has

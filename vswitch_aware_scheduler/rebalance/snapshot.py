@@ -31,16 +31,18 @@ __all__ = ['CONSOLIDATE', 'Grid', 'Measured', 'RELIEVE', 'Snapshot', 'Uplink',
 #: Goals of a plan: relieve hosts in debt, or empty hosts.
 RELIEVE, CONSOLIDATE = 'relieve', 'consolidate'
 
-#: A slot of a host counts when so many of its instances were measured.
+#: A slot of a host counts if at least this share of its instances is measured.
 _MEASURED = 0.9
 
-#: A host takes instances when so much of the last day is known of it.
+#: A host accepts instances if it was measured in at least this share of the
+#: last day.
 _KNOWN = 0.5
 
-#: Instances that changed hosts whose samples are read, at most.
+#: Maximum number of instances that changed hosts and whose samples are read.
 _MOST_MOVED = 500
 
-#: A host to which a migration failed takes nothing for so long.
+#: After a failed migration, the destination accepts no instances for this
+#: time.
 REFUSED_SECONDS = 3600.0
 
 #: kbit in 1,000 full packets of Ethernet, for the packets of a migration.

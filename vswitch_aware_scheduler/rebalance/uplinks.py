@@ -26,7 +26,7 @@ class Uplink:
     :ivar sums: (l, t) of all instances behind the uplink, NaN if unknown
     :ivar alone: (l, t) bool, whether one instance alone exceeds the capacity
     :ivar overload_probability: limit E
-    :ivar takes: whether instances may move there; no if it is in debt
+    :ivar takes: whether instances may move to hosts behind it; False in debt
     """
 
     inside: np.ndarray

@@ -46,8 +46,8 @@ class StoredFleet:
         :class:`.Policies`; a host that it leaves out is not judged
     :param default_law: RateLaw of an instance about which nothing is known;
         None: it counts as silent
-    :param refuse_hosts_in_debt: whether a host without error budget takes
-        nothing
+    :param refuse_hosts_in_debt: whether a host without error budget accepts
+        no new instances
     :param now: current time, seconds UTC, for the age of error budgets; None:
         no budget raises a limit
     :ivar snapshot: :class:`.Snapshot`

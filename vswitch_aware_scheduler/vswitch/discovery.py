@@ -206,7 +206,7 @@ def _profile_of(agent, profiles, mapping):
         keys[name] = key
     # Of several profiles, use the one with the lowest capacity.
     name = min(keys, key=lambda name: profiles[name].bandwidth_kbps())
-    remark = f', the lowest capacity of {", ".join(keys)}' \
+    remark = f', which has the lowest capacity of {", ".join(keys)}' \
         if len(keys) > 1 else ''
     return name, f'{description}: {name} is for {keys[name]}{remark}'
 
@@ -267,7 +267,7 @@ def _configured_numbers(agent, remarks):
         missing = _without_rate(configurations, rates)
         if missing:
             remarks.append(
-                f'{_BANDWIDTHS} are not taken for the line rate: they do not '
+                f'{_BANDWIDTHS} are not used as the line rate: they do not '
                 f'state both directions of {", ".join(missing)}')
         else:
             overrides['line_rate_kbps'] = min(

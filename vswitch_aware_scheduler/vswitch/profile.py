@@ -33,7 +33,7 @@ ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
 #: remote VTEPs that the host has tunnels to.
 TUNNEL_UNITS = ('instances', 'interfaces', 'networks', 'vteps')
 
-#: Dimensions of saturation: those that are a bandwidth.
+#: Dimensions whose limit is a bandwidth, not a packet rate.
 SATURATION_DIMENSIONS = tuple(sorted(
     name for name, weights in model.DIMENSIONS.items() if not weights[2]))
 
@@ -104,8 +104,8 @@ def _number(key, value):
         return abs(float(value))
     hint = ''
     if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
-        hint = (f'; YAML takes {value} for text, 1.0e+6 and 1000000 are '
-                'numbers to it')
+        hint = (f'; YAML reads {value} as text, but 1.0e+6 and 1000000 '
+                'as numbers')
     zero = ', or 0 to close the switch' if key in _CLOSING else ''
     raise ValueError(f'a number > 0 (1e-6 to 1e15), '
                      f'{_RATES.get(key, "kbit/s")}{zero}{hint}')
@@ -471,8 +471,8 @@ class SwitchProfile:
         limits = [Limit(name, model.DIMENSIONS[dimension], capacity)
                   for name, dimension, capacity in self._capacities(None)]
         if self._cost(1.0) is not None:
-            # Share of each second that 1 kbit/s (125 bytes) and 1
-            # kilo-packet/s take of the switch.
+            # Share of the switch's time that 1 kbit/s (125 bytes/s) and 1
+            # kilo-packet/s use.
             kbit = (self.byte_cost_ns or 0.0) * 125e-9
             packets = (self.packet_cost_us or 0.0) * 1e-3
             limits.append(Limit('switching', (kbit, kbit, packets), 1.0))

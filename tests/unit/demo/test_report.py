@@ -41,7 +41,7 @@ class TablesTest(unittest.TestCase):
                          rows['time overloaded, worst host'][-4:])
         self.assertIn('0.0000 times those of before', text)
         # x: (4 * 200 + 16 * 10) / 20 = 48 kbit/s, y: 50 kbit/s.
-        self.assertIn('asked for 0.1 Mbit/s', text)
+        self.assertIn('send 0.1 Mbit/s', text)
 
     def test_refused_vms_are_counted(self):
         text = report.tables(_replays({'y': 'a'}))

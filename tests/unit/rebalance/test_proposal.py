@@ -145,8 +145,9 @@ class ProposalTestCase(base.StoreTestCase):
                 plan = self.propose()
                 self.assertEqual((), plan.moves)
                 if 'zone' not in change:
-                    self.assertRegex(plan.reason, '1 hosts take nothing: '
-                                     '(disabled|down|forced down)')
+                    self.assertRegex(
+                        plan.reason, '1 hosts accept no instances: '
+                        '(disabled|down|forced down)')
                 self.fleet.cloud.services['host3'] = service
         self.assertEqual(1, len(self.moves()))
 

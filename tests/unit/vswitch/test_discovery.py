@@ -53,7 +53,7 @@ class ChoiceTestCase(DiscoveryTestCase):
         for tunnels in (['vxlan', 'gre'], ['gre', 'vxlan']):
             proposal = self.one(agents.open_vswitch('h', tunnels))
             self.assertEqual('ovs-vxlan', proposal.profile)
-            self.assertIn('carries least', proposal.reason)
+            self.assertIn('lowest capacity', proposal.reason)
 
     def test_what_the_catalogue_does_not_have_is_not_guessed(self):
         for agent, reason in (

@@ -100,7 +100,7 @@ def _last_decisions(store, start, end):
     for host, decision in list(last.items()):
         if decision.chosen is None \
                 or decision.chosen['overload_probability'] is None:
-            reason = 'no filter was asked'
+            reason = 'no filter checked the host'
         elif decision.chosen['check'] in _OTHER_CHECKS:
             reason = f'refused for {decision.chosen["check"]}'
         elif decision.chosen['limit'] is None:
@@ -129,7 +129,7 @@ def _remarks(groups_measured, groups, left_out):
                    'ones')
         else:
             yield ('the intervals overlap: whether refused hosts are '
-                   'overloaded more often is not known yet')
+                   'overloaded more often is still unknown')
     for name, group in groups_measured.items():
         if not group.is_enough:
             continue
@@ -142,7 +142,7 @@ def _remarks(groups_measured, groups, left_out):
 
 
 def _waiting(hosts):
-    """Return how far hosts are that are not measured for long enough."""
+    """Return how many hosts were measured for too short a time, as text."""
     waiting = [outcome for outcome in hosts if not outcome.is_measured]
     if not waiting:
         return ''

@@ -190,8 +190,8 @@ def _demand(fleet, uuid, flavor, project):
     specs = fleet.stored.flavors.get(flavor)
     if flavor is not None and specs is None:
         fleet.remarks.append(
-            f'the store does not know the flavor {flavor!r}: its extra specs '
-            f'count as none')
+            f'the store has no flavor {flavor!r}: it is treated as a flavor '
+            f'without extra specs')
     try:
         stated_law = flavor_specs.law_of(specs or {}, snapshot.law)
     except exceptions.InvalidInput as error:

@@ -48,7 +48,8 @@ def _show(arguments, conf):
                  '{:.2g}'.format)
           for times in limit_feedback.FACTORS), column('UNTIL', 'until_iso')],
         'kinds', 'kinds of hosts' + (
-            '' if conf.feedback else '; feedback is off: limits are as asked'),
+            '' if conf.feedback
+            else '; feedback is off: limits are not corrected'),
         other_keys={'feedback': conf.feedback})
     return 0
 

@@ -101,8 +101,8 @@ def _fit(arguments, conf):
             ('Refused', f'{len(refused)} instances'
              + terminal.counted(reasons)),
             ('Priors', f'{groups} groups' + (
-                '' if groups else f', as it takes models of '
-                f'{traffic_prior.MIN_PEERS} instances')),
+                '' if groups else f'; the minimum is '
+                f'{traffic_prior.MIN_PEERS} instances with a model')),
             ('Samples refused', str(refused_samples.total) + terminal.counted(
                 {name: count for name, count
                  in refused_samples.to_dict().items() if count}))])

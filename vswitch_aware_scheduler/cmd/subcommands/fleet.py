@@ -2,8 +2,8 @@
 """vswitch-manage fleet: prints the load of each host, from the store.
 
 The inventory has the host of each instance, the modeler has written the policy
-of each host, and the scheduler's LoadTable computes the sums. No service is
-asked.
+of each host, and the scheduler's LoadTable computes the sums. No request
+is sent to a service.
 """
 
 import math

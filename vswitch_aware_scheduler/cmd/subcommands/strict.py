@@ -60,6 +60,6 @@ def _disable(arguments, conf):
     if removed['detached']:
         terminal.print_line(
             f'Detached {removed["detached"]} providers: each nova-compute '
-            f'still asks for them for a while. Repeat the command after '
+            f'requests them for some minutes more. Repeat the command after '
             f'{placement.DETACHED_SECONDS / 60:.0f} minutes to remove them.')
     return 0

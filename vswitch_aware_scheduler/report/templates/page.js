@@ -93,7 +93,7 @@
       return rows.sort((i, j) => {
         const order = compare(table.rows[i][state.column],
                               table.rows[j][state.column], kind);
-        // What is not known comes last, whichever way.
+        // Unknown values are last in both directions.
         return (Number.isFinite(order) ? state.way * order : order) || i - j;
       });
     }
@@ -171,7 +171,7 @@
     const details = place.closest('details');
     const name = place.dataset.table;
     if (details && !details.open) {
-      // Made when somebody looks.
+      // Create the table when the details are first opened.
       details.addEventListener('toggle', () => {
         search[name] = search[name] || makeTable(place);
       });

@@ -121,7 +121,8 @@ class CompareTestCase(command_case.ManageTestCase):
             fake_store.decision(4, 0, host=None, chosen=None,
                                 outcome=store.NO_HOST)])
         answer = self.ask(*self.words())
-        self.assertEqual({'no filter was asked': 1, 'refused for tunnels': 1},
+        self.assertEqual({'no filter checked the host': 1,
+                          'refused for tunnels': 1},
                          answer['left_out'])
         self.assertEqual(['host1'], [host['host'] for host in answer['hosts']])
 
