@@ -249,7 +249,8 @@ class Sandpiper(closed_loop.Strategy):
         loads = fleet.recent(self._samples * fleet.bin_seconds)
         if loads.slots < self._samples:
             return
-        # With hosts that are empty: what is opened in a round takes more.
+        # Includes empty hosts, because a host that the first move of a round
+        # puts into use may receive further instances.
         hot = np.count_nonzero(
             loads.sums[0] > self._most, axis=1) >= self._above
         load = loads.sums[0, :, -1].copy()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded traffic on a grid of time, and what is known at a moment.
+"""Recorded traffic on a grid of time, and its part known at a moment.
 
 No clock and no configuration; only the telemetry driver reads files.
 """

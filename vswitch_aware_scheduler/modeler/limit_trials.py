@@ -193,7 +193,7 @@ class HostKinds:
         except http.Refusal as refusal:
             if refusal.status != 403:
                 raise
-            # A user who may read instances may lack permission to read
+            # A user with permission to read instances may have none to read
             # aggregates.
             return {}
 

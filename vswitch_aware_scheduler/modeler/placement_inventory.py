@@ -57,7 +57,7 @@ PAGE = 1000
 #: Number of attempts of a write if another client writes at the same time.
 _ATTEMPTS = 5
 
-#: nova-compute asks for known child providers until it reads the tree again,
+#: nova-compute requests removed child providers until it reads the tree again,
 #: every five minutes by default.
 DETACHED_SECONDS = 900.0
 

@@ -922,7 +922,7 @@ class Service:
             self._sleep(min(remaining, _TICK_SECONDS))
 
     def _rebalance(self, rebalancer):
-        """Look at the migrations that run."""
+        """Check the running migrations, and continue their plan."""
         problem = rebalancer.step(self._monotonic)
         if problem:
             LOG.warning('vswitch-modeler: rebalancing stopped: %s', problem)
@@ -968,7 +968,7 @@ class Service:
     def _reloaded(self, set_up):
         self._reloading = False
         if set_up.rebalancer is not None:
-            # The new one continues its plan.
+            # The rebalancer of the new configuration continues the plan.
             set_up.rebalancer.end()
         # The problem may have been solved.
         self._attempts = 0

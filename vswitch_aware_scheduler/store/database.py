@@ -109,8 +109,8 @@ class Store:
         :param since: Generation of the reader's last read, None for all
         :returns: :class:`~.Changes`; they are complete when ``since`` is None,
             is of another store, is not in the history of this store (a
-            restored backup, a replica that was promoted) or is too old to know
-            the removals
+            restored backup, a replica that was promoted) or is so old that
+            removals since then are no longer stored
         """
         changes = self._read_rows(generation_rows.changes, since)
         self._log_recovered(changes)

@@ -100,7 +100,7 @@ class AtomSum:
                         self.overflow + above[first])
 
     def rounded(self, values):
-        """Return the rates of a source as this law counts them: unchanged.
+        """Return the rates unchanged, because this law does not round.
 
         :param values: (m,) rates
         """

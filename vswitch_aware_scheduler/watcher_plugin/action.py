@@ -43,7 +43,7 @@ class RebalanceMigration(base.BaseAction):
     """Migrates an instance with the lock of rebalancing held.
 
     The migration is checked again just before it begins, and recorded in the
-    store. After a surprise the other actions of the plan are skipped.
+    store. After a failure the other actions of the plan are skipped.
     """
 
     @classmethod
@@ -87,9 +87,9 @@ class RebalanceMigration(base.BaseAction):
         return f'Watcher plan {self.input_parameters["plan"]}'
 
     def pre_condition(self):
-        """Skip the action after a surprise in the same plan.
+        """Skip the action if an earlier migration of the plan failed.
 
-        :raises ActionSkipped: when an earlier migration of the plan failed
+        :raises ActionSkipped: in this case
         """
         for plan in self._services().store.plans(records.STOPPED):
             if plan.made_by.startswith(self._plan):
@@ -101,7 +101,7 @@ class RebalanceMigration(base.BaseAction):
         """Carry the migration out and wait for its end.
 
         :returns: True
-        :raises WatcherException: in words, when it was not made
+        :raises WatcherException: when the migration failed, with the reason
         """
         services = self._services()
         plan_executor = executor.Executor(

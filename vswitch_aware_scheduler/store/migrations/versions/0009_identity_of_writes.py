@@ -27,7 +27,7 @@ _TEXTS = (('traffic_model', 'refused', False),
 
 def upgrade():
     if steps.is_mysql():
-        # Each can be repeated.
+        # These statements can be repeated.
         for name in _TABLES:
             steps.compare_as_bytes(name)
         for table, column, nullable in _TEXTS:

@@ -25,7 +25,7 @@ def upgrade():
         sa.Column('host', sa.String(255), nullable=True),
         sa.Column('running', sa.Boolean, nullable=True),
         **options)
-    # Instances that are known already are where they are since then.
+    # Existing instances are on their host since the last update of their row.
     op.execute(
         'INSERT INTO stay (instance_uuid, since, host) '
         'SELECT instance_uuid, updated_at, host FROM placement '
