@@ -69,8 +69,8 @@ class FeedbackTestCase(OutcomesTestCase):
         self.log.clear()
         self.assertGreater(self.fill(LIMIT * times), room)
         self.assertTrue(any(
-            f'above the limit of {LIMIT * times:g}, which trials say keeps '
-            f'the 0.01 that is asked for' in text
+            f'above the limit of {LIMIT * times:g}, the requested 0.01 '
+            f'corrected by trials' in text
             for text in self.log.messages()), self.log.messages())
 
     def test_a_host_refuses_earlier_where_laws_expect_too_little(self):

@@ -314,7 +314,7 @@ class Assessment:
         verb = 'above' if reason == OVERLOAD else 'within'
         asked = entry.policy.asked_probability
         corrected = '' if asked is None else (
-            f', which trials say keeps the {asked:g} that is asked for')
+            f', the requested {asked:g} corrected by trials')
         limit = entry.limit_of(entry.policy)
         if limit != entry.policy.overload_probability:
             corrected = (f', {entry.policy.budget_limit_factor:g} times '

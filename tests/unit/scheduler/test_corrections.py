@@ -92,8 +92,8 @@ class CorrectionsTestCase(base.SchedulerTestCase):
         times = limit_feedback.multiple(outcome(.1), base.NOW)
         found = self.ask(most(LIMIT * times))
         self.assertEqual(admission.OVERLOAD, found.reason[0])
-        self.assertIn(f'above the limit of {LIMIT * times:g}, which trials '
-                      f'say keeps the 0.01 that is asked for',
+        self.assertIn(f'above the limit of {LIMIT * times:g}, the requested '
+                      f'0.01 corrected by trials',
                       found.explain(0))
         self.expect()
         self.assertIn('above the limit of 0.01 (profile',

@@ -620,9 +620,8 @@ def _limit(row):
         return 'none of the overload probability'
     text = f'{row["overload_limit"]:.3g}'
     if row['asked_limit'] != row['overload_limit']:
-        text += (f', which trials say keeps the {row["asked_limit"]:g} that '
-                 f'is asked for (times '
-                 f'{row["overload_limit"] / row["asked_limit"]:.3g})')
+        text += (f', the requested {row["asked_limit"]:g} corrected by trials '
+                 f'(times {row["overload_limit"] / row["asked_limit"]:.3g})')
     return text
 
 

@@ -246,8 +246,8 @@ class PoliciesTestCase(ExplainTestCase):
         _, rows = self.explain('--flavor', 'busy')
         self.assertEqual((.02, .01), (rows['h']['overload_limit'],
                                       rows['h']['asked_limit']))
-        self.assertIn('0.02, which trials say keeps the 0.01 that is asked '
-                      'for (times 2)',
+        self.assertIn('0.02, the requested 0.01 corrected by trials '
+                      '(times 2)',
                       self.text('--flavor', 'busy', '--host', 'h'))
 
     def test_averages_decide_where_the_policy_is_average(self):
