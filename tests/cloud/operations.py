@@ -59,8 +59,8 @@ def options_of_cloud(clock):
     """
     return {
         'options': {
-            # A clock that is an hour off makes Nova take all computes for
-            # dead; who kills one says so.
+            # With a clock that is an hour off, Nova would report all
+            # computes as down. A test that kills a compute says so.
             'service_down_time': 100_000,
             # With it a deletion is a soft one.
             'reclaim_instance_interval': 100_000},

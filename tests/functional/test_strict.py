@@ -33,7 +33,7 @@ class ObserveTestCase(StrictTestCase):
         self.keep()
         for _ in range(2):
             self.boot(flavor, 'host1')
-        # Nothing is claimed, and the modeler counts who is there.
+        # No claim exists; the modeler reserves the demand of the residents.
         self.assertEqual({'host1': (1000, 0, 0)}, self.kept())
         self.store.write(placements=[
             store.InstanceRecord(server['id'], 'host1', 'f600')

@@ -48,7 +48,7 @@ class UplinkTestCase(base.VSwitchTestCase):
         self.live_migrate(first, 'host3')
         self.boot(flavor, 'host1', host='host1')
         self.boot_refused(flavor, host='host2')
-        # The operator changes its numbers, then who is behind it.
+        # The operator changes the limits of the uplink, then its hosts.
         self.set_metadata(self.rack, uplink_saturation_kbps=3000)
         self.boot(flavor, 'host2', host='host2')
         self.boot_refused(flavor, host='host2')

@@ -71,7 +71,7 @@ class KilledModelersTestCase(base.SharingTestCase):
                             self.clock() + base.PERIOD)
             victim.start()
         generation = self.store.generation().number
-        # Who is left has them all.
+        # The remaining modeler receives all instances.
         self.modelers[0].kill()
         modeler_processes.wait_for(self._caught_up, 'all is learned')
         self.assertEqual(0, self.modelers[1].end())

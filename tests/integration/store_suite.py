@@ -135,10 +135,10 @@ class ContentionTestCase(store_base.StoreTestCase):
 
         original = model_rows.write
         if self.kind == 'postgresql':
-            # Who looks first is the victim.
+            # The session that detects the deadlock first is aborted.
             self.other.exec_driver_sql("SET deadlock_timeout = '1min'")
         else:
-            # The one that has changed less is.
+            # The session that has changed fewer rows is aborted.
             self.store.write([store_base.constant(n) for n in range(200)])
         before = self.store.generation().number
         self.other.exec_driver_sql('UPDATE traffic_model SET samples = 7')

@@ -397,7 +397,7 @@ class FileTestCase(InventoryTestCase):
                 'a', 'h1', 'f', 'p', attachments.Attachments(('n1', 'n2'))),
              'b': store.InstanceRecord('b', None, attachments=NONE)},
             self.store.placements())
-        # Without the column, who knows.
+        # Without the column, attachments are unknown.
         source = self.write('instance_uuid,host', 'a,h2')
         self.assertEqual(instance_sync.Outcome(True, 1, 1, 1),
                          self.update(source))

@@ -239,7 +239,7 @@ class IncrementalTestCase(base.ModelerTestCase):
         self.assertEqual((0, 2), (outcome.fitted, outcome.waiting))
         self.assertIsNone(self.store.model(short))
         self.assertFalse(self.run_pass().written)
-        # What comes is added to what was counted.
+        # New samples are added to the stored counts.
         self.driver.put(0, grid(30), np.full(30, 7.0))
         self.driver.put(1, grid(101), [*np.zeros(100), 3.0])
         outcome = self.run_pass()

@@ -148,7 +148,7 @@ class KeeperTestCase(PlacementTestCase):
         self.learn({2: 95})
         self.keep()
         self.assertEqual((1000, 205 + 80), self.cloud.inventory(node))
-        # It learns of who has left as well, which no generation tells.
+        # It also detects deleted instances, which change no generation.
         self.cloud.leave(base.instance_uuid(1))
         self.keep()
         self.assertEqual((1000, 5 + 80), self.cloud.inventory(node))

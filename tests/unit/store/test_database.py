@@ -545,7 +545,7 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
             self.assertEqual(1, len(logged.output), logged.output)
             self.assertIn(names[3], logged.output[0])
             self.assertCountEqual(names[:3], everything.instance_uuids)
-            # Who had a model of it before has none now, as a new reader.
+            # A reader with the model removes it, and a new reader has none.
             self.assertEqual(([], [names[3]]),
                              (changes.instance_uuids, changes.removed))
             self.assertIsNone(everything.priors['a', None])
