@@ -140,7 +140,7 @@ def _once(conf):
 def _serve(conf, argv):
     logging.setup(conf, PROG)
     logs.escape_all()
-    # The first configuration was read to determine the log file.
+    # The first load uses the configuration that was read for the log file.
     waiting = [conf]
 
     def load():

@@ -59,7 +59,8 @@ def fixture():
 
     Use it before nova's fixtures are set up, after they are imported.
     """
-    # Not by its dotted name, because a variable in the package hides it.
+    # The dotted name cannot be used: a variable in the package hides the
+    # module.
     return fixtures.MockPatchObject(
         sys.modules['nova.tests.fixtures.nova'], 'ReaderWriterLock',
         ReaderFirstLock)

@@ -240,7 +240,7 @@ class _Cloud:
             # Native threads, which nova's services use by default.
             'OS_NOVA_DISABLE_EVENTLET_PATCHING': '1',
             **os.environ, 'TMPDIR': temporary,
-            # The purpose of nova's fixtures here is not to test.
+            # Disable features of nova's fixtures that only tests need.
             'OS_TEST_TIMEOUT': '0', 'OS_DEBUG': '0', 'OS_LOG_CAPTURE': '0',
             'OS_STDOUT_CAPTURE': '0', 'OS_STDERR_CAPTURE': '0',
             'PYTHONWARNINGS': 'ignore',

@@ -85,7 +85,7 @@ class Traffic:
 
 
 class _Driver(telemetry.Driver):
-    """Telemetry: what was replayed so far.
+    """Telemetry driver that returns the samples replayed so far.
 
     :param traffic: Traffic
     """

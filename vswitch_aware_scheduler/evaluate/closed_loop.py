@@ -254,7 +254,7 @@ class Replay:
         self._placed[row] = True
 
     def _judge(self, first, last):
-        """Count what happens in some bins."""
+        """Record the use, load and overload of hosts in some bins."""
         count = self.fleet.count
         if not count:
             return

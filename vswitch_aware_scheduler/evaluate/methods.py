@@ -701,7 +701,7 @@ class _Queue(_Figures):
         raise NotImplementedError('use predicted()')
 
     def predicted(self):
-        # With the blocks that fit.
+        # Overload occurs if more instances are on than blocks fit.
         room = np.maximum(self.capacity * (1 + _TOLERANCE) - self._base, 0.0)
         size = self._on.shape[1]
         blocks = np.full(len(room), float(size))

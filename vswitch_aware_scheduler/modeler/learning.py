@@ -523,7 +523,7 @@ class _Pass:
                   for piece, *_ in merged]) if merged else []
         for (piece, counts, columns), model in zip(merged, models):
             if isinstance(model, exceptions.NotEnoughSamples):
-                # lack_of_history has reported that the history is sufficient.
+                # Unexpected: lack_of_history() has found enough samples.
                 raise model
             self._models.append(model_store.StoredModel.from_counts(
                 piece.instance_uuid, model, counts, **columns))

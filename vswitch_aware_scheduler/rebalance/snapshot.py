@@ -321,7 +321,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         sampled)
 
 
-# What hosts carry
+# Measured sums of hosts
 
 def _changed_hosts(migrations, placements):
     """Return {uuid: [(since, host)]} of the instances that changed hosts.

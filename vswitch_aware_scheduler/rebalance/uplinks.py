@@ -103,7 +103,7 @@ class Uplinks:
                        self._hosts, self._known, self._stayed)
 
     def allowed(self, instances, hosts):
-        """Return (m, k) bool: whether the uplinks bear each move.
+        """Return (m, k) bool: whether all uplinks permit each move.
 
         :param instances: rows of m instances
         :param hosts: numbers of k hosts

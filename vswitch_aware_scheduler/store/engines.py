@@ -216,7 +216,7 @@ def _mariadb_limits(seconds, statement_seconds):
     lock_seconds = max(1, seconds - 1)
     limits = {
         'innodb_lock_wait_timeout': lock_seconds,
-        # For DDL, and for tables that another session alters.
+        # Limits the wait of DDL, and for a table that another session alters.
         'lock_wait_timeout': lock_seconds,
         'net_read_timeout': 2 * seconds,
         # MySQL has no limit for idle transactions, only for idle sessions.

@@ -49,7 +49,7 @@ def sqlite_parameters():
     """Return parameters of ``sqlite3.connect`` for this process."""
     if not are_needed():
         return {}
-    # Each call can be in another native thread, one after the other.
+    # Successive calls may run in different native threads.
     return {'factory': _Connection, 'check_same_thread': False}
 
 

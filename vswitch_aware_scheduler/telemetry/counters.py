@@ -565,7 +565,7 @@ def _rises(times, volumes, bounds, joins_readings):
     after = np.clip(np.searchsorted(times, bounds), 1, times.size - 1)
     nearest = after - (bounds - times[after - 1] <= times[after] - bounds)
     seconds = np.diff(times[nearest])
-    # If one reading is the nearest to two bounds.
+    # Used where one reading is the nearest to two bounds.
     plain = np.diff(np.interp(bounds, times, volumes, np.nan, np.nan)
                     ) / np.diff(bounds)
     return np.divide(np.diff(volumes[nearest]), seconds, out=plain,

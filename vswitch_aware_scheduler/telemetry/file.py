@@ -573,9 +573,9 @@ def _times_usable(times):
 
 
 def _careful_table(path, lines, names, at):
-    """Return times, egress, ingress of GWA-T-12 lines, and if it is cut off.
+    """Return (rows of columns ``at``, whether the last line is cut off).
 
-    Like :func:`_fast_table`, but cell by cell: an invalid rate becomes NaN,
+    Reads GWA-T-12 lines cell by cell: an invalid rate becomes NaN,
     and an error message names the number of the line.
     """
     numbered = [(number, line) for number, line

@@ -70,7 +70,7 @@ def _bounds(low_times, low, high_times, high, begin, end):
     low_times, low = low_times[inside], low[inside]
     inside = (high_times > begin[0]) & (high_times < end[0])
     high_times, high = high_times[inside], high[inside]
-    # The ends replace all bounds outside.
+    # Bounds outside the two ends are omitted or clipped to the ends.
     at = np.concatenate([low_times, high_times, [end[0]]])
     bound = np.clip(np.concatenate([low, high, [end[1]]]), begin[1], end[1])
     kind = np.repeat([_LOWER, _UPPER, _BOTH],

@@ -73,6 +73,6 @@ def variations(rates):
     changes = between > by_chance * (
         1 + _DEVIATIONS_BY_CHANCE * np.sqrt(2 / degrees))
     excess = np.where(changes, between - by_chance, 0.0)
-    found = np.divide(np.sqrt(excess), mean, out=np.zeros(len(rates)),
-                      where=(mean > 0) & (number >= LEAST_DAYS))
-    return np.minimum(found, MOST_VARIATION)
+    variation = np.divide(np.sqrt(excess), mean, out=np.zeros(len(rates)),
+                          where=(mean > 0) & (number >= LEAST_DAYS))
+    return np.minimum(variation, MOST_VARIATION)

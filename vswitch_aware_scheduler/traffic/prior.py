@@ -481,7 +481,7 @@ def _above(law, capacities):
     """Return the (m,) states that are above the capacity of a host."""
     above = np.zeros(len(law.rates), dtype=bool)
     for weights, packet_bytes, most in capacities:
-        # A closed switch carries nothing: remove nothing.
+        # A capacity of 0 means a closed switch: remove no states.
         if most <= model.LEAST_CAPACITY:
             continue
         above |= law.values(weights, packet_bytes) > most * (

@@ -170,7 +170,7 @@ class Superposition:
         """
         if self.mean == 0:
             return 0.0
-        # With rates rounded up, the loss may exceed the sum.
+        # The loss is computed from rates rounded up, and may exceed the mean.
         return _probability(min(self._laws[0].excess / self.mean, 1.0))
 
     def overload_probability_with(self, candidate):

@@ -28,7 +28,7 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
     credentials = ['admin']
 
-    # A server can be wanted on a host that the filters are to judge.
+    # Since 2.74, a request can name a host without bypassing the filters.
     min_microversion = '2.74'
 
     @classmethod
