@@ -22,7 +22,7 @@ _PASSED = ('success', 'xfail')
 
 
 def outcomes(stream):
-    """Return [(outcome, test id, reason)] of a subunit v2 stream, each once."""
+    """Return [(outcome, test id, reason)] of a stream, each of them once."""
     found = []
 
     def on_test(test):
