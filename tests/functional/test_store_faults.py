@@ -105,8 +105,10 @@ class StoreFaultsTestCase(base.VSwitchTestCase):
     def test_a_damaged_row_costs_its_own_instance_only(self):
         self.half = self.flavor('half', egress_kbps=500)
         # A law of a format that is not known.
-        connection = sqlite3.connect(self.store_path)
+        connection = sqlite3.connect(self.store_path, timeout=0,
+                                     isolation_level=None)
         with connection:
+            self._begin(connection)
             law = connection.execute(
                 'SELECT law FROM traffic_model').fetchone()[0]
             connection.execute("UPDATE traffic_model SET law = x'6666', "
@@ -121,12 +123,26 @@ class StoreFaultsTestCase(base.VSwitchTestCase):
         self.assertIn('law', warning)
         self.log.clear()
         with connection:
+            self._begin(connection)
             connection.execute(
                 'UPDATE traffic_model SET law = ?, '
                 'generation = generation + 1', (law,))
             connection.execute('UPDATE generation SET number = number + 1')
         connection.close()
         self.recovered('can be read again')
+
+    def _begin(self, connection):
+        """Begin to write as soon as no thread of the plugin does.
+
+        With eventlet, SQLite's own wait would stop that thread, too.
+        """
+        def begins():
+            try:
+                return connection.execute('BEGIN IMMEDIATE')
+            except sqlite3.OperationalError:
+                return None
+
+        self.wait_for(begins, 'the lock of the store')
 
     def test_a_store_that_is_locked_is_survived(self):
         self.half = self.flavor('half', egress_kbps=500)
