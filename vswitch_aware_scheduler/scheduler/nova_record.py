@@ -351,7 +351,7 @@ class CellReader(worker_thread.WorkerThread):
         """Read all instances and all migrations in progress, in batches."""
         record = self._record
         missing = set(record.residency.rows.get(self.uuid, ()))
-        moving = set(record.residency.moves.get(self.uuid, ()))
+        moving = dict(record.residency.moves.get(self.uuid, {}))
         last_id = 0
         while last_id is not None:
             if record.clock() >= self._changes_at:
@@ -367,9 +367,15 @@ class CellReader(worker_thread.WorkerThread):
         with self._connection() as connection:
             moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
                             moving, _IN_PROGRESS, _IN_REVERSION)
+            # An instance may have arrived since its row was read.
+            in_progress = {move.id for move in moves
+                           if move.status not in ENDED}
+            moved = {move.instance_uuid for number, move in moving.items()
+                     if number not in in_progress}
+            rows = _select(connection, _COLUMNS, _INSTANCE.c.uuid, moved)
         # The next reading includes what changed meanwhile.
         self._complete = True
-        self._take(moves=moves, moving=moving)
+        self._take(rows, moved, moves, moving)
 
     def _read_batch(self, statement, uuids=()):
         """Read some instances, rest, and return their rows."""

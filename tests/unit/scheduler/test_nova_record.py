@@ -457,6 +457,27 @@ class TestChanges(RecordTestCase):
         self.assertGreaterEqual(len(of_one), 5)
         self.assertLessEqual(max(rows for rows, _ in of_one), 5)
 
+    def test_a_move_that_ends_in_the_course_of_a_full_reading_is_found(self):
+        self.one.change(1, task_state='migrating')
+        move = self.one.migrate(1, dest='c')
+        self.read()
+        self.assertEqual(([1], [1]), (self.on('a'), self.on('c')))
+        readings = []
+        take = self.record.take
+
+        def taken(reading):
+            take(reading)
+            readings.append(base.instance_uuid(1) in reading.rows)
+            if sum(readings) == 2:
+                # Its row was just read.
+                self.one.change(1, task_state=None, host='c')
+                self.one.change_migration(move, status='completed')
+
+        self.record.take = taken
+        self.read_all()
+        self.assertGreaterEqual(sum(readings), 2)
+        self.assertEqual(([], [1]), (self.on('a'), self.on('c')))
+
     def test_slow_readings_of_changes_leave_time_for_a_full_reading(self):
         for number in range(10, 90):
             self.one.boot(number, 'e', updated=-1e5)
