@@ -52,10 +52,10 @@ _DROP_SECONDS = 120.0
 #: matter once a policy counts attachments.
 _NOTE_SECONDS = 10.0
 
-#: The first reading of a cell changes each host many times. Meanwhile changed
-#: hosts are described in the background, and then not again for this multiple
-#: of the time that it took.
-_FIRST_READING_PAUSE = 9.0
+#: Pause after changed hosts were described in the background, as a multiple of
+#: the time that it took: the first reading of a large cell changes each host
+#: many times. A request describes the changed hosts that it needs itself.
+_DESCRIBE_REST = 3.0
 
 #: Number of hosts that are described and computed at a time while requests
 #: wait, from nothing and after a few changes: about two milliseconds of
@@ -142,7 +142,7 @@ class SchedulerState:
         self._unread_cells = set()
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
-        self._next_note = self._next_incomplete = float('-inf')
+        self._next_note = self._describe_at = float('-inf')
         self._laws = resident_laws.ResidentLaws(
             self._residency, self._statements, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
@@ -430,11 +430,10 @@ class SchedulerState:
             LOG.debug('vswitch: claim of instance %s on host %s ended',
                       claim.instance_uuid, claim.host)
         began = self._monotonic()
-        if reading.complete or began >= self._next_incomplete:
+        if began >= self._describe_at:
             self._describe_in_turn()
             ended = self._monotonic()
-            self._next_incomplete = \
-                ended + _FIRST_READING_PAUSE * (ended - began)
+            self._describe_at = ended + _DESCRIBE_REST * (ended - began)
 
     def _receive_claims(self, claims):
         with self._lock:
