@@ -28,16 +28,21 @@ ERROR = 1e-3
 SLACK = 1 + fourier_sum.TOLERANCE
 
 #: Kinds of look-up tables. SMOOTH: many rates that are not on a grid, so that
-#: the tail is smooth. NARROW: many whose sum varies by a few cells only, so
-#: that the tail is smooth on a finer scale. FEW: few such rates, which are
-#: rounded to a finer grid. ON_GRID: all rates are on the grid of the tables.
-#: FINE: all rates are on a finer grid, and the tables use that grid.
-_SMOOTH, _NARROW, _FEW, _ON_GRID, _FINE = range(5)
+#: the tail is smooth. ROUGH: many whose tail has steps, because few of them
+#: are large or equal, or because the sum varies by a few cells only; the tail
+#: is smoothed on a finer scale. FEW: few such rates, which are rounded to a
+#: finer grid. ON_GRID: all rates are on the grid of the tables. FINE: all
+#: rates are on a finer grid, and the tables use that grid.
+_SMOOTH, _ROUGH, _FEW, _ON_GRID, _FINE = range(5)
 
-#: Number of grid cells in one table cell: SMOOTH; NARROW, FEW and FINE.
+#: Number of grid cells in one table cell: SMOOTH; ROUGH, FEW and FINE.
 _SMOOTHER, _FINER = 2, 8
 
-#: A sum with a smaller standard deviation, in cells, is narrow.
+#: Smoothing of ROUGH tails, in grid cells. 1 % of the capacity is 20 grid
+#: cells, 8 of which a table may move a step.
+_SPREAD = 2.0
+
+#: A sum with a smaller standard deviation, in cells, is ROUGH.
 _FEW_CELLS = 2.5
 
 #: Maximum number of sources of the kind FEW. Rounding moves their sum by at
@@ -50,6 +55,9 @@ _LEAST_PLACE = 1e-3
 
 #: Smallest overload probability that is not 0.
 _LEAST = 1e-250
+
+#: Absolute error of a tail by rounding.
+_NOISE = 1e-12
 
 #: Number of hosts whose look-up tables are computed together, and for which
 #: the tables are read together, so that the arrays of a request do not grow
@@ -119,7 +127,7 @@ class LimitSums:
         self._stale = np.zeros(0, dtype=bool)
         # By kind.
         self._grids = [fourier_sum.grid(cells, _SMOOTHER, on_grid=False),
-                       fourier_sum.grid(cells, _FINER, on_grid=False),
+                       fourier_sum.grid(cells, _FINER, False, _SPREAD),
                        fourier_sum.grid(cells, _FINER),
                        fourier_sum.grid(cells),
                        fourier_sum.grid(cells * _FINER)]
@@ -484,7 +492,7 @@ class LimitSums:
     def _kind_off_grid(self, numbers):
         if numbers[_ACTIVE] <= _MOST_FEW:
             return _FEW
-        return _NARROW if numbers[_VARIANCE] < (
+        return _ROUGH if numbers[_VARIANCE] < (
             _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2 else _SMOOTH
 
     def _product(self, places, step, counts):
@@ -515,9 +523,17 @@ class LimitSums:
             positions, slots, _, spectra, _, _ = zip(*limits)
             numbers = self._numbers[:, positions, slots]
             rows = self._places[_ROW, positions, slots]
-            means = numbers[_ROUNDED_MEAN if kind == _FEW else _MEAN]
-            self._tables[kind].values[0][rows] = self._grids[
-                kind].table(np.array(spectra), means / numbers[_STEP])
+            means = numbers[_ROUNDED_MEAN if kind == _FEW else _MEAN] \
+                / numbers[_STEP]
+            tables = self._grids[kind].table(np.array(spectra), means)
+            if kind == _SMOOTH:
+                tails = tables.real[:, :self._cells + 1]
+                # No tail rises: beside a step, smoothing made waves.
+                waves = np.diff(tails) > ERROR * tails[:, 1:] + _NOISE
+                for i in np.flatnonzero(waves.any(axis=1)).tolist():
+                    tables[i] = self._rough_table(
+                        positions[i], slots[i], means[i])
+            self._tables[kind].values[0][rows] = tables
         in_slots = [limit for limit in to_tabulate if limit[-1] is not None]
         if in_slots:
             positions, slots, _, _, totals, changes = zip(*in_slots)
@@ -527,6 +543,21 @@ class LimitSums:
             for i in np.flatnonzero(~have_classes).tolist():
                 self._slot_sums.free(rows[i])
                 self._places[_SLOT_ROW, positions[i], slots[i]] = _NO_ROW
+
+    def _rough_table(self, position, slot, mean):
+        """Return the table of a limit that is ROUGH instead of SMOOTH.
+
+        :param mean: mean of the sum in cells of the table
+        """
+        places = self._places[:, position, slot]
+        # The rows of both kinds of tables are the same.
+        places[_KIND] = _ROUGH
+        self._spectra.free(int(places[_KEPT]))
+        places[_KEPT] = _NO_ROW
+        spectrum = self._product(
+            places, self._numbers[_STEP, position, slot],
+            collections.Counter(self._hosts[slot].residents.values()))
+        return self._grids[_ROUGH].table(spectrum[None], np.array([mean]))[0]
 
     def _look_up(self, numbers, places, levels):
         """Return the effect of one more source on some limits of some hosts.

@@ -53,14 +53,15 @@ def table_cells(cells):
 
 
 @functools.lru_cache(maxsize=32)
-def grid(cells, finer=1, on_grid=True):
+def grid(cells, finer=1, on_grid=True, spread=0.0):
     """Return the :class:`Grid` with these arguments, which is created once.
 
     :param cells: as in :class:`Grid`
     :param finer: as in :class:`Grid`
     :param on_grid: as in :class:`Grid`
+    :param spread: as in :class:`Grid`
     """
-    return Grid(cells, finer, on_grid)
+    return Grid(cells, finer, on_grid, spread)
 
 
 class Grid:
@@ -70,9 +71,13 @@ class Grid:
     :param finer: number of grid cells in one table cell
     :param on_grid: whether rates are rounded to cells of the grid; otherwise
         they are not rounded, and the tail is smooth on the scale of a cell
+    :param spread: how a tail that is not on the grid is smoothed. 0 keeps the
+        moments of the sum, but the tail is wrong beside a step. A larger
+        number is the standard deviation, in grid cells, of a normal
+        distribution, which moves steps but adds no waves beside them
     """
 
-    def __init__(self, cells, finer, on_grid):
+    def __init__(self, cells, finer, on_grid, spread=0.0):
         reach, tilting = _PERIODS[on_grid]
         self._last, self._on_grid = (cells + 1) * finer, on_grid
         size = self._size = reach * cells * finer
@@ -88,8 +93,8 @@ class Grid:
         # 1 at frequency 0, and 0 at the last one together with seven
         # derivatives.
         part = np.sin(angle / 2) ** 2
-        window = (1 - part) ** 4 * (
-            1 + 4 * part + 10 * part ** 2 + 20 * part ** 3)
+        window = np.exp((spread * tilted) ** 2 / 2) if spread else (
+            1 - part) ** 4 * (1 + 4 * part + 10 * part ** 2 + 20 * part ** 3)
         step = 1 / -np.expm1(-tilted)
         # Row 0 gives the distribution function, row 1 its sum or integral.
         self._inverse = np.stack(

@@ -314,6 +314,51 @@ class TestProbability(AdmissionTestCase):
         self.assertGreater(sum(admitted), 5)
         self.assertLess(sum(admitted), len(admitted) - 5)
 
+    def test_silent_instances_do_not_hide_the_steps_of_two_large_ones(self):
+        # Two large ones fill the capacity to within two per cent, now and then
+        # together with a third one.
+        rng = np.random.default_rng(106)
+        admitted = []
+        for number in range(60):
+            sizes = np.array([.4, .6]) * rng.uniform(.98, 1.0) * 1000.0
+            shares = [*rng.uniform(.1, .9, 2), 10 ** rng.uniform(-6, -2)]
+            laws = [_egress([1 - share, share], [0.0, kbps]) for share, kbps
+                    in zip(shares, [*sizes, rng.uniform(50, 400)])]
+            laws += [_egress(rng.dirichlet([9, 1]),
+                             [0.0, rng.uniform(.001, .1)])
+                     for _ in range(rng.integers(22, 40))]
+            exact_tails = [self._lattice_tail(laws, by) for by in (.99, 1.01)]
+            for limit in (exact_tails[0] * 1.02, exact_tails[1] * .98,
+                          10 ** rng.uniform(-9, -1)):
+                if not 1e-9 <= limit <= 1:
+                    continue
+                fits = bool(_judged(
+                    _policy(limit=limit), laws[:-1],
+                    laws[-1]).admitted[0])
+                admitted.append(fits)
+                self.assertFalse(fits and exact_tails[1] > limit, number)
+                self.assertFalse(not fits and exact_tails[0] <= limit, number)
+        self.assertGreater(sum(admitted), 20)
+        self.assertLess(sum(admitted), len(admitted) - 20)
+
+    def test_a_tail_with_steps_comes_and_goes(self):
+        # The host described anew, and back.
+        silent = {str(i): _egress([.9, .1], [0.0, .01 + i / 999])
+                  for i in range(30)}
+        small = {f'small-{i}': _egress([.7, .3], [0.0, 20.0 + i / 7])
+                 for i in range(30)}
+        large = {str(kbps): _egress([.5, .5], [0.0, kbps])
+                 for kbps in (395.3, 601.7, 111.1)}
+        policy, table, residents = _policy(), admission.LoadTable(), {}
+        slot = table.describe('host', policy, residents)
+        for came, went in ((silent, {}), (large, {}), (small, {}),
+                           ({}, large), (large, {}), ({}, small)):
+            table.change({'host': (came, list(went))})
+            residents = {uuid: law for uuid, law in {
+                **residents, **came}.items() if uuid not in went}
+            self.assertAlike(_judged(policy, residents, _constant(1.0)),
+                             table.assess([slot], _constant(1.0)))
+
     @staticmethod
     def _lattice_tail(laws, share):
         """Return P(sum > share * 1000 kbit/s), rates put on a lattice."""

@@ -139,6 +139,20 @@ class TestOffTheGrid(GridTestCase):
                     1, excess[cell] / (shares @ np.maximum(sums - cell, 0)),
                     delta=.02)
 
+    def test_a_spread_tail_has_no_waves_beside_a_step(self):
+        grid = fourier_sum.grid(256, 8, False, 2.0)
+        levels = np.array([[0, 83.37], [0, 168.81], [0, 1.3e-4]])
+        masses = np.array([[.3, .7], [.6, .4], [.5, .5]])
+        tail, excess = self.tables(grid, levels, masses)
+        sums, shares = _enumerated(levels, masses)
+        for cell in range(2, 257):
+            # Twelve cells of the grid are six standard deviations.
+            low, high = (shares[sums > cell + by].sum() for by in (1.5, -1.5))
+            self.assertLess(low - 1e-8, tail[cell])
+            self.assertGreater(high + 1e-8, tail[cell])
+            self.assertAlmostEqual(
+                shares @ np.maximum(sums - cell, 0), excess[cell], delta=.1)
+
     def test_one_more_and_one_less_is_as_before(self):
         rng = np.random.default_rng(5)
         grid = fourier_sum.grid(128, on_grid=False)
