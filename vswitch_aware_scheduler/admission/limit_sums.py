@@ -56,6 +56,10 @@ _LEAST_PLACE = 1e-3
 #: Smallest overload probability that is not 0.
 _LEAST = 1e-250
 
+#: A larger sum of peaks, relative to the capacity, is not changed but computed
+#: again: subtracting a source leaves its rounding error, 1e-16 of this sum.
+_LARGEST_SUM = 1e6
+
 #: Absolute error of a tail by rounding.
 _NOISE = 1e-12
 
@@ -425,6 +429,8 @@ class LimitSums:
             places = self._places[:, position, slot]
             of_limit = figures[:, position]
             sums = amounts @ of_limit[:, :admission_sources.STEP]
+            if numbers[_PEAK] > _LARGEST_SUM * numbers[_CAPACITY]:
+                return None
             numbers[_SUMS] += sums[admission_sources.SUMS]
             if places[_ROW] == _NO_ROW and not self._needs_table(
                     numbers, places[_UNIT]):

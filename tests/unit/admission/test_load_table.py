@@ -1834,6 +1834,21 @@ class TestChange(AdmissionTestCase):
                 self.assertTrue(
                     self.table.assess([0], even.law).admitted[0])
 
+    def test_who_had_more_than_any_switch_carries_leaves_no_error(self):
+        rng = np.random.default_rng(107)
+        laws = _named([_egress(rng.dirichlet([5, 1]),
+                               [1.0, rng.uniform(20, 90)])
+                       for _ in range(30)])
+        policy, candidate = _policy(), _constant(1.0)
+        expected = _judged(policy, laws, candidate)
+        for law in (_constant(1e22), _egress([.9, .1], [0.0, 1e160])):
+            table = admission.LoadTable()
+            slot = table.describe('host', policy, laws)
+            for change in (({'huge': law}, ()), ({}, ['huge'])):
+                table.change({'host': change})
+                assessment = table.assess([slot], candidate)
+            self.assertAlike(expected, assessment)
+
     def test_many_at_once_are_another_host(self):
         residents = _named(_random_laws(np.random.default_rng(98), 9))
         self.table.describe('host', _policy(), {
