@@ -23,6 +23,9 @@ TOLERANCE = 1e-9
 #: The same tolerance for levels, in cells of a grid.
 NEAR = 1e-6
 
+#: A smaller remainder of a division, relative to the finest step, is none.
+_NO_REMAINDER = 1e-3
+
 #: Depending on whether rates are on the grid: ratio of the period to the
 #: capacity, and exponential tilting over the period. Wrapped-around parts are
 #: reduced by e^-16 = 1.1e-7 or e^-30 = 9e-14. Rounding errors grow by e^8 or
@@ -204,13 +207,22 @@ def common_step(rates, capacity, most):
     :returns: (...), 0 if there is no such step, inf if all rates are 0
     """
     step, left = np.full(rates.shape[1:], np.inf), rates
+    finest = capacity / most * (1 - TOLERANCE)
     with np.errstate(divide='ignore', invalid='ignore'):
         while True:
-            # The smallest remainder, as in the Euclidean algorithm.
-            least = np.where(left > TOLERANCE * capacity, left, np.inf).min(
+            # The smallest remainder, as in the Euclidean algorithm. Much less
+            # than the finest step is the rounding error of a remainder.
+            least = np.where(left > _NO_REMAINDER * finest, left, np.inf).min(
                 axis=0)
             if not (least < np.inf).any():
-                return step
+                break
+            left = np.where(left == least, step, left)
             step = np.where(least < np.inf, np.where(
-                least * most < capacity * (1 - TOLERANCE), 0.0, least), step)
-            left = np.abs(rates - step * np.rint(rates / step))
+                least < finest, 0.0, least), step)
+            left = np.abs(left - step * np.rint(left / step))
+        largest = rates.max(axis=0)
+        step = largest / np.rint(largest / step)
+        exact = np.abs(rates - step * np.rint(rates / step)).max(
+            axis=0) <= TOLERANCE * capacity
+    return np.where(largest > TOLERANCE * capacity, np.where(
+        exact, step, 0.0), np.inf)

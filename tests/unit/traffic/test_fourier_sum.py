@@ -235,6 +235,15 @@ class TestCommonStep(unittest.TestCase):
         self.assertEqual(0.0, self.step(.4))
         self.assertAlmostEqual(.5, self.step(.5))
 
+    def test_rates_that_floats_do_not_represent_have_their_divisor(self):
+        rng = np.random.default_rng(7)
+        for unit in (.1, .007, 1 / 3, 1.1e6):
+            for count in (2, 3, 8):
+                numbers = rng.integers(1, 2000, (count, 500))
+                np.testing.assert_allclose(
+                    fourier_sum.common_step(numbers * unit, 2000 * unit, 2048),
+                    np.gcd.reduce(numbers) * unit, rtol=1e-12)
+
     def test_the_step_of_each_column_is_that_of_its_rates(self):
         rates = np.array([[100, 100 + math.pi, 0, .4, 333],
                           [250, 100, 0, .8, 0]])
