@@ -16,6 +16,7 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Superposition']
@@ -117,6 +118,10 @@ class Superposition:
         step = np.gcd.reduce(thousandths.astype(np.int64)) / 1000.0
         if self.capacity / step > _MAX_EXACT_CELLS:
             return None
+        # Otherwise the lattice would round these levels up by a whole step.
+        cells = above[above <= self.capacity] / step
+        if (np.abs(cells - np.rint(cells)) > fourier_sum.TOLERANCE).any():
+            return None
         return step
 
     @functools.cached_property
@@ -160,8 +165,9 @@ class Superposition:
         If the sum is exact, both are the probability, up to rounding errors of
         float64.
         """
-        return (_probability(self._laws[1].overflow),
-                self.overload_probability())
+        high = self.overload_probability()
+        # Two nearly equal numbers may be in the wrong order by rounding.
+        return min(_probability(self._laws[1].overflow), high), high
 
     def loss_fraction(self):
         """Return E[(sum - capacity)+] / E[sum], in [0, 1]; 0 without traffic.

@@ -319,6 +319,24 @@ class TestBracket(OverlayTestCase):
         self.assertGreaterEqual(
             exact.binomial_tail(400, F(1, 10), 55), F(low))
 
+    def test_rates_near_a_thousandth_are_not_rounded_up_by_a_thousandth(self):
+        # All thirteen exceed the capacity, not seven of them.
+        for kbps in (.001, .077, 7.7):
+            overlay = Overlay(_on_offs(13, kbps + 9e-11, F(1, 2)),
+                              13 * kbps * (1 - 1e-6))
+            low, high = overlay.bounds()
+            self.assertLessEqual(low, 2.0 ** -13)
+            self.assertAlmostEqual(2.0 ** -13, high, 12)
+
+    def test_the_ends_of_a_narrow_bracket_are_in_order(self):
+        rng = np.random.default_rng(13)
+        for _ in range(30):
+            models = [model.TrafficModel.on_off(
+                kbps, on_seconds=seconds, off_seconds=1.0) for kbps, seconds
+                in zip(rng.uniform(1, 2, 30), rng.uniform(.2, 9, 30))]
+            low, high = Overlay(models, 4.0, cells=512).bounds()
+            self.assertLessEqual(low, high)
+
     def test_the_bracket_of_an_exact_overlay_is_the_probability(self):
         overlay = Overlay(_on_offs(20, 5.0, F(1, 3)), 50.0)
         self.assertTrue(overlay.exact)
