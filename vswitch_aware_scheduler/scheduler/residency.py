@@ -234,14 +234,12 @@ class Residency:
         :param source: a host that had the instance, if the caller knows one
         :param foreign: whether another process has made the claim
         """
-        made = now - age_seconds
         if foreign:
-            # Only the latest broadcast claim of an instance is valid. It
-            # replaces earlier ones, except on the host that the instance moves
-            # from.
+            # Only the latest broadcast claim of an instance is valid. The
+            # store passes on only this one. It replaces earlier ones, except
+            # on the host that the instance moves from.
             for earlier in self._claims_of(instance_uuid):
-                if earlier.foreign and earlier.made <= made \
-                        and earlier.host not in (host, source):
+                if earlier.foreign and earlier.host not in (host, source):
                     self._drop(earlier)
         sources = {*self._recorded(instance_uuid), source}
         for earlier in self._claims_of(instance_uuid):
@@ -250,7 +248,7 @@ class Residency:
                 sources.add(earlier.host)
         sources.discard(None)
         _put(self._claims, instance_uuid, host, Claim(
-            instance_uuid, host, law, made, now,
+            instance_uuid, host, law, now - age_seconds, now,
             frozenset(sources) or None, foreign))
         self._place(instance_uuid)
 
