@@ -45,8 +45,9 @@ class WorkerThread:
             self._stopped = threading.Event()
             self._thread = threading.Thread(
                 target=self._run, name=self._name, daemon=True)
-            self._pid = os.getpid()
             self._thread.start()
+            # Not earlier: if no thread can be started, the next call retries.
+            self._pid = os.getpid()
 
     def wake(self, older_than_seconds=0.0):
         """Run the step now, unless a step began recently.

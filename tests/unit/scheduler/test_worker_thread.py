@@ -3,6 +3,7 @@
 import os
 import threading
 import unittest
+from unittest import mock
 
 from vswitch_aware_scheduler.scheduler import worker_thread
 
@@ -65,6 +66,16 @@ class TestWorkerThread(unittest.TestCase):
         thread.stop()
         thread.wake()
         self.assertEqual(1, len(self.steps))
+
+    def test_a_start_that_failed_is_tried_again(self):
+        thread = self._make()
+        with mock.patch.object(threading.Thread, 'start', autospec=True,
+                               side_effect=RuntimeError('no more threads')):
+            self.assertRaises(RuntimeError, thread.start)
+        thread.wake()
+        thread.stop()
+        thread.start()
+        self._await(1)
 
     def test_after_a_fork_it_starts_anew_and_forgets(self):
         forgotten = []
