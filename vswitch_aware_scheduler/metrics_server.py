@@ -66,9 +66,13 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
     block_on_close = False
 
     def __init__(self, address, port, application):
-        family, *_, place = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM,
-            flags=socket.AI_PASSIVE)[0]
+        try:
+            family, *_, place = socket.getaddrinfo(
+                address, port, type=socket.SOCK_STREAM,
+                flags=socket.AI_PASSIVE)[0]
+        except UnicodeError as error:
+            # The name cannot be encoded for DNS.
+            raise OSError(error) from error
         self.address_family = family
         self._lock = threading.Lock()
         self._open = {}

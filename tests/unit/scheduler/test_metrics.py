@@ -151,6 +151,13 @@ class TestPorts(MetricsTestCase):
         self.assertIn(f'{self.port} to {self.port + 2}', told)
         self.assertIsNone(self.state.metrics.served_at)
 
+    def test_an_address_that_no_host_can_have_changes_no_decision(self):
+        self.make_filter(scheduler_metrics_port=self.port,
+                         scheduler_metrics_address='a..b')
+        self.assertEqual(2, len(self.judge()))
+        warning, = self.warnings
+        self.assertIn('metrics: no port of a..b', warning)
+
     def test_nothing_listens_before_the_first_request_nor_by_default(self):
         self.make_filter(scheduler_metrics_port=self.port)
         with self.assertRaises(urllib.error.URLError):
