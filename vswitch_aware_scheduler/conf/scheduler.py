@@ -334,7 +334,8 @@ A larger value gives it more influence compared with the other weighers, and 0
 switches it off. With a negative value it prefers the fullest host that the
 filter admits.
 
-Unit: none; any number. Most clouds use 0 to 10.
+Unit: none; any finite number. Most clouds use 0 to 10. If the number is not
+finite, the worker logs a warning and uses 1.
 
 The aggregate metadata ``vswitch_weight_multiplier`` overrides this option for
 the hosts of an aggregate.
