@@ -750,6 +750,10 @@ class SchedulerState:
             self._aggregates.forget(host)
             self._candidates.forget(host)
             self._table.forget(host)
+            # Otherwise the worker would report these problems for ever.
+            for topic in (f'host {host}',
+                          f'host {host} vswitch_weight_multiplier'):
+                self.report(topic, None)
         # A dropped host may be among the hosts of the last request.
         self._last_hosts = []
         return len(outdated_hosts)

@@ -594,6 +594,22 @@ class TestHosts(base.StateTestCase):
             self.ask(base.request(1), a=[])
             self.assertEqual({}, self.state.report.problems())
 
+    def test_problems_of_hosts_that_are_gone_are_dropped(self):
+        self.ask(base.request(1), kept=[])
+        topics = 'host gone', 'host gone vswitch_weight_multiplier'
+        with mock.patch.object(self.state._corrections, 'of', autospec=True,
+                               side_effect=ValueError('wrong')):
+            self.ask(base.request(1), kept=[], gone=[])
+        self.state.report(topics[1], 'wrong')
+        self.assertLessEqual({*topics}, self.state.report.problems().keys())
+        del self.hosts['gone']
+        for _ in range(3):
+            self.clock.now += 60
+            self.ask(base.request(1), kept=[])
+            self.state.refresh()
+        self.assertNotIn('gone', self.state.counted())
+        self.assertEqual({}, self.state.report.problems())
+
     def test_names_that_an_uplink_no_longer_lists_are_dropped(self):
         for minute in range(40):
             self.aggregate = base.aggregate(
