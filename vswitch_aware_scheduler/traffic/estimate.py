@@ -619,15 +619,8 @@ def classes(counts):
     owner = np.repeat(np.arange(sizes.size), sizes)
     roots = np.sqrt((totals[:, 0] + totals[:, 1]) / samples)
 
-    def below(values):
-        """Return the sums up to each bin of the same instance.
-
-        :param values: (bins of all,) numbers
-        """
-        sums = np.cumsum(values)
-        return sums - (sums[starts] - values[starts])[owner]
-
-    count, sum_ = below(samples), below(samples * roots)
+    count, sum_ = (_sums_up_to(values, sizes)
+                   for values in (samples, samples * roots))
     ends = starts + sizes - 1
     above, above_sum = count[ends][owner] - count, sum_[ends][owner] - sum_
     last = np.zeros(samples.size, dtype=bool)
@@ -639,6 +632,21 @@ def classes(counts):
     low = np.minimum.reduceat(np.where(
         apart >= most, np.arange(samples.size), samples.size), starts)
     return low - starts + 1
+
+
+def _sums_up_to(values, sizes):
+    """Return the sums up to each bin of the same instance.
+
+    The sums of an instance do not depend on other instances, not even by
+    rounding.
+
+    :param values: (bins of all,) numbers
+    :param sizes: (V,) number of bins of each instance
+    """
+    own = np.arange(sizes.max()) < sizes[:, None]
+    table = np.zeros(own.shape)
+    table[own] = values
+    return np.cumsum(table, axis=1)[own]
 
 
 def high_slots(counts, low_bins, share, key=None):
@@ -745,8 +753,8 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None,
         number = 2 * owner + high
         samples = np.concatenate([history.samples for history in batch])
         totals = np.bincount(number, weights=samples)
-        so_far = np.cumsum(samples)
-        before = np.concatenate([[0.0], np.cumsum(totals)])[number]
+        so_far = _sums_up_to(samples, sizes)
+        before = np.where(high, totals[2 * owner], 0.0)
         below = (so_far - samples - before) / totals[number] * (1 + 1e-12)
         band = np.where(
             high, low_ends.size + np.searchsorted(

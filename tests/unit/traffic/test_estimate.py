@@ -981,6 +981,18 @@ class TestTogether(EstimateTestCase):
                     checked.stationary, chain.stationary, rtol=1e-9)
             self.assertGreater(len(states), 2)
 
+    def test_quantiles_on_the_edge_of_a_bin_do_not_depend_on_others(self):
+        # The quantile .5 is the edge of two bins; the weights are no whole
+        # numbers, so that sums with those of others would be rounded.
+        edge = _counted(np.tile([10, 20, 1000, 2000], 12))
+        generator = np.random.default_rng(1)
+        several = [_counted(generator.lognormal(4, 2, 2000)), *[edge] * 300]
+        several = [counts.aged(generator.uniform(.3, 1))
+                   for counts in several]
+        for single, fitted in zip(several, estimate.fit_models(several, 2)):
+            np.testing.assert_array_equal(
+                estimate.fit_model(single, 2).rates, fitted.rates)
+
     def test_none_is_none(self):
         self.assertEqual([], estimate.count_all([]))
         self.assertEqual([], estimate.fit_models([]))
