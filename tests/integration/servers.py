@@ -175,9 +175,17 @@ class PostgreSQL(Server):
 
     def start_server(self):
         self.process = self.start(*self._command, **self._options)
-        self.wait(self.process, lambda: listens(self.port))
+        self.wait(self.process, self._accepts)
         # SIGINT: end now, whoever is connected.
         self.addCleanup(self.end, self.process, signal.SIGINT)
+
+    def _accepts(self):
+        # It listens before it accepts connections.
+        if not listens(self.port):
+            return False
+        with open(os.path.join(self._options['cwd'],
+                               'postmaster.pid')) as stream:
+            return stream.read().split()[-1] == 'ready'
 
     def stop_server(self):
         self.end(self.process, signal.SIGINT)
