@@ -118,7 +118,8 @@ def _covered_slots(times, period_seconds):
     """Return the first and the last slot that each sample covers.
 
     A sample covers the slots whose middle is in its period, and at least the
-    slot of its own middle.
+    slot of its own middle. Of a longer period than 14 days, only the last 14
+    days count, because older slots are not kept.
 
     :param times: (n,) start of each sample, seconds UTC
     :param period_seconds: sampling period of each sample
@@ -126,8 +127,9 @@ def _covered_slots(times, period_seconds):
     """
     middle = times + period_seconds / 2
     own = np.floor(middle / slots.SLOT_SECONDS)
-    first = np.ceil(times / slots.SLOT_SECONDS - 0.5)
     last = np.ceil((times + period_seconds) / slots.SLOT_SECONDS - 0.5) - 1
+    first = np.maximum(np.ceil(times / slots.SLOT_SECONDS - 0.5),
+                       last - slots.EACH * slots.SLOTS)
     longer = np.asarray(period_seconds) > slots.SLOT_SECONDS
     return (np.where(longer, first, own).astype(np.int64),
             np.where(longer, last, own).astype(np.int64))

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import tracemalloc
 import unittest
 from unittest import mock
 
@@ -817,6 +818,16 @@ class TestSlots(EstimateTestCase):
                                np.full(18, 5.0))
         np.testing.assert_array_equal(much_later.slot_bins,
                                       early.merged(much_later).slot_bins)
+
+    def test_a_period_of_decades_takes_no_more_memory_than_the_ring(self):
+        # Two samples of a clock that began in 1970.
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        counts = self._one(1.7e9, np.array([0.0, 1.7e9]),
+                           np.array([5.0, 500.0]))
+        self.assertLess(tracemalloc.get_traced_memory()[1], 2e6)
+        self.assertEqual({int(estimate.rate_bin(500.0))},
+                         set(counts.slot_bins.tolist()))
 
     def test_samples_late_repeated_or_out_of_order_change_nothing(self):
         times, rates = self._samples(300, 14)
