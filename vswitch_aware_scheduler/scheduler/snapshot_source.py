@@ -70,10 +70,9 @@ class SnapshotSource:
         """
         self._thread.start()
         # Callers that arrive while the first caller waits also wait.
-        if not self._tried.is_set():
-            self._tried.wait(self._wait_until - time.monotonic())
+        tried = self._tried.wait(self._wait_until - time.monotonic())
         snapshot, error = self._snapshot, self._error
-        if error is None and not self._tried.is_set():
+        if error is None and not tried:
             error = (f'it has not answered in the '
                      f'{self._first_wait_seconds:g} s that a first request '
                      f'waits')

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 import unittest
+from unittest import mock
 
 from tests.fakes import clock as fake_clock
 from tests.fakes import store as fake_store
@@ -102,6 +103,18 @@ class TestSource(SourceTestCase):
         self.assertEqual('there is no store', problem)
         self.assertIsNone(one.generation)
         self.assertEqual(0, len(one))
+
+    def test_a_snapshot_that_arrives_after_the_wait_is_for_the_next_call(
+            self):
+        source = self.make(_changes(1, {'a': 1}), first_wait_seconds=0,
+                           max_age_seconds=60)
+        self.store.gate.clear()
+        tried = mock.Mock(wraps=source._tried)
+        # The thread reads the store between the wait and the answer.
+        tried.is_set.side_effect = [False, True]
+        tried.wait.return_value = False
+        source._tried = tried
+        self.assertIn('has not answered in the 0 s', source.current()[1])
 
     def test_an_unexpected_error_is_told_by_its_kind(self):
         source = self.make(KeyError('what'), _changes(1))
