@@ -39,8 +39,9 @@ _SMOOTH, _ROUGH, _FEW, _ON_GRID, _FINE = range(5)
 _SMOOTHER, _FINER = 2, 8
 
 #: Smoothing of ROUGH tails, in grid cells. 1 % of the capacity is 20 grid
-#: cells, 8 of which a table may move a step.
-_SPREAD = 2.0
+#: cells, 8 of which a table may move a step. With a smaller number, the
+#: frequencies that are missing would show in tails of 1e-9.
+_SPREAD = 2.25
 
 #: A sum with a smaller standard deviation, in cells, is ROUGH.
 _FEW_CELLS = 2.5

@@ -341,6 +341,18 @@ class TestProbability(AdmissionTestCase):
         self.assertGreater(sum(admitted), 20)
         self.assertLess(sum(admitted), len(admitted) - 20)
 
+    def test_steps_make_no_waves_where_limits_are_low(self):
+        # A large one fills most of the capacity nearly all the time, and once
+        # in a thousand million times another one is on as well.
+        silent = [_egress([.9, .1], [0.0, 1e-6 * i]) for i in range(1, 31)]
+        for kbps in (700.0, 800.0, 900.0, 975.0, 981.0, 985.0, 988.0, 989.9):
+            for share in (.5, .9, .999):
+                laws = [_egress([1 - share, share], [0.0, kbps]),
+                        _egress([1 - 3e-9, 3e-9], [0.0, 325.0]), *silent]
+                self.assertAlmostEqual(1, _judged(
+                    _policy(), laws).overload_probability[0] / (3e-9 * share),
+                    delta=1e-3, msg=f'{kbps} {share}')
+
     def test_a_tail_with_steps_comes_and_goes(self):
         # The host described anew, and back.
         silent = {str(i): _egress([.9, .1], [0.0, .01 + i / 999])
