@@ -77,7 +77,7 @@ _MOST_BYTES = 2 ** 24
 
 # Rows of LimitSums._numbers and of LimitSums._places. The mean is that above
 # the base, which is the sum of the smallest rates.
-(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _OFF,
+(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _STEPLESS,
  _ROUNDED_MEAN, _STEP, _NUMBERS) = range(11)
 _SUMS = slice(_PEAK, _ROUNDED_MEAN + 1)
 _UNLIMITED = (np.inf, np.inf, *(0.0,) * 8)
@@ -405,8 +405,7 @@ class LimitSums:
             capacity for _, capacity, _ in host.policy.limits)))
         return np.array(list(self._figures.of(
             laws, limits, lambda sources: np.array([
-                sources.figures(unit, capacity, capacity / self._cells,
-                                self._cells * _FINER)
+                sources.figures(unit, capacity, self._cells * _FINER)
                 for unit, capacity in limits]).swapaxes(0, 1))))
 
     def _unit_keys(self, slot):
@@ -450,7 +449,8 @@ class LimitSums:
                 [spectra] = self._spectra.values
                 if not fresh:
                     spectrum *= spectra[places[_KEPT]]
-                    if numbers[_OFF] <= 0 \
+                    # Those who stay may have a common step.
+                    if amounts.min() < 0 and numbers[_STEPLESS] <= 0 \
                             or self._kind_off_grid(numbers) != _SMOOTH \
                             or not np.abs(spectrum).min() \
                             > fourier_sum.LEAST_PRODUCT:

@@ -60,22 +60,21 @@ class Sources:
                 (egress + ingress) / (8.0 * packet_bytes))
         return values
 
-    def figures(self, unit, capacity, step, most_steps):
+    def figures(self, unit, capacity, most_steps):
         """Return what each source adds to the sums of a host.
 
         :param unit: (weights, packet bytes), as for :meth:`values`
         :param capacity: capacity of the sum
-        :param step: width of a cell of a grid
-        :param most_steps: number of cells of a finer grid up to the capacity,
+        :param most_steps: number of cells of a grid up to the capacity,
             ``most`` of :func:`.fourier_sum.common_step`
         :returns: (n, 15). SUMS: peak, mean above the smallest rate, smallest
             rate, whether the rate varies, variance, whether rates above the
-            smallest rate are not on the grid, and the mean of these rates if
-            they are rounded to the finer grid. TOTALS: mean and variance as
-            in :func:`.slot_sums.class_moments` over all time, and whether the
+            smallest rate have no common step, and the mean of these rates if
+            they are rounded to the grid. TOTALS: mean and variance as in
+            :func:`.slot_sums.class_moments` over all time, and whether the
             source has classes. LOW: mean and variance while the source is low.
             MORE: difference to them while the source is high. STEP: the common
-            step of the rates above the smallest rate
+            step
         """
         values = self.values(*unit)
         least, peaks = values.min(axis=0), values.max(axis=0)
@@ -83,20 +82,18 @@ class Sources:
         weighted = above * self.masses
         means = weighted.sum(axis=0)
         weighted *= above
-        levels = above / step
-        off = (np.abs(levels - np.rint(levels)) > fourier_sum.NEAR).any(axis=0)
         rounded = np.rint(above * (most_steps / capacity))
         total, low, high = slot_sums.class_moments(
             values / capacity, self.shares)
         # A source that exceeds the capacity alone also exceeds it with others.
         above[above > capacity] = 0.0
+        steps = fourier_sum.common_step(above, capacity, most_steps)
         return np.array([
             peaks, means, least, peaks > least,
-            weighted.sum(axis=0) - means * means, off,
+            weighted.sum(axis=0) - means * means, steps == 0,
             (rounded * self.masses).sum(axis=0) * (capacity / most_steps),
             *total,
-            self.have_classes, *low, *(high - low),
-            fourier_sum.common_step(above, capacity, most_steps)]).T
+            self.have_classes, *low, *(high - low), steps]).T
 
     @property
     def have_classes(self):

@@ -1846,6 +1846,19 @@ class TestChange(AdmissionTestCase):
                 self.assertTrue(
                     self.table.assess([0], even.law).admitted[0])
 
+    def test_who_leaves_others_on_a_lattice_leaves_an_exact_sum(self):
+        # Equal rates with other shares, whose sums hit the capacity.
+        odd = _egress([.2, .3, .5], [0.0, 171.3, 77.7])
+        for kbps, count in ((10.0, 200), (8.0, 300)):
+            share = 800 / kbps / count
+            residents = {str(i): _egress([1 - part, part], [0.0, kbps])
+                         for i, part in enumerate(np.linspace(
+                             .9 * share, 1.1 * share, count))}
+            self.table.describe('host', _policy(), residents | {'odd': odd})
+            self.table.assess([0], odd)
+            self.table.change({'host': ({}, ['odd'])})
+            self.assertAnew(_policy(), residents, _on_off(kbps))
+
     def test_who_had_more_than_any_switch_carries_leaves_no_error(self):
         rng = np.random.default_rng(107)
         laws = _named([_egress(rng.dirichlet([5, 1]),
