@@ -337,8 +337,9 @@ class LoadTable:
         for position, slot in enumerate(slots.tolist() if exclude else ()):
             entry = self._entries[slot]
             if exclude in entry.residents:
-                alone = LoadTable(self._cells,
-                                  within_budget=self.within_budget)
+                # An uplink may have the name of a host.
+                alone = LoadTable(self._cells, within_budget=frozenset(
+                    [entry.host] if entry.within_budget else []))
                 alone._sums.share_cache(self._sums)
                 slot_alone = alone.describe(
                     entry.host, dataclasses.replace(entry.policy, uplinks=()),
@@ -447,13 +448,13 @@ class _Entry:
     """
 
     __slots__ = ('host', 'slot', 'policy', 'residents', 'laws', 'budget',
-                 '_within_budget')
+                 'within_budget')
 
     def __init__(self, host, slot, budget, within_budget):
         self.host = host
         self.slot = slot
         self.budget = budget
-        self._within_budget = within_budget
+        self.within_budget = within_budget
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.laws = {}
@@ -463,7 +464,7 @@ class _Entry:
 
         :param policy: HostPolicy
         """
-        return (policy.limit_within_budget if self._within_budget
+        return (policy.limit_within_budget if self.within_budget
                 else policy.overload_probability)
 
 

@@ -2037,6 +2037,13 @@ class TestWithinBudget(AdmissionTestCase):
         link = admission.HostPolicy(
             profile.SwitchProfile('u', saturation_kbps=self.CAPACITY),
             overload_probability=limit, budget_limit_factor=8.0)
-        assessment = self.assess(limit, 8.0, uplinks=(
-            admission.Uplink('a', link),))
-        self.assertEqual('uplink', assessment.check(0))
+        # Also for an instance that moves.
+        for exclude in (None, 'a0'):
+            table = admission.LoadTable(within_budget=frozenset('a'))
+            slot = table.describe('a', admission.HostPolicy(
+                profile.SwitchProfile('wide', saturation_kbps=1e6),
+                uplinks=(admission.Uplink('a', link),)), {
+                    f'a{n}': self.LAW for n in range(
+                        self.COUNT if exclude else self.COUNT - 1)})
+            self.assertEqual('uplink', table.assess(
+                [slot], self.LAW, exclude).check(0))
