@@ -14,11 +14,7 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import fourier_sum
 
-__all__ = ['AtomSum', 'LatticeSum', 'TooManyAtoms']
-
-
-class TooManyAtoms(Exception):
-    """The sum has more distinct values than an AtomSum may keep."""
+__all__ = ['AtomSum', 'LatticeSum']
 
 
 def require_capacity(capacity):
@@ -40,16 +36,16 @@ def require_capacity(capacity):
 class AtomSum:
     """Exact law of a sum: every distinct value up to the capacity.
 
+    The caller limits their number.
+
     :param capacity: finite number > 0
-    :param max_atoms: maximum number of distinct values
     :ivar capacity: float
     :ivar overflow: P(sum > capacity)
     :ivar excess: E[(sum - capacity)+]
     """
 
-    def __init__(self, capacity, max_atoms=4096):
+    def __init__(self, capacity):
         self.capacity = capacity
-        self._max_atoms = max_atoms
         self._sums = np.zeros(1)
         self._masses = np.ones(1)
         self.overflow = 0.0
@@ -61,10 +57,8 @@ class AtomSum:
         :param values: (m,) rates, in any order
         :param masses: (m,) probabilities of the rates
         :returns: AtomSum
-        :raises TooManyAtoms: if there are more than ``max_atoms`` distinct
-            sums
         """
-        law = AtomSum(self.capacity, self._max_atoms)
+        law = AtomSum(self.capacity)
         sums = np.add.outer(self._sums, values).ravel()
         weights = np.multiply.outer(self._masses, masses).ravel()
         tolerance = fourier_sum.TOLERANCE * self.capacity
@@ -79,11 +73,8 @@ class AtomSum:
             # A thousandth of the tolerance for the comparison with the
             # capacity, so that merged sums cannot drift across the capacity.
             new = np.diff(sums, prepend=-np.inf) > 1e-3 * tolerance
-            starts = np.flatnonzero(new)
-            if starts.size > self._max_atoms:
-                raise TooManyAtoms()
-            sums = sums[starts]
-            weights = np.add.reduceat(weights, starts)
+            sums = sums[new]
+            weights = np.add.reduceat(weights, np.flatnonzero(new))
         law._sums, law._masses = sums, weights
         return law
 
