@@ -144,22 +144,16 @@ class LatticeSum:
         lowest = values.min()
         law._base = self._base + lowest
         cells = self._cells_above(values, lowest)
-        law.overflow = self.overflow
-        law.excess = self.excess + self.overflow * (
-            lowest + self.step * float(cells @ masses))
         room = self.capacity - law._base
         last = law._cell(self.capacity)
         fits = cells <= last
-        if fits.all():
-            spread = _convolved(self._masses, cells.astype(np.int64),
-                                masses)
-        else:
-            overflow, excess = _beyond(
-                self._masses, cells[~fits], masses[~fits], self.step, room)
-            law.overflow += overflow
-            law.excess += excess
-            spread = _convolved(self._masses, cells[fits].astype(np.int64),
-                                masses[fits])
+        overflow, excess = _beyond(
+            self._masses, cells[~fits], masses[~fits], self.step, room)
+        law.overflow = self.overflow + overflow
+        law.excess = self.excess + excess + self.overflow * (
+            lowest + self.step * float(cells @ masses))
+        spread = _convolved(self._masses, cells[fits].astype(np.int64),
+                            masses[fits])
         if spread.size > last + 1:
             over = spread[last + 1:]
             j = np.arange(last + 1, spread.size)
