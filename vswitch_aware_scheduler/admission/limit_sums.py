@@ -359,12 +359,7 @@ class LimitSums:
         changes = []
         for host, counts in self._pending.items():
             counts = {law: count for law, count in counts.items() if count}
-            if not counts or self._stale[host.slot]:
-                continue
-            if min(counts.values()) < 0 \
-                    and len({*host.residents.values()}) <= _MOST_FEW:
-                self._outdate(host.slot)
-            else:
+            if counts and not self._stale[host.slot]:
                 changes.append((host, counts))
         self._pending = {}
         self._add(changes)
