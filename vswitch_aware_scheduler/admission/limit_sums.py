@@ -8,7 +8,6 @@ reference/model.rst, reference/admission.rst.
 """
 
 import collections
-import itertools
 import typing
 
 import numpy as np
@@ -315,7 +314,8 @@ class LimitSums:
             [[probability], _] = self._look_up(
                 numbers[:, None], places[:, None],
                 self._levels_of(rate_law.SILENT))
-            tail = self._table(places).real
+            [tables] = self._tables[places[_KIND]].values
+            tail = tables[places[_ROW]].real
             # The tail never rises and is at most its value at the capacity.
             cell = int(np.argmax(tail <= probability * (1 + ERROR)))
             place = numbers[_BASE] + numbers[_STEP] * cell
@@ -323,27 +323,17 @@ class LimitSums:
                 place, numbers[_CAPACITY] * _LEAST_PLACE))
         return float(stretch)
 
-    def _table(self, places):
-        """Return the look-up table of a limit of a host."""
-        [tables] = self._tables[places[_KIND]].values
-        return tables[places[_ROW]]
-
     def _outdate(self, slot):
         """Drop the computed values of a host until its next use."""
         self._stale[slot] = True
         self._numbers[_SUMS, :, slot] = 0.0
-        for position in range(self._numbers.shape[1]):
-            self._free(position, slot)
-
-    def _free(self, position, slot):
-        """Free the rows of a limit of a host."""
-        places = self._places[:, position, slot]
-        for row, rows in zip(places[_ROW:].tolist(), (
-                self._tables[places[_KIND]],
-                self._spectra, self._slot_sums)):
-            if row != _NO_ROW:
-                rows.free(row)
-        places[_KIND:] = _NOWHERE[_KIND:]
+        for places in self._places[..., slot].T:
+            for row, rows in zip(places[_ROW:].tolist(), (
+                    self._tables[places[_KIND]],
+                    self._spectra, self._slot_sums)):
+                if row != _NO_ROW:
+                    rows.free(row)
+            places[_KIND:] = _NOWHERE[_KIND:]
 
     def _refresh(self, slots):
         """Compute the sums of some hosts from all their residents.
@@ -396,17 +386,17 @@ class LimitSums:
 
         :param host: host with these limits
         """
-        limits = tuple(zip(self._unit_keys(host.slot), (
-            capacity for _, capacity, _ in host.policy.limits)))
+        limits = tuple((self._unit(places), capacity) for places, (
+            _, capacity, _) in zip(self._places[..., host.slot].T,
+                                   host.policy.limits))
         return np.array(list(self._figures.of(
             laws, limits, lambda sources: np.array([
                 sources.figures(unit, capacity, self._cells * _FINER)
                 for unit, capacity in limits]).swapaxes(0, 1))))
 
-    def _unit_keys(self, slot):
-        """Return the units of the limits of a host."""
-        units = list(self._units)
-        return [units[unit] for unit in self._places[_UNIT, :, slot].tolist()]
+    def _unit(self, places):
+        """Return the unit of a limit of a host."""
+        return list(self._units)[places[_UNIT]]
 
     def _add_to(self, host, counts, figures):
         """Add sources to the sums of a host.
@@ -428,7 +418,7 @@ class LimitSums:
                 return None
             numbers[_SUMS] += sums[admission_sources.SUMS]
             if places[_ROW] == _NO_ROW and not self._needs_table(
-                    numbers, places[_UNIT]):
+                    numbers, places):
                 continue
             classed = of_limit[:, admission_sources.CLASSED].any()
             if fresh:
@@ -462,11 +452,10 @@ class LimitSums:
                                 sums[admission_sources.TOTALS], slots))
         return to_tabulate
 
-    def _needs_table(self, numbers, unit):
+    def _needs_table(self, numbers, places):
         """Return whether not all peaks on a host may fit."""
-        unit = next(itertools.islice(self._units, unit, None))
-        return numbers[_PEAK] + self.expected.get(unit, 0.0) \
-            > numbers[_CAPACITY] * SLACK
+        largest = self.expected.get(self._unit(places), 0.0)
+        return numbers[_PEAK] + largest > numbers[_CAPACITY] * SLACK
 
     def _start(self, numbers, places, steps):
         """Choose the kind of look-up table of a limit of a host.
@@ -502,7 +491,7 @@ class LimitSums:
 
         :param counts: {law: number of instances}
         """
-        kind, unit = places[_KIND], list(self._units)[places[_UNIT]]
+        kind, unit = places[_KIND], self._unit(places)
 
         def transforms(sources):
             values = sources.values(*unit)

@@ -88,18 +88,13 @@ class Sources:
         # A source that exceeds the capacity alone also exceeds it with others.
         above[above > capacity] = 0.0
         steps = fourier_sum.common_step(above, capacity, most_steps)
+        have_classes = self._low_states < np.minimum(
+            self._states, rate_law.MOST_LOW_STATES)
         return np.array([
             peaks, means, least, peaks > least,
             weighted.sum(axis=0) - means * means, steps == 0,
             (rounded * self.masses).sum(axis=0) * (capacity / most_steps),
-            *total,
-            self.have_classes, *low, *(high - low), steps]).T
-
-    @property
-    def have_classes(self):
-        """(n,) bool, as :attr:`.RateLaw.has_classes`."""
-        return self._low_states < np.minimum(
-            self._states, rate_law.MOST_LOW_STATES)
+            *total, have_classes, *low, *(high - low), steps]).T
 
     @functools.cached_property
     def shares(self):
