@@ -82,9 +82,6 @@ class LoadTable:
         #: Counts changes: an Assessment is outdated if the version differs.
         self.version = 0
 
-    def __contains__(self, host):
-        return host in self._slot_of
-
     def __len__(self):
         return len(self._slot_of)
 

@@ -86,9 +86,7 @@ class Expected:
             returns a law without low and high states
         """
         if instance_uuid is None:
-            return rate_law.RateLaw.from_arrays(
-                self.law.probabilities, self.law.rates
-            )
+            return self.law.without_classes()
         if not self.law.has_classes:
             return self.law
         return with_high(self.law, slots.drawn(

@@ -326,13 +326,13 @@ class _Judged:
         host = self._after.host(i)
         table = admission.LoadTable()
         table.describe(host, self._own.policy(host), {
-            uuid: _without_times(law)
+            uuid: law.without_classes()
             for uuid, law in self._own.residents(host).items()})
         return {when: _number(table.assess_each(
             table.slots_of([host]), [law], self._subject.uuid,
             self._subject.attachments).overload_probability[0])
             for when, law in (('before', rate_law.SILENT),
-                              ('after', _without_times(self._laws[i])))}
+                              ('after', self._laws[i].without_classes()))}
 
     def _checks(self, i):
         """Yield the checks of a host without its uplinks, in their order."""
@@ -478,11 +478,6 @@ class _Judged:
         number = bisect.bisect_left(range(len(residents)), True,
                                     key=fits_without)
         return number if fits_without(number) else None
-
-
-def _without_times(law):
-    """Return a law that does not say when the instance was busy."""
-    return rate_law.RateLaw.from_arrays(law.probabilities, law.rates)
 
 
 def _number(value, is_known=True):
