@@ -72,7 +72,7 @@ class Assessment:
     # Load, and (h,) the positions of the hosts in it; None: 0 to h - 1.
     _load: object
     _at: np.ndarray | None
-    # (h,): the limits of overload_probability.
+    # (h,): the limits of overload_probability, with the numerical error.
     _limits: np.ndarray
     # The quantity that exceeds its maximum, as TunnelTable.refused returns it.
     _full: np.ndarray

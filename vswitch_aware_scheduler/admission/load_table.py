@@ -394,10 +394,12 @@ class LoadTable:
         # The union bound is at least the probability that any limit is
         # exceeded.
         overload = np.minimum(load.overload_probability.sum(axis=0), 1.0)
+        limits = rules[_LIMIT] * np.where(
+            self._sums.are_smooth(part), 1 + limit_sums.ERROR, 1.0)
         # The first check that refuses is reported. It is therefore written
         # last.
-        reason = np.where(self._exceeds(part, overload, rules[_LIMIT]),
-                          assessment.OVERLOAD, assessment.ADMITTED)
+        reason = np.where(overload > limits, assessment.OVERLOAD,
+                          assessment.ADMITTED)
         average = rules[_AVERAGE] > 0
         if average.any():
             too_much = load.mean > load.capacity * limit_sums.SLACK
@@ -415,22 +417,15 @@ class LoadTable:
         loss = np.minimum(load.loss.sum(axis=0), 1.0)
         if at is not None:
             rules = rules.take(at, axis=1)
-            reason, overload, loss, used = (
-                values.take(at) for values in (reason, overload, loss, used))
+            reason, overload, loss, used, limits = (
+                values.take(at) for values in (
+                    reason, overload, loss, used, limits))
         reason[full > 0] = assessment.TOO_MANY
         reason[rules[_PASSES] == 0] = assessment.NO_PROFILE
         return assessment.Assessment(
             self, slots, reason, overload, loss, used, rules[_KNOWN] > 0,
-            rules[_ENFORCED] > 0, load, at, rules[_LIMIT].copy(), full,
+            rules[_ENFORCED] > 0, load, at, limits, full,
             budget_days=rules[_BUDGET].copy() if self._budgets else None)
-
-    def _exceeds(self, part, overload, limit):
-        """Return which hosts are above their limit of overload probability."""
-        above = overload > limit
-        if above.any():
-            above &= ~self._sums.are_smooth(part) | (
-                overload > limit * (1 + limit_sums.ERROR))
-        return above
 
 
 class _Entry:

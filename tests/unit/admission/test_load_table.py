@@ -396,8 +396,10 @@ class TestProbability(AdmissionTestCase):
             self.assertEqual(admitted, bool(
                 table.assess([slot], laws[0]).admitted[0]), excess)
             table.change({'host': ({'last': laws[0]}, ())})
-            self.assertEqual(admitted, bool(table.assess(
-                [slot], _constant()).admitted[0]), excess)
+            full = table.assess([slot], _constant())
+            self.assertEqual(admitted, bool(full.admitted[0]), excess)
+            # A host that is filled to its limit is not above it.
+            self.assertEqual(admitted, not full.above[0], excess)
 
     def test_few_large_instances_among_many_small_ones_are_judged_as_well(
             self):
