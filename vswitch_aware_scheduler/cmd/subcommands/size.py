@@ -230,7 +230,7 @@ def _of_host(policy, law, count):
         'instances_by_peak': sizing.most_by_peak(policy, law),
         'instances_by_average': sizing.most_by_average(policy, law),
         'hosts': None if count is None or not size.instances
-        else math.ceil(count / size.instances),
+        else -(-count // size.instances),
         'overload_probability': size.overload_probability,
         'loss_fraction': size.loss_fraction,
         'utilisation': size.utilisation, 'rate_kbps': size.rate_kbps,

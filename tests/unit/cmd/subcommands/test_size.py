@@ -98,6 +98,11 @@ class TestSize(command_case.ManageTestCase):
                                      '0.01')
             self.assertEqual(instances, entry['instances'])
 
+    def test_a_count_may_be_larger_than_a_float(self):
+        _, entry = self.ask_ours('--egress-kbps', '1', '--count',
+                                 '9' * 400)
+        self.assertEqual(10 ** 400 // entry['instances'], entry['hosts'])
+
     def test_tiny_probabilities_have_no_digits_for_people(self):
         command = ('size', '--profile', 'ietf-e5-2430', '--egress-kbps',
                    '20000', '--on-seconds', '600', '--off-seconds', '5400',
