@@ -344,7 +344,8 @@ class PlacementInventories:
             # The end of an allocation does not change a generation.
             if node.allocations is None \
                     or generations_seen != node.generations \
-                    or node.inventory[1]:
+                    or node.inventory[1] or sum(
+                        node.allocations.values()) > node.inventory[0]:
                 self._read(client, node, generations_seen[1] is None)
             expected = self._wanted(node, limit)
             if node.inventory == expected:

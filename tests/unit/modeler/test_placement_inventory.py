@@ -160,6 +160,14 @@ class KeeperTestCase(PlacementTestCase):
         self.assertEqual({'h1': (400, 0)}, self.keep().short)
         self.assertEqual((1000, 1000), self.cloud.inventory(node))
 
+    def test_a_host_is_short_until_its_instances_leave(self):
+        node = self.keep_host()
+        self.cloud.allocate(base.instance_uuid(1), node, 900)
+        self.cloud.aggregates[0][1]['vswitch:saturation_kbps'] = '700'
+        self.assertEqual({'h1': (900, 700)}, self.keep().short)
+        self.cloud.leave(base.instance_uuid(1))
+        self.assertEqual({}, self.keep().short)
+
     def test_a_host_that_can_carry_nothing_has_nothing_free(self):
         # Placement wants a total of at least 1, which is reserved.
         for kbps in ('0', '0.5'):
