@@ -725,6 +725,7 @@ class SchedulerState:
             # A LoadTable never drops a host or changes whether it has budget
             # left, so that a new one is needed.
             self._adopt(self._snapshot)
+        self._describe_in_turn()
 
     def _facts(self):
         """Return what this worker reports, see :class:`.WorkerReport`."""

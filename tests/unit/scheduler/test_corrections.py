@@ -82,6 +82,17 @@ class CorrectionsTestCase(base.SchedulerTestCase):
             self.assertEqual(most(LIMIT * times), self.room())
             self.assertNotEqual(most(LIMIT), self.room())
 
+    def test_no_request_describes_the_hosts_whose_limits_change_with_time(
+            self):
+        self.expect(outcome(.1))
+        self.ask(1)
+        self.clock.now += 30 * 86400
+        self.state.refresh()
+        with mock.patch.object(self.state, '_describe',
+                               autospec=True) as describe:
+            self.ask(1)
+        describe.assert_not_called()
+
     def test_hosts_of_another_kind_are_left_alone(self):
         for kind in ('0.01: 1 1 0 <= 20001', '0.02: 1 1 0 <= 20000'):
             self.expect(outcome(.1, kind=kind))
