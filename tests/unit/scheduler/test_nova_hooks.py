@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import logging
+import tempfile
 from unittest import mock
 
 from nova.scheduler.client import report as report_client
 from nova.scheduler import host_manager
 from nova.scheduler import manager
+from oslo_config import cfg
 
 from tests.unit.scheduler import base
+from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import nova_hooks
 
 #: What is wrapped.
@@ -32,6 +35,20 @@ class TestJoin(base.SchedulerTestCase):
         first = nova_hooks.join('filter')
         self.assertIs(first, nova_hooks.join('weigher'))
         self.assertIs(first, nova_hooks.current())
+
+    def test_an_invalid_option_is_refused_when_nova_makes_the_plugins(self):
+        for line in ('vswitch_weight_multiplier = much', 'enforcement = no'):
+            with self.subTest(line), tempfile.NamedTemporaryFile(
+                    'w', suffix='.conf') as file:
+                file.write(f'[vswitch_scheduler]\n{line}\n')
+                file.flush()
+                conf = cfg.ConfigOpts()
+                opts.register_opts(conf)
+                conf(['--config-file', file.name])
+                with mock.patch.object(nova_hooks, 'CONF', conf):
+                    self.assertRaisesRegex(
+                        cfg.ConfigFileValueError, line.split()[0],
+                        nova_hooks.join, 'weigher')
 
     def test_the_plugins_of_another_manager_share_another(self):
         first = nova_hooks.join('filter')
