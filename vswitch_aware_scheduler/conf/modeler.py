@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import number
+
 __all__ = ['OPTS']
 
 OPTS = [
@@ -56,7 +58,7 @@ unchanged.
 
 Related options: ``telemetry_driver``, ``telemetry_period_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'telemetry_period_seconds', min=1, max=86400,
         help="""
 Sampling period of the files that the telemetry driver "file" reads.
@@ -94,7 +96,7 @@ passes (see ``degraded_policy``).
 Related options: ``max_generation_age_seconds``,
 ``snapshot_refresh_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'modeler_half_life_days', default=30, min=0, max=3650,
         help="""
 Age at which a sample counts half as much as a new one.
@@ -113,7 +115,7 @@ When it is so short that the weights of all samples add up to less than
 
 Related options: ``min_samples``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'modeler_forget_days', default=30, min=0, max=3650,
         help="""
 How long the store keeps the model of an instance that has no new samples or
@@ -131,7 +133,7 @@ it is started again.
 
 Related options: ``unknown_instance_policy``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'modeler_clock_seconds', default=60, min=0, max=86400,
         help="""
 Largest difference between the clock of vswitch-modeler and the clocks of the
@@ -151,7 +153,7 @@ shift daily statistics.
 
 Related options: none.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'prior_min_hours', default=2, min=0, max=8760,
         help="""
 Time for which an instance must have been measured before the priors include
@@ -189,7 +191,7 @@ budgets. Schedulers use them only with ``refuse_hosts_in_debt``.
 Related options: ``error_budget_earned_share``, ``overload_probability``,
 ``refuse_hosts_in_debt``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'error_budget_earned_share', default=0.6, min=0.01, max=1,
         help="""
 Rate at which the error budget of a host in use grows, as a share of its

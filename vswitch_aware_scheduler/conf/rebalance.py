@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import number
+
 __all__ = ['OPTS']
 
 OPTS = [
@@ -40,7 +42,7 @@ migrations overload the hosts that they should relieve.
 
 Related options: ``rebalance_link_kbps``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'rebalance_link_kbps', min=1, max=1e9,
         help="""
 Bandwidth that is available to one live migration.
@@ -57,7 +59,7 @@ When it is too high, a plan expects migrations to end sooner than they do.
 
 Related options: ``rebalance_network``, ``rebalance_dirty_kbps``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'rebalance_dirty_kbps', default=80000.0, min=0, max=1e9,
         help="""
 Rate at which an instance is assumed to write to its memory.
@@ -72,7 +74,7 @@ When it is too low, a plan expects migrations to end sooner than they do.
 
 Related options: ``rebalance_link_kbps``, ``rebalance_downtime_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'rebalance_downtime_seconds', default=0.5, min=0.001, max=3600,
         help="""
 Longest downtime at the end of a live migration.
@@ -143,7 +145,7 @@ for each of them.
 
 Related options: ``rebalance_link_kbps``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'rebalance_cool_down_hours', default=24.0, min=0, max=8760,
         help="""
 Time after a migration in which an instance is not moved again.

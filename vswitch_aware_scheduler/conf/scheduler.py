@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import number
+
 __all__ = ['OPTS']
 
 _BY_RECORD = ("The scheduler reads the host of each instance from Nova's "
@@ -112,7 +114,7 @@ logged.
 Related options: ``error_budgets``, ``enforcement``,
 ``vswitch_weight_multiplier``, ``budget_limit_factor``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'budget_limit_factor', default=1.0, min=1, max=100,
         help="""
 Factor by which the overload limit of a host is multiplied while its error
@@ -167,7 +169,7 @@ Any other value is refused when the scheduler starts.
 
 Related options: ``overload_probability``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'overload_probability', default=0.01, min=0, max=1,
         help="""
 Largest share of time in which the traffic of a host may exceed the saturation
@@ -211,7 +213,7 @@ much overload, hosts stay half empty.
 
 Related options: ``overload_probability``, ``feedback_max``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'feedback_max', default=8, min=1, max=8,
         help="""
 Largest factor by which ``overload_probability`` is multiplied.
@@ -289,7 +291,7 @@ instance.
 Related options: ``default_egress_kbps``, ``default_on_seconds``,
 ``default_off_seconds``, ``unknown_instance_policy``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'default_on_seconds', default=900, min=1, max=31536000,
         help="""
 Mean time for which an instance without model and extra specs stays on.
@@ -306,7 +308,7 @@ too high, they are left half empty.
 
 Related options: ``default_off_seconds``, ``default_egress_kbps``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'default_off_seconds', default=10000, min=1, max=31536000,
         help="""
 Mean time for which an instance without model and extra specs stays off.
@@ -324,7 +326,7 @@ too low, they are left half empty.
 Related options: ``default_on_seconds``, ``default_egress_kbps``.
 """),
     # Weights
-    cfg.FloatOpt(
+    number.FloatOpt(
         'vswitch_weight_multiplier', default=1.0,
         help="""
 Multiplier of the weights of VSwitchWeigher.
@@ -334,8 +336,7 @@ A larger value gives it more influence compared with the other weighers, and 0
 switches it off. With a negative value it prefers the fullest host that the
 filter admits.
 
-Unit: none; any finite number. Most clouds use 0 to 10. If the number is not
-finite, the worker logs a warning and uses 1.
+Unit: none; any finite number. Most clouds use 0 to 10.
 
 The aggregate metadata ``vswitch_weight_multiplier`` overrides this option for
 the hosts of an aggregate.
@@ -364,7 +365,7 @@ scheduler uses outdated models.
 
 Related options: ``store_url``, ``max_generation_age_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'snapshot_first_wait_seconds', default=5, min=0, max=60,
         help="""
 Longest time that the first request after a start waits for data from the store
@@ -420,7 +421,7 @@ Any other value is refused when the scheduler starts.
 Related options: ``max_generation_age_seconds``, ``store_url``.
 """),
     # Hosts of instances
-    cfg.FloatOpt(
+    number.FloatOpt(
         'record_refresh_seconds', default=2, min=0.1, max=3600,
         help="""
 How often a scheduler worker reads from Nova's database which instances and
@@ -441,7 +442,7 @@ any case.
 Related options: ``record_full_seconds``, ``record_timeout_seconds``,
 ``snapshot_first_wait_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'record_full_seconds', default=300, min=1, max=86400,
         help="""
 Longest time until a scheduler worker reads all instances of a cell again.
@@ -461,7 +462,7 @@ time later.
 
 Related options: ``record_refresh_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'record_timeout_seconds', default=10, min=0.1, max=3600,
         help="""
 Time after which the log reports that the database of a cell does not answer.
@@ -476,7 +477,7 @@ the log reports cells that have no problem.
 
 Related options: ``record_refresh_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'claims_broadcast_seconds', default=0.25, min=0, max=60,
         help="""
 How often a scheduler worker reads the latest placements of other workers.
@@ -614,7 +615,7 @@ Unit: seconds, 1 to 86400.
 
 Related options: ``record_refresh_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'claims_refresh_seconds', default=0.25, min=0, max=60,
         deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
         help="""
@@ -628,7 +629,7 @@ Unit: seconds, 0 to 60.
 
 Related options: ``claims_broadcast_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'claims_wait_seconds', default=0, min=0, max=10,
         deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
         help="""

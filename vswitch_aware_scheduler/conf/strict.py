@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import number
+
 __all__ = ['OPTS']
 
 OPTS = [
@@ -28,7 +30,7 @@ set for nova-scheduler only, Placement refuses nothing and a warning is logged.
 
 Related options: ``strict_headroom``, ``overload_probability``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'strict_headroom', default=0.25, min=0.01, max=0.9,
         help="""
 Share of the saturation bandwidth of a host that the strict mode keeps free for

@@ -8,6 +8,8 @@ the options of the plugin that it names.
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import number
+
 __all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
            'driver_options', 'register_opts']
 
@@ -99,7 +101,7 @@ When it is wrong, the driver fails with the reason.
 
 Related options: ``certfile``.
 """),
-        cfg.FloatOpt(
+        number.FloatOpt(
             'timeout_seconds', default=60.0, min=1, max=3600,
             help=f"""
 Time limit of one request to {service}: from the connection to the last byte of
@@ -115,7 +117,7 @@ repeats the requests.
 
 Related options: ``retries``, ``max_answer_mib``.
 """),
-        cfg.FloatOpt(
+        number.FloatOpt(
             'max_answer_mib', default=32.0, min=1, max=1024,
             help=f"""
 Largest size of a response of {service}, after decompression. The driver stops
@@ -146,7 +148,7 @@ were read before remain valid.
 
 Related options: ``backoff_seconds``, ``timeout_seconds``.
 """),
-        cfg.FloatOpt(
+        number.FloatOpt(
             'backoff_seconds', default=1.0, min=0, max=60,
             help="""
 Pause before the first repetition of a request. It doubles with each
@@ -161,7 +163,7 @@ When it is too low, all attempts may fall into one short outage.
 
 Related options: ``retries``.
 """),
-        cfg.FloatOpt(
+        number.FloatOpt(
             'requests_per_second', default=10.0, min=0.01, max=1000,
             help="""
 Largest number of requests to the service in a second.
@@ -267,7 +269,7 @@ Any other value is refused when the command starts.
 
 Related options: ``interval_seconds``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'interval_seconds', min=1, max=86400,
         help="""
 Time between two measurements of a counter: the polling interval of Ceilometer.
@@ -356,7 +358,7 @@ rejected query into two.
 
 Related options: ``requests_per_second``.
 """),
-    cfg.FloatOpt(
+    number.FloatOpt(
         'update_interval_seconds', min=0, max=86400,
         help="""
 Interval at which the exporter updates its counters, for example the polling

@@ -51,11 +51,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
         :param host_state: nova HostState
         :returns: float
         """
-        option = CONF.vswitch_scheduler.vswitch_weight_multiplier
-        default = option if math.isfinite(option) else 1.0
-        self._state.report(_MULTIPLIER, None if default == option else (
-            f'[vswitch_scheduler]/{_MULTIPLIER}: {option}; expected a finite '
-            f'number; {default} is used'))
+        default = CONF.vswitch_scheduler.vswitch_weight_multiplier
         multiplier = scheduler_utils.get_weight_multiplier(
             host_state, _MULTIPLIER, default)
         finite = math.isfinite(multiplier)

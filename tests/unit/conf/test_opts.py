@@ -72,6 +72,14 @@ class OptionsTestCase(unittest.TestCase):
                             f'{option.type.min:g} to {option.type.max:.15g}',
                             option.help.replace('\n', ' '))
 
+    def test_a_number_is_finite(self):
+        for option in _options():
+            if isinstance(option, cfg.FloatOpt):
+                for text in ('nan', 'inf', '-inf'):
+                    with self.subTest(option.name, text=text), \
+                            self.assertRaises(ValueError):
+                        option.type(text)
+
     def test_related_options_exist(self):
         named = collections.defaultdict(_theirs().copy)
         for group, option in _grouped():

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import math
 import types
 from unittest import mock
 
@@ -192,20 +191,6 @@ class TestWeigher(WeigherTestCase):
         del odd.metadata['vswitch_weight_multiplier']
         order()
         self.assertIn('well again', self.infos[-1])
-
-    def test_an_option_that_is_not_finite_is_not_used(self):
-        for value in (math.nan, math.inf, -math.inf):
-            options = self.make_conf(vswitch_weight_multiplier=value)
-            with mock.patch.object(weights, 'CONF', options):
-                self.assertEqual(
-                    1.0, self.weigher.weight_multiplier(self.host()))
-                self.assertIn(
-                    f'[vswitch_scheduler]/vswitch_weight_multiplier: {value};',
-                    self.warnings[-1])
-                self.aggregate.metadata['vswitch_weight_multiplier'] = '-2'
-                self.assertEqual(
-                    -2.0, self.weigher.weight_multiplier(self.host()))
-                del self.aggregate.metadata['vswitch_weight_multiplier']
 
     def test_the_multiplier_of_the_options_is_the_default(self):
         self.assertEqual(1.0, self.weigher.weight_multiplier(self.host()))
