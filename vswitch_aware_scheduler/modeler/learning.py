@@ -308,8 +308,8 @@ class _Pass:
         since the newest counted sample of all are omitted: earlier passes have
         read them completely.
         """
-        newest = max((point.last_time for point in self._points.values()
-                      if point.last_time is not None), default=None)
+        newest = self._newest(point.last_time
+                              for point in self._points.values())
         if newest is None:
             return {instance.uuid: instance.name for instance in instances}
         since = newest - LATE_SECONDS
@@ -317,6 +317,16 @@ class _Pass:
         return {instance.uuid: instance.name for instance in instances
                 if not instance.metadata.get('ended_at', math.inf) < since
                 and (recent is None or instance.uuid in recent)}
+
+    def _newest(self, times):
+        """Return the latest of some times up to the clock, or None.
+
+        A later time is an error. It says nothing about other instances.
+
+        :param times: iterable of seconds UTC or None
+        """
+        return max((time for time in times
+                    if time is not None and time <= self._now), default=None)
 
     def read(self):
         """Read and count new samples."""
@@ -543,7 +553,7 @@ class _Pass:
                     for uuid in self._points)
         last.update((piece.instance_uuid, piece.counts[-1].last_time)
                     for piece in self._pieces)
-        newest = max(last.values(), default=None)
+        newest = self._newest(last.values())
         removed = self._forgotten(last, newest)
         changed = bool(self._pieces or removed)
         generation = self._basis.generation

@@ -836,6 +836,21 @@ class DeletedTestCase(base.ModelerTestCase):
         self.assertEqual(15 * 288, self.store.learned([paused])[
             paused].counts.total_samples)
 
+    def test_samples_ahead_of_the_clock_say_nothing_of_other_instances(self):
+        # A pass whose clock was a year ahead has counted a false sample.
+        self.driver.put(1, [*grid(50), BEGIN + 300 * self.DAY], np.ones(51))
+        self.put(2, 1)
+        self.asked(365)
+        live = self.put(2, 2)
+        self.recent = lambda since: {
+            uuid for uuid, (times, *_) in self.driver.samples.items()
+            if times[-1] >= since}
+        _, outcome = self.asked(2, forget_seconds=90 * self.DAY)
+        self.assertEqual((1, 288, ()), (outcome.ahead, outcome.samples,
+                                        outcome.removed))
+        self.assertEqual(BEGIN + 2 * self.DAY - PERIOD, outcome.last_time)
+        self.assertEqual(2 * 288, self.store.model(live).samples)
+
     def test_the_first_pass_asks_for_all(self):
         uuid = self.put(1, 10)
         self.recent = lambda since: set()
