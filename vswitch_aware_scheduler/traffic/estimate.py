@@ -11,6 +11,7 @@ reference/model.rst, "Estimation".
 
 import dataclasses
 import hashlib
+import math
 import struct
 
 import numpy as np
@@ -87,6 +88,9 @@ _FORMATS = *_FORMATS_BEFORE, _FORMAT, _FORMAT_AGED
 _GAP_STEP = np.dtype([('from', '<i2'), ('to', '<i2'), ('periods', '<u2'),
                       ('count', '<f8')])
 _SLOTS_BYTES = slots.SLOTS + 4 * 8
+#: Larger numbers in packed counts are damaged. Together with the counts of
+#: other instances, they would hide the digits of the others.
+_MOST_SAMPLES, _MOST_TOTAL = 1e9, 1e20
 
 #: Size of the header of packed counts, see :func:`period_and_last_time`.
 HEADER_BYTES = _HEADER.size
@@ -397,13 +401,34 @@ class TransitionCounts:
             offset += array.nbytes
             return array
 
+        if not _are_valid(period, first, last):
+            raise exceptions.InvalidSeries(
+                f'packed transition counts: {period} s each from {first} to '
+                f'{last}; expected a sampling period above 0 and increasing '
+                f'times')
         bins = take('<i2', m).astype(np.int64)
+        if (np.diff(bins) <= 0).any() or last_bin not in bins:
+            raise exceptions.InvalidSeries(
+                f'packed transition counts: bins {bins.tolist()}; expected '
+                f'increasing ones, the last sample, {last_bin}, among them')
         rows, columns = take('<u2', k), take('<u2', k)
         outside = np.append(rows, columns).max(initial=0)
         if outside >= m:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: a step is from or to bin number '
                 f'{outside}; expected one below {m}')
+        numbers = np.frombuffer(
+            data, '<f8', 6 * m + k + recent + (4 if has_slots else 2 * m),
+            offset)
+        if not ((numbers >= 0) & (numbers < _MOST_TOTAL)).all() \
+                or not ((numbers[:m] > 1 / _MOST_SAMPLES)
+                        & (numbers[:m] < _MOST_SAMPLES)).all():
+            raise exceptions.InvalidSeries(
+                f'packed transition counts: numbers of samples from '
+                f'{numbers[:m].min()} to {numbers[:m].max()}, all numbers '
+                f'from {numbers.min()} to {numbers.max()}; expected samples '
+                f'above {1 / _MOST_SAMPLES:g} and below {_MOST_SAMPLES:g}, '
+                f'and numbers from 0 and below {_MOST_TOTAL:g}')
         samples = take('<f8', m).astype(float)
         totals = take('<f8', 3 * m).astype(float).reshape(m, 3)
         peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
@@ -431,11 +456,14 @@ class TransitionCounts:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: a step across a gap is from or '
                 f'to a bin without samples; expected one of {bins.tolist()}')
-        if (gap_moves[:, 2] < 2).any():
+        if not ((gap_moves[:, 2:] >= [2, 0])
+                & (gap_moves[:, 2:] <= [MOST_PERIODS_APART, _MOST_SAMPLES])
+                ).all():
             raise exceptions.InvalidSeries(
-                f'packed transition counts: a step across a gap takes '
-                f'{gap_moves[:, 2].min():g} sampling periods; expected 2 or '
-                f'more')
+                f'packed transition counts: sampling periods and number of '
+                f'the steps across gaps: {gap_moves[:, 2:].tolist()}; '
+                f'expected 2 to {MOST_PERIODS_APART} periods and 0 to '
+                f'{_MOST_SAMPLES:g} steps')
         return cls(period, first, last, first_bin, last_bin, bins, samples,
                    totals, peaks, moves, slot_bins, slot_edges, gap_moves,
                    recent_peaks, recent_weight)
@@ -593,12 +621,20 @@ def period_and_last_time(data):
     """Return the sampling period and the last time of packed counts.
 
     :param data: bytes, at least the first :data:`HEADER_BYTES`
-    :returns: two floats, (None, None) if the format is unknown
+    :returns: two floats, (None, None) if the format is unknown or if a time is
+        impossible
     """
     if len(data) < HEADER_BYTES or data[0] not in _FORMATS:
         return None, None
-    _, _, _, period, _, last, _, _ = _HEADER.unpack_from(data)
-    return period, last
+    _, _, _, period, first, last, _, _ = _HEADER.unpack_from(data)
+    return (period, last) if _are_valid(period, first, last) \
+        else (None, None)
+
+
+def _are_valid(period_seconds, first_time, last_time):
+    """Return whether packed times are possible; NaN is not."""
+    return 0 < period_seconds < math.inf \
+        and -math.inf < first_time <= last_time < math.inf
 
 
 def classes(counts):

@@ -479,6 +479,27 @@ class FailureTestCase(base.ModelerTestCase):
 
 class InstancesTestCase(base.ModelerTestCase):
 
+    def test_impossible_counts_change_no_other_instance(self):
+        uuid = store_base.instance_uuid(0)
+        others = [store_base.instance_uuid(n) for n in (1, 2, 3)]
+        scratch = self.other_store('scratch')
+        for number in range(4):
+            self.driver.put(number, grid(300), np.arange(300) % 7.0)
+        self.run_pass(scratch, now=BEGIN + 200 * PERIOD)
+        self.run_pass(scratch)
+        self.run_pass(now=BEGIN + 200 * PERIOD)
+        counts = self.store.learned([uuid])[uuid].counts
+        self.execute(
+            'UPDATE traffic_model_detail SET counts = :counts '
+            'WHERE instance_uuid = :uuid', uuid=uuid,
+            counts=dataclasses.replace(
+                counts, samples=counts.samples * math.nan).to_bytes())
+        self.run_pass()
+        for other in others:
+            self.assertEqual(scratch.model(other).model.to_dict(),
+                             self.store.model(other).model.to_dict())
+        self.assertEqual(99, self.store.model(uuid).samples)
+
     def test_a_reborn_instance_has_a_history_of_its_own(self):
         first_uuid = self.driver.put(0, grid(100), np.full(100, 4.0),
                                      name='web')

@@ -323,6 +323,29 @@ class TestBytes(EstimateTestCase):
                 estimate.TransitionCounts.from_bytes, dataclasses.replace(
                     counts, gap_moves=np.array([row], float)).to_bytes())
 
+    def test_impossible_numbers_are_refused(self):
+        counts = _counted([5, 50, 5], times=[0, PERIOD, 3 * PERIOD])
+        for name, value in (
+                ('period_seconds', 0.0), ('period_seconds', math.nan),
+                ('last_time', math.nan), ('last_time', math.inf),
+                ('last_time', -1.0), ('last_bin', 9),
+                ('bins', counts.bins[::-1]), ('samples', counts.samples * 0),
+                ('samples', counts.samples * 1e200),
+                ('totals', counts.totals * math.nan),
+                ('totals', counts.totals - 1), ('peaks', counts.peaks - 1),
+                ('moves', counts.moves * math.inf),
+                ('slot_edges', counts.slot_edges - math.nan),
+                ('gap_moves', counts.gap_moves * [1, 1, 30000, 1]),
+                ('gap_moves', counts.gap_moves * [1, 1, 1, math.nan])):
+            with self.subTest(name=name, value=value):
+                data = dataclasses.replace(counts, **{name: value}).to_bytes()
+                self.assertRefused(
+                    exceptions.InvalidSeries, ('packed', 'expected'),
+                    estimate.TransitionCounts.from_bytes, data)
+                if name == 'last_time':
+                    self.assertEqual((None, None),
+                                     estimate.period_and_last_time(data))
+
     def test_bytes_that_point_outside_are_refused(self):
         data = bytearray(_counted([5, 50, 5]).to_bytes())
         # Behind the header and two bins: the row of the first move.
