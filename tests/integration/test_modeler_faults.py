@@ -166,12 +166,12 @@ class FaultsWhileModelling(base.WithServer):
             return True
         lines = [line for line in modeler_processes.lines(self.log)
                  if self.kind in line]
-        return not lines or 'over: ' in lines[-1]
+        return not lines or 'problem ended: ' in lines[-1]
 
     def assert_told_once(self, new_lines):
         """One warning when it begins, one word when it has ended."""
         modeler_processes.wait_for(lambda: any(
-            'well again' in line or 'over: ' in line
+            'well again' in line or 'problem ended: ' in line
             for line in new_lines()), 'a word of the end')
         # The interval of this test is shorter than any; tooz has a word of
         # its own on a heart that waits.

@@ -347,11 +347,11 @@ def _fleet(conf):
 
 
 def _credentials(conf, process=None):
-    """Return the options of the inventory that have credentials, or None.
+    """Return the options of the inventory, or None without credentials.
 
-    :param process: part of the service that needs credentials; None: no part
-        does
-    :raises InvalidInput: if a part needs credentials and there are none
+    :param process: what the credentials are for, for the message, such as
+        'discover_hosts queries Neutron'; None: they are not necessary
+    :raises InvalidInput: if credentials are necessary and there are none
     """
     arguments = options.inventory_options(conf)
     if arguments is not None and arguments['access']['auth'] is not None:
@@ -793,8 +793,8 @@ class _End(BaseException):
 class Service:
     """Makes passes until a signal ends it.
 
-    SIGTERM and SIGINT end the service at once, or after a write that is under
-    way. After SIGHUP the service reads its configuration again when the
+    SIGTERM and SIGINT end the service immediately, or after a write that is
+    under way. After SIGHUP the service reads its configuration again when the
     current pass is over. If telemetry is not configured, the service does the
     tasks that need no telemetry and waits for a new configuration.
 
@@ -1251,4 +1251,5 @@ class Service:
             self._states[kind] = problem
             LOG.warning('vswitch-modeler: %s', problem)
         elif not problem and kind in self._states:
-            LOG.info('vswitch-modeler: over: %s', self._states.pop(kind))
+            LOG.info('vswitch-modeler: problem ended: %s',
+                     self._states.pop(kind))

@@ -416,7 +416,7 @@ class PartsTestCase(WithInventory):
                 self.assertEqual(1, lines.count(
                     f'WARNING vswitch-modeler: {effect}: {why}'), lines)
                 self.assertLines(
-                    1, f'over: {effect.partition(" stay")[0]}', lines)
+                    1, f'ended: {effect.partition(" stay")[0]}', lines)
                 self.assertIsNotNone(self.store.model(
                     store_base.instance_uuid(1)))
 
@@ -709,7 +709,8 @@ class FailureTestCase(ServiceTestCase):
         _, logs = self.serve()
         quiet = self.assertLines(2, 'no new sample', logs)
         self.assertIn('for 3700 s', quiet[0])
-        self.assertTrue(quiet[1].startswith('INFO vswitch-modeler: over'))
+        self.assertTrue(quiet[1].startswith(
+            'INFO vswitch-modeler: problem ended'))
 
     def test_a_pass_that_takes_longer_than_the_interval_is_told(self):
         instances = self.driver.instances
@@ -753,7 +754,7 @@ class WaitingTestCase(ServiceTestCase):
         passes, logs = self.serve()
         # At 20, 120 and 220.
         self.assertEqual(3, passes)
-        self.assertLines(1, 'over: telemetry is not configured', logs)
+        self.assertLines(1, 'ended: telemetry is not configured', logs)
         self.assertEqual(1, self.store.generation().number)
         modeler, = self.store.modelers()
         self.assertIsNone(modeler.waiting_for)
@@ -980,7 +981,7 @@ class SharingTestCase(ServiceTestCase):
         lines = self.assertLines(2, 'backend gone', logs)
         self.assertIn('WARNING vswitch-modeler: backend gone; instances '
                       'stay shared as they were', lines[0])
-        self.assertIn('INFO vswitch-modeler: over', lines[1])
+        self.assertIn('INFO vswitch-modeler: problem ended', lines[1])
 
     def test_a_reload_leaves_the_group_only_for_another_one(self):
         successor, departures = Members(url='file:///b'), []
