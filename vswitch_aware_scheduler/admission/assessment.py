@@ -307,7 +307,7 @@ class Assessment:
             return (f"the instance's peak of {value} {unit} is above the "
                     f'{limit} that one instance can have on profile {name}')
         if reason == DEBT:
-            return (f'its error budget is overspent by what '
+            return (f'its error budget is overspent by the amount that '
                     f'{-entry.budget:.3g} days in use earn, and in the last '
                     f'three days it spent more than it earned (profile '
                     f'{name}, {self._residents[i]:.0f} instances)')
@@ -346,7 +346,7 @@ class Assessment:
                 f'is {maximum:g}')
 
     def _counted(self, i):
-        """Return TunnelTable.numbers of the quantity above its maximum."""
+        """Return TunnelTable.numbers of the quantity that refuses a host."""
         attachments, exclude, table = self._candidate
         return table.numbers(int(self.slots[i]), attachments,
                              int(self._full[i]) - 1, exclude)

@@ -54,8 +54,8 @@ class Metrics:
             counter, 'failures', 'Passes that failed, by kind.', 'kind')
         self._waits = make(
             gauge, 'waiting',
-            'Whether the modeler waits, by what for: its configuration, or '
-            'what the last pass failed for.', 'kind')
+            'Whether the modeler waits, by cause: its configuration, or the '
+            'cause of the failure of the last pass.', 'kind')
         self.waits(None)
         self._samples = make(
             counter, 'samples', 'New samples that were counted.')

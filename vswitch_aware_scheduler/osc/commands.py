@@ -141,9 +141,9 @@ class _Show(_Command, show.ShowOne):
         return self.fields(answer)
 
     def fields(self, answer):
-        """Return (names, values) of a dictionary.
+        """Return (names, values) of the rows to show.
 
-        :param answer: :class:`.output.Answer`
+        :param answer: dictionary, the JSON output of the sub-command
         """
         return list(answer), [_cell(value, *_lines(value))
                               for value in answer.values()]
@@ -167,8 +167,8 @@ def _text(value, brackets=''):
     return str(value)
 
 
-_OF_HOST = 'Show only what is on this host'
-_OF_PROJECT = 'Show only what is of the project with this id'
+_OF_HOST = 'Show only the items of this host'
+_OF_PROJECT = 'Show only the instances of the project with this id'
 
 
 class FleetList(_List):

@@ -50,9 +50,9 @@ _LEFT_OVER = datetime.timedelta(days=1)
 _PIECE = 100
 _REST = 3.0
 
-#: A small cell is read completely more often than the option says: after
-#: _FULL_SECONDS, unless these readings take more than _FULL_SHARE of the time,
-#: of which three quarters are pauses.
+#: Interval of complete readings of a cell: _FULL_SECONDS, or the duration of a
+#: reading divided by _FULL_SHARE if that is longer, but at most the option
+#: record_full_seconds. Three quarters of a reading are pauses.
 _FULL_SECONDS = 5.0
 _FULL_SHARE = 0.04
 
@@ -168,7 +168,7 @@ class NovaRecord(worker_thread.WorkerThread):
     def step(self):
         """Check the readers, and the claims that the record does not show.
 
-        :returns: seconds until the next time
+        :returns: seconds until the next call
         """
         with self._stepping:
             try:
@@ -189,7 +189,7 @@ class NovaRecord(worker_thread.WorkerThread):
                 self._report("Nova's record", None)
             except Exception as error:
                 self._report("Nova's record", (
-                    f'{_first_line(error)}; going by what was read before'))
+                    f'{_first_line(error)}; using the data read before'))
                 self.first.set()
         return self.conf.record_refresh_seconds
 
@@ -219,7 +219,7 @@ class NovaRecord(worker_thread.WorkerThread):
         if hangs > self.conf.record_timeout_seconds:
             problem = f'no answer for {hangs:.0f} s'
         self._report(reader.topic, problem and (
-            f'{problem}; its hosts go by what was read before'))
+            f'{problem}; using the data read before for its hosts'))
         if hangs > _GIVE_UP_SECONDS:
             self.readers[reader.uuid] = CellReader(self, reader.cell)
             self.readers[reader.uuid].start()

@@ -595,7 +595,7 @@ class SchedulerState:
         unread = self._unread_cells.intersection(cells)
         self.report('hosts of unread cells', (
             f'{len(unread)} cells could not be read yet, '
-            f"{min(map(str, unread))} among them: going by Nova's lists of "
+            f"{min(map(str, unread))} among them: using Nova's lists of "
             f'instances') if unread else None)
 
     def _describe_due(self, most=None):

@@ -1933,8 +1933,8 @@ class TestErrorBudgets(AdmissionTestCase):
         self.assertEqual([False, True, True], assessment.admitted.tolist())
         self.assertEqual('error budget', assessment.check(0))
         self.assertIsNone(assessment.decisive(0))
-        self.assertIn('its error budget is overspent by what 0.25 days in '
-                      'use earn', assessment.explain(0))
+        self.assertIn('its error budget is overspent by the amount that '
+                      '0.25 days in use earn', assessment.explain(0))
         np.testing.assert_array_equal([-.25, 2.0, np.nan],
                                       assessment.budget_days)
         # A quarter of a day above nothing.

@@ -35,8 +35,8 @@ def add_arguments(parser):
     :param parser: argparse parser
     """
     servers = parser.add_argument_group(
-        'servers to buy', 'Compare types of servers by what they carry of a '
-        'mix of VMs, and by what servers for all of them cost.')
+        'servers to buy', 'Compare types of servers by the number of VMs of a '
+        'mix that they carry, and by the price of servers for all VMs.')
     servers.add_argument('--server-types', metavar='FILE',
                          help='YAML file of server types: cores, memory, NIC, '
                               'switch profiles and price'
@@ -70,7 +70,7 @@ def require_server_types(arguments):
 
 
 def run(arguments, conf, opened, limit, law_of, progress=None):
-    """Return the answer as plain data.
+    """Return the result of the command as plain data.
 
     :param arguments: argparse Namespace
     :param conf: options of the group [vswitch_scheduler]
