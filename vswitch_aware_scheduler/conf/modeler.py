@@ -89,7 +89,7 @@ pass. A value below the sampling period of telemetry has no benefit.
 Unit: seconds, 10 to 86400.
 
 When a pass takes longer than this time, the modeler logs the duration and
-begins the next pass at once. When the value is above
+begins the next pass immediately. When the value is above
 ``max_generation_age_seconds``, schedulers treat the store as stale between two
 passes (see ``degraded_policy``).
 

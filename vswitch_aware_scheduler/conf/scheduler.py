@@ -436,8 +436,8 @@ background, and also when a request begins, at most four times a second.
 Unit: seconds, 0.1 to 3600.
 
 When it is too high, the filter refuses hosts because of instances that were
-already deleted or moved. An instance that was just placed counts at once in
-any case.
+already deleted or moved. An instance that was just placed counts immediately
+in any case.
 
 Related options: ``record_full_seconds``, ``record_timeout_seconds``,
 ``snapshot_first_wait_seconds``.
@@ -482,9 +482,9 @@ Related options: ``record_refresh_seconds``.
         help="""
 How often a scheduler worker reads the latest placements of other workers.
 
-Each worker writes its placements to the store at once; the other workers read
-them in the background. Lower this option so that simultaneous requests less
-often use the same capacity of a host. Raise it to reduce the load on the
+Each worker writes its placements to the store immediately; the other workers
+read them in the background. Lower this option so that simultaneous requests
+less often use the same capacity of a host. Raise it to reduce the load on the
 database: each time, every worker runs one small query. With 0, workers do not
 share placements: a worker sees the placements of others only when they appear
 in Nova's database.

@@ -74,7 +74,7 @@ of keystone.
 Without it the CA certificates of the system are used. Verification cannot be
 switched off.
 
-When it is wrong, the driver fails at once, because it cannot verify the
+When it is wrong, the driver fails immediately, because it cannot verify the
 certificate of the service.
 
 Related options: ``certfile``.
