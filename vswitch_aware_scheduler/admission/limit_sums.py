@@ -273,10 +273,10 @@ class LimitSums:
                     loss)
 
     def expect(self, peaks):
-        """Compute the look-up tables for instances with such peaks, too.
+        """Expect instances with such peaks.
 
-        If the peaks on a host fit with the largest peak that was ever
-        expected, the host needs no look-up table.
+        If the sum of the peaks on a host and the largest expected peak is
+        within the capacity, the host needs no look-up table.
 
         :param peaks: {unit: peak of an instance in it}, as :attr:`expected`
         """

@@ -93,7 +93,7 @@ class LoadTable:
         return self._slot_of.get(host)
 
     def slots_of(self, hosts):
-        """Return the (h,) slots of some hosts.
+        """Return the (h,) slots of some hosts: their positions in the table.
 
         :param hosts: list of names, which the caller must not change; passing
             the same list object again is faster

@@ -103,7 +103,7 @@ class Sources:
 
 
 class KnownLaws:
-    """Values that follow from laws, cached.
+    """A cache of values that are computed from laws.
 
     :param most: number of cached values above which all are dropped
     """
@@ -116,7 +116,7 @@ class KnownLaws:
         return sum(map(len, self._values.values()))
 
     def of(self, laws, key, compute):
-        """Yield the value of each law.
+        """Yield the value of each law; compute values that are not cached.
 
         :param laws: list of RateLaw
         :param key: hashable, with all that the values depend on besides laws

@@ -225,15 +225,15 @@ class TunnelTable:
         return peers
 
     def _known_by_full(self, hosts, attachments):
-        """Return whether a full host would need a tunnel to each host.
+        """Return for each host whether a full host would need a tunnel to it.
 
         Each host with an instance on one of the networks needs a tunnel to the
         host that the instance is placed on.
 
         :returns: (h,) bool
         """
-        # Hosts that no full host would need a new tunnel to.
-        welcome = -1
+        # Bits of the hosts to which no full host would need a new tunnel.
+        reachable = -1
         counting = np.isfinite(self._most[:, _VTEPS])
         for other in {host for network in {*attachments.networks}
                       for host in self._serving.get(network, ())
@@ -241,10 +241,10 @@ class TunnelTable:
             peers = self._known_to(other)
             if peers.bit_count() + self._unknown[other] \
                     >= self._most[other, _VTEPS]:
-                welcome &= peers | 1 << other
-        if welcome == -1:
+                reachable &= peers | 1 << other
+        if reachable == -1:
             return np.zeros(hosts.size, dtype=bool)
-        return np.array([not welcome >> host & 1 for host in hosts.tolist()],
+        return np.array([not reachable >> host & 1 for host in hosts.tolist()],
                         dtype=bool)
 
     def _grow(self, size):

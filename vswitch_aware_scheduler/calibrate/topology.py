@@ -268,9 +268,9 @@ class Topology:
                      'off', 'gso', 'off', 'gro', 'off', check=False)
 
     def _wait(self):
-        # Without STP a bridge forwards at once; a tunnel forwards when it has
-        # learned the path. The largest packet shows whether the MTU is correct
-        # everywhere.
+        # Without STP a bridge forwards immediately; a tunnel forwards when it
+        # has learned the path. The largest packet shows whether the MTU is
+        # correct everywhere.
         for number in {1, self.vms}:
             target = self.address('h2', number)
             if machine.find_program('ping'):

@@ -315,8 +315,8 @@ class Client:
         :param once: callable(), makes one request; it raises
             TemporaryFailure if the request may be repeated
         :returns: result of ``once``
-        :raises TelemetryError: if all attempts have failed, or at once if the
-            failure is permanent
+        :raises TelemetryError: if all attempts have failed, or immediately if
+            the failure is permanent
         :raises TooLarge: if the answer is larger than max_answer_mib
         :raises VSwitchError: any that ``once`` raises; it is not retried
         """

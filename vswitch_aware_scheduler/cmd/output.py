@@ -320,7 +320,7 @@ def _column(text, columns, rows):
     names = dict.fromkeys(
         [*(column.header for column in columns), *keys])
     if not rows:
-        # Without a row, other keys of rows are unknown.
+        # There is no row whose keys could be compared: accept any name.
         return Column(text.upper(), text)
     raise exceptions.InvalidInput(
         f'column: {text!r}; expected one of {", ".join(names)}')

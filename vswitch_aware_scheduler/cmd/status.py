@@ -62,7 +62,7 @@ def _result(code, details=None):
 
 
 def _needs_store(check):
-    """Return a check that fails if the store or the group cannot be read."""
+    """Wrap a check so that it fails if the store or group is unreadable."""
     @functools.wraps(check)
     def run(checks):
         try:

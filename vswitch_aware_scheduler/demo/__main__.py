@@ -148,7 +148,7 @@ def _say(text):
 
 
 def compare(arguments, trace, folder, plot_path):
-    """Make one comparison. Return its numbers and its text.
+    """Compare the policies on one trace. Return (numbers, lines of text).
 
     :param arguments: argparse Namespace
     :param trace: path of a trace, or None to generate one

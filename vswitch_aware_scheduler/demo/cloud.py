@@ -292,8 +292,8 @@ def main(argv):
 
     def end(message, status):
         send(message)
-        # End the process at once. An orderly shutdown of the services would
-        # take too long.
+        # End the process immediately. An orderly shutdown of the services
+        # would take too long.
         os._exit(status)
 
     result = unittest.TestResult()

@@ -79,14 +79,14 @@ io_ops_weight_multiplier = 0
 
 
 class CloudFailed(exceptions.VSwitchError):
-    """A cloud of the demo could not place the list."""
+    """A cloud of the demo could not place the list of VMs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """The result of placing the list.
+    """The result of placing the list of VMs on a cloud.
 
-    :ivar placements: {uuid of the trace's instance: host}
+    :ivar placements: {uuid of the instance in the trace: host}
     :ivar refusals: {uuid: reason in words}
     :ivar warnings: warnings of the plugin
     :ivar seconds_per_boot: mean time between two requests

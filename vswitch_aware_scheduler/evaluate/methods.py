@@ -311,10 +311,10 @@ class _Corrected(_ByTable):
 
 
 class _Correction:
-    """The trials of one kind of host with one history.
+    """Corrects the limit of one kind of host by trials with one history.
 
-    Each time it learns, it evaluates the previous trials and starts a new one
-    in a different order.
+    Each call of :meth:`policy` evaluates the previous trials and starts a new
+    trial with the instances in a different order.
 
     :param asked: HostPolicy with the requested limit
     :param saturation_kbps: capacity of each host
@@ -324,7 +324,7 @@ class _Correction:
         self._asked = asked
         self._saturation_kbps = saturation_kbps
         self._feedback = limit_feedback.Feedback(asked)
-        self._learned = 0        # bins
+        self._learned = 0        # number of bins
 
     def policy(self, known, laws):
         """Return the HostPolicy to decide with now.
@@ -630,9 +630,9 @@ class _Chernoff(_Figures):
 
 
 class _Queue(_Figures):
-    """The method QUEUE: spikes of on/off chains share reserved blocks.
+    """The method QUEUE: on/off chains whose spikes share reserved blocks.
 
-    The numbers are the base rate, the height of the spike and P(on).
+    The numbers of an instance are base rate, height of the spike, and P(on).
     """
 
     _ON_SHARE_OF_P99 = 0.1

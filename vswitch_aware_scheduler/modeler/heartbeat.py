@@ -25,7 +25,7 @@ LOG = logs.get_logger(__name__)
 _time = plain_text.iso_time
 
 #: Seconds between two heartbeats. The end of the first pass and the start and
-#: end of waiting are reported at once.
+#: end of waiting are reported immediately.
 BEAT_SECONDS = 60.0
 
 is_silent = self_check.is_silent

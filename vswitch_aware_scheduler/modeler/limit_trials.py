@@ -328,8 +328,8 @@ def _made(store, due, measured, needs_inventory, until, progress):
 def _drawn(store, measured, needs_inventory):
     """Return {uuid: RateLaw} of selected instances, the same each day.
 
-    If there is an inventory, only instances of Nova are selected. No project
-    has more than its share.
+    If there is an inventory, only instances of Nova are selected. The number
+    of instances of a project is limited by :func:`_quotas`.
     """
     placements = store.placements()
     if needs_inventory or store.inventory() is not None:

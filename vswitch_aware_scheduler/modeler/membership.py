@@ -113,7 +113,7 @@ class Group:
             lambda: self._asked(store_id, self._members)))
 
     def leave(self):
-        """Leave the group, so that others take over the instances at once."""
+        """Leave the group, and let others take over its instances."""
         with contextlib.suppress(exceptions.CoordinationError):
             self._within(self._leave)
 

@@ -207,7 +207,7 @@ def confirmed(account, sums, grid, checks, check_seconds):
 
 
 def overload(sums):
-    """Return (t,) known slots and (t,) slots with avoidable overload, as bool.
+    """Return (t,) bool of measured slots and of those with avoidable overload.
 
     :param sums: :class:`.packed.Sums` of a host
     """

@@ -351,7 +351,7 @@ def _one_limit(weights, capacity, profile):
         return switch_profile.SwitchProfile(
             saturation_kbps=capacity, saturation_dimension=dimension,
             **common)
-    # The costs of packets and bytes are shares of each second.
+    # A profile with costs has the capacity 1: scale the costs instead.
     return switch_profile.SwitchProfile(
         packet_cost_us=profile.packet_cost_us
         and profile.packet_cost_us / capacity,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds a section to nova's Guru Meditation Report.
 
-Nova's services print this report to their log on SIGUSR2 or as [oslo_reports]
-says. The section has one line of JSON for the worker and one line for each
-host with the instances that the worker counts there.
+Nova's services write this report to their log when they receive SIGUSR2, or as
+configured in [oslo_reports]. The section has one line of JSON for the worker,
+and one line for each host, with the instances that the worker counts on it.
 """
 
 import functools

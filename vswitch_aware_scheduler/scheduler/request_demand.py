@@ -242,7 +242,7 @@ def raised(law, guaranteed, packet_bytes):
 def attachments_of(spec_obj, previous=None):
     """Return the Attachments of a request.
 
-    A request may not name its networks: a user can boot with ports or with an
+    Not every request names its networks: a user can boot with ports or with an
     automatically chosen network. Then the previous attachments of the instance
     apply, or else :data:`.UNKNOWN`.
 

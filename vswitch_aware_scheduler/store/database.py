@@ -411,7 +411,7 @@ class Store:
         """Publish placements and their results for all schedulers.
 
         A claim that is not newer than the stored claim of the same instance
-        changes nothing. All claims are written at once or not at all; nothing
+        changes nothing. All claims are written together or not at all; nothing
         is retried. A claim with a value that the database refuses is skipped
         and named in the log.
 

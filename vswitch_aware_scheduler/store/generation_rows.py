@@ -107,7 +107,7 @@ def changes(connection, since, damaged):
 
 
 def is_later(connection, generation, other):
-    """Whether a generation does not directly follow another one.
+    """Return False if a generation directly follows another one, else True.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param generation: Generation

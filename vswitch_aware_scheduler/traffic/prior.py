@@ -112,8 +112,8 @@ def _unpacked(high_shares):
 class Pool:
     """The law of a randomly chosen instance of a group, by rate bin.
 
-    :ivar members: number of instances in the mean, regardless of their number
-        of samples; a deleted instance counts as less than one
+    :ivar members: number of instances, each counted once regardless of its
+        number of samples; a deleted instance counts as less than one
     :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`; 65,536
         is added to bins of high states
     :ivar shares: (m,) share of time in each bin
@@ -526,9 +526,8 @@ def cut(law, limits, capacities, group=None):
 def scaled(law, limits):
     """Return a law with its states scaled down to the limits.
 
-    Each state keeps its probability. A limit that closes the switch
-    (:data:`.LEAST_CAPACITY` or less) scales nothing, so that the law stays
-    above it.
+    Each state keeps its probability. Limits of :data:`.LEAST_CAPACITY` or less
+    are ignored: they refuse all traffic, and the law has to stay above them.
 
     :param law: RateLaw
     :param limits: as in :func:`cut`

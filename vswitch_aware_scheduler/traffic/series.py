@@ -193,7 +193,7 @@ class RateSeries:
     @classmethod
     def from_samples(cls, instance_uuid, period_seconds, times, egress_kbps,
                      ingress_kbps, kpps=None):
-        """Return the series of raw rate samples in any order.
+        """Return the series of raw rate samples, which may be in any order.
 
         :param instance_uuid: uuid of the instance
         :param period_seconds: length of a sampling period, > 0
@@ -201,7 +201,7 @@ class RateSeries:
         :param egress_kbps: (n,) kbit/s, NaN for a missing sample
         :param ingress_kbps: (n,) as ``egress_kbps``
         :param kpps: (n,) kilo-packets/s of both directions, or None
-        :returns: RateSeries without rejected samples, which are counted
+        :returns: RateSeries of the valid samples; ``refused`` counts the rest
         :raises InvalidSeries: if lengths differ or times are not finite
         """
         times = np.asarray(times, dtype=float)

@@ -564,8 +564,8 @@ class SwitchProfile:
             {key: f'override: {where}' for key in changes})
 
     def _changed(self, changes, sources):
-        # A new saturation replaces its other forms, and a changed number loses
-        # its source.
+        # A new value in one form of the saturation removes the other forms. A
+        # changed value no longer has its previous source.
         changes = dict(changes)
         forms = ('saturation_kbps', _TABLE, *_COSTS)
         if any(changes.get(form) is not None for form in forms):

@@ -54,7 +54,7 @@ def _add_reproduce_arguments(parser):
 
 
 def _fit_answer(arguments):
-    """Fit a table. Return the answer as plain data."""
+    """Fit a table. Return the result of the command as plain data."""
     if not 0 < arguments.confidence < 1:
         raise exceptions.InvalidInput(
             f'confidence: {arguments.confidence:.15g}; expected a number '
@@ -117,7 +117,7 @@ def _fit_tables(answer):
 
 
 def _reproduce_answer(arguments):
-    """Predict published values. Return the answer as plain data."""
+    """Predict published values. Return the result as plain data."""
     tables = published.tables()
     for name in arguments.table:
         if name not in tables:

@@ -24,7 +24,7 @@ _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
 
 
 def run(arguments, conf, store, driver, progress=None, clock=None):
-    """Return the answer as plain data.
+    """Return the result of the command as plain data.
 
     :param arguments: argparse Namespace
     :param conf: ConfigOpts with the options of this package

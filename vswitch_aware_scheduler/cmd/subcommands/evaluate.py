@@ -120,7 +120,7 @@ def add_arguments(parser):
 
 
 def run(arguments, conf, progress=None):
-    """Run the evaluation. Return the answer as plain data.
+    """Run the evaluation. Return the result as plain data.
 
     :param arguments: argparse Namespace
     :param conf: options of the group [vswitch_scheduler]

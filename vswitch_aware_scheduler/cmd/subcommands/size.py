@@ -81,7 +81,7 @@ def add_arguments(parser):
 
 
 def run(arguments, conf, opened, progress=None):
-    """Return the answer as plain data.
+    """Return the result of the command as plain data.
 
     :param arguments: argparse Namespace
     :param conf: options of the group [vswitch_scheduler]
