@@ -236,7 +236,7 @@ def _write_profile(path, profile):
         if other_names:
             raise exceptions.InvalidInput(
                 f'file {path} has other profiles ({", ".join(other_names)}); '
-                f'expected a new file, or one with {profile.name} alone')
+                f'expected a new file, or one with only {profile.name}')
     entry = profile.to_dict()
     del entry['name']
     text = (f'# Written by {PROG}; see provenance.\n'

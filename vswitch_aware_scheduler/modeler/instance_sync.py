@@ -440,7 +440,7 @@ def _server(item):
     else:
         if _HOST not in item:
             raise ValueError(
-                f'no {_HOST}: the configured user is no administrator')
+                f'no {_HOST}: the configured user is not an administrator')
         placement = model_store.InstanceRecord(
             item['id'], item[_HOST] or None,
             item['flavor'].get('original_name'), item['tenant_id'],
@@ -472,7 +472,7 @@ def _seconds(text):
 def _port(item):
     if _BOUND_TO not in item:
         raise ValueError(
-            f'no {_BOUND_TO}: the configured user is no administrator')
+            f'no {_BOUND_TO}: the configured user is not an administrator')
     return _Port(item['id'], item['device_id'], item['network_id'],
                  item['mac_address'], item['project_id'],
                  item[_BOUND_TO] or None, item.get('binding:vnic_type'))

@@ -51,7 +51,7 @@ class Service:
     """The nova-compute service of a host.
 
     :ivar zone: availability zone
-    :ivar problem: why the host neither gives nor receives instances, or None
+    :ivar problem: why no instance leaves or joins the host, or None
     """
 
     problem: str | None
@@ -377,8 +377,8 @@ def _server(item):
     if item['status'] == 'UNKNOWN':
         return None
     if 'OS-EXT-SRV-ATTR:host' not in item:
-        raise ValueError('no OS-EXT-SRV-ATTR:host: the configured user is no '
-                         'administrator')
+        raise ValueError('no OS-EXT-SRV-ATTR:host: the configured user is '
+                         'not an administrator')
     flavor = item['flavor']
     if 'extra_specs' not in flavor:
         # The client cuts messages of more than 80 characters.

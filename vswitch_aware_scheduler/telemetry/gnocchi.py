@@ -311,8 +311,8 @@ class GnocchiDriver(service.ServiceDriver):
         if not usable:
             raise exceptions.TelemetryError(
                 f'telemetry {self.source}: {problem}; expected {expected}')
-        LOG.warning('Telemetry %s: %s; expected %s; they have no samples',
-                    self.source, problem, expected)
+        LOG.warning('Telemetry %s: %s; expected %s; the driver reads no '
+                    'samples of these', self.source, problem, expected)
 
     # Measures.
 
@@ -678,11 +678,11 @@ class _GnocchiClient(http.Client):
         :param last: end of the periods, exclusive
         """
         def read(group):
-            """Return the requested interfaces in one group of the answer.
+            """Return {interface: {metric: points}} of one group of the answer.
 
-            Interfaces with missing data are omitted.
+            Interfaces that were not requested or lack data are omitted.
 
-            :param group: one group of the answer
+            :param group: dictionary, one item of the answer
             """
             by_link = {}
             for link, metrics in group['measures']['measures'].items():

@@ -182,7 +182,7 @@ def require_text(value):
     :raises TypeError: if it is not a text, or an empty one
     """
     if not isinstance(value, str) or not value:
-        raise TypeError(f'{value!r} is no text')
+        raise TypeError(f'{value!r} is not a text')
     return value
 
 

@@ -65,7 +65,7 @@ _UPPER, _LOWER, _BOTH = range(3)
 
 
 def _bounds(low_times, low, high_times, high, begin, end):
-    """Return lists of times, volumes and kinds of the bounds, in order."""
+    """Return lists of times, volumes and kinds of the bounds, by time."""
     inside = (low_times > begin[0]) & (low_times < end[0])
     low_times, low = low_times[inside], low[inside]
     inside = (high_times > begin[0]) & (high_times < end[0])

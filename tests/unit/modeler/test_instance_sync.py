@@ -199,7 +199,7 @@ class NovaTestCase(InventoryTestCase):
                         {key: value for key, value in item.items()
                          if ':host' not in key}
                         for item in answer['servers']]})] * 2,
-                 'no administrator')):
+                 'not an administrator')):
             for complete_seconds in (0, 1e6):
                 self.cloud.faults[:] = faults
                 with self.subTest(message), self.assertRaisesRegex(

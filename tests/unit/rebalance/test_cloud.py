@@ -75,7 +75,7 @@ class CloudTestCase(unittest.TestCase):
             self.cloud.server(uuid)
         del self.nova.servers[uuid]['OS-EXT-SRV-ATTR:host']
         with self.assertRaisesRegex(exceptions.TelemetryError,
-                                    'no administrator'):
+                                    'not an administrator'):
             self.cloud.server(uuid)
 
     def test_the_newest_migration_comes_first(self):
