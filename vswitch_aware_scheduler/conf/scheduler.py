@@ -489,7 +489,7 @@ database: each time, every worker runs one small query. With 0, workers do not
 share placements: a worker sees the placements of others only when they appear
 in Nova's database.
 
-Unit: seconds, 0 to 60; 0 or at least 0.05 is sensible.
+Unit: seconds, 0 to 60; use 0, or 0.05 or more.
 
 When the scheduler has read access to the store but no write access, the other
 workers do not see its placements, and the scheduler logs a warning.
