@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the modeler, the schedulers and their options, with text results.
 
-``vswitch-status`` prints the results, and the processes log them. Pure; no
-clock except the time that is passed.
+``vswitch-status`` prints the results, and the processes log them. Pure: the
+caller passes the current time.
 """
 
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',

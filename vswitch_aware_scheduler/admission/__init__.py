@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which hosts can carry one more instance, and what it would cost.
+"""Decides which hosts can carry one more instance, and predicts their load.
 
-The scheduler and the evaluation both use this package. It uses no Nova, no
-store and no clock. Callers serialise access. Derivation:
+The scheduler and the evaluation both use this package. It does not use Nova,
+the store or a clock. Callers serialise access. Derivation:
 reference/admission.rst.
 """
 

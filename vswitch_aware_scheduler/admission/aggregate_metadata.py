@@ -40,8 +40,8 @@ class Stated:
     """The valid values of the metadata of some aggregates.
 
     :ivar values: {key: {value: name of an aggregate that has it}}
-    :ivar profiles: names of profiles
-    :ivar numbers: {name of a number of a profile: list of texts}
+    :ivar profiles: names of switch profiles, sorted
+    :ivar numbers: {key of a switch profile: list of its values, as texts}
     :ivar policy: the most cautious of the admission policies
     :ivar limit: the lowest of the limits of the overload probability
     """

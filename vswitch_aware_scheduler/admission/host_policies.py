@@ -72,7 +72,7 @@ class HostPolicies:
                 ),
             },
         )
-        self._known = {}         # what decides -> (HostPolicy, its reports)
+        self._known = {}         # arguments -> (HostPolicy, its reports)
 
     def find(self, metadata, host_profile, bare_metal=False):
         """Return the HostPolicy of a host.

@@ -518,12 +518,12 @@ class _Attached:
 
 
 def _span(slots):
-    """Return which slots to judge, so that little is copied.
+    """Return a slice that contains some slots, because slices need no copy.
 
     :param slots: (h,) int
-    :returns: a slice and the positions in it of ``slots``, which are None if
-        the slice has them in this order; ``slots`` and None if they are not
-        close together
+    :returns: (slice, positions of ``slots`` in it; None if it has exactly
+        these slots in this order), or (``slots``, None) if they are not close
+        together
     """
     first, end = (slots.min(), slots.max() + 1) if slots.size else (0, 0)
     if end - first > _SPARSE * slots.size:

@@ -209,11 +209,11 @@ def _deviations(probability):
 
 
 def _crossing(first, second, target):
-    """Return the size at which the line through two points has a value.
+    """Return the size at which the line through two points is at ``target``.
 
     :param first: (size, deviations)
     :param second: (size, deviations)
-    :returns: float, or None if the points determine no such line
+    :returns: float, or None if the sizes or the deviations are equal
     """
     size, deviations = first
     if size == second[0] or deviations == second[1]:

@@ -164,7 +164,7 @@ class Levels:
     """
 
     def __init__(self, law, source, units):
-        # Contiguous, because hosts look them up along the last axis.
+        # Copy to contiguous arrays: look-ups read along the last axis.
         self.masses = source.masses[:, 0].copy()
         self.values = np.empty((self.masses.size, len(units)))
         for i, unit in enumerate(units):

@@ -23,7 +23,7 @@ from vswitch_aware_scheduler.vswitch import profile
 __all__ = ['Calibration', 'Journal', 'Place', 'figures', 'make_profile',
            'verdict']
 
-#: A rung of a ladder with at most this loss is not overloaded.
+#: A rate of a ladder of rates is not overload if at most this share is lost.
 LITTLE_LOSS = .01
 #: Largest spread between set-ups of a reproducible cell.
 TOLERANCE = .10

@@ -65,8 +65,8 @@ class Run:
     def __enter__(self):
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            # Written atomically: a run that is killed before has created
-            # nothing.
+            # Write the file atomically, before the run creates anything, so
+            # that everything a killed run has created is recorded.
             draft = self.state_file.with_suffix('.draft')
             draft.write_text(json.dumps({
                 'run': self.id, 'pid': os.getpid(),

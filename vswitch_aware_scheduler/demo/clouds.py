@@ -140,7 +140,7 @@ def nova_conf(policy, **options):
 
 def place_all(policies, vms, hosts, host_memory_mb, options, folder,
               jobs=2, progress=None, rebalanced=None):
-    """Place one list by each policy, with at most ``jobs`` clouds at a time.
+    """Place the list of VMs once with each policy, each time in a new cloud.
 
     :param policies: names of the policies: DEFAULT, OURS, REBALANCED
     :param vms: list of fleet.Vm, in the order of their requests

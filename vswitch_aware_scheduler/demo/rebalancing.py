@@ -71,10 +71,10 @@ class Traffic:
         return (self.first + sample) * self.period_seconds
 
     def values(self, weights, packet_bytes):
-        """Return (n, t), what each instance demands of a limit.
+        """Return (n, t) rates of the instances in the unit of a limit.
 
-        :param weights: as of a :class:`.packed.Sums`
-        :param packet_bytes: as of a :class:`.packed.Sums`
+        :param weights: as in :class:`.packed.Sums`
+        :param packet_bytes: as in :class:`.packed.Sums`
         """
         count, samples, _ = self.rates.shape
         rates = np.zeros((count * samples, 3))
@@ -306,7 +306,7 @@ class _Host:
                                  self._target.capacities)
 
     def settle(self, rows, first, end):
-        """Settle some samples.
+        """Add the loads and the overload of some samples to the budget.
 
         :param rows: rows of the instances that were on the host
         :param first: first sample

@@ -85,15 +85,15 @@ class Strategy(abc.ABC):
 
 
 class Fleet:
-    """What a strategy sees at the end of a period, and what it can do.
+    """The fleet that a strategy of rebalancing reads and changes.
 
     Bins are those of the whole trace, including the past before the evaluated
     time.
 
     :param replay: Replay
-    :param loads: as the attribute
-    :param used: as the attribute
-    :param overload: as the attribute
+    :param loads: see the attribute
+    :param used: see the attribute
+    :param overload: see the attribute
     :ivar bins_per_period: bins between two decisions
     :ivar bin_seconds: length of a bin
     :ivar migration_kbps: load of a migration on the switches of both hosts

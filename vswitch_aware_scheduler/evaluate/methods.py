@@ -72,9 +72,9 @@ class Estimator(abc.ABC):
         """
 
     def limit(self, overload_probability):
-        """Return the limit to decide with, in order to meet a limit.
+        """Return the limit to configure so that the overload meets a limit.
 
-        :param overload_probability: limit to meet
+        :param overload_probability: limit that the overload shall meet
         """
         return overload_probability
 
@@ -416,7 +416,7 @@ class _Figures(packing.FirstFit):
 
     @abc.abstractmethod
     def fits(self, sums):
-        """Return (hosts,) bool for the (hosts, k) sums of numbers.
+        """Return (hosts,) bool: whether each host is within the limit.
 
         :param sums: (hosts, k) sums of numbers
         """
@@ -668,7 +668,7 @@ class _Queue(_Figures):
                     self._on[host], self._figures[row, 2])
 
     def _blocks(self, on):
-        """Return how many blocks keep P(more are on) within the limit."""
+        """Return the least n for which P(more than n on) is in the limit."""
         beyond = np.cumsum(on[:, ::-1], axis=1)[:, ::-1]  # P(count >= n)
         is_sufficient = np.column_stack([beyond[:, 1:], np.zeros(len(on))]) \
             <= self.limit * (1 + _TOLERANCE)
@@ -701,7 +701,7 @@ class _Queue(_Figures):
         raise NotImplementedError('use predicted()')
 
     def predicted(self):
-        # Overload occurs if more instances are on than blocks fit.
+        # Overload occurs if more instances are on than the host has blocks.
         room = np.maximum(self.capacity * (1 + _TOLERANCE) - self._base, 0.0)
         size = self._on.shape[1]
         blocks = np.full(len(room), float(size))

@@ -153,7 +153,7 @@ def overload(policy, series, instances, start, end):
         rates, slots = history.rates[in_range], slots[in_range]
         number = np.bincount(slots, minlength=last - first)
         counts += number > 0
-        # A law with one state for each sample has a rate in any unit.
+        # RateLaw.values converts rates to a unit, so make a law of samples.
         law = rate_law.RateLaw.from_arrays(
             np.full(len(rates), 1.0 / len(rates)), rates)
         for total, (weights, _, _) in zip(totals, policy.limits):

@@ -293,12 +293,12 @@ class History:
 
 
 class Known:
-    """What is known of V instances at one moment.
+    """The history of V instances up to one moment.
 
     :param trace: Trace
     :param known: (V, t) bool, whether a bin is known
     :param counts: callable(), returns the counts
-    :param kept: dictionary with values of the history, by key
+    :param kept: dictionary of values that later moments use again, by key
     :ivar period_seconds: length of a bin
     :ivar times: (t,) start of each bin
     :ivar uuids: V instance uuids
@@ -311,7 +311,7 @@ class Known:
         self.period_seconds = trace.period_seconds
         self.times = trace.times[:end]
         self.uuids = trace.uuids
-        #: (V, t) bool: bins in which an instance was there and measured.
+        #: (V, t) bool: bins in which an instance existed and was measured.
         self.present = known
         self._counts = counts
         self._derived = {}

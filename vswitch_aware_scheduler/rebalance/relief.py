@@ -183,7 +183,7 @@ class Loads:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """When hosts are relieved, and how far.
+    """The conditions for relieving a host, and for ending the relief.
 
     :ivar moves: maximum number of moves of one host at a time
     :ivar window_seconds: length of the considered past
@@ -199,9 +199,9 @@ class Rule:
     :ivar repay_days: a host whose debt exceeds the budget of this many days is
         relieved until its balance would grow; another host is relieved until
         it meets its limit
-    :ivar lowers_excess: where no single move ends a slot of overload, whether
-        moves to hosts in use are made that reduce the traffic above the
-        capacity, without adding overload there
+    :ivar lowers_excess: if no single move ends the overload of any slot,
+        whether to make moves that only reduce the traffic above the capacity;
+        these moves go to hosts in use and add no overload there
     """
 
     moves: int = 3

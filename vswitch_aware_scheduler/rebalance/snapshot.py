@@ -107,8 +107,8 @@ class Measured:
     """The data of hosts in the store.
 
     :ivar budgets: {host: error budget}
-    :ivar sums: {host: sums of its slots}, for all slots of ``grid``
-    :ivar grid: Grid that ends with the last slot known for any host
+    :ivar sums: {host: sums of its traffic in all slots of ``grid``}
+    :ivar grid: Grid that ends with the last slot that any host has sums for
     :ivar placements: {instance uuid: host}
     :ivar uplinks: list of Uplink
     :ivar bound: uuids of instances that use virtual functions of their host
@@ -418,7 +418,7 @@ def _loads(measured, hosts, limits, servers, series, placements, relieved,
 
 def _follow(sums, above, thresholds, grid, rates, stays, host, row_of,
             relieved):
-    """Count an instance on its current host in all slots of the window.
+    """Count an instance as if it had always been on its current host.
 
     :param rates: (l, t) of the instance
     :param stays: [(since, host)], the oldest first

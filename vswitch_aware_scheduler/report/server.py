@@ -57,7 +57,7 @@ class Reports:
 
     :param make_fleet: callable(), returns a :class:`.data.Fleet`
     :param make_report: callable(fleet, host or None), returns a report
-    :param seconds: seconds for which a state of the fleet is shown
+    :param seconds: seconds after which the fleet is read again
     :param clock: callable, returns monotonic seconds
     """
 

@@ -145,8 +145,8 @@ class Aggregates:
                                          uplinks.is_in(aggregate.metadata))
 
     def _changed_in_place(self, aggregate):
-        # observe() finds a new object by comparison. An object that was
-        # changed in place has to be found here.
+        # observe() only detects aggregates that are new objects. Here the
+        # object is the same, and its metadata have changed.
         self._regrouped |= self._metadata[id(aggregate)][2]
         self._store_metadata(aggregate)
         self._regrouped |= self._metadata[id(aggregate)][2]

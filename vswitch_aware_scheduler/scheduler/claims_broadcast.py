@@ -101,7 +101,7 @@ class ClaimsBroadcast(worker_thread.WorkerThread):
         return claim
 
     def step(self):
-        """Write and read once.
+        """Write the own new claims to the store, and read those of others.
 
         :returns: seconds until the next step
         """

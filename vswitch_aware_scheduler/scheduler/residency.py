@@ -84,7 +84,7 @@ class Reading:
     :ivar rows: {uuid: Row, or None if the cell has no such instance}
     :ivar deleted: uuids among ``rows`` that are deleted in the cell
     :ivar moves: {id: Move, or None if the migration has ended}
-    :ivar complete: whether the whole cell has been read by now
+    :ivar complete: whether all instances of the cell have been read
     """
 
     cell: str

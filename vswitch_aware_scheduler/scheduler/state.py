@@ -253,7 +253,7 @@ class SchedulerState:
         return limit and limit.amount(self._law_on(host, demand))
 
     def _law_on(self, host, demand):
-        """Return the RateLaw by which an instance is judged on a host."""
+        """Return the RateLaw that an instance would have on a host."""
         law = demand.law
         if demand.is_prior:
             law = self._laws.fitting(law, host, self._laws.group(

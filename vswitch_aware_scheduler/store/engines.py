@@ -170,7 +170,8 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
             _limit_answers, max(timeout_seconds, statement_seconds) + 1))
     sa.event.listen(engine, 'do_connect',
                     functools.partial(_connect, given_url))
-    # oslo.db's create_engine would register its listener first.
+    # Register this listener before those of oslo.db. With oslo.db's
+    # create_engine, the order would be the opposite.
     sa.event.listen(engine, 'handle_error', _raise_unlogged)
     exc_filters.register_engine(engine)
     if kind == 'sqlite':

@@ -42,11 +42,11 @@ def read(connection, kind, damaged):
 
 
 def changes(connection, kind, facts):
-    """Return the changes of the rows of a kind.
+    """Compare facts about the fleet with the stored rows.
 
     :param connection: SQLAlchemy Connection
     :param kind: one of :data:`.FLEET_KINDS`
-    :param facts: {name: dictionary}, all facts of this kind
+    :param facts: {name: dictionary}, all present facts of this kind
     :returns: (rows to write, names of rows to delete)
     """
     table = tables.fleet_fact

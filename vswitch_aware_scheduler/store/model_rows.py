@@ -96,7 +96,7 @@ def read(connection, instance_uuid):
 
 
 def mark(point):
-    """Return a value that changes with the counts of an instance.
+    """Return a value that changes whenever an instance's counts change.
 
     :param point: ResumePoint or None
     """

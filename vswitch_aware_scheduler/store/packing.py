@@ -20,8 +20,8 @@ __all__ = ['check_text', 'pack_attachments', 'pack_law', 'pack_prior',
            'usable_attachments', 'usable_laws']
 
 #: First byte of a packed law. One row for each state follows: its probability
-#: twice, and three rates. The earlier version had probabilities of two regimes
-#: there and can read these rows.
+#: twice, and three rates. (The earlier version stored two probabilities, of
+#: two regimes. It can read these rows.)
 _LAW_FORMAT = 2
 _LAW_COLUMNS = 5
 _LAW_ROW_BYTES = 8 * _LAW_COLUMNS

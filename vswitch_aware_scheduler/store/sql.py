@@ -44,7 +44,7 @@ def key_chunks(names):
 
 
 def stream(connection, query):
-    """Return the result of a query, whose rows are read in parts.
+    """Run a query whose rows are read from the database in parts.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param query: SELECT of the columns that are read

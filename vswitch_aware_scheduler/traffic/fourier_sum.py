@@ -210,8 +210,8 @@ def common_step(rates, capacity, most):
     finest = capacity / most * (1 - TOLERANCE)
     with np.errstate(divide='ignore', invalid='ignore'):
         while True:
-            # The smallest remainder, as in the Euclidean algorithm. Much less
-            # than the finest step is the rounding error of a remainder.
+            # The smallest remainder, as in the Euclidean algorithm. Remainders
+            # far below the finest step are rounding errors.
             least = np.where(left > _NO_REMAINDER * finest, left, np.inf).min(
                 axis=0)
             if not (least < np.inf).any():

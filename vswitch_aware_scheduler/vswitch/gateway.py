@@ -101,7 +101,7 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """The input of a plan.
+    """The input of a plan of mapping tables: gateways, groups and networks.
 
     :ivar gateways: {name: Gateway}
     :ivar groups: {name: InterfaceGroup}
