@@ -46,7 +46,7 @@ _SPREAD = 2.25
 _FEW_CELLS = 2.5
 
 #: Maximum number of sources of the kind FEW. Rounding moves their sum by at
-#: most half a grid cell each, together .5 % of the capacity. Such a sum is
+#: most half a grid cell each, together 0.5 % of the capacity. Such a sum is
 #: computed from the beginning after each change.
 _MOST_FEW = 20
 

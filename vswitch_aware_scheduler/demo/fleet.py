@@ -59,7 +59,7 @@ class GeneratorStatistics:
     :ivar off_to_on: median probability of a change to on; published .023-.037
     :ivar on_to_off: median probability of a change to off; published .30-.38
     :ivar fleet_kbps_per_vm: mean rate of the fleet divided by the number of
-        VMs with traffic; published .4-.65 Gbps for about 200
+        VMs with traffic; published 0.4-0.65 Gbps for about 200
     :ivar level_spread: standard deviation of the logarithm of the rates of a
         VM while it is on
     :ivar peak_kbps: upper bound of all rates; the largest sample is 6.5 Gbps
