@@ -193,21 +193,21 @@ class LimitSums:
         self._stale = np.append(self._stale,
                                 np.ones(size[1] - old_slots, bool))
 
-    def change(self, host, came, went):
+    def change(self, host, added, removed):
         """Store which laws were added to a host and which were removed.
 
         :param host: item of ``hosts``
-        :param came: iterable of the added RateLaw
-        :param went: iterable of the removed RateLaw
+        :param added: iterable of the added RateLaw
+        :param removed: iterable of the removed RateLaw
         """
         if host.policy.limits and not self._stale[host.slot]:
             pending = self._pending.setdefault(host, {})
-            for laws, count in ((came, 1), (went, -1)):
+            for laws, count in ((added, 1), (removed, -1)):
                 for law in laws:
                     pending[law] = pending.get(law, 0) + count
 
     def update(self, slots):
-        """Compute the outdated sums of some hosts.
+        """Compute the outdated sums of the given hosts.
 
         :param slots: (h,) int, slots of the hosts
         """
@@ -221,7 +221,7 @@ class LimitSums:
                 self._refresh(sorted(set(slots[stale].tolist())))
 
     def with_source(self, slots, law):
-        """Return the :class:`Load` of some hosts with one more instance.
+        """Return the :class:`Load` of the given hosts with one more instance.
 
         The Load of a host with outdated sums has overload_probability 0.
 
@@ -336,7 +336,7 @@ class LimitSums:
             places[_KIND:] = _NOWHERE[_KIND:]
 
     def _refresh(self, slots):
-        """Compute the sums of some hosts from all their residents.
+        """Compute the sums of the given hosts from all their residents.
 
         :param slots: iterable of slots, all different
         """
@@ -355,7 +355,7 @@ class LimitSums:
         self._add(changes)
 
     def _add(self, changes):
-        """Add sources to the sums of some hosts.
+        """Add sources to the sums of the given hosts.
 
         A host whose sums have to be computed from all residents is outdated.
 
@@ -487,7 +487,7 @@ class LimitSums:
             _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2 else _SMOOTH
 
     def _product(self, places, step, counts):
-        """Return the transform of the sum of some sources.
+        """Return the transform of the sum of the given sources.
 
         :param counts: {law: number of instances}
         """
@@ -658,7 +658,7 @@ class _Tables(admission_rows.Rows):
 
 
 def _at(array, slots):
-    """Return some hosts of an array whose last axis is that of the slots.
+    """Return the given slots of an array, which are on its last axis.
 
     :param slots: (h,) int, or a slice, which copies nothing
     """

@@ -142,31 +142,31 @@ class LoadTable:
         return slot
 
     def change(self, changes):
-        """Add and remove residents of some hosts.
+        """Add and remove residents of the given hosts.
 
         :param changes: {host: (added, removed)}: a mapping of instance uuid to
             RateLaw, and an iterable of instance uuids
         :returns: list of the hosts to which the change does not apply, because
             their residents differ; use :meth:`describe` for them
         """
-        unlike = []
-        for host, (came, went) in changes.items():
+        differing = []
+        for host, (added, removed) in changes.items():
             slot = self._slot_of.get(host)
             entry = None if slot is None else self._entries[slot]
             residents = {} if entry is None else entry.residents
-            if entry is None or not residents.keys().isdisjoint(came) \
-                    or not all(map(residents.__contains__, went)):
-                unlike.append(host)
+            if entry is None or not residents.keys().isdisjoint(added) \
+                    or not all(map(residents.__contains__, removed)):
+                differing.append(host)
                 continue
             self.version += 1
-            gone = {uuid: residents.pop(uuid) for uuid in went}
-            residents.update(came)
+            removed_laws = {uuid: residents.pop(uuid) for uuid in removed}
+            residents.update(added)
             self._count(entry)
-            self._sums.change(entry, came.values(), gone.values())
-            self._attached.change(entry, came, gone)
+            self._sums.change(entry, added.values(), removed_laws.values())
+            self._attached.change(entry, added, removed_laws)
             for uplink in self._uplinks_behind(entry):
-                self._hold(uplink, host, gone, came)
-        return unlike
+                self._hold(uplink, host, removed_laws, added)
+        return differing
 
     def _add_entry(self, name, kind):
         entry = _Entry(name, len(self._entries),
@@ -221,7 +221,7 @@ class LoadTable:
         then counts once, with the law of the host that received it last, until
         it has left both.
         """
-        came, went = {}, {}
+        added, removed = {}, {}
         for uuid in {**before, **after}:
             law = after.get(uuid)
             if law == before.get(uuid):
@@ -237,11 +237,11 @@ class LoadTable:
             else:
                 uplink.residents[uuid] = law
             if law != old_law:
-                came.update({} if law is None else {uuid: law})
-                went.update({} if old_law is None else {uuid: old_law})
+                added.update({} if law is None else {uuid: law})
+                removed.update({} if old_law is None else {uuid: old_law})
         self._count(uplink)
-        self._sums.change(uplink, came.values(), went.values())
-        self._attached_uplinks.change(uplink, came, went)
+        self._sums.change(uplink, added.values(), removed.values())
+        self._attached_uplinks.change(uplink, added, removed)
 
     def residents(self, host):
         """Return the residents of a host. The caller must not change the dict.
@@ -300,7 +300,7 @@ class LoadTable:
     def assess(
         self, slots, law, exclude=None, attachments=vswitch_attachments.UNKNOWN
     ):
-        """Judge the effect of one more instance on each of some hosts.
+        """Judge the effect of one more instance on each of the given hosts.
 
         :param slots: (h,) int, slots of hosts that were described
         :param law: RateLaw of the instance
@@ -493,21 +493,21 @@ class _Attached:
         else:
             self.tunnels.forget(entry.slot)
 
-    def change(self, entry, came, went):
+    def change(self, entry, added, removed):
         """Count added residents and stop counting removed ones.
 
         :param entry: _Entry
-        :param came: uuids of the added instances
-        :param went: uuids of the removed instances
+        :param added: uuids of the added instances
+        :param removed: uuids of the removed instances
         """
         if entry.slot in self.tunnels:
-            for uuid in went:
+            for uuid in removed:
                 self.tunnels.remove(entry.slot, uuid)
-            for uuid in came:
+            for uuid in added:
                 self.tunnels.add(entry.slot, uuid, self._of(uuid))
 
     def renew(self, entry, uuids):
-        """Read the attachments of some residents again.
+        """Read the attachments of the given residents again.
 
         :param entry: _Entry
         :param uuids: uuids of the instances

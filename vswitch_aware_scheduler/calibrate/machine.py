@@ -163,14 +163,14 @@ def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
         except OSError:
             continue
         processes |= _process(text)
-    ours = set()
+    own_processes = set()
     for pid in processes:
         ancestor = pid
         while ancestor not in (root, 0) and ancestor in processes:
             ancestor = processes[ancestor].parent
         if ancestor == root:
-            ours.add(pid)
-    return _reading(clock(), totals, processes, ours, switches)
+            own_processes.add(pid)
+    return _reading(clock(), totals, processes, own_processes, switches)
 
 
 class _Process(typing.NamedTuple):

@@ -64,7 +64,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
         return multiplier if finite else default
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of some hosts.
+        """Return the weights of the given hosts.
 
         :param weighed_obj_list: list of nova WeighedObject, one for each host
         :param weight_properties: nova RequestSpec
@@ -92,7 +92,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
 
 
 def _weights(assessment, positions):
-    """Return the list of the weights of some hosts of an assessment."""
+    """Return the list of the weights of the given hosts of an assessment."""
     loss = assessment.loss_fraction[positions]
     decades = LOSS_DECADES + np.log10(
         np.maximum(loss, 10.0 ** -LOSS_DECADES))
@@ -100,8 +100,8 @@ def _weights(assessment, positions):
     weight = 1.0 - (decades + used) / (LOSS_DECADES + 1)
     if assessment.budget_days is not None:
         # A host without an error budget has spent nothing.
-        left = np.fmin(assessment.budget_days[positions], 1.0)
-        weight -= (1.0 - np.maximum(left, 0.0)) / (LOSS_DECADES + 1)
+        days_left = np.fmin(assessment.budget_days[positions], 1.0)
+        weight -= (1.0 - np.maximum(days_left, 0.0)) / (LOSS_DECADES + 1)
     # An overloaded uplink also lowers the weight of a host without a profile.
     weight = np.where(assessment.known[positions], weight,
                       np.minimum(weight, NEUTRAL))
