@@ -260,10 +260,10 @@ _GNOCCHI = _common(
 Aggregation of Gnocchi from which the driver computes the rates of an
 interface.
 
-``rate:mean`` needs the right value of ``interval_seconds``. With the others
-the driver computes rates from the difference of the values of two periods. It
-does not need ``interval_seconds`` then, and it detects every reset of a
-counter.
+``rate:mean`` needs the right value of ``interval_seconds``. With the other
+aggregations, the driver computes rates from the difference of the values of
+two periods. It then does not need ``interval_seconds`` and detects every reset
+of a counter.
 
 Any other value is refused when the command starts.
 
