@@ -159,7 +159,7 @@ def _without_secrets(url):
 
 
 class TemporaryFailure(Exception):
-    """A failure that may not occur again if the request is repeated.
+    """A failure that is possibly gone when the request is repeated.
 
     :param description: description of the failure
     :param pause_seconds: pause that the service requests, or None

@@ -143,7 +143,7 @@ def print_answer(arguments, answer):
     """Print an answer as JSON or YAML, if the arguments request it.
 
     :param arguments: argparse Namespace
-    :param answer: dictionary; a text is added for each time
+    :param answer: dictionary; for each time, the output also has its text
     :returns: whether it was printed; otherwise the caller prints it as text
     """
     captured = getattr(arguments, 'captured', None)

@@ -77,7 +77,7 @@ _MOST_SHARES = 8
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """The result of an update.
+    """The result of an update of the error budgets.
 
     :ivar shares: number of hosts and uplinks with instances of this modeler
     :ivar measured: number of periods that were settled as measured

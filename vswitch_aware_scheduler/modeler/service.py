@@ -803,7 +803,7 @@ class Service:
     :param notifier: :class:`Notifier`
     :param clock: callable, returns seconds UTC
     :param monotonic: callable, returns monotonic seconds
-    :param sleep: callable(seconds), waits; a signal may not interrupt it
+    :param sleep: callable(seconds), waits, even if a signal arrives
     """
 
     def __init__(self, load, notifier, clock=time.time,
@@ -1190,7 +1190,7 @@ class Service:
         if self._metrics is not None:
             self._metrics.waits('configuration')
             self._serve_metrics(set_up)
-        # No new samples are expected.
+        # A modeler that waits does not miss new samples.
         self._news_at = self._monotonic()
         self._notifier.notify(STATUS=f'waiting: {reason}', WATCHDOG=1)
         self._heartbeat.waits(reason)

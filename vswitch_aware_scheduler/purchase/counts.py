@@ -52,7 +52,7 @@ _COUNT_RESOURCES = {'max_tunnels': 'tunnels',
 
 @dataclasses.dataclass(frozen=True)
 class _Filled:
-    """How many VMs of the mix are on a server, and why no more.
+    """The number of VMs of the mix that a server admits, and what limits it.
 
     :ivar vms: number of VMs
     :ivar first: resource that is exhausted first; None if the mix ends or

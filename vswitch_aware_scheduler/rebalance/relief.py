@@ -430,8 +430,8 @@ def _opening(loads, source, empty, instances, constraints, costs):
 def _following(loads, source, host, limit, instances, constraints):
     """Return the Move to a newly used host that reduces the excess most.
 
-    If a host exceeds its capacity by far, a single move may not end a slot of
-    overload although several moves do. The destination remains within its
+    If a host exceeds its capacity by far, it is possible that only several
+    moves together end a slot of overload. The destination remains within its
     limit. None if there is no such move.
     """
     if loads.sizes[source] < 2 or not len(instances):

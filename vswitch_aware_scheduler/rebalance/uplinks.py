@@ -87,8 +87,8 @@ class Uplinks:
     :param rates_known: (n,) bool, whether the rates of an instance are known;
         otherwise it moves to no host behind an uplink from elsewhere
     :param stayed: (n,) bool, whether an instance was on its host for the whole
-        time; another one is not subtracted where it leaves, because the sums
-        may not contain it
+        time; the rates of other instances are not subtracted where they leave,
+        because the sums possibly do not contain them
     """
 
     def __init__(self, uplinks, hosts, rates_known, stayed):

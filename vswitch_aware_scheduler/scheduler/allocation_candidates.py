@@ -88,7 +88,7 @@ class Candidates:
                 passing.append(host_state)
             elif amount <= room.free:
                 room.requested = amount
-                # Other objects refer to the old candidates.
+                # Change copies, because other objects use these candidates.
                 host_state.allocation_candidates = [
                     _with(candidate, room.provider, amount)
                     for candidate in candidates]

@@ -174,7 +174,7 @@ def demand_of(spec_obj, laws, priors, default_law, report):
     :param priors: callable, (instance uuid, name of the flavor, id of the
         project) -> (RateLaw, what the prior was learned from), or None
     :param default_law: RateLaw of the configured default, or None if nothing
-        is known about the other instances, in which case the default may not
+        is known about the other instances, in which case the default must not
         be used
     :param report: callable(topic, problem or None), receives invalid extra
         specs, which are ignored

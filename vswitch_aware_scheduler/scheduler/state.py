@@ -535,8 +535,8 @@ class SchedulerState:
     def _observe(self, host_states):
         """Store what Nova reports about some hosts. Return their names."""
         now, hosts = self._monotonic(), list(map(_HOST, host_states))
-        # Most requests have the same hosts in the same order. Aggregates are
-        # faster if the list is the same object.
+        # Most requests have the same hosts in the same order. Functions that
+        # get the same list object again can reuse their results.
         if hosts == self._last_hosts:
             hosts = self._last_hosts
         note = now >= self._next_note or hosts is not self._last_hosts \
@@ -719,7 +719,7 @@ class SchedulerState:
                 != self._snapshot.within_budget(self._clock()) and any(
                     policy is not None and policy.budget_limit_factor > 1
                     for policy in self._policies.values())
-            # The last host with a limit may have lost its limit.
+            # The only host with a limit may have lost it.
             self._limit_seen = any(map(_is_limited, self._policies.values()))
         if dropped or outdated:
             # A LoadTable never drops a host or changes whether it has budget

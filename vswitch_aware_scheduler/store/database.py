@@ -263,7 +263,7 @@ class Store:
         return self._read_rows(trial_rows.read)
 
     def trial_outcomes(self):
-        """Return {kind: :class:`~.TrialOutcome`} of all."""
+        """Return {kind: :class:`~.TrialOutcome`} of all kinds of hosts."""
         return self._read(trial_rows.outcomes)
 
     def basis(self):

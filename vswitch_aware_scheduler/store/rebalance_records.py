@@ -156,7 +156,7 @@ def read_moves(connection, plan_id, state, since, damaged):
         except (TypeError, ValueError) as error:
             name = f'{row.plan_id}/{row.position}'
             damaged['move', name] = f'move {name}: {error}'
-            # The other columns name the instance and its hosts.
+            # Return the move anyway: other columns have the essential data.
             values['body'] = {}
         moves.append(MoveRecord(**values))
     return moves

@@ -71,8 +71,8 @@ KPPS_PER_PACKET = 0.001
 #: Readings that are further apart, in periods, leave a gap.
 _GAP_PERIODS = 1.5
 
-#: A source updates at intervals if its interval is at least this multiple of
-#: the interval of the readings.
+#: Updates and readings of a counter have different intervals if that of the
+#: updates is at least this multiple of that of the readings.
 _STEPPED = 1.25
 
 #: Below this multiple of the interval of the readings, several updates may

@@ -21,9 +21,9 @@ from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Superposition']
 
-#: Number of grid cells up to the capacity if there are too many sums to keep
-#: all exactly. It is proportional to the number of sources, whose rounding
-#: errors add up, and within these bounds.
+#: If there are too many sums to keep all exactly, the grid up to the capacity
+#: has this number of cells for each source, because the rounding errors of
+#: sources add up; but at least and at most the numbers below.
 _CELLS_PER_SOURCE = 64
 _LEAST_CELLS, _MOST_CELLS = 8192, 65536
 
