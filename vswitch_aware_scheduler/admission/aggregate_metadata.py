@@ -117,7 +117,7 @@ class Keys:
 
 
 def usable_profile(profile, numbers, where, report, **others):
-    """Return a profile with those of some numbers that are valid for it.
+    """Return a profile with the given numbers, except invalid numbers.
 
     A number that is valid alone may contradict the profile or another number.
     In alphabetical order, each number with a contradiction is reported and

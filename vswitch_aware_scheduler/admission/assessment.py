@@ -124,7 +124,7 @@ class Assessment:
             getattr(self._load, name)[:values.shape[1], where] = values.T
 
     def _of_limits(self, name, where):
-        """Return a field of the Load of some hosts, limits last.
+        """Return a field of the Load of the given hosts, limits last.
 
         :param name: name of the field
         :param where: position of a host, or (n,) int or slice

@@ -361,7 +361,7 @@ class _Samples:
             for weights, _ in self.limits]
 
     def of(self, instances):
-        """Return the rates of some instances, as (n, t) for each limit.
+        """Return the rates of the given instances, as (n, t) for each limit.
 
         :param instances: iterable of instances
         """

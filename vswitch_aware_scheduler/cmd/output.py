@@ -331,7 +331,7 @@ def _normal(name):
 
 
 def _reduced(row, columns):
-    """Return a row with only the keys of some columns."""
+    """Return a row with only the keys of the given columns."""
     reduced = {}
     for column in columns:
         *above, last = column.key.split('.')

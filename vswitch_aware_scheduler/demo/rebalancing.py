@@ -282,7 +282,7 @@ class _Host:
                                             traffic.time(0))
 
     def _loads(self, rows, first, end):
-        """Return the loads of some instances, slot by slot.
+        """Return the loads of the given instances, slot by slot.
 
         :param rows: rows of the instances
         :param first: first slot
@@ -306,7 +306,7 @@ class _Host:
                                  self._target.capacities)
 
     def settle(self, rows, first, end):
-        """Add the loads and the overload of some samples to the budget.
+        """Add the loads and the overload of the given samples to the budget.
 
         :param rows: rows of the instances that were on the host
         :param first: first sample

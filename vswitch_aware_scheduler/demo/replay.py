@@ -98,7 +98,7 @@ def _share(part, whole):
 
 
 def carry(rates, profile):
-    """Send the sum of some VMs' traffic through one switch.
+    """Send the sum of the given VMs' traffic through one switch.
 
     :param rates: (t, 2) egress_kbps, ingress_kbps
     :param profile: SwitchProfile

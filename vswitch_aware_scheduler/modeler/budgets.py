@@ -438,7 +438,7 @@ class _Total:
 
 def _add_up(driver, places, of_host, targets_by_key, pending, period, first,
             most_kbps, newest, progress, totals):
-    """Read the samples of some instances, and add them to the totals.
+    """Read the samples of the given instances, and add them to the totals.
 
     :param totals: {key: _Total}, changed in place
     """

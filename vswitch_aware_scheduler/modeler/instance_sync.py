@@ -283,7 +283,7 @@ class NovaSource:
                        until)
 
     def unknown(self, instance_uuids):
-        """Return which of some instances Nova does not know.
+        """Return which of the given instances Nova does not know.
 
         Only the first few hundred instances are checked. The others count as
         known.
@@ -398,7 +398,7 @@ def _ports_of(placements, addresses, ports):
 
 
 def _attached(ports, types):
-    """Return the Attachments of some ports.
+    """Return the Attachments of the given ports.
 
     :param ports: list of _Port, None for an unknown port
     :param types: {network: its type, None if Neutron does not report it}
@@ -483,7 +483,7 @@ def _network(item):
 
 
 def _some(key, values):
-    """Yield queries for some values, a few values in each."""
+    """Yield queries for the values, each for at most _DEVICES values."""
     values = sorted(values)
     for start in range(0, len(values), _DEVICES):
         yield {key: values[start:start + _DEVICES]}

@@ -279,7 +279,7 @@ class _Pass:
         self._priors = None
 
     def _known(self, instances):
-        """Return those of some instances that may be learned of.
+        """Return the instances that are in the inventory, if there is one.
 
         Other users can report instances to telemetry that do not exist.
         """
@@ -378,7 +378,7 @@ class _Pass:
         return None if point is None else point.last_time
 
     def _count(self, new_parts):
-        """Count the new parts of some series."""
+        """Count the new parts of the given series."""
         new_parts = self._without_low_bounds(new_parts)
         pieces = [series for series in new_parts if len(series)]
         for series in new_parts:

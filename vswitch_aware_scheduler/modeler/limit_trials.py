@@ -305,7 +305,7 @@ def _outcomes(traffic, due, followed, until):
 
 
 def _made(store, due, measured, needs_inventory, until, progress):
-    """Return the new trials of some kinds of hosts."""
+    """Return the new trials of the given kinds of hosts."""
     laws = _drawn(store, measured, needs_inventory) if due else {}
     # In a different order every day.
     order = sorted(laws, key=functools.partial(

@@ -69,7 +69,7 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES,
 def plan(store, now, min_samples=estimate.MIN_SAMPLES,
          member_seconds=MEMBER_SECONDS, needs_inventory=False, models=(),
          unmodelled=()):
-    """Return what :func:`update` would do after a write of some models.
+    """Return what :func:`update` would do after a write of the given models.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param now: current time, seconds UTC

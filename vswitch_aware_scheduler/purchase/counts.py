@@ -303,7 +303,7 @@ def _table(policy, vms):
 
 
 def _admits(policy, vms):
-    """Return whether hosts with a policy admit the last of some VMs."""
+    """Return whether hosts with a policy admit the last of the given VMs."""
     table, slot = _table(policy, vms[:-1])
     assessed = table.assess([slot], _law_of(policy, vms[-1]))
     return bool(assessed.admitted[0])

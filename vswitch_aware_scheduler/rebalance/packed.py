@@ -33,7 +33,7 @@ _KIND = np.dtype('<u2')
 
 
 def bytes_needed(slots):
-    """Return the number of bytes of some slots of one limit.
+    """Return the number of bytes of the given slots of one limit.
 
     :param slots: number of slots
     """

@@ -178,7 +178,7 @@ def measured(store, now):
 
 
 def _cut(sums, part):
-    """Return the Sums of some slots, a slice."""
+    """Return the Sums of the given slots, a slice."""
     return dataclasses.replace(
         sums, first=sums.first + part.start, sums=sums.sums[:, part],
         alone=sums.alone[:, part])

@@ -100,7 +100,7 @@ class Loads:
         self.hosts[instance] = host
 
     def within(self, first, last, hosts=None):
-        """Return a view of some slots, which follows every :meth:`put`.
+        """Return a view of the given slots, which follows every :meth:`put`.
 
         :param first: first slot
         :param last: end of the slots, exclusive
@@ -138,7 +138,7 @@ class Loads:
         return ~np.isnan(self.sums).any(axis=0)
 
     def overload(self, hosts):
-        """Return (k, t) bool: avoidable overload of some hosts.
+        """Return (k, t) bool: avoidable overload of the given hosts.
 
         :param hosts: numbers of k hosts
         """

@@ -137,7 +137,7 @@ class StoredFleet:
         return {uuid: law for uuid, (law, _) in self.demands(host).items()}
 
     def loads(self, hosts, progress=None):
-        """Return the :class:`Load` of some hosts, without their uplinks.
+        """Return the :class:`Load` of the given hosts, without their uplinks.
 
         :param hosts: list of host names
         :param progress: None, or callable(done, total)

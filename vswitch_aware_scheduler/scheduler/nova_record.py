@@ -396,7 +396,7 @@ class CellReader(worker_thread.WorkerThread):
 
     def _take(self, rows=(), uuids=(), moves=(), moving=(),
               began=float('-inf')):
-        """Pass on the Reading of some rows of the database.
+        """Pass on the Reading of the given rows of the database.
 
         :param uuids: uuids of the instances that the statement asked for
         :param moving: ids of the migrations that the statement asked for
@@ -479,7 +479,7 @@ def _build_requests(uuids):
 
 
 def _select(connection, columns, key, keys, *conditions):
-    """Return the rows that have one of some keys or meet a condition."""
+    """Return the rows that have one of the given keys or meet a condition."""
     rows = {}
     for condition in (*conditions, *map(key.in_, _pieces(keys))):
         # A later statement has the newer version of a row.

@@ -71,7 +71,7 @@ class Demand:
         return not self.is_prior and not any(self.guaranteed)
 
     def law_on(self, law, policy):
-        """Return the RateLaw that a host is judged by.
+        """Return the RateLaw that the instance would have on a host.
 
         :param law: RateLaw of the demand; a prior has to be cut to what the
             switch of the host carries

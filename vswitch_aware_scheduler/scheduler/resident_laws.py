@@ -42,7 +42,7 @@ class ResidentLaws:
         self._fitted = {}
 
     def of(self, snapshot, host, uuids):
-        """Return the laws of some residents of a host.
+        """Return the laws of the given residents of a host.
 
         :param snapshot: Snapshot of the store
         :param host: name of the host

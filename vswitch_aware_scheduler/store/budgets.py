@@ -482,7 +482,7 @@ def forget_stays(connection, now):
 
 
 def forget_shares(connection, modeler, keys_to_keep):
-    """Remove the shares of a modeler, except some.
+    """Remove the shares of a modeler, except those to keep.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param modeler: name of the modeler

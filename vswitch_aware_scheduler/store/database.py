@@ -146,7 +146,7 @@ class Store:
             tables.traffic_model.c.instance_uuid).limit(1)) is not None)
 
     def chains(self, instance_uuids):
-        """Return the traffic models of some instances.
+        """Return the traffic models of the given instances.
 
         The result omits instances without a model, with a damaged model or
         with a model in an unknown format.
@@ -187,7 +187,7 @@ class Store:
             connection, instance_uuids))
 
     def placements(self, instance_uuids=None):
-        """Return the host, flavor and project of some instances.
+        """Return the host, flavor and project of the given instances.
 
         Instances that are not in the store are absent.
 
@@ -472,7 +472,7 @@ class Store:
         return self._read_rows(fleet_rows.read, kind)
 
     def write_fleet(self, facts, read_at):
-        """Replace the stored facts of the fleet, for some kinds.
+        """Replace the stored facts of the fleet, for the given kinds.
 
         This is one transaction without retries. It creates no generation and
         does not write unchanged rows. A fact with a value that the database

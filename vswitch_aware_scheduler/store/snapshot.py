@@ -61,7 +61,7 @@ class Snapshot:
         return self._laws.get(instance_uuid)
 
     def laws(self, instance_uuids):
-        """Return the list of :meth:`law` of some instances.
+        """Return the list of :meth:`law` of the given instances.
 
         :param instance_uuids: iterable of uuids
         """

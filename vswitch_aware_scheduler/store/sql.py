@@ -104,7 +104,7 @@ def _insert_or_update(connection, table, rows):
 
 
 def delete(connection, column, names):
-    """Delete the rows in which a column has one of some values.
+    """Delete the rows in which a column has one of the given values.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param column: column of the table, compared with the names

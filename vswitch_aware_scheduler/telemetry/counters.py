@@ -344,7 +344,7 @@ def guessed_update_seconds(series, period_seconds, until):
 
 
 def _configured(seconds, uncertain):
-    """Return an interval as it would usually be configured.
+    """Return the usual interval that a measured one is close to, or itself.
 
     :param uncertain: possible error of the interval
     """
@@ -802,7 +802,7 @@ def _is_steady(apart, between, update):
 
 
 def _around(steady, numbers):
-    """Return the first of some changes, up to the second steady one."""
+    """Return the first of the numbers, up to the second steady change."""
     positions = []
     for number in numbers[:_AROUND]:
         positions.append(number)

@@ -520,7 +520,7 @@ class _Reading:
                           / (series * self._samples_per_period())))
 
     def counters(self, shard, first, last, queries=None):
-        """Return the readings of some periods.
+        """Return the readings of the given periods.
 
         :param shard: list of (instance uuid, values of the select label)
         :param first: first period
@@ -574,7 +574,7 @@ class _Reading:
             for column in columns.values()]
 
     def _samples(self, query, values, low, high):
-        """Return [(labels, times, values)] of some periods.
+        """Return [(labels, times, values)] of the given periods.
 
         A query that is too large for the server, or whose answer is too large,
         is repeated for each half. An instance with a too large answer for a

@@ -113,7 +113,7 @@ class Grid:
                           - size * wrapped / (1 - wrapped) ** 2) / finer
 
     def transforms(self, levels, masses):
-        """Return the tilted transforms of some sources.
+        """Return the tilted transforms of the given sources.
 
         :param levels: (n, m) levels of each source in table cells, >= 0
         :param masses: (n, m) probabilities of the levels
@@ -144,7 +144,7 @@ class Grid:
             :, :self.frequencies]
 
     def table(self, spectra, means):
-        """Return the look-up tables of some sums.
+        """Return the look-up tables of the given sums.
 
         :param spectra: (s, frequencies) complex, transforms of the sums
         :param means: (s,) means of the sums in table cells

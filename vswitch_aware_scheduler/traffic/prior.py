@@ -160,7 +160,7 @@ class Pool:
 
     @classmethod
     def _of_rows(cls, members, rows, high, weights=None):
-        """Return the pool of the rows of some laws.
+        """Return the pool of the rows of the given laws.
 
         :param rows: for each row, probability, three rates, and whether the
             state is high
@@ -207,7 +207,7 @@ class Pool:
             weight * self.high + other_weight * other.high)
 
     def shrunk(self, parent, constant):
-        """Return the pool, shrunk towards that of a wider group.
+        """Return the mean of this pool and the pool of a wider group.
 
         Derivation: reference/priors.rst, "Shrinkage".
 
@@ -237,7 +237,7 @@ class Pool:
 
 
 def credibility_constant(values, groups, parents):
-    """Return the number of members at which group and parent weigh the same.
+    """Return the number of members at which group and parent count equally.
 
     The constant is the ratio of the variance within groups to the variance
     between the groups of one parent, both estimated without bias (Buhlmann and
@@ -338,7 +338,7 @@ class _Members:
             np.repeat(weights, self._sizes))
 
     def _high(self, members, weights):
-        """Return the share of some members that are high in each slot.
+        """Return the share of the given members that are high in each slot.
 
         :param members: numbers of the instances
         :param weights: weight of each member

@@ -41,7 +41,7 @@ class RateLaw(bytes):
 
     @classmethod
     def from_arrays(cls, probabilities, rates, high=None, low_states=None):
-        """Return the law of some arrays.
+        """Create a law from arrays with one item for each state.
 
         :param probabilities: (n,) >= 0, sum 1
         :param rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state

@@ -83,7 +83,7 @@ class _Subject:
     attachments: vswitch_attachments.Attachments
 
     def law_on(self, policy):
-        """Return the RateLaw by which the instance is judged on a host.
+        """Return the RateLaw that the instance would have on a host.
 
         :param policy: HostPolicy of the host
         """
@@ -598,7 +598,7 @@ def _before_and_after(check, key):
 
 
 def _busy_together(row):
-    """Return a field where instances are busy at the same times."""
+    """Return a list with a line of text if instances are busy together."""
     independent = row['if_independent']
     if independent is None or None in independent.values() or all(
             abs(row[f'overload_{when}'] - value) <= _SAME * value
