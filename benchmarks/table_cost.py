@@ -96,10 +96,10 @@ def main():
             question = (asked - changed) * 1e6
             changes['question_us'].append(question)
             changes[key].append((changed - start) * 1e6 - question)
-    few = max(1, options.hosts // 10)
+    del table, residents
     tracemalloc.start()
-    kept = build(few, options.instances, laws, policy, generator)
-    memory = tracemalloc.get_traced_memory()[0] / few * options.hosts / 2**20
+    kept = build(options.hosts, options.instances, laws, policy, generator)
+    memory = tracemalloc.get_traced_memory()[0] / 2**20
     tracemalloc.stop()
     del kept
     if options.json:
