@@ -11,7 +11,7 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
 
-#: Packet sizes and numbers of pairs: a subset of those in paper 001.
+#: Packet sizes and numbers of pairs: a subset of those of Kinoshita et al..
 SIZES = (88, 250, 512, 1000, 1500, 4000, 8000)
 PAIRS = (1, 2, 4, 8)
 QUICK_SIZES = (88, 512, 1500)

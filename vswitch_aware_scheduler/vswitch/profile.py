@@ -225,7 +225,7 @@ class SwitchProfile:
     :param packet_rate_kpps: largest packet rate, both directions together
     :param line_rate_kbps: largest bandwidth in each direction
     :param vm_peak_kbps: largest permitted peak rate of one VM, in
-        ``saturation_dimension`` (figure 9 of paper 000)
+        ``saturation_dimension`` (figure 9 of Sarker et al.)
     :param max_tunnels: maximum number of tunnels; with 0 there are none
     :param tunnel_unit: what counts as one tunnel, one of :data:`TUNNEL_UNITS`
     :param max_virtual_functions: maximum number of interfaces with a virtual

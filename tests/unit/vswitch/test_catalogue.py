@@ -72,7 +72,7 @@ class TestCatalogue(unittest.TestCase):
 
     def test_software_vxlan_fills_its_line_at_4000_bytes_and_not_before(self):
         software = self.catalogue['vxlan-software-10g']
-        # Paper 001, figures 12 and 14: packets per second nearly constant.
+        # Kinoshita et al., figures 12 and 14: hardly any other packet rate.
         for size in (88, 1000, 1500, 3000, 4000):
             self.assertAlmostEqual(312.5, software.bandwidth_kbps(size)
                                    / (8 * size))
@@ -115,7 +115,8 @@ class TestCatalogue(unittest.TestCase):
             with self.subTest(name=name, key=key):
                 self.assertRegex(
                     built_in.sources.get(key, ''),
-                    r'^(estimate: |(paper|draft) 00[0-4], |MLNX_OFED )')
+                    '^(estimate: |MLNX_OFED |(Sarker et al.|Kinoshita et al.'
+                    '|PLUMgrid and Mellanox|Liu et al.), )')
 
     def test_every_profile_says_how_its_figures_are_read(self):
         for name, built_in in self.catalogue.items():
