@@ -96,7 +96,6 @@ def main():
             question = (asked - changed) * 1e6
             changes['question_us'].append(question)
             changes[key].append((changed - start) * 1e6 - question)
-    del table, residents
     tracemalloc.start()
     kept = build(options.hosts, options.instances, laws, policy, generator)
     memory = tracemalloc.get_traced_memory()[0] / 2**20
