@@ -12,8 +12,8 @@ from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS', 'alike',
-           'default_demand', 'inventory_options', 'read', 'refuse_unknown',
-           'register_opts', 'telemetry_options']
+           'default_demand', 'inventory_options', 'read', 'read_all',
+           'refuse_unknown', 'register_opts', 'telemetry_options']
 
 #: Name of the group.
 GROUP = opts.GROUP
@@ -21,6 +21,8 @@ GROUP = opts.GROUP
 register_opts = opts.register_opts
 
 read = opts.read
+
+read_all = opts.read_all
 
 refuse_unknown = opts.refuse_unknown
 

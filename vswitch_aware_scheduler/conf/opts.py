@@ -16,8 +16,8 @@ from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import strict
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'refuse_unknown',
-           'register_opts']
+__all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'read', 'read_all',
+           'refuse_unknown', 'register_opts']
 
 #: Groups of this project begin so.
 _PREFIX = 'vswitch'
@@ -73,10 +73,20 @@ def read(paths=()):
     register_opts(conf)
     conf([word for path in paths for word in ('--config-file', path)],
          project='vswitch_aware_scheduler', prog='vswitch')
-    # Read all options, so that an invalid value is reported before any work.
+    read_all(conf)
+    return conf
+
+
+def read_all(conf):
+    """Read all options of the group, so that an invalid value is reported now.
+
+    oslo.config checks the value of an option when it is read.
+
+    :param conf: an oslo.config ConfigOpts
+    :raises oslo_config.cfg.Error: for a value that is not legal
+    """
     for name in conf[GROUP]:
         conf[GROUP][name]
-    return conf
 
 
 #: Options that need the same value in nova.conf and vswitch.conf: scheduler,

@@ -174,9 +174,7 @@ def set_up(conf, patience_seconds=None):
         invalid
     """
     group = conf[options.GROUP]
-    # Read all options, so that an invalid value is reported before any work.
-    for name in group:
-        group[name]
+    options.read_all(conf)
     missing = None
     try:
         driver = configured_driver(conf)

@@ -48,10 +48,9 @@ def join(role):
     :raises oslo_config.cfg.Error: for an invalid option
     """
     global _current
-    # oslo.config checks a value when it is read. In a request that would be
-    # too late: Nova catches no error of weight_multiplier().
-    for option in opts.scheduler.OPTS:
-        CONF.vswitch_scheduler[option.dest]
+    # In a request it would be too late to find an invalid value: Nova catches
+    # no error of weight_multiplier().
+    opts.read_all(CONF)
     with _lock:
         if _current is None or role == 'filter' or role in _roles:
             _current = scheduler_state.SchedulerState(CONF)

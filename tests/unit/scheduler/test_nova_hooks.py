@@ -37,7 +37,8 @@ class TestJoin(base.SchedulerTestCase):
         self.assertIs(first, nova_hooks.current())
 
     def test_an_invalid_option_is_refused_when_nova_makes_the_plugins(self):
-        for line in ('vswitch_weight_multiplier = much', 'enforcement = no'):
+        for line in ('vswitch_weight_multiplier = much', 'enforcement = no',
+                     'strict_headroom = nan'):
             with self.subTest(line), tempfile.NamedTemporaryFile(
                     'w', suffix='.conf') as file:
                 file.write(f'[vswitch_scheduler]\n{line}\n')
