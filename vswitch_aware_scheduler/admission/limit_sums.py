@@ -434,7 +434,7 @@ class LimitSums:
                 [spectra] = self._spectra.values
                 if not fresh:
                     spectrum *= spectra[places[_KEPT]]
-                    # Those who stay may have a common step.
+                    # The remaining sources may have a common step.
                     if amounts.min() < 0 and numbers[_STEPLESS] <= 0 \
                             or self._kind_off_grid(numbers) != _SMOOTH \
                             or not np.abs(spectrum).min() \
