@@ -8,7 +8,7 @@ from oslo_log import log as logging
 
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['escape_all', 'get_logger']
+__all__ = ['escape_all', 'get_logger', 'make_debug']
 
 
 def get_logger(name):
@@ -30,6 +30,24 @@ def escape_all():
     """
     for handler in python_logging.getLogger().handlers:
         handler.addFilter(_escape)
+
+
+def make_debug(name):
+    """Log all messages of a library at level debug.
+
+    This is for problems that this package reports itself, in one line.
+
+    :param name: name of the library's logger
+    """
+    python_logging.getLogger(name).addFilter(_make_debug)
+
+
+def _make_debug(record):
+    if record.levelno > python_logging.DEBUG:
+        record.levelno = python_logging.DEBUG
+        record.levelname = python_logging.getLevelName(record.levelno)
+    # The logger has already compared the original level.
+    return python_logging.getLogger(record.name).isEnabledFor(record.levelno)
 
 
 def _escape(record):

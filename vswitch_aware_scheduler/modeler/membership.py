@@ -84,6 +84,8 @@ class Group:
                 'modeler_coordination_url: set, but tooz cannot be loaded: '
                 f'{error}; install '
                 'vswitch_aware_scheduler[coordination]') from error
+        # The heartbeat would warn every second while the backend is down.
+        logs.make_debug('tooz.coordination')
         self.url = url
         self.name = (f'{socket.gethostname()}-{os.getpid()}-'
                      f'{secrets.token_hex(4)}').encode()

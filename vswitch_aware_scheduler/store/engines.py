@@ -19,6 +19,7 @@ from sqlalchemy import exc
 from sqlalchemy import pool
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.store import native_calls
 from vswitch_aware_scheduler.store import postgresql
 
@@ -155,15 +156,18 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
     else:
         url = _with_defaults(
             url, _mariadb_limits(seconds, statement_seconds))
-    options = ({'poolclass': pool.NullPool} if kind == 'sqlite' else
-               {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS})
+    options = {'pool_logging_name': 'vswitch', **(
+        {'poolclass': pool.NullPool} if kind == 'sqlite' else
+        {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS})}
     if kind == 'postgresql' and url.get_driver_name() == 'psycopg2':
         # Send a hundred rows at a time. By default psycopg2 sends each row
         # separately.
         options['executemany_mode'] = 'values_plus_batch'
     with translate_errors(url, 'open'), _translating_parameters(given_url):
         engine = sa.create_engine(url, **options)
-    engine.pool.logger.addFilter(_is_error)
+    # Whoever uses a broken connection reports it. The pool would add
+    # tracebacks of its clean-up.
+    logs.make_debug(engine.pool.logger.name)
     if engine.driver == 'psycopg2':
         # The server's own limits are reached first, with clearer messages.
         sa.event.listen(engine, 'do_connect', functools.partial(
@@ -180,17 +184,6 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         sa.event.listen(engine, 'connect', _disable_implicit_transactions)
         sa.event.listen(engine, 'begin', _begin)
     return engine
-
-
-def _is_error(record):
-    """Return whether a pool logs an error, not the end of the process.
-
-    A signal that ends the process can arrive while the pool resets or closes a
-    connection. The pool logs its exception, which is no Exception, as an error
-    and raises it again.
-    """
-    kind = record.exc_info and record.exc_info[0]
-    return not kind or issubclass(kind, Exception)
 
 
 def _postgresql_limits(seconds, statement_seconds):

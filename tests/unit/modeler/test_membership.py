@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import logging
 import os
 import signal
 import sys
@@ -131,6 +132,15 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         self._assert_shared(second)
         first.share('store')
         self._assert_shared(second, first)
+
+    def test_retries_of_the_heartbeat_are_logged_at_level_debug(self):
+        self.group()
+        for level in ('INFO', 'DEBUG'):
+            with self.assertLogs(level=level) as logs:
+                logging.info('the only line, if there is no other')
+                logging.getLogger('tooz.coordination').warning('Retrying')
+            self.assertEqual(level == 'DEBUG', any(
+                record.getMessage() == 'Retrying' for record in logs.records))
 
     def test_without_tooz_it_is_told(self):
         with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \

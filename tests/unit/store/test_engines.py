@@ -9,6 +9,7 @@ import unittest
 from unittest import mock
 
 from oslo_db import exception as db_exception
+import sqlalchemy as sa
 from sqlalchemy import exc
 
 from tests.unit.store import base
@@ -22,17 +23,29 @@ SECRET = 'open-sesame'
 
 class PoolTestCase(base.StoreTestCase):
 
-    def test_a_signal_while_a_connection_closes_is_no_error_in_the_log(self):
+    def test_a_failed_clean_up_is_logged_at_level_debug(self):
         self.make_store()
-        for kind, logged in ((KeyboardInterrupt, 0), (ValueError, 1)):
-            engine = engines.create(engines.parse(self.url), 1.0)
-            with mock.patch.object(engine.dialect, 'do_close',
-                                   side_effect=kind), \
-                    self.assertLogs(level='ERROR') as logs:
-                logging.error('the only line, if there is no other')
-                with contextlib.suppress(KeyboardInterrupt):
-                    engine.connect().close()
-            self.assertEqual(logged, len(logs.output) - 1, kind)
+        for kind in (KeyboardInterrupt, ValueError):
+            for level in (logging.INFO, logging.DEBUG):
+                engine = engines.create(engines.parse(self.url), 1.0)
+                with mock.patch.object(engine.dialect, 'do_close',
+                                       side_effect=kind), \
+                        self.assertLogs('sqlalchemy', level) as logs:
+                    logging.getLogger('sqlalchemy').info('the only line')
+                    with contextlib.suppress(KeyboardInterrupt):
+                        engine.connect().close()
+                self.assertEqual(level == logging.DEBUG, any(
+                    'closing connection' in record.getMessage()
+                    for record in logs.records))
+                self.assertLessEqual({record.levelname for record
+                                      in logs.records}, {'DEBUG', 'INFO'})
+
+    def test_pools_of_others_log_as_before(self):
+        engines.create(engines.parse('sqlite:////x'), 1.0)
+        other = sa.create_engine('sqlite://', poolclass=sa.pool.NullPool)
+        with self.assertLogs(level='INFO') as logs:
+            other.pool.logger.error('broken')
+        self.assertEqual('ERROR', logs.records[0].levelname)
 
 
 class UrlTestCase(unittest.TestCase):
