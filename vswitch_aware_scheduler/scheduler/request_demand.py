@@ -303,10 +303,11 @@ def attachments_of_instance(instance):
         return None
     networks, untunnelled, functions = [], [], 0
     for interface in interfaces:
-        network = interface['network']
+        # The network of an incomplete entry is unknown.
+        network = interface['network'] or {}
         # True or False as Neutron reports it; old instances have no such key.
         tunnelled = (network.get('meta') or {}).get('tunneled')
-        (untunnelled if tunnelled is False else networks).append(network['id'])
+        (untunnelled if tunnelled is False else networks).append(network.get('id'))
         functions += (
             interface.get('vnic_type') in vswitch_attachments.VNIC_TYPES
         )

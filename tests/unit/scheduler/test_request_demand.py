@@ -334,7 +334,9 @@ class TestAttachmentsOfInstance(unittest.TestCase):
                 ([interface('grey', 'direct', tunneled=False,
                             physical_network='net'),
                   interface('red', 'macvtap')],
-                 attachments.Attachments(('red',), ('grey',), 2))):
+                 attachments.Attachments(('red',), ('grey',), 2)),
+                ([interface('red'), {**interface('blue'), 'network': None}],
+                 attachments.Attachments(('red', None)))):
             instance.info_cache = objects.InstanceInfoCache(
                 network_info=network_model.NetworkInfo(interfaces))
             self.assertEqual(wanted,
