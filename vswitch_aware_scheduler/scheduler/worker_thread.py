@@ -72,8 +72,11 @@ class WorkerThread:
                 self._thread.join(wait_seconds)
 
     def _run(self):
-        while not self._stopped.is_set():
+        while True:
+            # In this order, so that a wake-up by stop() is never cleared.
             self._wake.clear()
+            if self._stopped.is_set():
+                return
             self._began_at = time.monotonic()
             seconds = self._step()
             # Frequent calls of wake() cause a limited number of steps.

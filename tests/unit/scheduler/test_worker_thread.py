@@ -67,6 +67,22 @@ class TestWorkerThread(unittest.TestCase):
         thread.wake()
         self.assertEqual(1, len(self.steps))
 
+    def test_a_stop_just_before_a_step_is_not_missed(self):
+        class Event(threading.Event):
+
+            def clear(self):
+                # Another thread stops it now.
+                thread._stopped.set()
+                thread._wake.set()
+                super().clear()
+
+        thread = self._make()
+        with mock.patch.object(worker_thread.threading, 'Event', Event):
+            thread.start()
+        thread._thread.join(PATIENCE_SECONDS)
+        self.assertFalse(thread._thread.is_alive())
+        self.assertEqual([], self.steps)
+
     def test_a_start_that_failed_is_tried_again(self):
         thread = self._make()
         with mock.patch.object(threading.Thread, 'start', autospec=True,
