@@ -7,6 +7,7 @@ I/O.
 """
 
 import dataclasses
+import operator
 
 import numpy as np
 
@@ -50,15 +51,15 @@ class Refused:
     @property
     def total(self):
         """Number of all rejected samples."""
-        return sum(dataclasses.astuple(self))
+        return sum(vars(self).values())
 
     def __add__(self, other):
-        return Refused(*(a + b for a, b in zip(dataclasses.astuple(self),
-                                               dataclasses.astuple(other))))
+        return Refused(*map(operator.add, vars(self).values(),
+                            vars(other).values()))
 
     def to_dict(self):
         """Return {reason: number of rejected samples}."""
-        return dataclasses.asdict(self)
+        return dict(vars(self))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
