@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import bisect
 import dataclasses
 import fractions
 import math
@@ -574,11 +575,10 @@ class TestAgainstSimulation(OverlayTestCase):
             jumps = int(3 * seconds / total) + 50
             state = int(rng.choice(len(rates), p=chain.stationary))
             path = np.empty(jumps, dtype=int)
-            draws = rng.random(jumps)
-            cumulated = chain.jump.cumsum(axis=1)
-            for k in range(jumps):
+            cumulated = chain.jump.cumsum(axis=1).tolist()
+            for k, draw in enumerate(rng.random(jumps).tolist()):
                 path[k] = state
-                state = int(np.searchsorted(cumulated[state], draws[k]))
+                state = bisect.bisect_left(cumulated[state], draw)
             sojourns = rng.gamma(shape, chain.sojourn_seconds[path] / shape)
             ends = np.cumsum(sojourns)
             self.assertGreater(ends[-1], seconds)
