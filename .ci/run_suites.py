@@ -20,9 +20,10 @@ import subprocess
 import sys
 import tempfile
 
-#: Tests that run at once, by suite, as a multiple of the cores: in functional,
-#: a test waits for threads of Nova's for a third of its time, and in
-#: integration for servers that stand still; calibrated measures the machine,
+#: Tests that run at once, by suite, as a multiple of the cores: in unit and
+#: contract, a test waits for other threads and processes for a fifth of its
+#: time, in functional for threads of Nova's for a third, and in integration
+#: for servers that stand still; calibrated measures the machine,
 #: and looks for namespaces that another test would make. The tests of watcher
 #: take 3 s and its imports 9 s, in each worker and, if there are several
 #: workers, in the listing of the tests as well.
