@@ -307,7 +307,8 @@ def attachments_of_instance(instance):
         network = interface['network'] or {}
         # True or False as Neutron reports it; old instances have no such key.
         tunnelled = (network.get('meta') or {}).get('tunneled')
-        (untunnelled if tunnelled is False else networks).append(network.get('id'))
+        (untunnelled if tunnelled is False else networks).append(
+            network.get('id'))
         functions += (
             interface.get('vnic_type') in vswitch_attachments.VNIC_TYPES
         )
