@@ -53,9 +53,7 @@ def _configuration(argv):
          description='Serve web pages with the load and the risk of each '
                      'host.',
          default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
-    group = conf[options.GROUP]
-    for name in group:
-        group[name]
+    options.read_all(conf)
     if conf.store is not None:
         conf.set_override('store_url', conf.store, options.GROUP)
     return conf
