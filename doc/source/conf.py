@@ -9,17 +9,9 @@ copyright = 'vswitch_aware_scheduler developers'
 
 extensions = [
     'openstackdocstheme',
-    'oslo_config.sphinxconfiggen',
     'oslo_config.sphinxext',
     'reno.sphinxext',
     'sphinx.ext.mathjax',
-]
-
-# Each build generates the sample configuration that the option reference
-# links to, from the same input as the sample in etc/.
-config_generator_config_file = [
-    ('../../etc/vswitch_aware_scheduler/vswitch-config-generator.conf',
-     '_static/vswitch'),
 ]
 
 root_doc = 'index'

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the sample of the configuration in etc/, or check it.
+
+Usage: sample_config.py [--check]
+
+oslo-config-generator sorts the groups by name. The sample has them in the
+order of conf.opts.list_opts, which is the order of the manual.
+"""
+
+import difflib
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from vswitch_aware_scheduler.conf import opts
+
+_DIRECTORY = pathlib.Path('etc/vswitch_aware_scheduler')
+_GENERATOR = _DIRECTORY / 'vswitch-config-generator.conf'
+_SAMPLE = _DIRECTORY / 'vswitch.conf.sample'
+
+
+def _generated():
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / _SAMPLE.name
+        subprocess.run(
+            ['oslo-config-generator', '--config-file', str(_GENERATOR),
+             '--output-file', str(path)],
+            stdin=subprocess.DEVNULL, check=True)
+        text = path.read_text()
+    # [name, text of the group, name, text, ...]
+    parts = re.split(r'^\[(.*)\]\n', text, flags=re.MULTILINE)[1:]
+    texts = dict(zip(parts[::2], parts[1::2]))
+    if texts.pop('DEFAULT').strip():
+        raise SystemExit('options of [DEFAULT]; expected groups of '
+                         'conf.opts.list_opts only')
+    return '\n\n'.join(f'[{group.name}]\n{texts[group.name].strip()}\n'
+                       for group, _ in opts.list_opts())
+
+
+def main(arguments):
+    wanted = _generated()
+    if arguments != ['--check']:
+        _SAMPLE.write_text(wanted)
+        return 0
+    found = _SAMPLE.read_text() if _SAMPLE.exists() else ''
+    sys.stdout.writelines(difflib.unified_diff(
+        found.splitlines(keepends=True), wanted.splitlines(keepends=True),
+        str(_SAMPLE), 'generated'))
+    if found != wanted:
+        print(f'{_SAMPLE} is not up to date: run "tox -e genconfig"')
+        return 1
+    print(f'{_SAMPLE} is up to date')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
