@@ -23,10 +23,10 @@ import tempfile
 #: Tests that run at once, by suite, as a multiple of the cores: in unit and
 #: contract, a test waits for other threads and processes for a fifth of its
 #: time, in functional for threads of Nova's for a third, and in integration
-#: for servers that stand still; calibrated measures the machine,
-#: and looks for namespaces that another test would make. The tests of watcher
-#: take 3 s and its imports 9 s, in each worker and, if there are several
-#: workers, in the listing of the tests as well.
+#: for servers that stand still; calibrated measures the machine, and looks for
+#: namespaces that another test would make. The tests of watcher take 3 s and
+#: its imports 9 s, in each worker and, if there are several workers, in the
+#: listing of the tests as well.
 _AT_ONCE = {'unit': 1.5, 'contract': 1.5, 'functional': 1.5,
             'integration': 1.5, 'calibrated': 0, 'watcher': 0}
 

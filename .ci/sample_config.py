@@ -40,8 +40,10 @@ def _generated():
 
 
 def main(arguments):
+    if arguments not in ([], ['--check']):
+        raise SystemExit(__doc__)
     wanted = _generated()
-    if arguments != ['--check']:
+    if not arguments:
         _SAMPLE.write_text(wanted)
         return 0
     found = _SAMPLE.read_text() if _SAMPLE.exists() else ''

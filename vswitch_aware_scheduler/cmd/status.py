@@ -613,9 +613,7 @@ def main(argv=None):
     def command():
         logging.getLogger().addHandler(logging.NullHandler())
         conf = _configuration(sys.argv[1:] if argv is None else argv)
-        group = conf[options.GROUP]
-        for name in group:
-            group[name]
+        options.read_all(conf)
         # The check command reads this option.
         upgradecheck.CONF = conf
         answer = io.StringIO()

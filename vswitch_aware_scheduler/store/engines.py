@@ -165,8 +165,8 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         options['executemany_mode'] = 'values_plus_batch'
     with translate_errors(url, 'open'), _translating_parameters(given_url):
         engine = sa.create_engine(url, **options)
-    # Whoever uses a broken connection reports it. The pool would add
-    # tracebacks of its clean-up.
+    # The caller reports a broken connection. The pool also logs a traceback
+    # if it cannot close one.
     logs.make_debug(engine.pool.logger.name)
     if engine.driver == 'psycopg2':
         # The server's own limits are reached first, with clearer messages.
