@@ -8,6 +8,7 @@ reference/model.rst, reference/admission.rst.
 """
 
 import collections
+import functools
 import typing
 
 import numpy as np
@@ -46,8 +47,7 @@ _SPREAD = 2.25
 _FEW_CELLS = 2.5
 
 #: Maximum number of sources of the kind FEW. Rounding moves their sum by at
-#: most half a grid cell each, together 0.5 % of the capacity. Such a sum is
-#: computed from the beginning after each change.
+#: most half a grid cell each, together 0.5 % of the capacity.
 _MOST_FEW = 20
 
 #: Smallest capacity, relative to the real one, that LoadTable.stretch uses.
@@ -55,10 +55,6 @@ _LEAST_PLACE = 1e-3
 
 #: Smallest overload probability that is not 0.
 _LEAST = 1e-250
-
-#: A larger sum of peaks, relative to the capacity, is not changed but computed
-#: again: subtracting a source leaves its rounding error, 1e-16 of this sum.
-_LARGEST_SUM = 1e6
 
 #: Absolute error of a tail by rounding.
 _NOISE = 1e-12
@@ -69,20 +65,19 @@ _NOISE = 1e-12
 _TOGETHER = 16
 _READ_TOGETHER = 1024
 
-#: Maximum number of cached Levels of laws, and bytes of cached transforms of
-#: each kind.
+#: Maximum number of cached Levels of laws and of cached parts of hosts, and
+#: bytes of cached transforms of each kind.
 _MOST_LAWS = 1024
+_MOST_PARTS = 512
 _MOST_BYTES = 2 ** 24
 
 # Rows of LimitSums._numbers and of LimitSums._places. The mean is that above
 # the base, which is the sum of the smallest rates.
-(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _STEPLESS,
- _ROUNDED_MEAN, _STEP, _NUMBERS) = range(11)
-_SUMS = slice(_PEAK, _ROUNDED_MEAN + 1)
-_UNLIMITED = (np.inf, np.inf, *(0.0,) * 8)
-_UNIT, _KIND, _ROW, _KEPT, _SLOT_ROW, _PLACES = range(6)
+_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _STEP, _NUMBERS = range(7)
+_UNLIMITED = (np.inf, np.inf, 0.0, 0.0, 0.0, 0.0)
+_UNIT, _KIND, _ROW, _SLOT_ROW, _PLACES = range(5)
 _NO_ROW = -1
-_NOWHERE = (0, 0, _NO_ROW, _NO_ROW, _NO_ROW)
+_NOWHERE = (0, 0, _NO_ROW, _NO_ROW)
 
 
 class Load(typing.NamedTuple):
@@ -107,6 +102,19 @@ class Load(typing.NamedTuple):
         return Load(*(values.take(where, axis=1) for values in self))
 
 
+class _Limit(typing.NamedTuple):
+    """A limit of a host that needs a look-up table."""
+
+    position: int
+    slot: int
+    kind: int
+    unit: tuple                  # weights, packet bytes
+    step: float                  # one table cell
+    parts: list                  # of Part: the residents of the host
+    mean: float                  # in table cells, above the smallest rates
+    totals: np.ndarray | None    # for SlotSums.set, if residents have classes
+
+
 class LimitSums:
     """The sums of the rates of instances on hosts.
 
@@ -122,10 +130,8 @@ class LimitSums:
         #: The peaks given to :meth:`expect`, and those of instances for which
         #: look-up tables were computed.
         self.expected = {}
-        # Host -> {law: number added since the last use, negative: removed}.
-        self._pending = {}
         # Arrays of the vectorised path: numbers; and the unit, the kind and
-        # the rows of the look-up table, of the spectrum and of the slots.
+        # the rows of the look-up table and of the slots.
         self._numbers = np.zeros((_NUMBERS, 0, 0))
         self._places = np.zeros((_PLACES, 0, 0), dtype=np.int64)
         self._stale = np.zeros(0, dtype=bool)
@@ -140,14 +146,14 @@ class LimitSums:
         self._tables = [*[_Tables(cells, np.complex64)] * 3,
                         _Tables(cells, np.complex128),
                         _Tables(cells * _FINER, np.complex128)]
-        self._spectra = admission_rows.Rows(
-            (complex, (self._grids[_SMOOTH].frequencies,)))
         self._slot_sums = slot_sums.SlotSums()
-        # Levels, figures, and transforms by kind.
-        self._levels = admission_sources.KnownLaws(_MOST_LAWS)
+        # Caches: {law: Levels}, figures of laws, transforms of laws by kind,
+        # and {(law and count of each, limits): Part}.
+        self._levels = {}
         self._figures = admission_sources.KnownLaws(4 * _MOST_LAWS)
         self._transforms = [admission_sources.KnownLaws(
             _MOST_BYTES // (16 * grid.frequencies)) for grid in self._grids]
+        self._parts = {}
 
     def share_cache(self, other):
         """Use what another LimitSums has computed for single laws.
@@ -163,9 +169,8 @@ class LimitSums:
         """
         slot, policy = host.slot, host.policy
         self._grow(len(policy.limits), slot + 1)
-        self._outdate(slot)
-        # Without limits there is nothing to compute.
-        self._stale[slot] = bool(policy.limits)
+        self._free(slot)
+        self.outdate(host)
         self._numbers[..., slot] = np.array(_UNLIMITED)[:, None]
         for position, (weights, capacity, vm_peak) in enumerate(policy.limits):
             unit = tuple(weights), (policy.profile.typical_packet_bytes
@@ -193,32 +198,24 @@ class LimitSums:
         self._stale = np.append(self._stale,
                                 np.ones(size[1] - old_slots, bool))
 
-    def change(self, host, added, removed):
-        """Store which laws were added to a host and which were removed.
+    def outdate(self, host):
+        """Compute the sums of a host again when they are next used.
 
         :param host: item of ``hosts``
-        :param added: iterable of the added RateLaw
-        :param removed: iterable of the removed RateLaw
         """
-        if host.policy.limits and not self._stale[host.slot]:
-            pending = self._pending.setdefault(host, {})
-            for laws, count in ((added, 1), (removed, -1)):
-                for law in laws:
-                    pending[law] = pending.get(law, 0) + count
+        # Without limits there is nothing to compute.
+        self._stale[host.slot] = bool(host.policy.limits)
 
     def update(self, slots):
         """Compute the outdated sums of the given hosts.
 
         :param slots: (h,) int, slots of the hosts
         """
-        with np.errstate(over='ignore', invalid='ignore', divide='ignore'):
-            if self._pending:
-                self._follow()
-            stale = self._stale.take(slots)
-            if stale.any():
-                # np.unique loads numpy.ma at its first call, which would make
-                # the first request of a worker slow.
-                self._refresh(sorted(set(slots[stale].tolist())))
+        stale = self._stale.take(slots)
+        if stale.any():
+            # np.unique loads numpy.ma at its first call, which would make the
+            # first request of a worker slow.
+            self._refresh(sorted(set(slots[stale].tolist())))
 
     def with_source(self, slots, law):
         """Return the :class:`Load` of the given hosts with one more instance.
@@ -237,7 +234,7 @@ class LimitSums:
         # Copy only what is needed: allocating memory takes longer than
         # computing.
         capacity, vm_peak, peak, mean, base = _at(
-            self._numbers[:_ACTIVE], slots)
+            self._numbers[:_STEP], slots)
         units, levels = _at(self._places[_UNIT], slots), self._levels_of(law)
         mean = mean + base
         mean += levels.means.take(units)
@@ -256,7 +253,8 @@ class LimitSums:
             lacking = at[places[_ROW] == _NO_ROW]
             if lacking.size:
                 self.expect(dict(zip(self._units, levels.peaks.tolist())))
-                self._refresh(set((lacking % self._stale.size).tolist()))
+                self._refresh(sorted(
+                    set((lacking % self._stale.size).tolist())))
                 return self._with_source(slots, law)
             effects = self._look_up(
                 self._numbers.reshape(_NUMBERS, -1).take(at, axis=1), places,
@@ -323,14 +321,11 @@ class LimitSums:
                 place, numbers[_CAPACITY] * _LEAST_PLACE))
         return float(stretch)
 
-    def _outdate(self, slot):
-        """Drop the computed values of a host until its next use."""
-        self._stale[slot] = True
-        self._numbers[_SUMS, :, slot] = 0.0
+    def _free(self, slot):
+        """Free the look-up tables of a host."""
         for places in self._places[..., slot].T:
             for row, rows in zip(places[_ROW:].tolist(), (
-                    self._tables[places[_KIND]],
-                    self._spectra, self._slot_sums)):
+                    self._tables[places[_KIND]], self._slot_sums)):
                 if row != _NO_ROW:
                     rows.free(row)
             places[_KIND:] = _NOWHERE[_KIND:]
@@ -338,131 +333,97 @@ class LimitSums:
     def _refresh(self, slots):
         """Compute the sums of the given hosts from all their residents.
 
-        :param slots: iterable of slots, all different
+        :param slots: list of slots, all different
         """
-        for slot in slots:
-            self._outdate(slot)
-        self._add([(self._hosts[slot], None) for slot in slots])
+        with np.errstate(over='ignore', invalid='ignore', divide='ignore'):
+            for begin in range(0, len(slots), _TOGETHER):
+                chunk = slots[begin:begin + _TOGETHER]
+                # Allocate one array for all instead of copying it repeatedly.
+                for rows in self._tables[_SMOOTH], self._slot_sums:
+                    rows.expected = len(slots) - begin
+                self._tabulate([limit for slot in chunk
+                                for limit in self._sum(self._hosts[slot])])
+                self._stale[chunk] = False
 
-    def _follow(self):
-        """Update the sums by the laws that were added and removed."""
-        changes = []
-        for host, counts in self._pending.items():
-            counts = {law: count for law, count in counts.items() if count}
-            if counts and not self._stale[host.slot]:
-                changes.append((host, counts))
-        self._pending = {}
-        self._add(changes)
+    def _sum(self, host):
+        """Sum the residents of a host.
 
-    def _add(self, changes):
-        """Add sources to the sums of the given hosts.
-
-        A host whose sums have to be computed from all residents is outdated.
-
-        :param changes: list of (host, {law: number of instances, negative:
-            removed}); None: all residents of a host that is outdated
+        :returns: list of :class:`_Limit`
         """
-        for begin in range(0, len(changes), _TOGETHER):
-            chunk = [(host, counts or collections.Counter(
-                host.residents.values()) or {rate_law.SILENT: 0})
-                    for host, counts in changes[begin:begin + _TOGETHER]]
-            # Allocate one array for all instead of copying it repeatedly.
-            for rows in (self._tables[_SMOOTH], self._spectra,
-                         self._slot_sums):
-                rows.expected = len(changes) - begin
-            to_tabulate = []
-            for host, counts in chunk:
-                of_host = self._add_to(
-                    host, counts, self._figures_of(host, list(counts)))
-                if of_host is None:
-                    self._outdate(host.slot)
-                else:
-                    self._stale[host.slot] = False
-                    to_tabulate += of_host
-            self._tabulate(to_tabulate)
-
-    def _figures_of(self, host, laws):
-        """Return (n, limits, 15), :meth:`.Sources.figures` of n laws.
-
-        :param host: host with these limits
-        """
+        self._free(host.slot)
         limits = tuple((self._unit(places), capacity) for places, (
             _, capacity, _) in zip(self._places[..., host.slot].T,
                                    host.policy.limits))
-        return np.array(list(self._figures.of(
-            laws, limits, lambda sources: np.array([
+        parts = self._parts_of(host, limits)
+        to_tabulate = []
+        for position, sums in enumerate(sum(part.sums for part in parts)):
+            unit, _ = limits[position]
+            numbers = self._numbers[:, position, host.slot]
+            places = self._places[:, position, host.slot]
+            numbers[_PEAK:_STEP] = sums[:_STEP - _PEAK]
+            # Whether all peaks fit.
+            if numbers[_PEAK] + self.expected.get(unit, 0.0) \
+                    <= numbers[_CAPACITY] * SLACK:
+                continue
+            kind, step = places[_KIND], numbers[_STEP] = self._kind_and_step(
+                numbers[_CAPACITY], sums, np.concatenate([
+                    part.steps[position] for part in parts]))
+            places[_ROW] = self._tables[kind].take()
+            totals = None
+            if sums[admission_sources.CLASSED]:
+                places[_SLOT_ROW] = self._slot_sums.take()
+                totals = sums[admission_sources.TOTALS]
+            mean = sums[admission_sources.ROUNDED_MEAN] if kind == _FEW \
+                else numbers[_MEAN]
+            to_tabulate.append(_Limit(position, host.slot, kind, unit, step,
+                                      parts, mean / step, totals))
+        return to_tabulate
+
+    def _parts_of(self, host, limits):
+        """Return the :class:`.Part` objects into which a host is divided.
+
+        Few residents are one part. Parts of many are cached, so that one
+        change computes one of them again.
+
+        :param limits: tuple of (unit, capacity)
+        """
+        counts = collections.Counter(host.residents.values()) or {
+            rate_law.SILENT: 0}
+        if len(counts) <= admission_sources.MOST_IN_PART:
+            return [self._part(counts, limits)]
+        parts = []
+        for of_part in admission_sources.divided(counts):
+            key = tuple(of_part.items()), limits
+            part = self._parts.get(key)
+            if part is None:
+                if len(self._parts) >= _MOST_PARTS:
+                    self._parts.clear()
+                part = self._parts[key] = self._part(of_part, limits)
+            parts.append(part)
+        return parts
+
+    def _part(self, counts, limits):
+        """Return a :class:`.Part`.
+
+        :param counts: {law: number of instances}
+        :param limits: tuple of (unit, capacity)
+        """
+        return admission_sources.Part(counts, self._figures.of(
+            list(counts), limits, lambda sources: np.array([
                 sources.figures(unit, capacity, self._cells * _FINER)
-                for unit, capacity in limits]).swapaxes(0, 1))))
+                for unit, capacity in limits]).swapaxes(0, 1)))
 
     def _unit(self, places):
         """Return the unit of a limit of a host."""
         return list(self._units)[places[_UNIT]]
 
-    def _add_to(self, host, counts, figures):
-        """Add sources to the sums of a host.
+    def _kind_and_step(self, capacity, sums, steps):
+        """Return the kind of look-up table of a limit, and its cell.
 
-        :param counts: {law: number of instances}
-        :param figures: (n, limits, 15) as in :meth:`_figures_of`
-        :returns: list with (position, slot, kind, spectrum, sums, slots) of
-            each limit with a look-up table, or None if the sums have to be
-            computed from all residents
-        """
-        to_tabulate, slot, fresh = [], host.slot, self._stale[host.slot]
-        amounts = np.array(list(counts.values()), dtype=float)
-        for position in range(len(host.policy.limits)):
-            numbers = self._numbers[:, position, slot]
-            places = self._places[:, position, slot]
-            of_limit = figures[:, position]
-            sums = amounts @ of_limit[:, :admission_sources.STEP]
-            if numbers[_PEAK] > _LARGEST_SUM * numbers[_CAPACITY]:
-                return None
-            numbers[_SUMS] += sums[admission_sources.SUMS]
-            if places[_ROW] == _NO_ROW and not self._needs_table(
-                    numbers, places):
-                continue
-            classed = of_limit[:, admission_sources.CLASSED].any()
-            if fresh:
-                self._start(numbers, places,
-                            of_limit[:, admission_sources.STEP])
-                if classed:
-                    places[_SLOT_ROW] = self._slot_sums.start()
-            elif places[_KEPT] == _NO_ROW or (
-                    classed and places[_SLOT_ROW] == _NO_ROW):
-                return None
-            spectrum = self._product(places, numbers[_STEP], counts)
-            if places[_KEPT] != _NO_ROW:
-                [spectra] = self._spectra.values
-                if not fresh:
-                    spectrum *= spectra[places[_KEPT]]
-                    # The remaining sources may have a common step.
-                    if amounts.min() < 0 and numbers[_STEPLESS] <= 0 \
-                            or self._kind_off_grid(numbers) != _SMOOTH \
-                            or not np.abs(spectrum).min() \
-                            > fourier_sum.LEAST_PRODUCT:
-                        return None
-                spectra[places[_KEPT]] = spectrum
-            slots = None
-            if places[_SLOT_ROW] != _NO_ROW:
-                high_moments = (
-                    amounts * of_limit[:, admission_sources.MORE].T)
-                slots = high_moments.astype(
-                    '<f4') @ admission_sources.high_slots(counts)
-                slots += sums[admission_sources.LOW, None]
-            to_tabulate.append((position, slot, int(places[_KIND]), spectrum,
-                                sums[admission_sources.TOTALS], slots))
-        return to_tabulate
-
-    def _needs_table(self, numbers, places):
-        """Return whether not all peaks on a host may fit."""
-        largest = self.expected.get(self._unit(places), 0.0)
-        return numbers[_PEAK] + largest > numbers[_CAPACITY] * SLACK
-
-    def _start(self, numbers, places, steps):
-        """Choose the kind of look-up table of a limit of a host.
-
+        :param sums: (13,) sums of :meth:`.Sources.figures`
         :param steps: (n,) common steps of the sources
         """
-        capacity, common = numbers[_CAPACITY], 0.0
+        common = 0.0
         if steps.all():
             common = float(fourier_sum.common_step(
                 np.where(steps < np.inf, steps, 0.0), capacity,
@@ -470,85 +431,64 @@ class LimitSums:
         if common > 0:
             kind = _ON_GRID if common * self._cells >= capacity / SLACK \
                 else _FINE
+        elif sums[admission_sources.ACTIVE] <= _MOST_FEW:
+            kind = _FEW
         else:
-            kind = self._kind_off_grid(numbers)
+            kind = _ROUGH if sums[admission_sources.VARIANCE] < (
+                _FEW_CELLS / self._cells * capacity) ** 2 else _SMOOTH
         cells = self._cells * (_FINER if kind == _FINE else 1)
         unit = common if 0 < common < np.inf else capacity
-        numbers[_STEP] = unit / np.floor(unit * cells / capacity * SLACK)
-        places[_KIND] = kind
-        places[_ROW] = self._tables[kind].take()
-        if kind == _SMOOTH:
-            places[_KEPT] = self._spectra.take()
-
-    def _kind_off_grid(self, numbers):
-        if numbers[_ACTIVE] <= _MOST_FEW:
-            return _FEW
-        return _ROUGH if numbers[_VARIANCE] < (
-            _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2 else _SMOOTH
-
-    def _product(self, places, step, counts):
-        """Return the transform of the sum of the given sources.
-
-        :param counts: {law: number of instances}
-        """
-        kind, unit = places[_KIND], self._unit(places)
-
-        def transforms(sources):
-            values = sources.values(*unit)
-            values -= values.min(axis=0)
-            return self._grids[kind].transforms(
-                (values / step).T, sources.masses.T)
-
-        return fourier_sum.product(self._transforms[kind].of(
-            list(counts), (unit, step), transforms), counts.values())
+        return kind, unit / np.floor(unit * cells / capacity * SLACK)
 
     def _tabulate(self, to_tabulate):
         """Compute look-up tables.
 
-        :param to_tabulate: list of limits as returned by :meth:`_add_to`
+        :param to_tabulate: list of :class:`_Limit`
         """
         by_kind = {}
         for limit in to_tabulate:
-            by_kind.setdefault(limit[2], []).append(limit)
+            by_kind.setdefault(limit.kind, []).append(limit)
         for kind, limits in by_kind.items():
-            positions, slots, _, spectra, _, _ = zip(*limits)
-            numbers = self._numbers[:, positions, slots]
-            rows = self._places[_ROW, positions, slots]
-            means = numbers[_ROUNDED_MEAN if kind == _FEW else _MEAN] \
-                / numbers[_STEP]
-            tables = self._grids[kind].table(np.array(spectra), means)
+            tables = self._tables_of(kind, limits)
             if kind == _SMOOTH:
                 tails = tables.real[:, :self._cells + 1]
                 # No tail rises: beside a step, smoothing made waves.
-                waves = np.diff(tails) > ERROR * tails[:, 1:] + _NOISE
+                waves = (tails[:, 1:] - tails[:, :-1]
+                         > ERROR * tails[:, 1:] + _NOISE)
                 for i in np.flatnonzero(waves.any(axis=1)).tolist():
-                    tables[i] = self._rough_table(
-                        positions[i], slots[i], means[i])
-            self._tables[kind].values[0][rows] = tables
-        in_slots = [limit for limit in to_tabulate if limit[-1] is not None]
+                    # The rows of both kinds of tables are the same.
+                    self._places[_KIND, limits[i].position,
+                                 limits[i].slot] = _ROUGH
+                    [tables[i]] = self._tables_of(_ROUGH, [limits[i]])
+            self._tables[kind].values[0][self._rows(_ROW, limits)] = tables
+        in_slots = [limit for limit in to_tabulate if limit.totals is not None]
         if in_slots:
-            positions, slots, _, _, totals, changes = zip(*in_slots)
-            rows = self._places[_SLOT_ROW, positions, slots]
-            have_classes = self._slot_sums.add(
-                rows, np.array(changes), np.array(totals))
-            for i in np.flatnonzero(~have_classes).tolist():
-                self._slot_sums.free(rows[i])
-                self._places[_SLOT_ROW, positions[i], slots[i]] = _NO_ROW
+            self._slot_sums.set(
+                self._rows(_SLOT_ROW, in_slots), np.array([
+                    sum(part.in_slots(limit.position) for part in limit.parts)
+                    for limit in in_slots]),
+                np.array([limit.totals for limit in in_slots]))
 
-    def _rough_table(self, position, slot, mean):
-        """Return the table of a limit that is ROUGH instead of SMOOTH.
+    def _rows(self, number, limits):
+        """Return the (l,) rows of some limits.
 
-        :param mean: mean of the sum in cells of the table
+        :param number: _ROW or _SLOT_ROW
+        :param limits: list of :class:`_Limit`
         """
-        places = self._places[:, position, slot]
-        # The rows of both kinds of tables are the same.
-        places[_KIND] = _ROUGH
-        self._spectra.free(int(places[_KEPT]))
-        places[_KEPT] = _NO_ROW
-        spectrum = self._product(
-            places, self._numbers[_STEP, position, slot],
-            collections.Counter(self._hosts[slot].residents.values()))
-        return self._grids[_ROUGH].table(spectrum[None], np.array([mean]))[0]
+        return self._places[number, [limit.position for limit in limits],
+                            [limit.slot for limit in limits]]
+
+    def _tables_of(self, kind, limits):
+        """Return the look-up tables of some limits, as if of a given kind.
+
+        :param limits: list of :class:`_Limit`
+        """
+        grid, known = self._grids[kind], self._transforms[kind]
+        spectra = np.array([
+            functools.reduce(np.multiply, (
+                part.transform(grid, limit.unit, limit.step, known)
+                for part in limit.parts)) for limit in limits])
+        return grid.table(spectra, np.array([limit.mean for limit in limits]))
 
     def _look_up(self, numbers, places, levels):
         """Return the effect of one more source on some limits of some hosts.
@@ -596,9 +536,12 @@ class LimitSums:
 
     def _levels_of(self, law):
         """Return the Levels of a law in all units."""
-        [levels] = self._levels.of(
-            [law], len(self._units), lambda source: [
-                admission_sources.Levels(law, source, self._units)])
+        levels = self._levels.get(law)
+        if levels is None or levels.means.size != len(self._units):
+            if len(self._levels) >= _MOST_LAWS:
+                self._levels.clear()
+            levels = self._levels[law] = admission_sources.Levels(
+                law, self._units)
         return levels
 
 

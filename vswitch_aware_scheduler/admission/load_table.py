@@ -128,10 +128,7 @@ class LoadTable:
         if old_policy is not policy or old_residents != residents:
             self.version += 1
             entry.residents = dict(residents)
-            if old_policy is policy:
-                self._sums.change(
-                    entry, *_difference(old_residents, residents))
-            else:
+            if old_policy is not policy:
                 self._set_policy(entry, policy)
             self._count(entry)
             if old_policy is not policy or policy.uplinks:
@@ -162,7 +159,6 @@ class LoadTable:
             removed_laws = {uuid: residents.pop(uuid) for uuid in removed}
             residents.update(added)
             self._count(entry)
-            self._sums.change(entry, added.values(), removed_laws.values())
             self._attached.change(entry, added, removed_laws)
             for uplink in self._uplinks_behind(entry):
                 self._hold(uplink, host, removed_laws, added)
@@ -240,7 +236,6 @@ class LoadTable:
                 added.update({} if law is None else {uuid: law})
                 removed.update({} if old_law is None else {uuid: old_law})
         self._count(uplink)
-        self._sums.change(uplink, added.values(), removed.values())
         self._attached_uplinks.change(uplink, added, removed)
 
     def residents(self, host):
@@ -295,7 +290,9 @@ class LoadTable:
         self._sums.set_limits(entry)
 
     def _count(self, entry):
+        """Register that the residents of a host or an uplink changed."""
         self._rules[_RESIDENTS, entry.slot] = len(entry.residents)
+        self._sums.outdate(entry)
 
     def assess(
         self, slots, law, exclude=None, attachments=vswitch_attachments.UNKNOWN
@@ -531,11 +528,3 @@ def _span(slots):
     at = slots - first
     return slice(first, end), None if (
         at.size == end - first and (at[1:] > at[:-1]).all()) else at
-
-
-def _difference(old_residents, residents):
-    """Return the laws that were added and the laws that were removed."""
-    return ([law for uuid, law in residents.items()
-             if old_residents.get(uuid) != law],
-            [law for uuid, law in old_residents.items()
-             if residents.get(uuid) != law])

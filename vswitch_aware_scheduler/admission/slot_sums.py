@@ -35,12 +35,11 @@ GROUP_SHARES = _SIZES / slots.SLOTS
 _LEAST_VARIANCE = 1e-15
 _LEAST_RATIO = 1e-4
 
-# Mean and variance in each group, mean and variance over all time, and number
-# of sources with classes.
+# Mean and variance in each group, and over all time.
 _GROUPS = _SIZES.size
 _MEANS, _VARIANCES, _TOTAL = (
     slice(_GROUPS), slice(_GROUPS, 2 * _GROUPS),
-    slice(2 * _GROUPS, 2 * _GROUPS + 3))
+    slice(2 * _GROUPS, 2 * _GROUPS + 2))
 
 
 def class_shares(masses, low_states):
@@ -81,30 +80,16 @@ class SlotSums(admission_rows.Rows):
     """The sums of many hosts, one row for each."""
 
     def __init__(self):
-        # Mean and variance in each slot, the group of each slot, and the
-        # values that are looked up.
-        super().__init__(('<f4', (2, slots.SLOTS)), ('u1', (slots.SLOTS,)),
-                         ('<f8', (_TOTAL.stop,)))
+        # The group of each slot, and the values that are looked up.
+        super().__init__(('u1', (slots.SLOTS,)), ('<f8', (_TOTAL.stop,)))
 
-    def start(self):
-        """Return the row of a new sum without sources."""
-        row = self.take()
-        for array in self.values:
-            array[row] = 0
-        return row
-
-    def add(self, rows, changes, totals):
-        """Add sources to some sums.
+    def set(self, rows, sums, totals):
+        """Set some sums.
 
         :param rows: (s,) int, rows of the sums, all different
-        :param changes: (s, 2, 504) mean and variance in each slot
-        :param totals: (s, 3) mean and variance over all time, and number of
-            sources with classes
-        :returns: (s,) bool, whether any source of a sum has classes
+        :param sums: (s, 2, 504) mean and variance in each slot, float32
+        :param totals: (s, 2) mean and variance over all time
         """
-        sums, group_of, figures = (array[rows] for array in self.values)
-        sums += changes
-        figures[:, _TOTAL] += totals
         # Groups, from the least loaded slots on. The bits of numbers >= 0 have
         # the order of the numbers. Sorting them together with the slots is
         # faster than argsort, which many equal means slow down.
@@ -112,22 +97,20 @@ class SlotSums(admission_rows.Rows):
         order += np.arange(slots.SLOTS)
         order.sort(axis=1)
         order &= (1 << 32) - 1
-        sum_of = np.arange(len(order))[:, None]
-        group_of[sum_of, order] = _GROUP_OF
-        order += 2 * slots.SLOTS * sum_of
+        group_of, figures = self.values
+        group_of[rows[:, None], order] = _GROUP_OF
+        figures[rows, _TOTAL] = totals
         # Means, variances and squared means.
         moments = np.empty((3, *order.shape))
+        order += 2 * slots.SLOTS * np.arange(len(order))[:, None]
         moments[0] = sums.take(order)
         moments[1] = sums.take(order + slots.SLOTS)
         np.multiply(moments[0], moments[0], out=moments[2])
-        moments = np.add.reduceat(moments, _STARTS, axis=2) / _SIZES
-        first, inside, square = moments
-        figures[:, _MEANS] = first
-        figures[:, _VARIANCES] = np.maximum(
+        first, inside, square = np.add.reduceat(
+            moments, _STARTS, axis=2) / _SIZES
+        figures[rows, _MEANS] = first
+        figures[rows, _VARIANCES] = np.maximum(
             inside + square - first * first, 0.0)
-        for array, values in zip(self.values, (sums, group_of, figures)):
-            array[rows] = values
-        return figures[:, -1] > 0.5
 
     def with_source(self, rows, moments, high):
         """Return by how much sums with one more source are stretched.
@@ -146,7 +129,7 @@ class SlotSums(admission_rows.Rows):
             exceeds the capacity in the group. The second has the factor by
             which the sum is wider in the group.
         """
-        _, group_of, figures = self.values
+        group_of, figures = self.values
         # Hosts are the last axis, so that inner loops are long.
         figures = np.ascontiguousarray(figures[rows].T)
         means, variances = figures[_MEANS], figures[_VARIANCES]
@@ -161,7 +144,7 @@ class SlotSums(admission_rows.Rows):
                 variance_rise + (1.0 - share) * mean_rise * mean_rise)
         means += mean
         variances += variance
-        mean, variance, _ = figures[_TOTAL]
+        mean, variance = figures[_TOTAL]
         variances /= np.maximum(variance, _LEAST_VARIANCE)
         np.maximum(variances, _LEAST_RATIO, out=variances)
         widths = np.sqrt(variances, out=variances)

@@ -5,21 +5,22 @@ import functools
 
 import numpy as np
 
+from vswitch_aware_scheduler.admission import rows as admission_rows
 from vswitch_aware_scheduler.admission import slot_sums
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['CLASSED', 'KnownLaws', 'LOW', 'Levels', 'MORE', 'STEP', 'SUMS',
-           'Sources', 'TOTALS', 'high_slots']
+__all__ = ['ACTIVE', 'CLASSED', 'KnownLaws', 'Levels', 'MOST_IN_PART', 'Part',
+           'ROUNDED_MEAN', 'Sources', 'TOTALS', 'VARIANCE', 'divided']
 
 _ROW_BYTES = 8 * rate_law.LAW_COLUMNS
 
-#: Number of laws whose values are computed together.
-_TOGETHER = 128
+#: Maximum number of different laws in a part of a host.
+MOST_IN_PART = 128
 
-# Columns of Sources.figures.
-SUMS, TOTALS, LOW, MORE, CLASSED, STEP = (
-    slice(0, 7), slice(7, 10), slice(10, 12), slice(12, 14), 9, 14)
+# Columns of Sources.figures. The first three are peak, mean and smallest rate.
+ACTIVE, VARIANCE, ROUNDED_MEAN, TOTALS, CLASSED, _LOW, _MORE, _STEP = (
+    3, 4, 5, slice(6, 8), 8, slice(9, 11), slice(11, 13), 13)
 
 
 class Sources:
@@ -67,14 +68,13 @@ class Sources:
         :param capacity: capacity of the sum
         :param most_steps: number of cells of a grid up to the capacity,
             ``most`` of :func:`.fourier_sum.common_step`
-        :returns: (n, 15). SUMS: peak, mean above the smallest rate, smallest
-            rate, whether the rate varies, variance, whether rates above the
-            smallest rate have no common step, and the mean of these rates if
-            they are rounded to the grid. TOTALS: mean and variance as in
-            :func:`.slot_sums.class_moments` over all time, and whether the
-            source has classes. LOW: mean and variance while the source is low.
-            MORE: difference to them while the source is high. STEP: the common
-            step
+        :returns: (n, 14): peak; mean above the smallest rate; smallest rate;
+            whether the rate varies; variance; the mean above the smallest
+            rate if rates are rounded to the grid; mean and variance as in
+            :func:`.slot_sums.class_moments` over all time; whether the source
+            has classes; mean and variance while the source is low; the
+            difference to them while the source is high; the common step of
+            rates above the smallest rate
         """
         values = self.values(*unit)
         least, peaks = values.min(axis=0), values.max(axis=0)
@@ -92,9 +92,20 @@ class Sources:
             self._states, rate_law.MOST_LOW_STATES)
         return np.array([
             peaks, means, least, peaks > least,
-            weighted.sum(axis=0) - means * means, steps == 0,
+            weighted.sum(axis=0) - means * means,
             (rounded * self.masses).sum(axis=0) * (capacity / most_steps),
             *total, have_classes, *low, *(high - low), steps]).T
+
+    def transforms(self, grid, unit, step):
+        """Return the (n, frequencies) transforms of the sources.
+
+        :param grid: :class:`.fourier_sum.Grid`
+        :param unit: (weights, packet bytes), as for :meth:`values`
+        :param step: cell of the grid's tables
+        """
+        values = self.values(*unit)
+        values -= values.min(axis=0)
+        return grid.transforms((values / step).T, self.masses.T)
 
     @functools.cached_property
     def shares(self):
@@ -103,55 +114,108 @@ class Sources:
 
 
 class KnownLaws:
-    """A cache of values that are computed from laws.
+    """A cache of arrays that are computed from laws.
 
-    :param most: number of cached values above which all are dropped
+    :param most: number of cached arrays above which all are dropped; at least
+        :data:`MOST_IN_PART`
     """
 
     def __init__(self, most):
         self._most = most
-        self._values = {}        # key -> {law: value}
+        self._of_keys = {}       # key -> ({law: row}, Rows)
 
     def __len__(self):
-        return sum(map(len, self._values.values()))
+        return sum(len(row_of) for row_of, _ in self._of_keys.values())
 
     def of(self, laws, key, compute):
-        """Yield the value of each law; compute values that are not cached.
+        """Return the arrays of some laws; compute those that are not cached.
 
-        :param laws: list of RateLaw
-        :param key: hashable, with all that the values depend on besides laws
-        :param compute: callable, :class:`Sources` -> sequence of their values
+        :param laws: sequence of n different RateLaw, at most MOST_IN_PART
+        :param key: hashable, with all that the arrays depend on besides laws
+        :param compute: callable, :class:`Sources` of m laws -> (m, ...)
+        :returns: (n, ...)
         """
-        for begin in range(0, len(laws), _TOGETHER):
-            chunk = laws[begin:begin + _TOGETHER]
-            of_key = self._values.get(key, {})
-            values = list(map(of_key.get, chunk))
-            lacking = [i for i, value in enumerate(values) if value is None]
-            if lacking:
-                if len(self) > self._most:
-                    self._values.clear()
-                of_key = self._values.setdefault(key, {})
-                for i, value in zip(lacking, compute(
-                        Sources([chunk[i] for i in lacking]))):
-                    values[i] = of_key[chunk[i]] = value
-            yield from values
+        row_of, rows = self._of_keys.get(key, ({}, None))
+        lacking = [law for law in laws if law not in row_of]
+        if lacking:
+            if len(self) + len(lacking) > self._most:
+                self._of_keys, row_of, rows, lacking = {}, {}, None, laws
+            values = compute(Sources(lacking))
+            if rows is None:
+                rows = admission_rows.Rows((values.dtype, values.shape[1:]))
+                self._of_keys[key] = row_of, rows
+            rows.expected = len(lacking)
+            row_of.update((law, rows.take()) for law in lacking)
+            rows.values[0][[row_of[law] for law in lacking]] = values
+        return rows.values[0].take([row_of[law] for law in laws], axis=0)
 
 
-def high_slots(laws):
-    """Return (n, 504) float32: 1 for each slot in which a source was high.
+def divided(counts):
+    """Divide the laws of a host into parts, which do not depend on each other.
 
-    :param laws: iterable of n RateLaw
+    :param counts: {law: number of instances}
+    :returns: list of such dicts
     """
-    bits = b''.join([law[-rate_law.TAIL_BYTES:-1] for law in laws])
-    return np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(
-        -1, 8 * rate_law.BITS_BYTES).astype('<f4')
+    # A number that rarely changes.
+    parts = 1 << ((len(counts) - 1) // MOST_IN_PART).bit_length()
+    divided_counts = [{} for _ in range(parts)]
+    for law, count in counts.items():
+        divided_counts[hash(law) % parts][law] = count
+    return [part for part in divided_counts if part]
+
+
+class Part:
+    """The sum of some of the residents of a host.
+
+    :param counts: {law: number of instances} of n laws
+    :param figures: (n, l, 14) :meth:`Sources.figures` for l limits
+    :ivar sums: (l, 13) sums of the figures
+    :ivar steps: (l, n) common steps of the laws
+    """
+
+    def __init__(self, counts, figures):
+        self._counts, self._more = counts, figures[..., _MORE]
+        self._amounts = np.array(list(counts.values()), dtype=float)
+        self.sums = (self._amounts @ figures.reshape(
+            len(counts), -1)).reshape(figures.shape[1:])[:, :_STEP]
+        self.steps = figures[..., _STEP].T
+        self._transforms, self._in_slots = {}, {}
+
+    def transform(self, grid, unit, step, known):
+        """Return the transform of the sum.
+
+        :param grid: as in :meth:`Sources.transforms`
+        :param unit: as in :meth:`Sources.transforms`
+        :param step: as in :meth:`Sources.transforms`
+        :param known: :class:`KnownLaws` of transforms
+        """
+        key = grid, unit, step
+        if key not in self._transforms:
+            self._transforms[key] = fourier_sum.product(known.of(
+                list(self._counts), key,
+                lambda sources: sources.transforms(*key)), self._amounts)
+        return self._transforms[key]
+
+    def in_slots(self, position):
+        """Return the (2, 504) mean and variance in each slot for a limit.
+
+        :param position: position of the limit
+        """
+        if position not in self._in_slots:
+            bits = b''.join([law[-rate_law.TAIL_BYTES:-1]
+                             for law in self._counts])
+            high = np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(
+                len(self._counts), -1).astype('<f4')
+            more = self._amounts * self._more[:, position].T
+            in_slots = self._in_slots[position] = more.astype('<f4') @ high
+            in_slots += self.sums[position, _LOW, None]
+        return self._in_slots[position]
 
 
 class Levels:
     """The rates of one law in each of several units.
 
     :param law: RateLaw
-    :param source: :class:`Sources` of this law
     :param units: sized iterable of u (weights, packet bytes)
     :ivar masses: (n,) probabilities of the states
     :ivar values: (n, u) rates of the states
@@ -163,7 +227,8 @@ class Levels:
         None without classes
     """
 
-    def __init__(self, law, source, units):
+    def __init__(self, law, units):
+        source = Sources([law])
         # Copy to contiguous arrays: look-ups read along the last axis.
         self.masses = source.masses[:, 0].copy()
         self.values = np.empty((self.masses.size, len(units)))

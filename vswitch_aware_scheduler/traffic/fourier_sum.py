@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The distribution of a sum of independent rates, by Fourier transform.
 
-The transform of a sum is the product of the transforms of its sources. Adding
-a source multiplies by its transform, removing a source divides by it.
+The transform of a sum is the product of the transforms of its sources.
 :meth:`Grid.table` inverts the product to a look-up table of the tail and of
 the mean excess. The rates of a source are counted in cells of a grid, above
 the lowest rate of the source. Pure; numpy only. Derivation:
@@ -13,8 +12,8 @@ import functools
 
 import numpy as np
 
-__all__ = ['Grid', 'LEAST_PRODUCT', 'MOST', 'NEAR', 'TOLERANCE',
-           'common_step', 'grid', 'product', 'table_cells']
+__all__ = ['Grid', 'MOST', 'NEAR', 'TOLERANCE', 'common_step', 'grid',
+           'product', 'table_cells']
 
 #: Rates that differ by less than this, relative to the capacity, are equal. A
 #: sum that equals the capacity is not above it, even after rounding.
@@ -34,12 +33,6 @@ _PERIODS = {False: (2, 16.0), True: (4, 30.0)}
 
 #: Larger means, in cells, count as this value, which float32 can store.
 MOST = 1e30
-
-#: A source whose transform is smaller at some frequency cannot be divided by.
-_LEAST_DIVISOR = 1e-3
-
-#: A product that is smaller at some frequency loses its accuracy.
-LEAST_PRODUCT = 1e-250
 
 #: Sources with up to this number of levels are transformed by another method.
 _FEW_LEVELS = 24
@@ -184,18 +177,15 @@ def _powers(numbers, count):
 
 
 def product(transforms, counts):
-    """Return the transform of a sum of sources, NaN if it cannot be computed.
+    """Return the transform of a sum of sources.
 
-    :param transforms: iterable of the (frequencies,) transforms of n sources
-    :param counts: iterable of n numbers of instances; a negative number
-        divides
+    :param transforms: (n, frequencies) transforms of n sources; overwritten
+    :param counts: (n,) numbers of instances
     """
-    result = 1.0
-    for transform, count in zip(transforms, counts):
-        if count < 0 and not np.abs(transform).min() > _LEAST_DIVISOR:
-            count = np.nan
-        result = result * (transform if count == 1 else transform ** count)
-    return result
+    several = counts != 1
+    if several.any():
+        transforms[several] **= counts[several, None]
+    return np.multiply.reduce(transforms)
 
 
 def common_step(rates, capacity, most):

@@ -141,25 +141,60 @@ class TestKnownLaws(unittest.TestCase):
         peaks_of_laws, computed = sources.KnownLaws(200), []
 
         def peaks(law_group):
-            largest = law_group.values((2.0, 1.0, 0.0),
-                                       None).max(axis=0).tolist()
-            computed.extend(largest)
+            largest = law_group.values((2.0, 1.0, 0.0), None).max(axis=0)
+            computed.extend(largest.tolist())
             return largest
 
-        for numbers in (range(150), range(149, -1, -1), range(300),
-                        range(299, -1, -1)):
-            self.assertEqual([2.0 * i for i in numbers], list(
-                peaks_of_laws.of([laws[i] for i in numbers], 'key', peaks)))
+        for numbers in (range(100), range(99, -1, -1), range(100, 200),
+                        range(200, 300), range(50, 150)):
+            self.assertEqual([2.0 * i for i in numbers], peaks_of_laws.of(
+                [laws[i] for i in numbers], 'key', peaks).tolist())
+            self.assertLessEqual(len(peaks_of_laws), 200)
         # The first ones only once, although they were asked for twice.
-        self.assertEqual(list(range(0, 300, 2)), computed[:150])
-        self.assertEqual(list(range(300, 600, 2)), computed[150:300])
-        self.assertLess(len(peaks_of_laws), 400)
+        self.assertEqual(list(range(0, 600, 2)), computed[:300])
 
     def test_another_key_is_another_value(self):
         values, law = sources.KnownLaws(9), _on_off(100).law
-        for key in ('one', 'other', 'one'):
-            self.assertEqual([key], list(values.of(
-                [law], key, lambda law_group, key=key: [key])))
+        for key in (1, 2, 1):
+            self.assertEqual([key], values.of(
+                [law], key, lambda law_group, key=key: np.array([key])))
+
+
+class TestParts(AdmissionTestCase):
+
+    def test_many_residents_are_summed_in_parts(self):
+        rng = np.random.default_rng(111)
+        busy = rng.random((600, slots.SLOTS)) < .02
+        for count, capacity, classed in (
+                (129, 1900.0, False), (600, 7500.0, False),
+                (600, 7500.0, True)):
+            laws = [_egress(rng.dirichlet([9, 2, 1]),
+                            [0, *rng.uniform(5, 80, 2)],
+                            *((busy[i], 2) if classed else ()))
+                    for i in range(count)]
+            policy = _policy(saturation_kbps=capacity, limit=.5)
+            with self.subTest(count=count, classed=classed):
+                with mock.patch.object(sources, 'MOST_IN_PART', 1000):
+                    whole = _judged(policy, laws, laws[0])
+                self.assertTrue(1e-6 < whole.overload_probability[0] < 1)
+                self.assertAlike(whole, _judged(policy, laws, laws[0]))
+
+    def test_a_change_of_one_of_many_computes_one_part(self):
+        rng = np.random.default_rng(112)
+        laws = _random_laws(rng, 601)
+        policy = _policy(saturation_kbps=9000.0)
+        slot = self.table.describe('host', policy, _named(laws[:600]))
+        self.table.assess([slot], laws[0])
+        with mock.patch.object(sources, 'Part', wraps=sources.Part) as part:
+            for change in (({'new': laws[600]}, ()), ({}, ['new', 'vm-7'])):
+                self.table.change({'host': change})
+                self.table.assess([slot], laws[0])
+        # The part of 'new', and that of 'vm-7'; the part without 'new' is
+        # known.
+        self.assertLessEqual(part.call_count, 2)
+        del laws[600], laws[7]
+        self.assertAlike(_judged(policy, laws, laws[0]),
+                         self.table.assess([slot], laws[0]))
 
 
 class TestProbability(AdmissionTestCase):

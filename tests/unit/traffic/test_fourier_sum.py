@@ -203,16 +203,6 @@ class TestOffTheGrid(GridTestCase):
             [alone] = grid.table(spectra[[i]], means[[i]])
             np.testing.assert_allclose(table, alone, rtol=1e-12, atol=1e-13)
 
-    def test_what_cannot_be_divided_by_is_told(self):
-        # On for as long as off, tilted against: nearly 0 at some frequency.
-        grid = fourier_sum.grid(128, on_grid=False)
-        tilt = math.exp(16 / 256 * 64.0)
-        masses = np.array([[1 / (1 + tilt), tilt / (1 + tilt)]])
-        for count, divisible in ((-1.0, False), (-2.0, False), (2.0, True)):
-            spectrum, _ = _sum(grid, np.array([[0, 64.0]]), masses,
-                               np.array([count]))
-            self.assertEqual(divisible, np.isfinite(spectrum).all())
-
 
 class TestCommonStep(unittest.TestCase):
 
