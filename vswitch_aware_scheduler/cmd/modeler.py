@@ -26,8 +26,6 @@ __all__ = ['main']
 
 PROG = 'vswitch-modeler'
 
-_PROJECT = 'vswitch_aware_scheduler'
-
 _CLI = [
     cfg.BoolOpt('once', default=False,
                 help='Make one pass, print its result and exit.'),
@@ -42,10 +40,10 @@ def _configuration(argv):
     conf.register_cli_opts(_CLI)
     logging.register_options(conf)
     options.register_opts(conf)
-    conf(argv, project=_PROJECT, prog=PROG, version=terminal.version(PROG),
-         description='Read the traffic of instances from telemetry, and keep '
-                     'their traffic models in the store up to date.',
-         default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
+    options.parse(
+        conf, argv, prog=PROG, version=terminal.version(PROG),
+        description='Read the traffic of instances from telemetry, and keep '
+                    'their traffic models in the store up to date.')
     return conf
 
 

@@ -51,6 +51,6 @@ def _read(files):
     try:
         nova([], default_config_files=files, default_config_dirs=[])
         return nova.filter_scheduler
-    except cfg.Error:
+    except (cfg.Error, UnicodeDecodeError):
         # The other readers of the file report its errors.
         return None

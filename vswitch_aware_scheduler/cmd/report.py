@@ -23,8 +23,6 @@ __all__ = ['main']
 
 PROG = 'vswitch-report'
 
-_PROJECT = 'vswitch_aware_scheduler'
-
 _CLI = [
     cfg.StrOpt('store',
                help='SQLAlchemy URL of the store, instead of store_url.'),
@@ -49,10 +47,9 @@ def _configuration(argv):
     conf = cfg.ConfigOpts()
     conf.register_cli_opts(_CLI)
     options.register_opts(conf)
-    conf(argv, project=_PROJECT, prog=PROG, version=terminal.version(PROG),
-         description='Serve web pages with the load and the risk of each '
-                     'host.',
-         default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
+    options.parse(
+        conf, argv, prog=PROG, version=terminal.version(PROG),
+        description='Serve web pages with the load and the risk of each host.')
     options.read_all(conf)
     if conf.store is not None:
         conf.set_override('store_url', conf.store, options.GROUP)

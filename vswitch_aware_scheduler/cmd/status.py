@@ -40,8 +40,6 @@ __all__ = ['Checks', 'main']
 
 PROG = 'vswitch-status'
 
-_PROJECT = 'vswitch_aware_scheduler'
-
 #: Largest expected difference between the clocks of two machines.
 _CLOCK_SECONDS = 60.0
 
@@ -593,11 +591,10 @@ def _configuration(argv):
 
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=add_parsers))
-    conf(_options_first(argv), project=_PROJECT, prog=PROG,
-         version=terminal.version(PROG),
-         description='Check whether vswitch_aware_scheduler is installed and '
-                     'configured correctly.',
-         default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
+    options.parse(
+        conf, _options_first(argv), prog=PROG, version=terminal.version(PROG),
+        description='Check whether vswitch_aware_scheduler is installed and '
+                    'configured correctly.')
     return conf
 
 

@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS', 'alike',
-           'default_demand', 'inventory_options', 'read', 'read_all',
+           'default_demand', 'inventory_options', 'parse', 'read', 'read_all',
            'refuse_unknown', 'register_opts', 'telemetry_options']
 
 #: Name of the group.
@@ -23,6 +23,8 @@ register_opts = opts.register_opts
 read = opts.read
 
 read_all = opts.read_all
+
+parse = opts.parse
 
 refuse_unknown = opts.refuse_unknown
 

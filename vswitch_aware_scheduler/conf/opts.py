@@ -16,8 +16,10 @@ from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import strict
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'read', 'read_all',
-           'refuse_unknown', 'register_opts']
+__all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'parse', 'read',
+           'read_all', 'refuse_unknown', 'register_opts']
+
+_PROJECT = 'vswitch_aware_scheduler'
 
 #: Groups of this project begin so.
 _PREFIX = 'vswitch'
@@ -71,10 +73,43 @@ def read(paths=()):
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
-    conf([word for path in paths for word in ('--config-file', path)],
-         project='vswitch_aware_scheduler', prog='vswitch')
+    parse(conf, [word for path in paths for word in ('--config-file', path)],
+          prog='vswitch')
     read_all(conf)
     return conf
+
+
+def parse(conf, arguments, **keywords):
+    """Read a command line and its files, or vswitch.conf in its usual places.
+
+    :param conf: an oslo.config ConfigOpts
+    :param arguments: list of the words of the command line
+    :param keywords: further arguments of ``conf``
+    :raises oslo_config.cfg.Error: for a file that cannot be read
+    """
+    files = cfg.find_config_files(_PROJECT, 'vswitch')
+    try:
+        conf(arguments, project=_PROJECT, default_config_files=files,
+             **keywords)
+    except UnicodeDecodeError as error:
+        # oslo.config does not say which file it is.
+        words = [word.rpartition('=')[2] for word in (*arguments, *files)]
+        raise cfg.ConfigFileParseError(', '.join(
+            path for word in words for path in (
+                word, *glob.glob(os.path.join(word, '*.conf')))
+            if not _is_utf8(path)), f'not UTF-8: {error}') from error
+
+
+def _is_utf8(path):
+    """Return whether a file is UTF-8. What cannot be read counts as such."""
+    try:
+        with open(path, encoding='utf-8') as file:
+            file.read()
+    except UnicodeDecodeError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
 
 
 def read_all(conf):

@@ -185,6 +185,22 @@ class UnknownTestCase(unittest.TestCase):
                         self.assertRaisesRegex(ValueError, message):
                     self._check(text, folder)
 
+    def test_a_file_that_is_not_utf8_is_named(self):
+        with tempfile.TemporaryDirectory() as directory:
+            good, bad = (pathlib.Path(directory, name)
+                         for name in ('good.conf', 'bad.conf'))
+            good.write_text('[vswitch_scheduler]\n', encoding='utf-8')
+            bad.write_bytes('# caf\u00e9\n'.encode('latin-1'))
+            for arguments in (
+                    [f'--config-file={good}', f'--config-file={bad}'],
+                    ['--config-file', str(bad)],
+                    ['--config-dir', directory]):
+                with self.assertRaises(cfg.ConfigFileParseError) as caught:
+                    conf.parse(cfg.ConfigOpts(), arguments)
+                for part in (str(bad), 'UTF-8', '0xe9'):
+                    self.assertIn(part, str(caught.exception))
+                self.assertNotIn('good', str(caught.exception))
+
     def test_options_and_groups_of_others_are_left_alone(self):
         self._check('[DEFAULT]\nlogg_file = x\n[filter_scheduler]\nx = 1\n'
                     '[vswitch_gnocchi]\nurl = http://x\nusername = me\n'
