@@ -62,7 +62,7 @@ _DESCRIBE_REST = 3.0
 #: processor time. Then the background thread pauses, so that a waiting request
 #: gets the lock and the interpreter.
 _FEW_HOSTS = 4
-_FEW_CHANGED = 16
+_FEW_CHANGED = 8
 _PAUSE_SECONDS = 0.0005
 
 #: Maximum number of times that a host is described, on average, before a new
