@@ -287,28 +287,30 @@ class TransitionCounts:
         peaks[at] = np.maximum(peaks[at], later.peaks)
         recent[at] = np.maximum(recent[at], later.peaks)
         moves[at[:, None], at] += later.moves
-        gap_moves = [self.gap_moves, later.gap_moves]
+        gap_moves, new_gap_moves = self.gap_moves, later.gap_moves
         apart = int(_periods_apart(later.first_time - self.last_time,
                                    self.period_seconds))
         if apart == 1:
             moves[np.searchsorted(bins, self.last_bin),
                   np.searchsorted(bins, later.first_bin)] += 1
         elif apart <= MOST_PERIODS_APART:
-            gap_moves.append(
-                [[self.last_bin, later.first_bin, apart, 1]])
+            new_gap_moves = np.concatenate([new_gap_moves, [
+                [self.last_bin, later.first_bin, apart, 1]]])
+        if len(new_gap_moves):
+            gap_moves = _gathered(np.concatenate([gap_moves, new_gap_moves]))
         return TransitionCounts(
             self.period_seconds, self.first_time, later.last_time,
             self.first_bin, later.last_bin, bins, samples, totals, peaks,
-            moves, *self._merged_slots(later),
-            _gathered(np.concatenate(gap_moves)), recent, self.recent_weight)
+            moves, *self._merged_slots(later), gap_moves, recent,
+            self.recent_weight)
 
     def _merged_slots(self, later):
         """Return ``slot_bins`` and ``slot_edges`` of both counts together."""
-        (first, last), (next_first, end) = (
-            [int(_covered_slots(np.array(time), self.period_seconds)[edge])
-             for edge, time in enumerate(
-                 (counts.first_time, counts.last_time))]
-            for counts in (self, later))
+        firsts, lasts = _covered_slots(np.array([
+            self.first_time, later.first_time, self.last_time,
+            later.last_time]), self.period_seconds)
+        (first, next_first), (last, end) = (
+            firsts[:2].tolist(), lasts[2:].tolist())
         latest = slots.latest_slots(end)
         bins = np.where(latest <= last, self.slot_bins, later.slot_bins)
         edges = np.stack([self.slot_edges[0], later.slot_edges[1]])
@@ -709,9 +711,10 @@ def high_slots(counts, low_bins, share, key=None):
     for days in slots.REPLACEMENT_DAYS:
         if not missing.any():
             return high
-        before = days * slots.SAMPLED_A_DAY
-        high = np.where(missing, np.roll(high, before), high)
-        missing &= np.roll(missing, before)
+        # Negative positions count from the end: the slots are a ring.
+        source = np.arange(slots.SLOTS) - days * slots.SAMPLED_A_DAY
+        high = np.where(missing, high[source], high)
+        missing &= missing[source]
     if missing.any():
         if key is None:
             key = hashlib.sha256(counts.to_bytes()).hexdigest()
