@@ -454,7 +454,8 @@ class TransitionCounts:
         gap_moves = np.zeros((gap_steps, 4))
         for column, name in enumerate(_GAP_STEP.names):
             gap_moves[:, column] = packed[name]
-        if not np.isin(gap_moves[:, :2], bins).all():
+        # np.isin takes long even for an empty array.
+        if gap_steps and not np.isin(gap_moves[:, :2], bins).all():
             raise exceptions.InvalidSeries(
                 f'packed transition counts: a step across a gap is from or '
                 f'to a bin without samples; expected one of {bins.tolist()}')
