@@ -97,24 +97,24 @@ class Source:
                 for row in self.rates]
 
 
-def enumerate_states(sources, weights):
-    """Yield (probability, sum) of every joint state of some sources."""
-    laws = [list(zip(source.law, source.values(weights)))
-            for source in sources]
-    joint = [(F(1), F(0))]
-    for law in laws:
-        joint = [(p * q, x + y) for p, x in joint for q, y in law]
-    return joint
-
-
 def overload(sources, capacity, weights):
     """Return (P(S > c), E[(S - c)+], E[S]) by enumeration, as fractions."""
-    joint = enumerate_states(sources, weights)
-    capacity = F(capacity)
-    return (sum((p for p, x in joint if x > capacity), F(0)),
-            sum((p * (x - capacity) for p, x in joint if x > capacity),
-                F(0)),
-            sum((p * x for p, x in joint), F(0)))
+    # In whole numbers, because fractions take ten times as long.
+    values = [source.values(weights) for source in sources]
+    unit = math.lcm(F(capacity).denominator, *(
+        x.denominator for row in values for x in row))
+    joint, shares = [(1, 0)], 1
+    for source, row in zip(sources, values):
+        of_source = math.lcm(*(p.denominator for p in source.law))
+        states = [(int(p * of_source), int(x * unit))
+                  for p, x in zip(source.law, row)]
+        joint = [(p * q, x + y) for p, x in joint for q, y in states]
+        shares *= of_source
+    limit = int(F(capacity) * unit)
+    above = [(p, x - limit) for p, x in joint if x > limit]
+    return (F(sum(p for p, _ in above), shares),
+            F(sum(p * x for p, x in above), shares * unit),
+            F(sum(p * x for p, x in joint), shares * unit))
 
 
 def product_chain(sources, weights):
