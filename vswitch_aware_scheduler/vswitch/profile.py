@@ -8,6 +8,7 @@ no instance and no configuration, and keeps no state.
 
 import dataclasses
 import difflib
+import functools
 from importlib import resources
 import math
 import numbers
@@ -783,7 +784,12 @@ def load_profiles(path, bases=None):
 
 
 def catalogue():
-    """Return the built-in profiles: {name: SwitchProfile}, read each time."""
+    """Return the built-in profiles, a new {name: SwitchProfile}."""
+    return dict(_built_in())
+
+
+@functools.cache
+def _built_in():
     content = resources.files(__package__).joinpath(
         'catalogue.yaml').read_bytes()
     return _parse(content, 'built-in catalogue', {}, _FAST_LOADER)
