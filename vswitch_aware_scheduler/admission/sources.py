@@ -15,7 +15,8 @@ __all__ = ['ACTIVE', 'CLASSED', 'KnownLaws', 'Levels', 'MOST_IN_PART', 'Part',
 
 _ROW_BYTES = 8 * rate_law.LAW_COLUMNS
 
-#: Maximum number of different laws in a part of a host.
+#: Maximum number of different laws of a host that are one part. More are
+#: divided into parts of 64 to 128 laws on average.
 MOST_IN_PART = 128
 
 # Columns of Sources.figures. The first three are peak, mean and smallest rate.
@@ -116,8 +117,7 @@ class Sources:
 class KnownLaws:
     """A cache of arrays that are computed from laws.
 
-    :param most: number of cached arrays above which all are dropped; at least
-        :data:`MOST_IN_PART`
+    :param most: number of cached arrays above which all are dropped
     """
 
     def __init__(self, most):
@@ -130,7 +130,7 @@ class KnownLaws:
     def of(self, laws, key, compute):
         """Return the arrays of some laws; compute those that are not cached.
 
-        :param laws: sequence of n different RateLaw, at most MOST_IN_PART
+        :param laws: sequence of n different RateLaw
         :param key: hashable, with all that the arrays depend on besides laws
         :param compute: callable, :class:`Sources` of m laws -> (m, ...)
         :returns: (n, ...)
@@ -151,12 +151,12 @@ class KnownLaws:
 
 
 def divided(counts):
-    """Divide the laws of a host into parts, which do not depend on each other.
+    """Divide the laws of a host into parts. A change of one changes one part.
 
     :param counts: {law: number of instances}
     :returns: list of such dicts
     """
-    # A number that rarely changes.
+    # A power of 2, because all parts change with their number.
     parts = 1 << ((len(counts) - 1) // MOST_IN_PART).bit_length()
     divided_counts = [{} for _ in range(parts)]
     for law, count in counts.items():

@@ -204,7 +204,7 @@ class CorrectedTestCase(unittest.TestCase):
     def test_hosts_that_are_overloaded_are_filled_less(self):
         rising = [.02, .02, .1, .2, .3, .4, .5]
         corrected, plain = (
-            self._hosts(rising, corrects, count=120, protocol='rolling')
+            self._hosts(rising, corrects, count=90, protocol='rolling')
             for corrects in (True, False))
         for with_it, without in zip(corrected, plain):
             self.assertGreater(with_it, without)

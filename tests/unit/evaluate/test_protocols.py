@@ -227,7 +227,7 @@ class LimitsTestCase(unittest.TestCase):
 
     def test_limits_that_share_what_is_learned_come_to_the_same(self):
         generator = np.random.default_rng(1)
-        trace = traces.make_trace(generator.exponential(1.0, (20, 2 * DAY)))
+        trace = traces.make_trace(generator.exponential(1.0, (12, 2 * DAY)))
         limits = [(8.0, 0.01), (20.0, 0.1)]
         for keywords in ({}, {'protocol': 'rolling'},
                          {'protocol': 'rolling', 'history': 'arrival'}):
