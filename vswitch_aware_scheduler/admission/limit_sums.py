@@ -147,13 +147,16 @@ class LimitSums:
                         _Tables(cells, np.complex128),
                         _Tables(cells * _FINER, np.complex128)]
         self._slot_sums = slot_sums.SlotSums()
-        # Caches: {law: Levels}, figures of laws, transforms of laws by kind,
-        # and {(law and count of each, limits): Part}.
-        self._levels = {}
+        # Caches: Levels of laws, figures of laws, transforms of laws by kind,
+        # and parts of hosts. None refers to this object, so that its memory is
+        # freed at once.
+        self._levels = functools.lru_cache(_MOST_LAWS)(
+            admission_sources.Levels)
         self._figures = admission_sources.KnownLaws(4 * _MOST_LAWS)
         self._transforms = [admission_sources.KnownLaws(
             _MOST_BYTES // (16 * grid.frequencies)) for grid in self._grids]
-        self._parts = {}
+        self._known_part = functools.lru_cache(_MOST_PARTS)(
+            admission_sources.Part)
 
     def share_cache(self, other):
         """Use what another LimitSums has computed for single laws.
@@ -235,7 +238,8 @@ class LimitSums:
         # computing.
         capacity, vm_peak, peak, mean, base = _at(
             self._numbers[:_STEP], slots)
-        units, levels = _at(self._places[_UNIT], slots), self._levels_of(law)
+        units = _at(self._places[_UNIT], slots)
+        levels = self._levels(law, tuple(self._units))
         mean = mean + base
         mean += levels.means.take(units)
         peaks = levels.peaks.take(units)
@@ -311,7 +315,7 @@ class LimitSums:
             places = self._places[:, position, slot]
             [[probability], _] = self._look_up(
                 numbers[:, None], places[:, None],
-                self._levels_of(rate_law.SILENT))
+                self._levels(rate_law.SILENT, tuple(self._units)))
             [tables] = self._tables[places[_KIND]].values
             tail = tables[places[_ROW]].real
             # The tail never rises and is at most its value at the capacity.
@@ -389,29 +393,12 @@ class LimitSums:
         """
         counts = collections.Counter(host.residents.values()) or {
             rate_law.SILENT: 0}
-        if len(counts) <= admission_sources.MOST_IN_PART:
-            return [self._part(counts, limits)]
-        parts = []
-        for of_part in admission_sources.divided(counts):
-            key = tuple(of_part.items()), limits
-            part = self._parts.get(key)
-            if part is None:
-                if len(self._parts) >= _MOST_PARTS:
-                    self._parts.clear()
-                part = self._parts[key] = self._part(of_part, limits)
-            parts.append(part)
-        return parts
-
-    def _part(self, counts, limits):
-        """Return a :class:`.Part`.
-
-        :param counts: {law: number of instances}
-        :param limits: tuple of (unit, capacity)
-        """
-        return admission_sources.Part(counts, self._figures.of(
-            list(counts), limits, lambda sources: np.array([
-                sources.figures(unit, capacity, self._cells * _FINER)
-                for unit, capacity in limits]).swapaxes(0, 1)))
+        of_parts, make_part = [counts], admission_sources.Part
+        if len(counts) > admission_sources.MOST_IN_PART:
+            of_parts, make_part = (
+                admission_sources.divided(counts), self._known_part)
+        return [make_part(tuple(of_part.items()), limits, self._figures,
+                          self._cells * _FINER) for of_part in of_parts]
 
     def _unit(self, places):
         """Return the unit of a limit of a host."""
@@ -533,16 +520,6 @@ class LimitSums:
                 slot_sums.GROUP_SHARES, looked_up[states:]), out=effects)
         effects[1] *= step
         return effects
-
-    def _levels_of(self, law):
-        """Return the Levels of a law in all units."""
-        levels = self._levels.get(law)
-        if levels is None or levels.means.size != len(self._units):
-            if len(self._levels) >= _MOST_LAWS:
-                self._levels.clear()
-            levels = self._levels[law] = admission_sources.Levels(
-                law, self._units)
-        return levels
 
 
 class _Tables(admission_rows.Rows):

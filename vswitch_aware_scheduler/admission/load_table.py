@@ -130,7 +130,7 @@ class LoadTable:
             entry.residents = dict(residents)
             if old_policy is not policy:
                 self._set_policy(entry, policy)
-            self._count(entry)
+            self._residents_changed(entry)
             if old_policy is not policy or policy.uplinks:
                 self._share(entry, old_policy, old_residents)
         self._attached.describe(entry)
@@ -158,7 +158,7 @@ class LoadTable:
             self.version += 1
             removed_laws = {uuid: residents.pop(uuid) for uuid in removed}
             residents.update(added)
-            self._count(entry)
+            self._residents_changed(entry)
             self._attached.change(entry, added, removed_laws)
             for uplink in self._uplinks_behind(entry):
                 self._hold(uplink, host, removed_laws, added)
@@ -235,7 +235,7 @@ class LoadTable:
             if law != old_law:
                 added.update({} if law is None else {uuid: law})
                 removed.update({} if old_law is None else {uuid: old_law})
-        self._count(uplink)
+        self._residents_changed(uplink)
         self._attached_uplinks.change(uplink, added, removed)
 
     def residents(self, host):
@@ -289,8 +289,8 @@ class LoadTable:
             == admission_policy.PROBABILITY else np.nan)
         self._sums.set_limits(entry)
 
-    def _count(self, entry):
-        """Register that the residents of a host or an uplink changed."""
+    def _residents_changed(self, entry):
+        """Count the residents of a host or an uplink anew, and their sums."""
         self._rules[_RESIDENTS, entry.slot] = len(entry.residents)
         self._sums.outdate(entry)
 

@@ -167,15 +167,21 @@ def divided(counts):
 class Part:
     """The sum of some of the residents of a host.
 
-    :param counts: {law: number of instances} of n laws
-    :param figures: (n, l, 14) :meth:`Sources.figures` for l limits
+    :param counts: tuple of (law, number of instances) of n laws
+    :param limits: tuple of (unit, capacity) of l limits
+    :param known: :class:`KnownLaws` of figures
+    :param most_steps: as in :meth:`Sources.figures`
     :ivar sums: (l, 13) sums of the figures
     :ivar steps: (l, n) common steps of the laws
     """
 
-    def __init__(self, counts, figures):
-        self._counts, self._more = counts, figures[..., _MORE]
-        self._amounts = np.array(list(counts.values()), dtype=float)
+    def __init__(self, counts, limits, known, most_steps):
+        self._laws, amounts = zip(*counts)
+        figures = known.of(self._laws, limits, lambda sources: np.array([
+            sources.figures(unit, capacity, most_steps)
+            for unit, capacity in limits]).swapaxes(0, 1))
+        self._more = figures[..., _MORE]
+        self._amounts = np.array(amounts, dtype=float)
         self.sums = (self._amounts @ figures.reshape(
             len(counts), -1)).reshape(figures.shape[1:])[:, :_STEP]
         self.steps = figures[..., _STEP].T
@@ -192,7 +198,7 @@ class Part:
         key = grid, unit, step
         if key not in self._transforms:
             self._transforms[key] = fourier_sum.product(known.of(
-                list(self._counts), key,
+                self._laws, key,
                 lambda sources: sources.transforms(*key)), self._amounts)
         return self._transforms[key]
 
@@ -203,9 +209,9 @@ class Part:
         """
         if position not in self._in_slots:
             bits = b''.join([law[-rate_law.TAIL_BYTES:-1]
-                             for law in self._counts])
+                             for law in self._laws])
             high = np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(
-                len(self._counts), -1).astype('<f4')
+                len(self._laws), -1).astype('<f4')
             more = self._amounts * self._more[:, position].T
             in_slots = self._in_slots[position] = more.astype('<f4') @ high
             in_slots += self.sums[position, _LOW, None]
@@ -216,7 +222,7 @@ class Levels:
     """The rates of one law in each of several units.
 
     :param law: RateLaw
-    :param units: sized iterable of u (weights, packet bytes)
+    :param units: tuple of u (weights, packet bytes)
     :ivar masses: (n,) probabilities of the states
     :ivar values: (n, u) rates of the states
     :ivar means: (u,) mean rates

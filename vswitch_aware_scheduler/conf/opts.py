@@ -93,7 +93,9 @@ def parse(conf, arguments, **keywords):
              **keywords)
     except UnicodeDecodeError as error:
         # oslo.config does not say which file it is.
-        words = [word.rpartition('=')[2] for word in (*arguments, *files)]
+        words = [word.rpartition('=')[2] for word in (
+            *arguments, *files,
+            *cfg.find_config_dirs(_PROJECT, keywords.get('prog')))]
         raise cfg.ConfigFileParseError(', '.join(
             path for word in words for path in (
                 word, *glob.glob(os.path.join(word, '*.conf')))
@@ -108,7 +110,7 @@ def _is_utf8(path):
     except UnicodeDecodeError:
         return False
     except (OSError, ValueError):
-        return True
+        pass
     return True
 
 

@@ -200,6 +200,11 @@ class UnknownTestCase(unittest.TestCase):
                 for part in (str(bad), 'UTF-8', '0xe9'):
                     self.assertIn(part, str(caught.exception))
                 self.assertNotIn('good', str(caught.exception))
+            with mock.patch.object(cfg, 'find_config_dirs',
+                                   return_value=[directory]), \
+                    self.assertRaisesRegex(cfg.ConfigFileParseError,
+                                           str(bad)):
+                conf.parse(cfg.ConfigOpts(), [], prog='vswitch')
 
     def test_options_and_groups_of_others_are_left_alone(self):
         self._check('[DEFAULT]\nlogg_file = x\n[filter_scheduler]\nx = 1\n'
