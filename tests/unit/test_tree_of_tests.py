@@ -6,7 +6,8 @@ import pathlib
 import unittest
 
 TESTS = pathlib.Path(__file__).parents[1]
-PACKAGE = TESTS.parent / 'vswitch_aware_scheduler'
+PROJECT = TESTS.parent
+PACKAGE = PROJECT / 'vswitch_aware_scheduler'
 
 #: {module: test module in tests/unit} where several modules are tested as
 #: one thing: the module that calls them has the tests.
@@ -101,6 +102,17 @@ def _imported(path):
     return names
 
 
+def _tests(suite):
+    """Return "module.Class.test" of each test that a class of a suite has."""
+    return {
+        f'{path.stem}.{of_class.name}.{method.name}'
+        for path in (TESTS / suite).glob('test_*.py')
+        for of_class in ast.parse(path.read_text()).body
+        if isinstance(of_class, ast.ClassDef)
+        for method in of_class.body
+        if getattr(method, 'name', '').startswith('test_')}
+
+
 class TreeOfTestsTestCase(unittest.TestCase):
 
     def setUp(self):
@@ -135,3 +147,12 @@ class TreeOfTestsTestCase(unittest.TestCase):
                             for part in module.split('.')[1:])]
         self.assertEqual([], sorted(
             (name, module) for name, module in imports if name != RUNS_AGAIN))
+
+    def test_each_line_of_the_selection_for_readme_is_there(self):
+        # A name that selects nothing is no error to stestr.
+        lines = (PROJECT / '.ci/functional-core.txt').read_text().split('\n')
+        names = {line for line in lines if line and not line.startswith('#')}
+        tests = _tests('functional')
+        modules = {name.partition('.')[0] for name in tests}
+        self.assertLess(10, len(names))
+        self.assertEqual(set(), names - tests - modules)
