@@ -50,17 +50,12 @@ class RunSuitesTest(unittest.TestCase):
     def _coverage(self):
         return list((self.root / 'results').glob('coverage*'))
 
-    def test_a_name_selects_tests_and_passes_over_suites_without_any(self):
-        status, output = self._run('test_good')
+    def test_a_name_selects_tests_and_coverage_is_measured_if_asked_for(self):
+        status, output = self._run('test_good', options=['--cover'])
         self.assertEqual(0, status, output)
         self.assertIn('Passed: 1\n', output)
         self.assertIn('Failed: 0\n', output)
         self.assertNotIn('# tests/two', output)
-        self.assertEqual([], self._coverage())
-
-    def test_coverage_is_measured_where_it_is_asked_for(self):
-        status, output = self._run('test_good', options=['--cover'])
-        self.assertEqual(0, status, output)
         self.assertNotEqual([], self._coverage())
 
     def test_a_suite_that_fails_and_a_name_without_tests_are_errors(self):
@@ -70,3 +65,4 @@ class RunSuitesTest(unittest.TestCase):
             status, output = self._run(name)
             self.assertEqual(1, status, output)
             self.assertIn(message, output)
+            self.assertEqual([], self._coverage())
