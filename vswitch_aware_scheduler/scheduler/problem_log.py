@@ -21,6 +21,14 @@ class ProblemLog:
         """Return {topic: current problem in words}."""
         return dict(self._problems)
 
+    def forget(self, topic):
+        """Clear the problem of something that is gone. Nothing is logged.
+
+        :param topic: as in a call
+        """
+        with self._lock:
+            self._problems.pop(topic, None)
+
     def __call__(self, topic, problem):
         """Set or clear the problem of one topic.
 

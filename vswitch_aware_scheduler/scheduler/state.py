@@ -348,6 +348,9 @@ class SchedulerState:
     def _fitting(self, host_states, demand, spec_obj):
         """Return the hosts that still fit, or all if the first still fits."""
         hosts = _hosts(host_states)
+        if not all(map(self._policies.__contains__, hosts)):
+            # Some were dropped while the request waited.
+            self._observe(host_states)
         for count in (1, len(hosts)):
             assessment = self._judge(hosts[:count], demand, spec_obj)
             if assessment.passing[0]:
@@ -751,7 +754,7 @@ class SchedulerState:
             # Otherwise the worker would report these problems for ever.
             for topic in (f'host {host}',
                           f'host {host} vswitch_weight_multiplier'):
-                self.report(topic, None)
+                self.report.forget(topic)
         # A dropped host may be among the hosts of the last request.
         self._last_hosts = []
         return len(outdated_hosts)

@@ -22,6 +22,14 @@ class TestHealthLog(base.SchedulerTestCase):
              'vswitch: store: no schema'], self.warnings)
         self.assertEqual(['vswitch: store is well again'] * 2, self.infos)
 
+    def test_what_is_gone_is_neither_well_nor_a_problem(self):
+        report = problem_log.ProblemLog()
+        report('host a', 'wrong')
+        for _ in range(2):
+            report.forget('host a')
+        self.assertEqual({}, report.problems())
+        self.assertEqual([], self.infos)
+
     def test_other_figures_are_no_news(self):
         report = problem_log.ProblemLog()
         for age in (100, 101, 99.5):

@@ -609,6 +609,7 @@ class TestHosts(base.StateTestCase):
             self.state.refresh()
         self.assertNotIn('gone', self.state.counted())
         self.assertEqual({}, self.state.report.problems())
+        self.assertEqual([], [text for text in self.infos if 'well' in text])
 
     def test_names_that_an_uplink_no_longer_lists_are_dropped(self):
         for minute in range(40):
@@ -785,6 +786,12 @@ class TestSorted(base.StateTestCase):
         return ''.join(one.host for one in self.state.hosts_sorted(
             hosts, self.spec))
 
+    @staticmethod
+    def _in_another_thread(request):
+        thread = threading.Thread(target=request)
+        thread.start()
+        thread.join()
+
     def _others_place(self, *hosts):
         for number, host in enumerate(hosts, 50):
             self.state._residency.claim(
@@ -794,6 +801,18 @@ class TestSorted(base.StateTestCase):
     def _claims(self):
         return {claim.host for claim in self.state._residency.claims
                 if claim.instance_uuid == self.spec.instance_uuid}
+
+    def test_hosts_that_were_dropped_while_the_request_waited_are_judged(self):
+        passing, self.hosts = self._filter(), {}
+        for _ in range(3):
+            self.clock.now += 60
+            self._in_another_thread(
+                lambda: self.ask(base.request(2), other=[]))
+            self.state.refresh()
+        self.assertEqual({'other'}, set(self.state.counted()))
+        self._others_place('a')
+        self.assertEqual('bc', self._sort(passing))
+        self.assertEqual({'b'}, self._claims())
 
     def test_the_first_is_claimed_as_long_as_it_fits(self):
         self.assertEqual('abc', self._sort(self._filter()))
@@ -819,10 +838,8 @@ class TestSorted(base.StateTestCase):
         # and keeps each host.
         hosts = self._filter()
         self._others_place('a')
-        other = threading.Thread(target=self.state.assess, args=(
-            hosts, base.request(2)))
-        other.start()
-        other.join()
+        self._in_another_thread(
+            lambda: self.state.assess(hosts, base.request(2)))
         self.state.recall(hosts, self.spec)
         self.assertEqual('bc', self._sort(hosts))
         self.assertEqual({'b'}, self._claims())
