@@ -290,7 +290,7 @@ class LoadTable:
         self._sums.set_limits(entry)
 
     def _residents_changed(self, entry):
-        """Count the residents of a host or an uplink anew, and their sums."""
+        """Update the number of residents of an entry and outdate its sums."""
         self._rules[_RESIDENTS, entry.slot] = len(entry.residents)
         self._sums.outdate(entry)
 
