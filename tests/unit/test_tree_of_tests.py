@@ -30,7 +30,6 @@ TESTED_WITH = {
     'conf/rebalance.py': 'conf/test_opts.py',
     'conf/scheduler.py': 'conf/test_opts.py',
     'conf/store.py': 'conf/test_opts.py',
-    'conf/strict.py': 'conf/test_opts.py',
     'demo/cell_lock.py': 'demo/test_clouds.py',
     'demo/cloud.py': 'demo/test_clouds.py',
     'metrics_server.py': 'modeler/test_metrics.py',

@@ -14,14 +14,10 @@ import numpy as np
 from vswitch_aware_scheduler.admission import assessment as assessments
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['CHECKS', 'ROOM', 'Refusal', 'counts', 'line', 'nearest',
-           'no_room', 'observed']
-
-#: Check of the strict mode: free capacity of the host in Placement.
-ROOM = 'room in Placement'
+__all__ = ['CHECKS', 'Refusal', 'counts', 'line', 'nearest', 'observed']
 
 #: All checks that can refuse a host, in words.
-CHECKS = (*assessments.CHECKS[1:], assessments.FUNCTIONS, ROOM)
+CHECKS = (*assessments.CHECKS[1:], assessments.FUNCTIONS)
 
 #: Maximum number of hosts whose tunnels are counted to rank them.
 _MOST_COUNTED = 100
@@ -60,14 +56,13 @@ class Refusal:
             self.value, self.limit, 3))
 
 
-def counts(assessment, without_room=()):
+def counts(assessment):
     """Return {check in words: number of hosts that it refuses}.
 
     The most frequent check comes first. Of equally frequent checks, those that
     depend on the load come before hard limits.
 
     :param assessment: Assessment of all hosts
-    :param without_room: admitted hosts where Placement has no free capacity
     """
     numbers = collections.Counter(dict(zip(
         assessments.CHECKS, np.bincount(
@@ -76,25 +71,20 @@ def counts(assessment, without_room=()):
     functions = assessment.refused_for_functions()
     numbers[assessments.CHECKS[assessments.TOO_MANY]] -= functions
     numbers[assessments.FUNCTIONS] = functions
-    numbers[ROOM] = len(without_room)
     # Reversed, because the sort is stable.
     return {check: count for check, count in sorted(
         reversed(numbers.items()), key=lambda item: -item[1]) if count}
 
 
-def observed(assessment, without_room=()):
+def observed(assessment):
     """Return how many hosts pass although a check refuses them.
 
     :param assessment: Assessment of all hosts
-    :param without_room: as in :func:`counts`
     """
-    number = int((~assessment.admitted & ~assessment.enforced).sum())
-    return number + sum(
-        not assessment.enforced[assessment.position(host)]
-        for host in without_room)
+    return int((~assessment.admitted & ~assessment.enforced).sum())
 
 
-def nearest(assessment, without_room=None, most=1):
+def nearest(assessment, most=1):
     """Return the Refusals of the hosts that are nearest to fitting.
 
     Hosts that are refused for their load come first, then those refused by a
@@ -103,15 +93,13 @@ def nearest(assessment, without_room=None, most=1):
     with the lowest mean utilisation comes first.
 
     :param assessment: Assessment of all hosts
-    :param without_room: {host: (kbit/s that the instance takes, free kbit/s)}
-        of the admitted hosts where Placement has no free capacity
     :param most: maximum number of Refusals
     :returns: list of Refusal
     """
     refused = np.flatnonzero(~assessment.admitted)
     ranks = _RANKS[assessment.reason[refused]]
     multiples = assessment.multiples(refused)
-    if most > (ranks == _BY_LOAD).sum() + len(without_room or ()):
+    if most > (ranks == _BY_LOAD).sum():
         # Each of these hosts needs a separate lookup.
         at = np.flatnonzero(
             assessment.reason[refused] == assessments.TOO_MANY)
@@ -119,17 +107,7 @@ def nearest(assessment, without_room=None, most=1):
             multiples[place] = _multiple(assessment.decisive(refused[place]))
     used = assessment.utilisation
     order = np.lexsort((used[refused], multiples, ranks))[:most].tolist()
-    ranked = [(ranks[i], multiples[i], used[refused[i]], _refusal(
-        assessment, int(refused[i]))) for i in order]
-    if without_room:
-        places = {host: assessment.position(host) for host in without_room}
-        ranked.extend(
-            (_BY_LOAD, _multiple(numbers), used[places[host]], Refusal(
-                host, ROOM, *map(float, numbers),
-                bool(assessment.enforced[places[host]]), no_room(*numbers)))
-            for host, numbers in without_room.items())
-        ranked.sort(key=lambda entry: entry[:3])
-    return [refusal for *_, refusal in ranked[:most]]
+    return [_refusal(assessment, int(refused[i])) for i in order]
 
 
 def line(hosts, counted, closest):
@@ -143,16 +121,6 @@ def line(hosts, counted, closest):
     return (f'{hosts} {"host" if hosts == 1 else "hosts"}: '
             f'{checks or "none refused"}'
             + (f'; closest {closest}' if closest is not None else ''))
-
-
-def no_room(amount, free):
-    """Return the message that Placement has no room for an instance.
-
-    :param amount: kbit/s that the instance takes
-    :param free: kbit/s that are free on the host
-    """
-    return (f'placement has {free:d} kbit/s left for it, the instance takes '
-            f'{amount:d}')
 
 
 def _refusal(assessment, i):

@@ -50,9 +50,6 @@ _FEW_CELLS = 2.5
 #: most half a grid cell each, together 0.5 % of the capacity.
 _MOST_FEW = 20
 
-#: Smallest capacity, relative to the real one, that LoadTable.stretch uses.
-_LEAST_PLACE = 1e-3
-
 #: Smallest overload probability that is not 0.
 _LEAST = 1e-250
 
@@ -294,36 +291,6 @@ class LimitSums:
         """
         return ((_at(self._places[_KIND], slots) <= _FEW)
                 & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
-
-    def stretch(self, slot):
-        """Return how much wider the load is than of independent instances.
-
-        :param slot: slot of a host that was described
-        :returns: float >= 1, the largest ratio of all limits. The ratio
-            divides the capacity by the value that independent residents would
-            exceed with the same probability as the residents now exceed the
-            capacity.
-        """
-        self.update(np.array([slot]))
-        self.with_source([slot], rate_law.SILENT)
-        stretch = 1.0
-        for position in np.flatnonzero(
-                (self._places[_SLOT_ROW, :, slot] >= 0)
-                & (self._numbers[_PEAK, :, slot]
-                   > self._numbers[_CAPACITY, :, slot] * SLACK)).tolist():
-            numbers = self._numbers[:, position, slot]
-            places = self._places[:, position, slot]
-            [[probability], _] = self._look_up(
-                numbers[:, None], places[:, None],
-                self._levels(rate_law.SILENT, tuple(self._units)))
-            [tables] = self._tables[places[_KIND]].values
-            tail = tables[places[_ROW]].real
-            # The tail never rises and is at most its value at the capacity.
-            cell = int(np.argmax(tail <= probability * (1 + ERROR)))
-            place = numbers[_BASE] + numbers[_STEP] * cell
-            stretch = max(stretch, numbers[_CAPACITY] / max(
-                place, numbers[_CAPACITY] * _LEAST_PLACE))
-        return float(stretch)
 
     def _free(self, slot):
         """Free the look-up tables of a host."""

@@ -354,13 +354,6 @@ class LoadTable:
         self._sums.expect(other._sums.expected)
         self.assess(self.slots_of(hosts), law)
 
-    def stretch(self, slot):
-        """Return :meth:`.LimitSums.stretch` of a host.
-
-        :param slot: slot of the host
-        """
-        return self._sums.stretch(slot)
-
     def assess_each(self, slots, laws, exclude=None,
                     attachments=vswitch_attachments.UNKNOWN):
         """Judge one instance whose law depends on the host.

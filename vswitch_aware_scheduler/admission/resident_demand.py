@@ -20,8 +20,8 @@ def takes_prior(prior_of, is_stated):
 
     A prior of the instance's own traffic comes before what its flavor or a
     request states, and that comes before the prior of a group. The scheduler
-    follows this rule for requests and for residents, the modeler for the
-    strict mode, and the commands for what they print.
+    follows this rule for requests and for residents, and the commands for what
+    they print.
 
     :param prior_of: what the prior was learned from, 'instance' for its own
         traffic; None if there is no prior

@@ -42,7 +42,6 @@ SUBCOMMANDS = {
     'rebalance': 'propose or execute migrations away from hosts with a '
                  'negative error budget',
     'feedback': 'print how simulated placements correct the limits of hosts',
-    'strict': 'print or remove the inventories of the strict mode',
     'capacity': 'estimate the processor time that a switch needs for a '
                 'packet',
 }

@@ -410,27 +410,6 @@ class Checks(upgradecheck.UpgradeCommands):
             None if reported else 'neither a worker of nova-scheduler nor '
             'vswitch-modeler has reported its options yet')
 
-    def _check_strict(self):
-        if not self._conf.strict:
-            return _result(upgradecheck.Code.SUCCESS, 'strict is not set')
-        try:
-            review = service.make_keeper(self._all_options).review(
-                self._store())
-        except (exceptions.VSwitchError, OSError) as error:
-            return _result(upgradecheck.Code.FAILURE, str(error))
-        summary = f'hosts that have a limit: {review.hosts}'
-        if review.uplinks:
-            summary += (f'; placement does not keep that of uplinks, which '
-                        f'hosts share: {", ".join(review.uplinks)}')
-        if review.hosts and not review.wrong:
-            return _result(upgradecheck.Code.SUCCESS, summary)
-        problems = [f'the inventory of {host} in placement: {problem}'
-                    for host, problem in sorted(review.wrong.items())]
-        return _result(upgradecheck.Code.WARNING, summary + (
-            f'; {_some(problems)}: does a vswitch-modeler run with strict '
-            f'set, and what does its log say?' if problems else
-            '; expected some: placement refuses nothing'))
-
     @_needs_store
     def _check_budgets(self):
         if not self._conf.error_budgets:
@@ -545,7 +524,6 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Telemetry', _check_telemetry),
                        ('Switch Profiles', _check_profiles),
                        ('Host Aggregates', _check_aggregates),
-                       ('Strict Mode', _check_strict),
                        ('Error Budgets', _check_budgets),
                        ('Limit Factor', _check_limit_factor),
                        ('Nova Release', _check_nova))

@@ -80,13 +80,13 @@ Related options: ``read_networks``.
 URL of Placement.
 
 Without it the endpoint of Placement is taken from the catalog of keystone,
-which needs ``auth_type``. Placement is queried if ``strict`` of the group
-[vswitch_scheduler] is set, and by "vswitch-manage strict".
+which needs ``auth_type``. Placement is queried if ``rebalance_mode`` of the
+group [vswitch_scheduler] is not "off", and by "vswitch-manage rebalance".
 
 Format: http://host:port or https://host:port, without a user and password.
 
-When it is wrong, the modeler logs the reason and the inventories in Placement
-stay unchanged; the command prints the reason and ends.
+When it is wrong, the modeler logs the reason and makes no plan of migrations;
+the command prints the reason and ends.
 
 Related options: none.
 """, sample_default='https://controller:8778'),

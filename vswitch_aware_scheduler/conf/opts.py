@@ -13,7 +13,6 @@ from vswitch_aware_scheduler.conf import modeler
 from vswitch_aware_scheduler.conf import rebalance
 from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
-from vswitch_aware_scheduler.conf import strict
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'parse', 'read',
@@ -43,8 +42,8 @@ def list_opts():
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
     groups = [(group, list(itertools.chain(
-        store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS,
-        rebalance.OPTS))), inventory.list_opts()]
+        store.OPTS, scheduler.OPTS, modeler.OPTS, rebalance.OPTS))),
+        inventory.list_opts()]
     for name, title, text, options in telemetry.GROUPS.values():
         groups.append((cfg.OptGroup(name, title=title, help=text),
                        options + telemetry.auth_opts()))
@@ -132,8 +131,8 @@ _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
           'admission_policy', 'overload_probability', 'feedback',
           'feedback_max', 'unknown_instance_policy', 'default_egress_kbps',
           'default_ingress_kbps', 'default_on_seconds',
-          'default_off_seconds', 'strict', 'strict_headroom',
-          'refuse_hosts_in_debt', 'budget_limit_factor')
+          'default_off_seconds', 'refuse_hosts_in_debt',
+          'budget_limit_factor')
 
 
 def alike(group):

@@ -74,11 +74,10 @@ Related options: ``default_switch_profile``, ``enforcement``.
 Whether VSwitchFilter refuses hosts, or only records what it would refuse.
 
 With "observe" VSwitchFilter passes every host. It ignores the limits of the
-switch and its uplinks, ``unknown_host_policy`` and the inventory in Placement.
-(In the strict mode, instances on observed hosts have no allocation of
-CUSTOM_VSWITCH_KBPS.) The filter still records its decisions as with "enforce";
-"vswitch-manage decision list" prints them. VSwitchWeigher still ranks hosts;
-set ``vswitch_weight_multiplier`` to 0 to switch the weigher off.
+switch and its uplinks, and ``unknown_host_policy``. The filter still records
+its decisions as with "enforce"; "vswitch-manage decision list" prints them.
+VSwitchWeigher still ranks hosts; set ``vswitch_weight_multiplier`` to 0 to
+switch the weigher off.
 
 The aggregate metadata ``vswitch:enforcement`` overrides this option for the
 hosts of an aggregate. If the aggregates of a host have different values,
@@ -87,7 +86,7 @@ hosts of an aggregate. If the aggregates of a host have different values,
 Any other value is refused when the scheduler starts.
 
 Related options: ``decisions_kept``, ``vswitch_weight_multiplier``,
-``unknown_host_policy``, ``strict``.
+``unknown_host_policy``.
 """),
     cfg.BoolOpt(
         'refuse_hosts_in_debt', default=False,
@@ -129,8 +128,7 @@ cloud where live migrations relieve hosts in debt (``rebalance_mode`` or
 OpenStack Watcher) and where hosts in debt get no new instances
 (``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
 
-The factor changes neither the limits of uplinks, nor the error budgets, nor
-what Placement permits in the strict mode.
+The factor changes neither the limits of uplinks nor the error budgets.
 
 The aggregate metadata ``vswitch:budget_limit_factor`` overrides this option
 for the hosts of an aggregate. If the aggregates of a host have different
@@ -494,7 +492,7 @@ Unit: seconds, 0 to 60; use 0, or 0.05 or more.
 When the scheduler has read access to the store but no write access, the other
 workers do not see its placements, and the scheduler logs a warning.
 
-Related options: ``record_refresh_seconds``, ``store_url``, ``strict``.
+Related options: ``record_refresh_seconds``, ``store_url``.
 """),
     # Decisions
     cfg.IntOpt(
@@ -635,13 +633,12 @@ Related options: ``claims_broadcast_seconds``.
         help="""
 Has no effect any more.
 
-No request waits for other workers. If two requests must never use the same
-capacity, set ``strict``.
+No request waits for other workers.
 
 When it is set, the log says that it is deprecated.
 
 Unit: seconds, 0 to 10.
 
-Related options: ``strict``.
+Related options: ``claims_broadcast_seconds``.
 """),
 ]

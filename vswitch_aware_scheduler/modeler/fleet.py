@@ -7,8 +7,9 @@ to the store. Commands then show the fleet without a request to Nova. The
 constructor opens nothing; no clock except the one that is passed.
 """
 
+from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.modeler import placement_inventory
+from vswitch_aware_scheduler.clients import nova
 
 __all__ = ['Fleet', 'stored_policies']
 
@@ -44,8 +45,8 @@ class Fleet:
         :raises TelemetryError: if Nova does not answer; nothing is written
         :raises StoreError: if the store cannot be read or written
         """
-        cloud = {} if self._access is None else placement_inventory.read_cloud(
-            self._access, **self._sleep)
+        cloud = {} if self._access is None else nova.read_cloud(
+            self._access, aggregate_metadata.PREFIX, **self._sleep)
         policies = stored_policies(
             store, *self._make_policies(), self._corrections,
             aggregates=cloud.get('aggregate'), nodes=cloud.get('node'))

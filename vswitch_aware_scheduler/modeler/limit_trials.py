@@ -27,7 +27,7 @@ import numpy as np
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.modeler import placement_inventory
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import shares
@@ -187,9 +187,7 @@ class HostKinds:
         if self._access is None:
             return {}
         try:
-            return placement_inventory.read_aggregates(
-                self._access, **self._sleep
-            )
+            return nova.read_aggregates(self._access, **self._sleep)
         except http.Refusal as refusal:
             if refusal.status != 403:
                 raise

@@ -24,6 +24,7 @@ from vswitch_aware_scheduler.admission import host_policies as policies
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
@@ -36,11 +37,9 @@ from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import limit_trials
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import metrics
-from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import repair
-from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import cloud as rebalance_cloud
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 from vswitch_aware_scheduler import self_check
@@ -54,11 +53,10 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'configured_driver', 'host_kinds',
-           'make_corrections', 'make_driver', 'make_keeper', 'make_kinds',
-           'make_policies', 'make_rebalancer', 'make_store', 'set_up',
-           'stays_until', 'update_budgets', 'update_fleet',
-           'update_hosts', 'update_inventory', 'update_placement',
-           'update_priors', 'update_trials', 'words_of']
+           'make_corrections', 'make_driver', 'make_kinds', 'make_policies',
+           'make_rebalancer', 'make_store', 'set_up', 'stays_until',
+           'update_budgets', 'update_fleet', 'update_hosts',
+           'update_inventory', 'update_priors', 'update_trials', 'words_of']
 
 LOG = logs.get_logger(__name__)
 
@@ -76,9 +74,9 @@ _DAY_SECONDS = 86400.0
 
 #: States that remain after a pass, whether it fails or succeeds.
 _LASTING = frozenset({'ahead', 'bounds', 'budgets', 'discovery', 'fleet',
-                      'inventory', 'metrics', 'placement', 'quiet',
-                      'rebalancing', 'schedulers', 'sharing', 'slow',
-                      'trials', 'unprotected', 'waiting'})
+                      'inventory', 'metrics', 'quiet', 'rebalancing',
+                      'schedulers', 'sharing', 'slow', 'trials',
+                      'unprotected', 'waiting'})
 
 #: {exception: name of the failure of a pass}; a subclass precedes its base.
 _FAILURES = {exceptions.StoreChanged: 'another writer',
@@ -103,7 +101,6 @@ class SetUp:
 
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
     :ivar settings: :class:`.Settings`
-    :ivar keeper: :class:`.PlacementInventories` of the strict mode, or None
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
     :ivar earned_share: share of the limit E that a host earns as error budget,
         or None if there are no error budgets
@@ -138,7 +135,6 @@ class SetUp:
     metrics_at: tuple | None = None
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
-    keeper: placement_inventory.PlacementInventories | None = None
     member_seconds: float = priors.MEMBER_SECONDS
     kinds: limit_trials.HostKinds | None = None
     hosts: limit_trials.HostKinds | None = None
@@ -203,7 +199,6 @@ def set_up(conf, patience_seconds=None):
         if group.modeler_metrics_port else None,
         inventory=source, complete_seconds=conf[
             options.INVENTORY_GROUP].complete_interval_seconds,
-        keeper=make_keeper(conf) if group.strict else None,
         member_seconds=group.prior_min_hours * 3600.0,
         kinds=host_kinds(conf) if group.feedback else None,
         hosts=host_kinds(conf),
@@ -420,7 +415,7 @@ def review_aggregates(conf):
     problems = {}
     host_policies, uplink_policies = make_policies(group,
                                                    problems.__setitem__)
-    aggregates = placement_inventory.read_aggregates(access)
+    aggregates = nova.read_aggregates(access)
     metadata = {}
     for _, of_host in sorted(aggregates.items()):
         host_policies.find(of_host, None)
@@ -446,37 +441,6 @@ def host_kinds(conf):
         lambda: _host_policies(conf[options.GROUP]), _nova_access(conf))
 
 
-def _nova_and_placement(conf, process):
-    """Return the Access to Nova and the Access to Placement.
-
-    :param process: part of the service that needs them, for the error
-    :raises InvalidInput: if no credentials are configured
-    """
-    access = _credentials(
-        conf, f'{process} queries Nova and Placement')['access']
-    return http.Access(**access), http.Access(
-        **{**access, 'url': conf[options.INVENTORY_GROUP].placement_url})
-
-
-def make_keeper(conf):
-    """Return the :class:`.PlacementInventories` that options select.
-
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    :raises InvalidInput: if no credentials for Nova and Placement are
-        configured
-    :raises VSwitchError: if a profile or another option is invalid
-    """
-    group = conf[options.GROUP]
-    nova, placement = _nova_and_placement(conf, 'the strict mode')
-    unknown = None
-    if group.unknown_instance_policy == 'default':
-        unknown = model.TrafficModel.on_off(
-            **options.default_demand(group)).law
-    return placement_inventory.PlacementInventories(
-        nova, placement, _host_policies(group), group.strict_headroom, unknown,
-        make_corrections(group))
-
-
 def make_rebalancer(conf):
     """Return the :class:`.Rebalancer` that options select.
 
@@ -485,8 +449,12 @@ def make_rebalancer(conf):
         configured
     """
     group = conf[options.GROUP]
+    access = _credentials(
+        conf, 'rebalancing queries Nova and Placement')['access']
     return rebalancing.Rebalancer(
-        rebalance_cloud.Cloud(*_nova_and_placement(conf, 'rebalancing')),
+        rebalance_cloud.Cloud(http.Access(**access), http.Access(**{
+            **access,
+            'url': conf[options.INVENTORY_GROUP].placement_url})),
         rebalance_settings.Settings(**{
             field.name: group[f'rebalance_{field.name}']
             for field in dataclasses.fields(rebalance_settings.Settings)}))
@@ -556,29 +524,6 @@ def rebalance(set_up, clock, monotonic, progress=None):
         set_up.rebalancer.plan(set_up.store, set_up.driver, clock,
                                monotonic, progress)
     return None
-
-
-@_or_problem('inventories in placement stay as they are')
-def update_placement(set_up, progress=None):
-    """Update the inventories in Placement, in the strict mode.
-
-    :param set_up: :class:`SetUp`
-    :param progress: as in :meth:`.PlacementInventories.update`
-    :returns: None, or the problem in words
-    :raises StoreError: if the store cannot be read
-    """
-    if set_up.keeper is None:
-        return None
-    outcome = set_up.keeper.update(set_up.store, progress)
-    LOG.debug('vswitch-modeler: placement: %s', outcome)
-    problems = [f'the inventory of {host} in placement is not kept: {reason}'
-                for host, reason in outcome.left_out.items()]
-    problems += [
-        f'{host} has {allocated} kbit/s allocated in placement, above '
-        f'the {available} it can carry beside what else is there'
-        for host, (allocated, available) in outcome.short.items()
-    ]
-    return plain_text.first_of(problems, '; ') or None
 
 
 @_or_problem('the policies of hosts in the store stay as they are')
@@ -1075,11 +1020,6 @@ class Service:
                                                          self._clock))
             self._state('schedulers', common and check_schedulers(
                 set_up, self._clock))
-            self._notifier.notify(WATCHDOG=1)
-            # The inventories follow from the models of earlier passes, so that
-            # they need not wait for telemetry.
-            self._state('placement', common and update_placement(
-                set_up, self._alive))
             self._notifier.notify(WATCHDOG=1)
             if set_up.driver is not None:
                 repair.learn_again(set_up.store, self._clock,

@@ -27,7 +27,6 @@ class Aggregates:
 
     :param policies: HostPolicies
     :param uplink_policies: UplinkPolicies
-    :param strict: whether Placement also enforces the limits of hosts
     :param report: callable(topic, problem or None), receives problems
     :ivar behind: {host: names of its uplinks} of the hosts behind an uplink;
         the dict is replaced and never changed
@@ -36,12 +35,11 @@ class Aggregates:
         and never changed
     """
 
-    def __init__(self, policies, uplink_policies, strict, report):
+    def __init__(self, policies, uplink_policies, report):
         self.behind = {}
         self.members = {}
         self._policies = policies
         self._uplink_policies = uplink_policies
-        self._strict = strict
         self._report = report
         self._aggregates_of = {}     # host -> its aggregates
         self._last_hosts = None      # hosts of the last request
@@ -177,12 +175,6 @@ class Aggregates:
         uplinks_now = self._uplink_policies.find(
             [(aggregate.name, aggregate.metadata)
              for aggregate in latest.values()])
-        if self._strict:
-            self._report('strict mode of uplinks', (
-                f'Placement has no inventory of these uplinks: '
-                f'{", ".join(sorted(uplinks_now))}; only schedulers check '
-                f'them, and two schedulers can use the same room at once')
-                if uplinks_now else None)
         behind = collections.defaultdict(set)
         for host, aggregates in self._aggregates_of.items():
             for aggregate in aggregates:

@@ -94,14 +94,12 @@ class Decisions:
         """Forget the previous request of this thread."""
         self._request.begin(True)
 
-    def judged(self, assessment, demand, spec_obj, without_room, any_passes):
+    def judged(self, assessment, demand, spec_obj, any_passes):
         """Store how the hosts of a request were judged.
 
         :param assessment: Assessment of the hosts
         :param demand: Demand of the request
         :param spec_obj: nova RequestSpec
-        :param without_room: {host: (amount, free)} in kbit/s, of the admitted
-            hosts where Placement has no free capacity
         :param any_passes: whether the filter passes any host
         """
         uuid = demand.instance_uuid
@@ -110,9 +108,9 @@ class Decisions:
             # Nova filters again to find alternates.
             return
         if not any_passes:
-            self._log_refused(assessment, demand, without_room)
+            self._log_refused(assessment, demand)
         judged = _Judged(self._clock(), assessment, demand, spec_obj,
-                         without_room, any_passes)
+                         any_passes)
         if self._request.requesting:
             self._request.judged[uuid] = judged
         else:
@@ -152,14 +150,14 @@ class Decisions:
         if len(self._judged) >= _WAKE_AT:
             self._thread.wake()
 
-    def _log_refused(self, assessment, demand, without_room):
+    def _log_refused(self, assessment, demand):
         with self._lock:
-            closest, = explanation.nearest(assessment, without_room)
+            closest, = explanation.nearest(assessment)
         LOG.info(
             'vswitch: no host passes for instance %s (demand by %s): %s',
             demand.instance_uuid, demand.rule, explanation.line(
-                len(assessment.slots),
-                explanation.counts(assessment, without_room), closest))
+                len(assessment.slots), explanation.counts(assessment),
+                closest))
 
     # What the thread does.
 
@@ -208,19 +206,17 @@ class Decisions:
 
     def _describe(self, judged):
         """Return the store's Decision."""
-        assessment, without_room = judged.assessment, judged.without_room
+        assessment = judged.assessment
         with self._lock:
-            nearest = explanation.nearest(assessment, without_room,
-                                          MOST_NEAREST)
+            nearest = explanation.nearest(assessment, MOST_NEAREST)
             chosen = None if judged.host is None else _chosen(judged)
-        admitted = int(assessment.admitted.sum()) - len(without_room)
         return store.Decision(
             os.urandom(16).hex(), judged.decided_at, self._decided_by,
             judged.request_id, judged.instance_uuid, judged.project,
             judged.flavor, judged.rule, judged.outcome, judged.host,
-            len(assessment.slots), admitted,
-            explanation.counts(assessment, without_room),
-            explanation.observed(assessment, without_room), chosen, [
+            len(assessment.slots), int(assessment.admitted.sum()),
+            explanation.counts(assessment),
+            explanation.observed(assessment), chosen, [
                 {'host': refused.host, 'check': refused.check,
                  'value': _number(refused.value),
                  'limit': _number(refused.limit),
@@ -244,16 +240,14 @@ class _Judged:
     :param assessment: Assessment of the hosts
     :param demand: Demand of the request
     :param spec_obj: nova RequestSpec
-    :param without_room: as in :meth:`Decisions.judged`
     :param any_passes: whether the filter passes any host
     """
 
     __slots__ = ('decided_at', 'assessment', 'rule', 'instance_uuid',
-                 'request_id', 'project', 'flavor', 'without_room',
-                 'any_passes', 'host')
+                 'request_id', 'project', 'flavor', 'any_passes', 'host')
 
     def __init__(self, decided_at, assessment, demand, spec_obj,
-                 without_room, any_passes):
+                 any_passes):
         self.decided_at = decided_at
         self.assessment = assessment
         self.rule = demand.rule
@@ -263,7 +257,6 @@ class _Judged:
         self.project = request_demand.read(spec_obj, 'project_id')
         flavor = request_demand.read(spec_obj, 'flavor')
         self.flavor = flavor and request_demand.read(flavor, 'name')
-        self.without_room = without_room
         self.any_passes = any_passes
         self.host = None
 
@@ -300,11 +293,7 @@ def _chosen(judged):
     if i is None:
         # An administrator forced the host: no filter judged it.
         return None
-    check = None
-    if judged.host in judged.without_room:
-        check = explanation.ROOM
-    elif not assessment.admitted[i]:
-        check = assessment.check(i)
+    check = None if assessment.admitted[i] else assessment.check(i)
     return {'check': check, 'limit': assessment.limit(i), **{
         name: _number(getattr(assessment, name)[i]) for name in (
             'overload_probability', 'loss_fraction', 'utilisation')}}

@@ -84,18 +84,11 @@ class VSwitchFilter(filters.BaseHostFilter):
             self._explain(host_states, assessment, demand)
         passing = list(itertools.compress(
             host_states, assessment.passing.tolist()))
-        without_room = {}
-        try:
-            passing, without_room = self._state.book(passing, demand)
-        except Exception as error:
-            LOG.debug('vswitch: booking failed', exc_info=True)
-            self._state.report('strict mode', (
-                f'{type(error).__name__}: {error}; placement refuses '
-                f'nothing'))
-        self._state.metrics.judged(assessment, without_room, bool(passing))
+        self._state.hosts_filtered(passing)
+        self._state.metrics.judged(assessment, bool(passing))
         try:
             self._state.decisions.judged(
-                assessment, demand, spec_obj, without_room, bool(passing))
+                assessment, demand, spec_obj, bool(passing))
             self._state.report('decisions', None)
         except Exception as error:
             LOG.debug('vswitch: recording a decision failed', exc_info=True)

@@ -174,16 +174,14 @@ class Metrics:
 
     # What the filter does.
 
-    def judged(self, assessment, without_room, any_passes):
+    def judged(self, assessment, any_passes):
         """Count how the hosts of a request were judged.
 
         :param assessment: Assessment of the hosts
-        :param without_room: {host: (amount, free)} in kbit/s, of the admitted
-            hosts where Placement has no free capacity
         :param any_passes: whether the filter passes any host
         """
         if self._counts is not None:
-            self._counts.judged(assessment, without_room, any_passes)
+            self._counts.judged(assessment, any_passes)
 
     def filtered(self, seconds):
         """Record the time of a decision.
@@ -242,13 +240,12 @@ class _Counts:
             self.unjudged.labels(why)
         self.registry.register(_Gauges(gauges))
 
-    def judged(self, assessment, without_room, any_passes):
+    def judged(self, assessment, any_passes):
         self._judged.inc()
         self._hosts.inc(len(assessment.slots))
-        refused = explanation.counts(assessment, without_room)
-        for check, number in refused.items():
+        for check, number in explanation.counts(assessment).items():
             self._refused.labels(check).inc(number)
-        self._observed.inc(explanation.observed(assessment, without_room))
+        self._observed.inc(explanation.observed(assessment))
         if not any_passes:
             self._no_host.inc()
 

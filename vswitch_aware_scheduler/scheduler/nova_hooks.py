@@ -13,7 +13,6 @@ import functools
 import threading
 
 import nova.conf
-from nova.scheduler.client import report as report_client
 from nova.scheduler import host_manager
 from nova.scheduler import manager
 
@@ -79,9 +78,6 @@ def _wrap_nova():
 
     ``HostState.consume_from_request``: Nova has selected a host. This includes
     a forced host, which no filter judges.
-
-    ``SchedulerReportClient.get_allocation_candidates``: Placement reports the
-    resource providers, which Nova does not pass to filters.
     """
     def select_destinations(original, self, *args, **kwargs):
         _call('request_started')
@@ -103,16 +99,10 @@ def _wrap_nova():
         _call('host_consumed', self, spec_obj)
         return result
 
-    def get_allocation_candidates(original, self, *args, **kwargs):
-        answer = original(self, *args, **kwargs)
-        _call('candidates_received', answer)
-        return answer
-
     for owner, wrapper in (
             (manager.SchedulerManager, select_destinations),
             (manager.SchedulerManager, get_sorted_hosts),
-            (host_manager.HostState, consume_from_request),
-            (report_client.SchedulerReportClient, get_allocation_candidates)):
+            (host_manager.HostState, consume_from_request)):
         _wrap(owner, wrapper)
 
 

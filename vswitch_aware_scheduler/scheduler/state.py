@@ -14,11 +14,9 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import effective_limit
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.scheduler import allocation_candidates
 from vswitch_aware_scheduler.scheduler import claims_broadcast
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import metrics
@@ -96,7 +94,6 @@ class SchedulerState:
         self.metrics = metrics.Metrics()
         #: Roles of the plugins of Nova that share this.
         self.plugins = set()
-        self._candidates = allocation_candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self.decisions = decisions.Decisions(
             self._lock, lambda: self._clock(), self.report)
@@ -144,7 +141,6 @@ class SchedulerState:
             self._residency, self._statements, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
             else self._default_law)
-        self._limits = effective_limit.EffectiveLimits(conf.strict_headroom)
         self._corrections = limit_feedback.Corrections(
             conf.feedback_max if conf.feedback else 0.0, self._clock,
             self.report)
@@ -222,32 +218,14 @@ class SchedulerState:
             slots, [self._law_on(host, demand) for host in hosts], exclude,
             attachments)
 
-    def book(self, host_states, demand):
-        """Add the demand to the allocation candidates, if strict mode is on.
+    def hosts_filtered(self, host_states):
+        """Store which hosts pass the filter, by the last judgement.
 
         :param host_states: list of the nova HostState that pass
-        :param demand: Demand that the hosts were judged for
-        :returns: as :meth:`.Candidates.book`
         """
         # The weigher may judge again, by a newer version, and keeps each host.
         self._recent.filtered = self._recent.judged[1:3]
         self._recent.passing = host_states
-        if not self._conf.strict:
-            return host_states, {}
-        amounts, enforced, amount_of = [], [], {}
-        with self._lock:
-            for host in _hosts(host_states):
-                policy = self._policies[host]
-                if policy not in amount_of:
-                    amount_of[policy] = self._amount(host, policy, demand)
-                amounts.append(amount_of[policy])
-                enforced.append(policy.enforced)
-        return self._candidates.book(host_states, amounts, enforced)
-
-    def _amount(self, host, policy, demand):
-        """Return the amount that an instance takes of a host, or None."""
-        limit = self._limits.of(policy)
-        return limit and limit.amount(self._law_on(host, demand))
 
     def _law_on(self, host, demand):
         """Return the RateLaw that an instance would have on a host."""
@@ -300,22 +278,12 @@ class SchedulerState:
     def request_started(self):
         """Forget the previous request of this thread and read the changes."""
         self._recent.begin(True)
-        self._candidates.began()
         self.decisions.request_started()
         if self._ready:
             self._start()
             self._record.wake()
             if self._broadcast is not None:
                 self._broadcast.wake(_FRESH_SECONDS)
-
-    def candidates_received(self, answer):
-        """Store what Placement returned for the request of this thread.
-
-        :param answer: (candidates, summaries of the providers, version) or
-            None if Placement did not answer
-        """
-        if self._conf.strict and answer is not None and answer[1]:
-            self._candidates.offered(answer[1])
 
     def hosts_sorted(self, host_states, spec_obj):
         """Claim the first host that still fits, which Nova will select.
@@ -358,7 +326,7 @@ class SchedulerState:
         LOG.debug('vswitch: %s has no room any more for instance %s',
                   host_states[0], demand.instance_uuid)
         if not assessment.passing.any():
-            self.decisions.judged(assessment, demand, spec_obj, {}, False)
+            self.decisions.judged(assessment, demand, spec_obj, False)
         return list(itertools.compress(
             host_states, assessment.passing.tolist()))
 
@@ -368,7 +336,6 @@ class SchedulerState:
         :param host_state: nova HostState
         :param spec_obj: nova RequestSpec
         """
-        self._candidates.placed(host_state)
         uuid = request_demand.instance_uuid_of(spec_obj)
         self.decisions.placed(uuid, host_state.host)
         # An instance that was claimed counts on the host, too. That is no
@@ -749,7 +716,6 @@ class SchedulerState:
             self._outdated.discard(host)
             self._residency.forget_host(host)
             self._aggregates.forget(host)
-            self._candidates.forget(host)
             self._table.forget(host)
             # Otherwise the worker would report these problems for ever.
             for topic in (f'host {host}',

@@ -55,7 +55,7 @@ def make_aggregates(conf, report):
             report, conf.enforcement, conf.budget_limit_factor),
         uplink_policies.UplinkPolicies(
             profiles, conf.admission_policy, conf.overload_probability,
-            report), conf.strict, report)
+            report), report)
 
 
 def make_store(conf, most_seconds=float('inf')):

@@ -140,19 +140,6 @@ class TestRefusals(ExplanationTestCase):
             self.assertIn('1 instances', table.assess(
                 [slot], _constant(600)).explain(0))
 
-    def test_what_placement_has_left_counts_beside_the_admitted(self):
-        assessment, names = self.assess({
-            'a': (_policy(), []), 'b': (_policy(enforced=False), []),
-            'c': (_policy(), [_constant(990)])}, _on_off(600))
-        without_room = {'a': (30, 29), 'b': (30, 0)}
-        self.assertEqual({'room in Placement': 2, 'overload probability': 1},
-                         explanation.counts(assessment, without_room))
-        nearest = explanation.nearest(assessment, without_room, 9)
-        self.assertEqual(['a', 'c', 'b'], [host.host for host in nearest])
-        self.assertEqual([True, True, False],
-                         [host.enforced for host in nearest])
-        self.assertEqual('a (30 > 29)', str(nearest[0]))
-
     def test_the_line_is_the_counts_and_the_closest(self):
         closest = explanation.Refusal('compute7', 'overload probability',
                                       .01312, .01, True, 'text')

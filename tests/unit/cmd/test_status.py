@@ -7,7 +7,7 @@ import pathlib
 import time
 from unittest import mock
 
-from tests.fakes import placement_api
+from tests.fakes import nova_hosts
 from tests.fakes import store as fake_store
 from tests.unit.cmd import commands
 from tests.unit.store import base
@@ -16,16 +16,14 @@ from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import membership
-from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.store import rebalance_records
 
-(SCHEMA, ACCESS, ROWS, GENERATION, MODELERS, PROFILES, AGGREGATES, STRICT,
+(SCHEMA, ACCESS, ROWS, GENERATION, MODELERS, PROFILES, AGGREGATES,
  NOVA) = (
     'Store Schema', 'Store Access', 'Stored Rows', 'Last Generation',
-    'Modelers', 'Switch Profiles', 'Host Aggregates', 'Strict Mode',
-    'Nova Release')
+    'Modelers', 'Switch Profiles', 'Host Aggregates', 'Nova Release')
 TELEMETRY, SCHEDULERS, OPTIONS = 'Telemetry', 'Schedulers', 'Options'
 BUDGETS = 'Error Budgets'
 FACTOR = 'Limit Factor'
@@ -87,13 +85,13 @@ class StatusTestCase(StatusCase):
         code, checks = self.check()
         self.assertEqual(0, code, checks)
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
-                          PROFILES, AGGREGATES, STRICT, NOVA,
-                          TELEMETRY, SCHEDULERS, OPTIONS, BUDGETS, FACTOR},
+                          PROFILES, AGGREGATES, NOVA, TELEMETRY,
+                          SCHEDULERS, OPTIONS, BUDGETS, FACTOR},
                          set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(14, output.count('Result: Success'))
+        self.assertEqual(13, output.count('Result: Success'))
 
     def test_damaged_rows_are_a_warning_that_names_them(self):
         self.make_store().write([base.constant(n) for n in range(3)])
@@ -260,7 +258,7 @@ class ModelStatusTestCase(StatusCase):
         self.assertEqual(0, self.check()[0])
 
     def test_profiles_of_aggregates_are_asked_for_where_that_is_allowed(self):
-        cloud = self.enterContext(placement_api.PlacementApi())
+        cloud = self.enterContext(nova_hosts.NovaHosts())
         self.configure(
             'default_switch_profile =',
             '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
@@ -334,40 +332,9 @@ class ModelStatusTestCase(StatusCase):
                     f'p{age}', time.time() - 86400 * age, 'timer'), [])
             self.assert_told(code, FACTOR, 'of a host: 2.5')
 
-    def test_inventories_of_the_strict_mode_are_looked_for(self):
-        cloud = self.enterContext(placement_api.PlacementApi())
-        self.configure('strict = true')
-        self.assert_told(2, STRICT, 'auth_type in the group')
-        self.configure(
-            'strict = true', 'overload_probability = 0',
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
-            'requests_per_second = 1000', f'endpoint = {cloud.url}',
-            f'url = {cloud.url}/v2.1', 'placement_url = http://127.0.0.1:1/')
-        self.assert_told(2, STRICT, 'placement http://127.0.0.1:1')
-        path = pathlib.Path(self.config)
-        path.write_text(path.read_text().replace(
-            'http://127.0.0.1:1/', f'{cloud.url}/placement'))
-        self.assert_told(1, STRICT, '^hosts that have a limit: 0; expected')
-
-        for number in range(7):
-            cloud.host(f'h{number}', saturation_kbps='1000', uplink='tor',
-                       uplink_saturation_kbps='9000')
-        self.assert_told(
-            1, STRICT, '^hosts that have a limit: 7; .* share: tor; the '
-            'inventory of h0 in placement: it has none; .* and 2 more: does '
-            'a vswitch-modeler run')
-        for node in list(cloud.hosts):
-            uuid = placement_inventory.provider_uuid(node)
-            cloud.providers[uuid] = placement_api.Provider('x', node, 0, {
-                placement_api.CLASS: {'total': 1000, 'reserved': 0,
-                                      'allocation_ratio': 1.0}})
-        self.assert_told(0, STRICT, '^hosts that have a limit: 7; placement '
-                                    'does not keep .* share: tor$')
-        self.assertEqual([], cloud.writes())
-
     def test_what_aggregates_state_and_cannot_be_used_is_a_failure(self):
         self.assert_told(0, AGGREGATES, 'not checked: Nova cannot be queried')
-        cloud = self.enterContext(placement_api.PlacementApi())
+        cloud = self.enterContext(nova_hosts.NovaHosts())
         self.configure(
             '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
             f'endpoint = {cloud.url}', f'url = {cloud.url}/v2.1')
@@ -455,7 +422,7 @@ class ModelStatusTestCase(StatusCase):
 
     def test_the_worker_before_a_restart_does_not_count(self):
         self.worker(age=100.0, cells={'cell1': None},
-                    options={'strict': True}, problems={'store': 'gone'})
+                    options={'feedback': False}, problems={'store': 'gone'})
         code, checks = self.check()
         self.assertEqual((1, 1), (checks[SCHEDULERS][0],
                                   checks['Options'][0]))
@@ -486,9 +453,9 @@ class ModelStatusTestCase(StatusCase):
         self.assert_told(1, OPTIONS, 'overload_probability is 0.01 here and '
                                      '0.02 in nova.conf of ctl1')
         self.worker()
-        self.store.write_fleet({'options': {'modeler': {'strict': True}}},
+        self.store.write_fleet({'options': {'modeler': {'feedback': False}}},
                                time.time())
-        self.assert_told(1, OPTIONS, 'strict is False here and True in '
+        self.assert_told(1, OPTIONS, 'feedback is True here and False in '
                                      'vswitch.conf of vswitch-modeler')
 
     def test_a_modeler_without_a_pass_for_longer_than_its_cycle(self):

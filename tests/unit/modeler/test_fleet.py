@@ -7,7 +7,7 @@ from oslo_config import cfg
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import host_metadata
 from tests.fakes import neutron_api
-from tests.fakes import placement_api
+from tests.fakes import nova_hosts
 from tests.unit.store import base
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import admission
@@ -38,14 +38,14 @@ class FleetTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.cloud = self.enterContext(placement_api.PlacementApi())
+        self.cloud = self.enterContext(nova_hosts.NovaHosts())
         self.now = base.NOW
 
     def update(self, asks=True):
         return fleet.Fleet(
-            (placement_api.access(self.cloud, '/v2.1') if asks else None),
-            make_policies, limit_feedback.Corrections(8.0, lambda: self.now,
-                                                      host_metadata.ignore),
+            self.cloud.access() if asks else None, make_policies,
+            limit_feedback.Corrections(8.0, lambda: self.now,
+                                       host_metadata.ignore),
             sleep=lambda seconds: None).update(self.store, lambda: self.now)
 
     def stored(self, kind='host'):
@@ -134,7 +134,7 @@ class FleetTestCase(base.StoreTestCase):
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         set_up.fleet = fleet.Fleet(
-            placement_api.access(self.cloud, '/v2.1'), make_policies,
+            self.cloud.access(), make_policies,
             limit_feedback.Corrections(
                 0.0, lambda: self.now, host_metadata.ignore),
             sleep=lambda seconds: None)
@@ -148,26 +148,26 @@ class FleetTestCase(base.StoreTestCase):
         set_up = types.SimpleNamespace(store=self.store, fleet=fleet.Fleet(
             None, make_policies, limit_feedback.Corrections(
                 0.0, lambda: self.now, host_metadata.ignore),
-            {'strict': True}))
+            {'feedback': True}))
         service.update_fleet(set_up, lambda: self.now)
-        self.assertEqual({'modeler': {'strict': True}},
+        self.assertEqual({'modeler': {'feedback': True}},
                          self.stored('options').facts)
         self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
         self.store.report_worker(store.Worker(
             'ctl1:7', 'ctl1', self.now, self.now,
-            {'options': {'strict': False}}))
-        self.assertIn('strict is True here and False in nova.conf of ctl1',
+            {'options': {'feedback': False}}))
+        self.assertIn('feedback is True here and False in nova.conf of ctl1',
                       service.check_schedulers(set_up, lambda: self.now))
         # The scheduler was restarted with the same options.
         self.now += 10
         self.store.report_worker(store.Worker(
             'ctl1:8', 'ctl1', self.now, self.now,
-            {'options': {'strict': True}}))
+            {'options': {'feedback': True}}))
         self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
         # Another host.
         self.store.report_worker(store.Worker(
             'ctl2:7', 'ctl2', self.now - 20, self.now - 5,
-            {'options': {'strict': False}}))
+            {'options': {'feedback': False}}))
         self.assertIn('in nova.conf of ctl2',
                       service.check_schedulers(set_up, lambda: self.now))
         # One that ended long ago says nothing.

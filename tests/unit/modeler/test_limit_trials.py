@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import sqlalchemy as sa
 
-from tests.fakes import placement_api
+from tests.fakes import nova_hosts
 from tests.unit.modeler import base
 from tests.unit.modeler import trials
 from tests.unit.store import base as store_base
@@ -466,11 +466,10 @@ class DrawnTestCase(TrialsTestCase):
         self.assertEqual({uuids[0]: 30.0}, kinds.most_kbps(self.store))
 
     def test_aggregates_make_kinds_where_nova_can_be_asked(self):
-        cloud = self.enterContext(placement_api.PlacementApi())
+        cloud = self.enterContext(nova_hosts.NovaHosts())
         cloud.host('h1', overload_probability='0.05')
         cloud.host('h2', admission_policy='average')
-        kinds = limit_trials.HostKinds(
-            host_policies, placement_api.access(cloud, '/v2.1'))
+        kinds = limit_trials.HostKinds(host_policies, cloud.access())
         self.assertEqual([KIND, '0.05: 1 1 0 <= 20'],
                          list(kinds.find(self.store)))
         for status, expected in ((403, [KIND]), (404, None)):

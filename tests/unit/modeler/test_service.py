@@ -29,7 +29,6 @@ from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import limit_trials
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import metrics
-from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store as model_store
@@ -270,19 +269,6 @@ class BudgetsTestCase(WithInventory):
         self.assertFalse(any('pass failed' in line for line in lines))
 
 
-class Keeper:
-    """Keeps inventories in no placement at all."""
-
-    def __init__(self):
-        self.updates = 0
-        self.left_out, self.short = {}, {}
-
-    def update(self, store, progress):
-        self.updates += 1
-        progress(0, 1)
-        return placement_inventory.Outcome(3, 0, self.short, self.left_out)
-
-
 class TrialsTestCase(ServiceTestCase):
 
     def setUp(self):
@@ -339,52 +325,20 @@ class TrialsTestCase(ServiceTestCase):
         self.assertEqual({trials.KIND: 3.0}, recorded.multiples)
 
 
-class PlacementTestCase(ServiceTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.keeper = Keeper()
-        self.set_up = dataclasses.replace(self.set_up, keeper=self.keeper)
-        self.driver.put(1, TIMES, np.ones(50))
-
-    def test_inventories_are_kept_even_without_telemetry(self):
-        self.driver.fail_after = 0
-        self.end_at(4)
-        self.serve()
-        self.assertEqual(1, self.keeper.updates)
-
-    def test_hosts_that_are_not_as_they_should_be_are_told(self):
-        self.keeper.short = {'h0': (700, 500)}
-        self.keeper.left_out = {'h9': 'it has two compute nodes'}
-        self.end_at(50)
-        _, lines = self.serve()
-        self.assertIn(
-            'WARNING vswitch-modeler: the inventory of h9 in placement is not '
-            'kept: it has two compute nodes; h0 has 700 kbit/s allocated in '
-            'placement, above the 500 it can carry beside what else is '
-            'there', lines)
-
-    def test_of_many_hosts_a_few_are_told(self):
-        self.keeper.short = {f'h{n}': (7, 5) for n in range(100)}
-        problem = service.update_placement(self.set_up, lambda *numbers: None)
-        self.assertIn('h4 has', problem)
-        self.assertNotIn('h5', problem)
-        self.assertTrue(problem.endswith(' and 95 more'), problem)
-
-
 class PartsTestCase(WithInventory):
     """What a pass does beside learning from telemetry."""
 
     def setUp(self):
         super().setUp()
         self.set_up = dataclasses.replace(
-            self.set_up, keeper=Keeper(),
+            self.set_up, fleet=mock.Mock(**{
+                'update.return_value': mock.Mock(problems={})}),
             kinds=mock.Mock(find=mock.Mock(return_value={})))
         self.parts = (
             ('the inventory stays as it is', self.source, 'read'),
             ('trials stay as they are', self.set_up.kinds, 'find'),
-            ('inventories in placement stay as they are',
-             self.set_up.keeper, 'update'))
+            ('the policies of hosts in the store stay as they are',
+             self.set_up.fleet, 'update'))
 
     def serve_failing(self, owner, method, problem, until, end):
         """Return (passes, log lines) of a run in which a part fails."""
@@ -772,14 +726,11 @@ class WaitingTestCase(ServiceTestCase):
              if line.startswith('WARNING')], logs)
 
     def test_what_needs_no_telemetry_is_done(self):
-        source, keeper = Source(), Keeper()
         self.set_up = dataclasses.replace(
-            self.set_up, inventory=source, complete_seconds=1e6,
-            keeper=keeper)
+            self.set_up, inventory=Source(), complete_seconds=1e6)
         self.end_at(50)
         self.serve()
         self.assertEqual(40, len(self.store.placements()))
-        self.assertEqual(1, keeper.updates)
 
     def test_metrics_say_what_for(self):
         port = fake_prometheus.free_ports()
@@ -1110,9 +1061,9 @@ class SetUpTestCase(base.ModelerTestCase):
                          (set_up.group.url, set_up.metrics_at))
         self.assertEqual(self.path, set_up.driver.source)
 
-    def test_the_strict_mode_needs_to_know_as_whom_to_ask(self):
-        self.assertIsNone(service.set_up(self._conf()).keeper)
-        conf = self._conf(strict=True)
+    def test_rebalancing_needs_to_know_as_whom_to_ask(self):
+        self.assertIsNone(service.set_up(self._conf()).rebalancer)
+        conf = self._conf(rebalance_mode='advise')
         with self.assertRaisesRegex(
                 exceptions.InvalidInput,
                 r'auth_type in the group \[vswitch_inventory\]: not set'):
@@ -1123,11 +1074,8 @@ class SetUpTestCase(base.ModelerTestCase):
         conf.set_override('endpoint', 'http://nova', options.INVENTORY_GROUP)
         conf.set_override('placement_url', 'http://there/placement',
                           options.INVENTORY_GROUP)
-        keeper = service.set_up(conf).keeper
-        self.assertEqual('http://there/placement', keeper._placement.url)
-        self.assertIsNotNone(keeper._unknown)
-        conf.set_override('unknown_instance_policy', 'ignore', options.GROUP)
-        self.assertIsNone(service.set_up(conf).keeper._unknown)
+        cloud = service.set_up(conf).rebalancer.cloud
+        self.assertEqual('http://there/placement', cloud._placement.url)
 
     def test_trials_are_of_the_hosts_of_the_options(self):
         conf = self._conf(default_switch_profile='ovs-vxlan',

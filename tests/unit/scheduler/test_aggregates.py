@@ -34,7 +34,6 @@ class TestAggregates(unittest.TestCase):
             uplink_policies.UplinkPolicies(
                 profiles, admission.PROBABILITY, 0.01, mock.Mock()
             ),
-            False,
             mock.Mock(),
         )
         self.groups = {}

@@ -153,20 +153,6 @@ class CorrectionsTestCase(base.SchedulerTestCase):
             self.ask(3)
         described.assert_not_called()
 
-    def test_what_the_strict_mode_books_is_by_the_limit_in_force(self):
-        host = base.host_state('h', range(3), self.aggregates)
-        self.state = self.make_state(strict=True)
-        amounts = []
-        for share in (None, .1, 1.5):
-            self.expect(*([] if share is None else [outcome(share)]))
-            _, demand = self.state.assess([host], base.request(COUNT - 1))
-            with mock.patch.object(self.state._candidates, 'book') as book:
-                self.state.book([host], demand)
-            (_, [amount], _), _ = book.call_args
-            amounts.append(amount)
-        self.assertLess(amounts[1], amounts[0])
-        self.assertLess(amounts[0], amounts[2])
-
 
 class SnapshotTestCase(base.SchedulerTestCase):
 

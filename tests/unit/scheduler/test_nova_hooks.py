@@ -4,7 +4,6 @@ import logging
 import tempfile
 from unittest import mock
 
-from nova.scheduler.client import report as report_client
 from nova.scheduler import host_manager
 from nova.scheduler import manager
 from oslo_config import cfg
@@ -16,8 +15,7 @@ from vswitch_aware_scheduler.scheduler import nova_hooks
 #: What is wrapped.
 HOOKS = [(manager.SchedulerManager, 'select_destinations'),
          (manager.SchedulerManager, '_get_sorted_hosts'),
-         (host_manager.HostState, 'consume_from_request'),
-         (report_client.SchedulerReportClient, 'get_allocation_candidates')]
+         (host_manager.HostState, 'consume_from_request')]
 
 
 class TestJoin(base.SchedulerTestCase):
@@ -38,7 +36,7 @@ class TestJoin(base.SchedulerTestCase):
 
     def test_an_invalid_option_is_refused_when_nova_makes_the_plugins(self):
         for line in ('vswitch_weight_multiplier = much', 'enforcement = no',
-                     'strict_headroom = nan'):
+                     'overload_probability = nan'):
             with self.subTest(line), tempfile.NamedTemporaryFile(
                     'w', suffix='.conf') as file:
                 file.write(f'[vswitch_scheduler]\n{line}\n')

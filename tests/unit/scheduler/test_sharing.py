@@ -209,9 +209,10 @@ class TestProcesses(SharingTestCase):
         """Return the host that a request has put an instance on."""
         spec = base.request(number, egress_kbps=10)
         worker.request_started()
-        assessment, demand = worker.assess(hosts, spec)
-        fits, _ = worker.book([host for host, good in zip(
-            hosts, assessment.admitted.tolist()) if good], demand)
+        assessment, _ = worker.assess(hosts, spec)
+        fits = [host for host, good in zip(
+            hosts, assessment.admitted.tolist()) if good]
+        worker.hosts_filtered(fits)
         fits = worker.hosts_sorted(
             fits[number % len(fits):] if fits else [], spec)
         if fits:

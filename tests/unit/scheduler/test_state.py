@@ -352,11 +352,11 @@ class TestRecall(base.StateTestCase):
         self.state = self.make_state()
         self.ask(self.spec, a=[3], b=[2], c=[])
         passing = [self.hosts['b'], self.hosts['c']]
-        self.state.book(passing, self.demand)
+        self.state.hosts_filtered(passing)
         self.assertEqual([.3, .1], self._recall('bc'))
         self.assertEqual(0, self.asked)
         # Of the same hosts in another order, which no filter has passed.
-        self.state.book(passing, self.demand)
+        self.state.hosts_filtered(passing)
         self.state.assess([*passing[::-1], self.hosts['a']], self.spec)
         self.assertEqual([.3, .1], self._recall('bc'))
         self.assertEqual(0, self.asked)
@@ -778,9 +778,11 @@ class TestSorted(base.StateTestCase):
 
     def _filter(self):
         states = list(self.hosts.values())
-        assessment, demand = self.state.assess(states, self.spec)
-        return self.state.book([one for one, fits in zip(
-            states, assessment.admitted.tolist()) if fits], demand)[0]
+        assessment, _ = self.state.assess(states, self.spec)
+        passing = [one for one, fits in zip(
+            states, assessment.admitted.tolist()) if fits]
+        self.state.hosts_filtered(passing)
+        return passing
 
     def _sort(self, hosts):
         return ''.join(one.host for one in self.state.hosts_sorted(
@@ -1042,11 +1044,12 @@ class TestThreads(base.StateTestCase):
                 spec = base.request(number, egress_kbps=10)
                 try:
                     self.state.request_started()
-                    assessment, demand = self.state.assess(
+                    assessment, _ = self.state.assess(
                         list(hosts.values()), spec)
-                    fits, _ = self.state.book([host for host, good in zip(
+                    fits = [host for host, good in zip(
                         hosts.values(), assessment.admitted.tolist())
-                        if good], demand)
+                        if good]
+                    self.state.hosts_filtered(fits)
                     if fits:
                         # As the weigher does.
                         self.state.recall(fits, spec)

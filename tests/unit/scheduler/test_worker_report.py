@@ -29,7 +29,7 @@ class WorkerReportTestCase(base.StoreTestCase):
         self.elapsed = 0.0
         report = worker_report.WorkerReport(
             target, self.log, lambda: (self.plugins, self.models,
-                                       self.cells, {'strict': False}),
+                                       self.cells, {'feedback': True}),
             lambda: self.now, lambda: self.elapsed)
         self.elapsed = elapsed
         return report
@@ -63,7 +63,7 @@ class WorkerReportTestCase(base.StoreTestCase):
             (worker.name, worker.host, worker.started_at, worker.seen_at))
         self.assertEqual({'plugins': ['filter', 'weigher'], 'models': 3,
                           'cells': {'cell1': 2.5}, 'problems': {},
-                          'options': {'strict': False}}, worker.state)
+                          'options': {'feedback': True}}, worker.state)
 
     def test_problems_go_with_it(self):
         self.modeler()
@@ -142,9 +142,9 @@ class WorkerReportTestCase(base.StoreTestCase):
 
     def test_options_that_differ_from_the_modelers_are_logged_once(self):
         self.modeler()
-        self.store.write_fleet({'options': {'modeler': {'strict': True}}},
+        self.store.write_fleet({'options': {'modeler': {'feedback': False}}},
                                base.NOW)
-        self.assert_logged('strict is False here and True in vswitch.conf')
+        self.assert_logged('feedback is True here and False in vswitch.conf')
 
 
 class VersionTestCase(base.StoreTestCase):

@@ -5,7 +5,6 @@ import collections
 import dataclasses
 import time
 
-from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import realised
@@ -20,7 +19,7 @@ REFUSED, ADMITTED = 'refused', 'admitted'
 
 #: Checks that measured traffic can neither confirm nor disprove.
 _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
-                 'error budget', explanation.ROOM}
+                 'error budget'}
 
 
 def run(arguments, conf, store, driver, progress=None, clock=None):

@@ -21,7 +21,6 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd.subcommands import fleet as fleet_command
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
@@ -120,10 +119,6 @@ def run(arguments, conf, store, progress=None):
     rows.sort(key=lambda row: (not row['admitted'], order.get(
         row['host'], -1), row['overload_after'] or 0.0,
         output.natural(row['host'])))
-    if conf[options.GROUP].strict:
-        fleet.remarks.append(
-            'in the strict mode Placement may refuse hosts that are admitted '
-            'here: "vswitch-manage strict show" prints what it has left')
     law = subject.law
     return {
         'instance_uuid': subject.uuid, 'flavor': subject.flavor,

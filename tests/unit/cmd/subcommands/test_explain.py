@@ -323,13 +323,6 @@ class PoliciesTestCase(ExplainTestCase):
         _, rows = self.explain('--flavor', 'busy')
         self.assertEqual('peak', rows['small']['check'])
 
-    def test_the_strict_mode_is_named_for_it_may_refuse_more(self):
-        self._configure('strict = true')
-        self.facts(h=packed(switch()))
-        answer, _ = self.explain('--flavor', 'busy')
-        self.assertTrue(any('strict mode' in text
-                            for text in answer['remarks']))
-
     def test_every_format_works(self):
         self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
         self.facts(h=packed(switch()))
