@@ -93,15 +93,13 @@ def main():
                         help='make N random operations under faults instead')
     parser.add_argument('--seed', type=int, default=1,
                         help='of the random operations')
-    parser.add_argument('--strict', action='store_true',
-                        help='random operations in the strict mode')
     options = parser.parse_args()
     if options.operations is not None:
         with tempfile.TemporaryDirectory() as folder:
             return 0 if operations.run(
                 {'computes': options.computes, 'driver': options.telemetry},
-                options.operations, options.seed, folder, stage_of, auditor,
-                options.strict) else 1
+                options.operations, options.seed, folder, stage_of,
+                auditor) else 1
     began = time.monotonic()
     lines = []
     with services.Cloud(options.computes, options.telemetry) as cloud:

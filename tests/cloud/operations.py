@@ -487,37 +487,34 @@ class Operations:
                 self._compute.delete_server(server, force=True)
 
 
-def run(cloud_options, count, seed, folder, stage_of, auditor, strict):
+def run(cloud_options, count, seed, folder, stage_of, auditor):
     """Start a cloud, play; print lines; return whether all was well."""
     clock = stepped_clock.SteppedClock(folder)
     with services.Cloud(**cloud_options, **options_of_cloud(clock)) as cloud:
         stage = stage_of(cloud)
         judge = auditor.Auditor(cloud, scenarios.CAPACITY_KBPS, 0.0)
         _, logged = cloud.openstack.complaints()
-        mode = (scenarios.strict_mode(stage) if strict
-                else contextlib.nullcontext())
-        with mode:
-            operations = Operations(stage, judge, clock, seed)
-            good = True
-            times = collections.defaultdict(list)
-            for line in operations.play(count):
-                good &= not line['differences']
-                outcomes = ', '.join(f'{number} {outcome}' for outcome, number
-                                     in line['outcomes'].items())
-                print(f'{"good" if not line["differences"] else "BAD ":5}'
-                      f'{line["seconds"]:7.1f} s {line["fault"]:18} '
-                      f'{line["target"]:.0%}: {outcomes}; '
-                      f'{len(line["unsettled"])} that Nova has not ended; '
-                      f'{line["wrongly_refused"]} wrongly refused; '
-                      f'{line["samples_above"]} of {line["samples"]} times '
-                      f'above a limit, by at most {operations.too_many} '
-                      f'instances so far; {"; ".join(line["differences"])}')
-                for hook, values in sorted(line['hook_times'].items()):
-                    print(_times(hook, values))
-                    times[hook] += values
-                print(*operations.failures, sep='\n', flush=True)
-                operations.failures.clear()
-            operations.clean_up()
+        operations = Operations(stage, judge, clock, seed)
+        good = True
+        times = collections.defaultdict(list)
+        for line in operations.play(count):
+            good &= not line['differences']
+            outcomes = ', '.join(f'{number} {outcome}' for outcome, number
+                                 in line['outcomes'].items())
+            print(f'{"good" if not line["differences"] else "BAD ":5}'
+                  f'{line["seconds"]:7.1f} s {line["fault"]:18} '
+                  f'{line["target"]:.0%}: {outcomes}; '
+                  f'{len(line["unsettled"])} that Nova has not ended; '
+                  f'{line["wrongly_refused"]} wrongly refused; '
+                  f'{line["samples_above"]} of {line["samples"]} times '
+                  f'above a limit, by at most {operations.too_many} '
+                  f'instances so far; {"; ".join(line["differences"])}')
+            for hook, values in sorted(line['hook_times'].items()):
+                print(_times(hook, values))
+                times[hook] += values
+            print(*operations.failures, sep='\n', flush=True)
+            operations.failures.clear()
+        operations.clean_up()
         print(f'refused {operations.refused} boots, of {operations.judged} '
               f'it can be said by the databases whether that was right: '
               f'{len(operations.wrongly_refused)} wrongly '
@@ -530,8 +527,7 @@ def run(cloud_options, count, seed, folder, stage_of, auditor, strict):
         ours = [line for line in cloud.openstack.complaints(logged)[0]
                 if any(bug in line for bug in _BUGS)]
         print(*ours, f'{len(ours)} lines of a fault of ours', sep='\n')
-        good &= not operations.wrongly_refused and not ours and not (
-            strict and operations.samples_above)
+        good &= not operations.wrongly_refused and not ours
         good &= all(max(values) <= 1e3 * MOST_HOOK_SECONDS
                     for hook, values in times.items()
                     if not hook.endswith('first'))

@@ -113,8 +113,8 @@ def more_at_once_than_fit(stage):
                                   if server.status == 'ACTIVE')
     too_many = {host: count - fit for host, count in sorted(on_host.items())
                 if count > fit}
-    # Those too many are told, and not left to the auditor: without the strict
-    # mode nothing excludes that workers choose at the same moment.
+    # Those too many are told, and not left to the auditor: workers may choose
+    # at the same moment.
     stage.client.delete_all()
     active = sum(on_host.values())
     require(active >= places, f'{active} are ACTIVE, {places} fit')
@@ -281,8 +281,9 @@ def tried(stage, server):
         ORDER BY e.id""")]
 
 
-def rescheduled(stage):
-    """Return a large server whose first build has failed."""
+@scenario
+def rescheduled_build(stage):
+    """A build that fails on the first host goes to an alternate."""
     first = stage.hosts[-1]
     for host in stage.hosts[:-1]:
         # What is left is the first choice of each weigher.
@@ -293,13 +294,6 @@ def rescheduled(stage):
         require(hosts == [first, server.compute_host] and hosts[1] != first,
                 f'tried on {hosts}, runs on {server.compute_host}; expected '
                 f'{first} and then another one')
-    return server
-
-
-@scenario
-def rescheduled_build(stage):
-    """A build that fails on the first host goes to an alternate."""
-    server = rescheduled(stage)
     # Neither does it take room on the first host, nor none on the second.
     return (f'on {server.compute_host}; '
             + fill(stage, room(RATES_KBPS['large'], len(stage.hosts)) - 1))
@@ -485,125 +479,6 @@ def restart_schedulers(stage, **options):
     for name in openstack.schedulers:
         openstack.kill(name)
         openstack.start_service(name)
-
-
-@contextlib.contextmanager
-def strict_mode(stage):
-    """Let placement refuse what does not fit, as an operator switches it."""
-    telemetry = stage.cloud.telemetry
-    telemetry.configure(strict=True)
-    code, details = telemetry.checks()['Strict Mode']
-    require(code == 1 and 'it has none' in details,
-            f'before any pass: {details}')
-    learn(stage)
-    code, details = telemetry.checks()['Strict Mode']
-    require((code, details) == (
-        0, f'hosts that have a limit: {len(stage.hosts)}'), details)
-    restart_schedulers(stage, strict=True)
-    try:
-        yield
-    finally:
-        telemetry.configure()
-        restart_schedulers(stage)
-        status, output = telemetry.manage('strict', 'disable')
-        require(status == 0, output)
-        # The providers stay, for computes know them.
-        providers = stage.cloud.database.rows('placement', (
-            "SELECT p.name FROM inventories i JOIN resource_providers p "
-            "ON p.id = i.resource_provider_id "
-            "WHERE p.name LIKE '%vswitch'"))
-        require(not providers, f'left in placement: {providers}')
-
-
-def booked(stage):
-    """Return {host: kbit/s} that are allocated in placement."""
-    return {row['name'].removesuffix(':vswitch'): int(row['used'])
-            for row in stage.cloud.database.rows('placement', (
-                "SELECT p.name, SUM(a.used) AS used FROM allocations a "
-                "JOIN resource_providers p ON p.id = a.resource_provider_id "
-                "WHERE p.name LIKE '%vswitch' GROUP BY p.name"))}
-
-
-@scenario
-def strict_boots(stage):
-    """20 boots more than fit from 10 clients; placement refuses those."""
-    places = room(RATES_KBPS['small'], len(stage.hosts))
-    with strict_mode(stage):
-        began = time.monotonic()
-        servers = stage.boot_many(places + 20, 10)
-        seconds = time.monotonic() - began
-        active = sum(server.status == 'ACTIVE' for server in servers)
-        require(active == places, f'{active} are ACTIVE, {places} fit')
-        require(booked(stage) == dict.fromkeys(stage.hosts, CAPACITY_KBPS),
-                f'{booked(stage)}')
-        stage.client.delete_all()
-        require(not booked(stage), f'{booked(stage)} without any server')
-        return f'{active} of {places + 20} in {seconds:.0f} s'
-
-
-@scenario
-def strict_moves(stage):
-    """What an instance has in placement goes with it."""
-    def want(host, kbps, *more):
-        kbps_booked = booked(stage)
-        require(kbps_booked == {host: kbps, **dict(more)},
-                f'{kbps_booked}; expected {kbps} on {host} {more}')
-
-    with strict_mode(stage):
-        server = stage.boot('moving')
-        first = server.compute_host
-        want(first, 1_000)
-        large = stage.flavors['large'].id
-        server = stage.act(server, 'resize_server', large,
-                           states=('VERIFY_RESIZE',))
-        if server.compute_host != first:
-            want(first, 1_000, (server.compute_host, 4_000))
-        server = stage.act(server, 'revert_server_resize')
-        want(first, 1_000)
-        server = stage.act(server, 'resize_server', large,
-                           states=('VERIFY_RESIZE',))
-        server = stage.act(server, 'confirm_server_resize')
-        time.sleep(5)
-        want(server.compute_host, 4_000)
-        server = stage.act(server, 'live_migrate_server', host=None,
-                           block_migration='auto')
-        time.sleep(5)
-        want(server.compute_host, 4_000)
-        server = stage.act(server, 'shelve_server',
-                           states=('SHELVED_OFFLOADED',))
-        require(not booked(stage), f'{booked(stage)} while it is shelved')
-        server = stage.act(server, 'unshelve_server')
-        want(server.compute_host, 4_000)
-        server = stage.act(server, 'rebuild_server', stage.client.image().id)
-        want(server.compute_host, 4_000)
-        # It writes what the flavor says, of which ours is no part; then the
-        # modeler holds the room.
-        stage.cloud.openstack.nova_manage(
-            'placement', 'heal_allocations', '--force', '--instance',
-            server.id)
-        lost = not booked(stage)
-        stage.cloud.telemetry.publish({server.id: 4_000.0})
-        learn(stage)
-        learn(stage)
-        reserved = {row['name'].removesuffix(':vswitch'): row['reserved']
-                    for row in stage.cloud.database.rows('placement', (
-                        "SELECT p.name, i.reserved FROM inventories i "
-                        "JOIN resource_providers p "
-                        "ON p.id = i.resource_provider_id "
-                        "WHERE p.name LIKE '%vswitch' AND i.reserved > 0"))}
-        require(reserved == ({server.compute_host: 4_000} if lost else {}),
-                f'reserved: {reserved}, lost: {lost}')
-        return ('heal_allocations --force takes it away' if lost else
-                'heal_allocations --force leaves it')
-
-
-@scenario
-def strict_rescheduled_build(stage):
-    """The alternate is booked in placement, the first host no longer."""
-    with strict_mode(stage):
-        server = rescheduled(stage)
-        require(booked(stage) == {server.compute_host: 4_000},
-                f'{booked(stage)}, it is on {server.compute_host}')
 
 
 @scenario

@@ -415,7 +415,9 @@ class OpenStack(servers.Server):
             [placement_database]
             connection = {self._database.url_of('placement')}
             [placement]
-            # Of the strict mode's page: Nova repeats, in a new transaction.
+            # With more, Placement itself repeats an allocation, in the same
+            # transaction: in MariaDB's isolation level it sees the former
+            # usage and may exceed an inventory. Nova repeats in a new one.
             allocation_conflict_retry_count = 1
             ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''

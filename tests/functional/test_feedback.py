@@ -5,14 +5,8 @@ import logging
 import time
 
 from tests.functional import base
-from tests.functional import strict_case
-from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import effective_limit
-from vswitch_aware_scheduler.admission import host_policies
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.vswitch import profile
 
 LIMIT = .01
 SHARE_ON = .1
@@ -23,8 +17,13 @@ KIND = f'{LIMIT}: 1 1 0 <= {FIT * KBPS}'
 HOST_DAYS = 90.0
 
 
-class OutcomesTestCase(base.VSwitchTestCase):
+class FeedbackTestCase(base.VSwitchTestCase):
     HOSTS = ('host1',)
+
+    def setUp(self):
+        super().setUp()
+        self.describe_host('host1', saturation_kbps=FIT * KBPS)
+        self.small = self.on_off_flavor('small', KBPS, SHARE_ON)
 
     def expect(self, share):
         """Let trials have been overloaded for a share of what laws say.
@@ -42,14 +41,6 @@ class OutcomesTestCase(base.VSwitchTestCase):
         multiple = limit_feedback.multiple(outcome, time.time())
         self.assertAlmostEqual(exact, multiple, delta=.06 * exact)
         return multiple
-
-
-class FeedbackTestCase(OutcomesTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.describe_host('host1', saturation_kbps=FIT * KBPS)
-        self.small = self.on_off_flavor('small', KBPS, SHARE_ON)
 
     def fill(self, limit):
         """Boot what keeps a limit, see one more refused; return how many."""
@@ -83,39 +74,3 @@ class FeedbackTestCase(OutcomesTestCase):
         self.clock.ahead = 4 * 86400.0
         self.plugin.refresh()
         self.fill(LIMIT)
-
-
-class StrictFeedbackTestCase(OutcomesTestCase, strict_case.StrictTestCase):
-    OPTIONS = {'strict': True}
-
-    def make_keeper(self):
-        return super().make_keeper(
-            host_policies=host_policies.HostPolicies(
-                {}, None, admission.PROBABILITY, LIMIT, True,
-                lambda topic, problem: None),
-            corrections=limit_feedback.Corrections(
-                8.0, time.time, lambda topic, problem: None))
-
-    def test_placement_is_told_of_the_same_limit(self):
-        self.describe_host('host1', saturation_kbps=FIT * KBPS)
-        law = model.TrafficModel.on_off(
-            KBPS, 0.0, on_seconds=100, off_seconds=900).law
-
-        def amount(times):
-            return effective_limit.EffectiveLimit(admission.HostPolicy(
-                profile.SwitchProfile('host1', saturation_kbps=float(
-                    FIT * KBPS)),
-                overload_probability=LIMIT * times)).amount(law)
-
-        higher = self.expect(.2)
-        self.keep()
-        server = self.boot(self.on_off_flavor('small', KBPS, SHARE_ON))
-        self.learn(server['id'], egress_kbps=KBPS, on_seconds=100,
-                   off_seconds=900)
-        self.keep()
-        self.assertEqual((15000, 0, amount(higher)), self.kept()['host1'])
-        lower = self.expect(1.6)
-        self.keep()
-        self.assertEqual(
-            (15000, amount(lower) - amount(higher), amount(higher)),
-            self.kept()['host1'])
