@@ -14,7 +14,6 @@ import numpy as np
 from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.vswitch import guarantee
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['CLAIM', 'DEFAULT', 'Demand', 'FLAVOR', 'FLAVOR_MODEL', 'Facts',
@@ -81,7 +80,7 @@ class Demand:
         'prior of ' and what it was learned from, DEFAULT, or UNKNOWN if no
         rule applies; followed by RAISED if there is a guarantee
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
-        instance guarantee
+        instance guarantee, or None if unknown
     :ivar group: RateLaw of the group, if the law is the prior of the
         instance's own traffic; else None
     :ivar instance_uuid: string, or None for an instance without a uuid
@@ -89,7 +88,7 @@ class Demand:
 
     law: rate_law.RateLaw
     rule: str
-    guaranteed: tuple = guarantee.NONE
+    guaranteed: tuple | None = None
     group: rate_law.RateLaw | None = None
     instance_uuid: str | None = None
 
@@ -97,11 +96,6 @@ class Demand:
     def is_prior(self):
         """Whether the law is a prior, which does not state a peak rate."""
         return self.rule.startswith(PRIOR_OF)
-
-    @property
-    def is_known(self):
-        """Whether a model, prior, flavor or claim gave the law."""
-        return self.kind != DEFAULT
 
     @property
     def kind(self):
@@ -114,7 +108,7 @@ class Demand:
     @property
     def same_on_all_hosts(self):
         """Whether the law of the instance is the same on every host."""
-        return not self.is_prior and not any(self.guaranteed)
+        return not self.is_prior and not any(self.guaranteed or ())
 
     def law_on(self, policy):
         """Return the RateLaw that the instance would have on a host.
@@ -129,7 +123,7 @@ class Demand:
         law = self.law
         if policy is not None and self.is_prior and policy.limits_on_one:
             law = _fitted(policy, law, self.group)
-        if not any(self.guaranteed):
+        if not any(self.guaranteed or ()):
             return law
         sizes = [] if policy is None else [
             switch.profile.typical_packet_bytes for switch in (
@@ -158,12 +152,9 @@ def decide(facts, instance_uuid=None):
     :param instance_uuid: uuid of the instance, or None
     """
     law, rule, group = _law(facts)
-    guaranteed = facts.guaranteed
-    if guaranteed is None or not any(guaranteed):
-        guaranteed = guarantee.NONE
-    else:
+    if any(facts.guaranteed or ()):
         rule += RAISED
-    return Demand(law, rule, guaranteed, group, instance_uuid)
+    return Demand(law, rule, facts.guaranteed, group, instance_uuid)
 
 
 def _law(facts):

@@ -67,8 +67,6 @@ class TestDecide(unittest.TestCase):
                 self.assertEqual(
                     not decided.is_prior and not raised,
                     decided.same_on_all_hosts)
-                self.assertEqual(rule not in ('default', 'unknown'),
-                                 decided.is_known)
                 self.assertEqual({
                     'model': demand.MODEL, 'flavor': demand.FLAVOR,
                     'flavor model': demand.FLAVOR, 'claim': demand.FLAVOR,
