@@ -9,15 +9,7 @@ from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['default_law', 'read']
-
-
-def default_law(group):
-    """Return the RateLaw of a new instance about which nothing is known.
-
-    :param group: options of the group [vswitch_scheduler]
-    """
-    return model.TrafficModel.on_off(**options.default_demand(group)).law
+__all__ = ['read']
 
 
 def read(store, group, now, host_facts=None):
@@ -36,10 +28,11 @@ def read(store, group, now, host_facts=None):
     def find_policies(hosts):
         return _find_policies(store, group, host_facts, hosts)
 
-    counts = group.unknown_instance_policy == 'default'
     return stored_fleet.StoredFleet(
-        store, find_policies, default_law(group) if counts else None,
-        group.refuse_hosts_in_debt, now)
+        store, find_policies,
+        model.TrafficModel.on_off(**options.default_demand(group)).law,
+        group.refuse_hosts_in_debt, now,
+        group.unknown_instance_policy == 'ignore')
 
 
 def _find_policies(store, group, facts, hosts):

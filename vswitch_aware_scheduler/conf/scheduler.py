@@ -235,12 +235,14 @@ Related options: ``feedback``.
             ('default', 'assume the traffic of the default model'),
             ('ignore', 'assume no traffic')],
         help="""
-Traffic that the scheduler assumes for running instances without a traffic
-model.
+Traffic that is assumed for running instances about which nothing is known: no
+traffic model, no prior of their own traffic, no extra specs of their flavor
+and no QoS guarantee of their ports.
 
-"default" is cautious: instances without a model use capacity of the host.
-"ignore" suits a cloud where instances get models soon or most instances have
-no traffic. The option does not apply to the instance that is being placed: for
+"default" is cautious: such instances use capacity of the host, as much as the
+prior of similar instances, or else the default model. With "ignore" they use
+no capacity, which suits a cloud where instances get models soon or most
+instances have no traffic. The option does not apply to the instance that is being placed: for
 this instance the scheduler uses the default model if it has no better
 estimate.
 

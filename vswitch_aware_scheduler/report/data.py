@@ -14,8 +14,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import assessment
+from vswitch_aware_scheduler.admission import demand
 from vswitch_aware_scheduler.admission import limit_feedback
-from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
@@ -82,7 +82,7 @@ class Fleet:
             'host': host,
             'profile': policy.profile.name if has_profile else None,
             'instances': rules.total(),
-            'modelled': rules[resident_demand.MODEL],
+            'modelled': rules[demand.MODEL],
             'risk': risk,
             'limit': None if not has_profile else (
                 policy.overload_probability if load.limit is None
@@ -171,9 +171,7 @@ class Fleet:
             'overspent': sum(budget.in_debt for budget
                              in self._stored.error_budgets.values()),
             'instances': sum(row['instances'] for row in self._rows),
-            'rules': {rule: self._rules[rule] for rule in (
-                resident_demand.MODEL, resident_demand.FLAVOR,
-                resident_demand.PRIOR, resident_demand.DEFAULT)},
+            'rules': {kind: self._rules[kind] for kind in demand.KINDS},
             'mean_utilisation': _mean(
                 [row['utilisation'] for row in judged]),
             'mean_risk': _mean([row['risk'] for row in judged])}

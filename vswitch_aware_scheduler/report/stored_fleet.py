@@ -9,7 +9,7 @@ what they show.
 import dataclasses
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import resident_demand
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import rate_law
@@ -50,10 +50,11 @@ class StoredFleet:
         no new instances
     :param now: current time, seconds UTC, for the age of error budgets; None:
         no budget raises a limit
+    :param ignores_unknown: whether a resident about which nothing is known
+        counts as silent; a new instance has the default law
     :ivar snapshot: :class:`.Snapshot`
     :ivar flavors: {name of a flavor: its extra specs}
     :ivar flavors_read_at: when they were read from Nova, seconds UTC, or None
-    :ivar default_law: as passed to the constructor
     :ivar error_budgets: {(kind, name): ErrorBudget}
     :ivar budgets: {(kind, name): balance in days}, empty unless they refuse
         hosts
@@ -68,7 +69,7 @@ class StoredFleet:
     """
 
     def __init__(self, store, find_policies, default_law=None,
-                 refuse_hosts_in_debt=False, now=None):
+                 refuse_hosts_in_debt=False, now=None, ignores_unknown=False):
         self.snapshot = snapshots.Snapshot().updated(store.read_changes())
         flavors = store.fleet('flavor')
         self.flavors, self.flavors_read_at = flavors.facts, flavors.read_at
@@ -76,7 +77,8 @@ class StoredFleet:
         self.budgets = self.snapshot.budgets() if refuse_hosts_in_debt else {}
         self.within_budget = frozenset() if now is None \
             else self.snapshot.within_budget(now)
-        self.default_law = default_law
+        self._default_law = default_law
+        self._resident_default = None if ignores_unknown else default_law
         self._instances = {}     # host -> {uuid: (flavor, project)}
         for uuid, (host, flavor, project, _) \
                 in self.snapshot.placements().items():
@@ -112,22 +114,34 @@ class StoredFleet:
         return self._instances.get(host, {})
 
     def demands(self, host):
-        """Return {uuid: (RateLaw, rule that gave it)} of a host.
+        """Return {uuid: (RateLaw, kind of the rule that gave it)} of a host.
+
+        The kinds are those of :data:`.demand.KINDS`.
 
         :param host: name of the host
         """
         if host not in self._demands:
-            fitting = self.policies[host].fitting
-            self._demands[host] = {
-                uuid: self._demand(uuid, flavor, fitting)
-                for uuid, (flavor, _) in self.instances(host).items()}
+            policy, demands = self.policies[host], {}
+            for uuid, group in self.instances(host).items():
+                demand = self._demand(uuid, *group, self._resident_default)
+                demands[uuid] = demand.law_on(policy), demand.kind
+            self._demands[host] = demands
         return self._demands[host]
 
-    def _demand(self, uuid, flavor, fitting):
-        law, rule = resident_demand.law_of(
-            self.snapshot, uuid, self.flavors.get(flavor) or {},
-            self.default_law, fitting)
-        return rate_law.SILENT if law is None else law, rule
+    def demand(self, uuid, flavor, project, report=None):
+        """Return the :class:`.Demand` of a request, as a scheduler does.
+
+        :param uuid: uuid of the instance, or None for a new one
+        :param flavor: name of its flavor, or None
+        :param project: id of its project, or None
+        :param report: as in :func:`.demand.of_instance`
+        """
+        return self._demand(uuid, flavor, project, self._default_law, report)
+
+    def _demand(self, uuid, flavor, project, default, report=None):
+        return demand_rules.of_instance(
+            self.snapshot, uuid, [(flavor, self.flavors.get(flavor) or {})],
+            project, default, report=report)
 
     def laws(self, host):
         """Return {uuid: RateLaw} of the instances on a host.

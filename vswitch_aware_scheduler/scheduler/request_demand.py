@@ -1,138 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Determines the demand of an instance from its RequestSpec.
+"""Reads what a RequestSpec states about its instance.
 
-The first law that exists applies: the learned model of this instance; the
-``vswitch:*`` extra specs of the flavor; the learned prior of such instances;
-the configured default. If the ports of the instance have a QoS guarantee
-(minimum bandwidth or packet rate), each rate of the law is raised to the
-guarantee. A guarantee never lowers a rate, because a tenant chooses it.
+:func:`demand_of` passes the facts of the request to
+:func:`.demand.of_instance`, which decides.
 """
 
 import collections
-import dataclasses
-import functools
 
 from nova.scheduler import utils as scheduler_utils
-import numpy as np
 
-from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler.admission import resident_demand
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
-from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
+from vswitch_aware_scheduler.vswitch import guarantee
 
-__all__ = ['Demand', 'Statements', 'attachments_of', 'attachments_of_instance',
-           'demand_of', 'instance_uuid_of', 'is_rebuild_on', 'raised', 'read']
-
-# Resource classes of ports with a QoS policy: columns of a rate.
-_QOS_COLUMNS = {
-    'NET_BW_EGR_KILOBIT_PER_SEC': 0,
-    'NET_BW_IGR_KILOBIT_PER_SEC': 1,
-    'NET_PACKET_RATE_KILOPACKET_PER_SEC': 2,
-}
+__all__ = ['Statements', 'attachments_of', 'attachments_of_instance',
+           'demand_of', 'instance_uuid_of', 'is_rebuild_on', 'read']
 
 # Values of network_id in Nova that are not the id of a network.
 _AUTO, _NO_NETWORK = 'auto', 'none'
-
-_PRIOR = 'prior of '
-
-#: Suffix of the rule of a demand that a guarantee raises.
-_RAISED = ', raised to the QoS guarantee of its ports'
-
-_NO_GUARANTEE = (0.0, 0.0, 0.0)
 
 #: Maximum number of instances whose statements are stored.
 _MOST_STATEMENTS = 100_000
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Demand:
-    """The traffic that one instance is expected to send and receive.
-
-    :ivar instance_uuid: string, or None if the request has no uuid
-    :ivar law: RateLaw without the guarantee of the ports; :meth:`law_on` adds
-        the guarantee
-    :ivar rule: the rule that gave the law: 'model', 'flavor model', 'flavor',
-        'prior of ' and the group, 'default', or 'unknown' if no rule applies;
-        a guarantee that raises the law is added in words
-    :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
-        instance guarantee
-    """
-
-    instance_uuid: object
-    law: rate_law.RateLaw
-    rule: str
-    guaranteed: tuple = _NO_GUARANTEE
-
-    @property
-    def same_on_all_hosts(self):
-        """Whether the law of the instance is the same on every host."""
-        return not self.is_prior and not any(self.guaranteed)
-
-    def law_on(self, law, policy):
-        """Return the RateLaw that the instance would have on a host.
-
-        :param law: RateLaw of the demand; a prior has to be cut to what the
-            switch of the host carries
-        :param policy: HostPolicy of the host, or None
-        :returns: RateLaw, raised to the guarantee of the ports
-        """
-        if not any(self.guaranteed):
-            return law
-        sizes = [] if policy is None else [
-            switch.profile.typical_packet_bytes for switch in (
-                policy, *(uplink.policy for uplink in policy.uplinks))
-            if switch.profile is not None]
-        return raised(law, self.guaranteed, min(
-            sizes, default=vswitch_profile.DEFAULT_PACKET_BYTES))
-
-    @property
-    def is_prior(self):
-        """Whether the law is a prior, which does not state a peak rate."""
-        return self.rule.startswith(_PRIOR)
-
-    @property
-    def prior_of(self):
-        """What the prior was learned from, as in :meth:`.Snapshot.prior`."""
-        return self.rule.removeprefix(_PRIOR).removesuffix(_RAISED)
-
-
 class Statements:
-    """What requests state about instances and Nova's record does not show.
+    """What claims state about instances and Nova's record does not show.
 
-    These are the law by a prior or by a guarantee of ports, and the
-    attachments.
+    These are the guarantee of the ports and the attachments. They also apply
+    after the claim has ended, until the inventory of the store has them.
+
+    :ivar guarantees: {instance uuid: (egress_kbps, ingress_kbps, kpps)} of the
+        instances with a guarantee above 0
     """
 
     def __init__(self):
-        self._of = collections.OrderedDict()  # uuid -> (law, attachments)
+        self.guarantees = {}
+        self._of = collections.OrderedDict()  # uuid -> (rates, attachments)
 
-    def add(self, instance_uuid, law, attachments):
-        """Store what a request states. A value of None keeps the stored value.
+    def add(self, instance_uuid, guaranteed, attachments):
+        """Store what a claim states. A value of None keeps the stored value.
 
         :param instance_uuid: uuid of the instance
-        :param law: RateLaw, or None
+        :param guaranteed: (egress_kbps, ingress_kbps, kpps), or None
         :param attachments: Attachments, or None
         :returns: bool, whether the stored statement changed
         """
         stored = self._of.pop(instance_uuid, (None, None))
-        statement = (stored[0] if law is None else law,
+        statement = (stored[0] if guaranteed is None else guaranteed,
                      stored[1] if attachments is None else attachments)
         self._of[instance_uuid] = statement
+        self.guarantees.pop(instance_uuid, None)
+        if any(statement[0] or ()):
+            self.guarantees[instance_uuid] = statement[0]
         if len(self._of) > _MOST_STATEMENTS:
-            self._of.popitem(last=False)
+            self.guarantees.pop(self._of.popitem(last=False)[0], None)
         return statement != stored
 
-    def law(self, instance_uuid):
-        """Return the RateLaw that the requests of an instance state, or None.
-
-        :param instance_uuid: uuid of the instance
-        """
-        return self._of.get(instance_uuid, (None, None))[0]
-
     def attachments(self, instance_uuid):
-        """Return the Attachments that the requests state, or None.
+        """Return the Attachments that the claims state, or None.
 
         :param instance_uuid: uuid of the instance
         """
@@ -166,77 +91,31 @@ def is_rebuild_on(spec_obj, host_state, counted_on):
                                  or host_state.host in counted_on)
 
 
-def demand_of(spec_obj, laws, priors, default_law, report):
-    """Return the Demand of a request.
+def demand_of(spec_obj, snapshot, default_law, report):
+    """Return the :class:`.Demand` of a request.
 
     :param spec_obj: nova RequestSpec
-    :param laws: callable, instance uuid -> learned RateLaw or None
-    :param priors: callable, (instance uuid, name of the flavor, id of the
-        project) -> (RateLaw, what the prior was learned from), or None
+    :param snapshot: Snapshot of the store
     :param default_law: RateLaw of the configured default, or None if nothing
         is known about the other instances, in which case the default must not
         be used
     :param report: callable(topic, problem or None), receives invalid extra
         specs, which are ignored
     """
-    uuid = instance_uuid_of(spec_obj)
-    law, rule = _law_and_rule(spec_obj, uuid, laws, priors, default_law,
-                              report)
-    guaranteed = _guaranteed_rates(spec_obj)
-    if any(guaranteed):
-        return Demand(uuid, law, rule + _RAISED, guaranteed)
-    return Demand(uuid, law, rule)
+    def report_flavor(name, problem):
+        report(f'flavor {name}', problem and (
+            f'{problem}: its vswitch: extra specs are ignored'))
 
-
-def _law_and_rule(spec_obj, uuid, laws, priors, default_law, report):
-    learned = laws(uuid) if uuid else None
-    if learned is not None:
-        return learned, 'model'
     flavor = read(spec_obj, 'flavor')
-    extra_specs = (read(flavor, 'extra_specs') if flavor is not None
-                   else None) or {}
-    prior = priors(uuid, flavor and read(flavor, 'name'),
-                   read(spec_obj, 'project_id'))
-    stated = _stated(flavor, extra_specs, laws, report)
-    if resident_demand.takes_prior(prior and prior[1], stated is not None):
-        return prior[0], _PRIOR + prior[1]
-    if stated is not None:
-        return stated
-    if default_law is None:
-        return flavor_specs.constant_law(), 'unknown'
-    return default_law, 'default'
-
-
-def _stated(flavor, extra_specs, laws, report):
-    """Return (law, rule) that a flavor states, or None; report errors."""
-    if not any(key.startswith('vswitch:') for key in extra_specs):
-        return None
-    topic = 'flavor ' + str(read(flavor, 'name'))
-    try:
-        stated = flavor_specs.law_of(extra_specs, laws)
-    except exceptions.InvalidInput as error:
-        report(topic, f'{error}: its vswitch: extra specs are ignored')
-        return None
-    report(topic, None)
-    return stated
-
-
-@functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)
-def raised(law, guaranteed, packet_bytes):
-    """Return a law without any rate below the guaranteed rates.
-
-    :param law: RateLaw
-    :param guaranteed: (egress_kbps, ingress_kbps, kpps), each >= 0
-    :param packet_bytes: size of a packet in bytes; converts bit rates to
-        packet rates if the law has no packet rate and the guarantee has one
-    :returns: RateLaw
-    """
-    rates = np.array(law.rates)
-    if guaranteed[2] and not law.packets_known:
-        rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
-    return rate_law.RateLaw.from_arrays(
-        law.probabilities, np.maximum(rates, guaranteed), law.high,
-        law.low_states)
+    flavors = [] if flavor is None else [
+        (read(flavor, 'name'), read(flavor, 'extra_specs') or {})]
+    groups = read(spec_obj, 'requested_resources')
+    return demand_rules.of_instance(
+        snapshot, instance_uuid_of(spec_obj), flavors,
+        read(spec_obj, 'project_id'), default_law,
+        None if groups is None else guarantee.of_resources(
+            read(group, 'resources') or {} for group in groups),
+        report=report_flavor)
 
 
 def attachments_of(spec_obj, previous=None):
@@ -313,16 +192,6 @@ def attachments_of_instance(instance):
             interface.get('vnic_type') in vswitch_attachments.VNIC_TYPES
         )
     return vswitch_attachments.Attachments(networks, untunnelled, functions)
-
-
-def _guaranteed_rates(spec_obj):
-    rates = list(_NO_GUARANTEE)
-    for group in read(spec_obj, 'requested_resources') or ():
-        for resource, amount in (read(group, 'resources') or {}).items():
-            column = _QOS_COLUMNS.get(resource)
-            if column is not None:
-                rates[column] += amount
-    return tuple(rates)
 
 
 def read(obj, name):

@@ -1,23 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the rate law that each instance on a host is judged by.
 
-The first law that exists applies: the learned traffic model; a prior of this
-instance alone; the largest of what its flavor, its open claim and the QoS
-guarantee of its ports state; the prior of its group; the configured default.
-An instance whose resize is not confirmed may have several flavors, of which
-the larger counts. Opens nothing.
+:func:`.demand.of_instance` decides, with what Nova's record and the claims
+state about the instance. Opens nothing.
 """
 
-import functools
-
-from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler.admission import resident_demand
-from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.admission import demand as demand_rules
 
 __all__ = ['ResidentLaws']
-
-#: Maximum number of cached priors that were cut for a policy.
-_MOST_FITTED = 65_536
 
 
 class ResidentLaws:
@@ -38,8 +28,6 @@ class ResidentLaws:
         self._statements = statements
         self._policies = policies
         self._default = default
-        # (prior, that of its group, id of policy) -> (policy, law)
-        self._fitted = {}
 
     def of(self, snapshot, host, uuids):
         """Return the laws of the given residents of a host.
@@ -49,88 +37,23 @@ class ResidentLaws:
         :param uuids: list of instance uuids
         :returns: list of RateLaw, in the order of ``uuids``
         """
+        # Almost all residents have a model and no guarantee.
         laws = snapshot.laws(uuids)
-        if None in laws:
-            laws = [law if law is not None else
-                    self._without_model(snapshot, host, uuid)
+        guaranteed = {uuid for guarantees in (self._statements.guarantees,)
+                      if guarantees for uuid in uuids if uuid in guarantees}
+        if guaranteed or None in laws:
+            laws = [law if law is not None and uuid not in guaranteed
+                    else self._law(snapshot, host, uuid)
                     for uuid, law in zip(uuids, laws)]
         return laws
 
-    def unknown(self, snapshot):
-        """Return the law of an instance about which nothing is known.
-
-        :param snapshot: Snapshot of the store
-        :returns: RateLaw
-        """
-        # Before the first snapshot is read, most instances look unknown. The
-        # default for all of them could fill every host.
-        if self._default is None or snapshot.generation is None:
-            return rate_law.SILENT
-        return self._default
-
-    def fitting(self, law, host, group=None):
-        """Return a prior, cut to what the virtual switch of a host can carry.
-
-        See :meth:`.admission.HostPolicy.fitting`. Results are cached.
-
-        :param law: RateLaw of the prior
-        :param host: name of the host
-        :param group: RateLaw of the prior of the group, as in
-            :func:`.prior.cut`, or None
-        :returns: RateLaw
-        """
-        policy = self._policies.get(host)
-        if not policy or not policy.limits_on_one:
-            return law
-        key = law, group, id(policy)
-        cached = self._fitted.get(key)
-        if cached is None or cached[0] is not policy:
-            if len(self._fitted) >= _MOST_FITTED:
-                self._fitted.clear()
-            cached = self._fitted[key] = (policy, policy.fitting(law, group))
-        return cached[1]
-
-    def _without_model(self, snapshot, host, uuid):
-        of_flavor, project = self._residency.flavors(uuid, host)
-        law, of = snapshot.prior(
-            uuid, of_flavor[-1][0] if of_flavor else None, project) \
-            or (None, None)
-        stated_laws = [candidate for candidate in (
-            self._statements.law(uuid),
-            self._residency.claimed_law(uuid, host),
-            *(_of_flavor(specs, snapshot) for _, specs in of_flavor))
-            if candidate is not None]
-        if stated_laws and not resident_demand.takes_prior(of, True):
-            return max(stated_laws, key=_size)
-        unknown = self.unknown(snapshot)
-        if law is None or unknown is rate_law.SILENT:
-            return unknown
-        return self.fitting(law, host, self.group(snapshot, uuid, of))
-
-    @staticmethod
-    def group(snapshot, uuid, of):
-        """Return the prior of the group of an instance that has its own prior.
-
-        :param snapshot: Snapshot of the store
-        :param uuid: uuid of the instance
-        :param of: what the prior of the instance was learned from; 'instance'
-            for its own traffic
-        :returns: RateLaw, or None if the prior of the instance is the one of a
-            group
-        """
-        group_prior = snapshot.group_prior(uuid) if of == 'instance' else None
-        return group_prior and group_prior[0]
-
-
-def _of_flavor(extra_specs, snapshot):
-    """Return the law that the extra specs of a flavor state, or None."""
-    stated = resident_demand.stated_law(extra_specs, snapshot)
-    return stated and stated[0]
-
-
-@functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)
-def _size(law):
-    """Return the sort key of a law by size: (mean + peak, peak)."""
-    mean, peak = law.mean, law.peak
-    return tuple(float(rate[:2].sum() + rate[2])
-                 for rate in (mean + peak, peak))
+    def _law(self, snapshot, host, uuid):
+        flavors, project = self._residency.flavors(uuid, host)
+        return demand_rules.of_instance(
+            snapshot, uuid, flavors, project,
+            # Before the first snapshot is read, most instances look unknown.
+            # The default for all of them could fill every host.
+            None if snapshot.generation is None else self._default,
+            self._statements.guarantees.get(uuid),
+            self._residency.claimed_law(uuid, host)).law_on(
+                self._policies.get(host))

@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
@@ -229,11 +230,7 @@ class SchedulerState:
 
     def _law_on(self, host, demand):
         """Return the RateLaw that an instance would have on a host."""
-        law = demand.law
-        if demand.is_prior:
-            law = self._laws.fitting(law, host, self._laws.group(
-                self._snapshot, demand.instance_uuid, demand.prior_of))
-        return demand.law_on(law, self._policies.get(host))
+        return demand.law_on(self._policies.get(host))
 
     def is_rebuild(self, host_state, spec_obj):
         """Return whether a request rebuilds an instance on its own host.
@@ -359,19 +356,19 @@ class SchedulerState:
         source = min(self._residency.hosts_of(uuid), default=None)
         claims[uuid] = host, self._broadcast and self._broadcast.placed(
             uuid, host, source, law,
-            demand.rule not in ('default', 'unknown'), wanted)
+            demand.rule not in (demand_rules.DEFAULT, demand_rules.UNKNOWN),
+            wanted)
         self._residency.claim(uuid, host, law, self._monotonic())
-        # Nova's record contains the flavor but no prior and no port guarantee.
-        self._remember(uuid, law if demand.is_prior or any(
-            demand.guaranteed) else None, wanted)
+        # Nova's record contains the flavor but no guarantee of ports.
+        self._remember(uuid, demand.guaranteed, wanted)
 
     def _withdraw(self, uuid, host, message):
         self._residency.withdraw(uuid, host)
         if message is not None:
             self._broadcast.withdrawn(message)
 
-    def _remember(self, uuid, law, attachments):
-        if self._statements.add(uuid, law, attachments):
+    def _remember(self, uuid, guaranteed, attachments):
+        if self._statements.add(uuid, guaranteed, attachments):
             self._outdated.update(filter(self._policies.__contains__,
                                          self._residency.hosts_of(uuid)))
 
@@ -639,9 +636,9 @@ class SchedulerState:
 
     def _demand(self, spec_obj):
         return request_demand.demand_of(
-            spec_obj, self._snapshot.law, self._snapshot.prior,
-            None if self._snapshot.generation is None
-            else self._default_law, self.report)
+            spec_obj, self._snapshot, None
+            if self._snapshot.generation is None else self._default_law,
+            self.report)
 
     def _adopt(self, snapshot):
         """Prepare the table of a new snapshot in the background and use it."""

@@ -42,7 +42,13 @@ class ReadTestCase(fleet_case.FleetTestCase):
             fleet.policies[host].judged for host in ('h1', 'h2')])
 
     def test_what_an_unknown_instance_counts_as_is_the_option(self):
-        self._configure('default_egress_kbps = 7', 'default_ingress_kbps = 0')
-        self.assertEqual(7.0, self.read().default_law.peak[0])
-        self._configure('unknown_instance_policy = ignore')
-        self.assertIsNone(self.read().default_law)
+        self.put({'h1': (1,)})
+        default = 'default_egress_kbps = 7', 'default_ingress_kbps = 0'
+        for lines, peak in (((), 7.0),
+                            (('unknown_instance_policy = ignore',), 0.0)):
+            self._configure(*default, *lines)
+            fleet = self.read()
+            [law] = fleet.laws('h1').values()
+            self.assertEqual(peak, law.peak[0])
+            # The one that is asked for counts in any case.
+            self.assertEqual(7.0, fleet.demand(None, 'small', 'p').law.peak[0])

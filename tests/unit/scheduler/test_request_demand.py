@@ -6,20 +6,20 @@ from unittest import mock
 from nova.network import model as network_model
 from nova import objects
 
-from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.scheduler import request_demand
+from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments
-from vswitch_aware_scheduler.vswitch import profile
+from vswitch_aware_scheduler.vswitch import guarantee
 
 objects.register_all()
 
 UUID = 'fdb6c7b5-7b0f-4e4e-8d4e-0f4e7f4b1a11'
-OTHER_UUID = 'fdb6c7b5-7b0f-4e4e-8d4e-0f4e7f4b1a12'
 LEARNED = model.TrafficModel.constant(1).law
 OTHER = model.TrafficModel.constant(2).law
 DEFAULT = model.TrafficModel.constant(3).law
-NOTHING = model.TrafficModel.constant().law
 
 
 def _spec(extra_specs=None, resources=(), uuid=UUID):
@@ -36,19 +36,19 @@ def _spec(extra_specs=None, resources=(), uuid=UUID):
     return spec
 
 
-class DemandTestCase(unittest.TestCase):
+class TestDemand(unittest.TestCase):
+    """The facts of a request; admission's tests have what follows of them."""
 
     def setUp(self):
         super().setUp()
         self.reports = []
-        self.laws = {}
-        self.priors = {}
 
-    def demand(self, spec, default=DEFAULT):
+    def demand(self, spec, default=DEFAULT, laws=None, **priors):
+        snapshot = snapshots.Snapshot(laws=laws, priors={
+            tuple(key.split('_')): prior.Expected(law)
+            for key, law in priors.items()})
         return request_demand.demand_of(
-            spec, self.laws.get,
-            lambda uuid, flavor, project: self.priors.get((flavor, project)),
-            default,
+            spec, snapshot, default,
             lambda topic, problem: self.reports.append((topic, problem)))
 
     def assertDemand(self, rule, law, spec, **kwargs):
@@ -57,194 +57,84 @@ class DemandTestCase(unittest.TestCase):
         self.assertEqual(law, demand.law)
         return demand
 
-
-class TestRules(DemandTestCase):
-
-    SPECS = {'vswitch:model': OTHER_UUID, 'vswitch:egress_kbps': '700'}
-
-    def test_the_first_rule_that_holds_gives_the_demand(self):
-        spec = _spec(self.SPECS)
-        self.laws = {UUID: LEARNED, OTHER_UUID: OTHER}
-        self.assertDemand('model', LEARNED, spec)
-        del self.laws[UUID]
-        self.assertDemand('flavor model', OTHER, spec)
-        del self.laws[OTHER_UUID]
-        self.assertDemand('flavor', model.TrafficModel.constant(700).law,
-                          spec)
-        self.priors = {('m1.test', None): (LEARNED, 'flavor')}
-        demand = self.assertDemand('prior of flavor', LEARNED, _spec({}))
-        self.assertTrue(demand.is_prior)
-        self.priors = {('m1.test', None): (LEARNED, 'instance')}
-        self.assertDemand('prior of instance', LEARNED, spec)
-        self.priors = {('m1.test', None): (LEARNED, 'flavor')}
-        self.assertDemand('flavor', model.TrafficModel.constant(700).law,
-                          spec)
-        self.priors = {('m1.test', 'p'): (OTHER, 'flavor and project')}
+    def test_flavor_project_and_instance_are_those_of_the_request(self):
+        spec = _spec({'vswitch:egress_kbps': '700'})
+        demand = self.assertDemand(
+            'flavor', model.TrafficModel.constant(700).law, spec)
+        self.assertEqual(UUID, demand.instance_uuid)
+        self.assertDemand('model', LEARNED, spec, laws={UUID: LEARNED})
         spec = _spec({})
         spec.project_id = 'p'
-        self.assertDemand('prior of flavor and project', OTHER, spec)
-        self.assertFalse(self.assertDemand(
-            'default', DEFAULT, _spec({})).is_prior)
-        self.assertDemand('unknown', NOTHING, _spec({}), default=None)
-
-    def test_it_names_the_instance(self):
-        self.assertEqual(UUID, self.demand(_spec({})).instance_uuid)
+        self.assertDemand('prior of flavor and project', OTHER, spec,
+                          **{'m1.test_p': OTHER, 'm1.test_q': LEARNED})
+        self.assertDemand('unknown', rate_law.SILENT, spec, default=None)
 
     def test_a_request_without_an_instance_has_a_demand_too(self):
-        self.laws = {None: LEARNED}
-        demand = self.assertDemand('default', DEFAULT, _spec({}, uuid=None))
+        demand = self.assertDemand('default', DEFAULT, _spec({}, uuid=None),
+                                   laws={None: LEARNED})
         self.assertIsNone(demand.instance_uuid)
 
     def test_fields_that_are_not_set_are_not_loaded(self):
         # Reading them would go to the database, or raise.
-        self.assertDemand('default', DEFAULT, _spec(resources=None))
-        self.assertDemand('default', DEFAULT, objects.RequestSpec())
-
-    def test_other_extra_specs_say_nothing(self):
-        self.assertDemand('default', DEFAULT, _spec({
-            'hw:cpu_policy': 'shared', 'quota:vif_outbound_average': '5'}))
-        self.assertEqual([], self.reports)
-
-
-class TestGuarantees(DemandTestCase):
-
-    RAISED = ', raised to the QoS guarantee of its ports'
-
-    def assertRaised(self, rule, expected, guaranteed, **kwargs):
-        """Check rates (n, 3) of the law that hosts are judged by."""
-        demand = self.demand(_spec({}, [guaranteed]), **kwargs)
-        self.assertEqual(rule + self.RAISED, demand.rule)
-        self.assertFalse(demand.same_on_all_hosts)
-        law = demand.law_on(demand.law, None)
-        self.assertEqual(expected, law.rates.tolist())
-        return demand
+        for spec in (_spec(resources=None), objects.RequestSpec()):
+            demand = self.assertDemand('default', DEFAULT, spec)
+            self.assertIsNone(demand.guaranteed)
 
     def test_guaranteed_rates_of_all_ports_add_up(self):
         demand = self.demand(_spec({}, [
             {'NET_BW_EGR_KILOBIT_PER_SEC': 100, 'VCPU': 4},
             {'NET_BW_EGR_KILOBIT_PER_SEC': 20,
-             'NET_BW_IGR_KILOBIT_PER_SEC': 30},
-            {'NET_PACKET_RATE_KILOPACKET_PER_SEC': 7}]), default=None)
-        self.assertEqual((120, 30, 7), demand.guaranteed)
-        self.assertEqual(model.TrafficModel.constant(120, 30, 7).law,
-                         demand.law_on(demand.law, None))
+             'NET_BW_IGR_KILOBIT_PER_SEC': 30}]), default=None)
+        self.assertEqual((120, 30, 0), demand.guaranteed)
+        self.assertEqual(model.TrafficModel.constant(120, 30).law,
+                         demand.law_on(None))
 
     def test_ports_that_guarantee_nothing_change_nothing(self):
-        self.assertDemand('default', DEFAULT, _spec({}, [{'VCPU': 4}]))
-        spec = _spec({})
-        spec.requested_resources = []
-        self.assertDemand('default', DEFAULT, spec)
+        for resources in ([{'VCPU': 4}], []):
+            demand = self.assertDemand('default', DEFAULT,
+                                       _spec({}, resources))
+            self.assertEqual(guarantee.NONE, demand.guaranteed)
 
     def test_a_guarantee_never_lowers_a_demand(self):
         # A tenant guarantees its port 1 kbit/s: the rest stays as it was.
         large = model.TrafficModel.on_off(
             21_691_000, 4000, 90, on_seconds=1, off_seconds=3).law
-        small = {'NET_BW_EGR_KILOBIT_PER_SEC': 1,
-                 'NET_BW_IGR_KILOBIT_PER_SEC': 1,
-                 'NET_PACKET_RATE_KILOPACKET_PER_SEC': 1}
-        raised = [[1, 1, 1], [21_691_000, 4000, 90]]
-        self.laws = {UUID: large}
-        self.assertRaised('model', raised, small)
-        self.laws = {}
-        self.priors = {('m1.test', None): (large, 'flavor')}
-        demand = self.assertRaised('prior of flavor', raised, small)
-        self.assertTrue(demand.is_prior)
-        self.priors = {}
-        self.assertRaised('default', raised, small, default=large)
+        demand = self.demand(_spec({}, [{
+            'NET_BW_EGR_KILOBIT_PER_SEC': 1, 'NET_BW_IGR_KILOBIT_PER_SEC': 1,
+            'NET_PACKET_RATE_KILOPACKET_PER_SEC': 1}]), laws={UUID: large})
+        self.assertEqual([[1, 1, 1], [21_691_000, 4000, 90]],
+                         demand.law_on(None).rates.tolist())
 
-    def test_a_guarantee_raises_each_rate_of_each_state(self):
-        self.laws = {UUID: model.TrafficModel.on_off(
-            300, 50, 2, on_seconds=1, off_seconds=1).law}
-        self.assertRaised('model', [[100, 80, 0], [300, 80, 2]], {
-            'NET_BW_EGR_KILOBIT_PER_SEC': 100,
-            'NET_BW_IGR_KILOBIT_PER_SEC': 80})
-
-    def test_the_probabilities_of_the_states_stay(self):
-        self.laws = {UUID: model.TrafficModel.on_off(
-            300, on_seconds=1, off_seconds=3).law}
-        demand = self.demand(_spec(
-            {}, [{'NET_BW_EGR_KILOBIT_PER_SEC': 100}]))
-        law = demand.law_on(demand.law, None)
-        # Closed form: three quarters of the time at 100, one at 300.
-        self.assertAlmostEqual(150, law.mean[0])
-
-    def test_a_guaranteed_packet_rate_never_lowers_unknown_packets(self):
-        # 12,000 kbit/s in packets of 500 bytes are 3 kilo-packets/s.
-        self.laws = {UUID: model.TrafficModel.constant(12_000).law}
-        demand = self.demand(_spec(
-            {}, [{'NET_PACKET_RATE_KILOPACKET_PER_SEC': 1}]))
-        uplink = admission.Uplink('u', admission.HostPolicy(
-            profile.SwitchProfile('u', saturation_kbps=1e9,
-                                  typical_packet_bytes=500)))
-        for policy, kpps in (
-                (None, 1),      # 1500 bytes: 1 kilo-packet/s as guaranteed
-                (admission.HostPolicy(None), 1),
-                (admission.HostPolicy(profile.SwitchProfile(
-                    'p', saturation_kbps=1e9, typical_packet_bytes=250)), 6),
-                (admission.HostPolicy(profile.SwitchProfile(
-                    'p', saturation_kbps=1e9), uplinks=(uplink,)), 3)):
-            law = demand.law_on(demand.law, policy)
-            self.assertEqual([[12_000, 0, kpps]], law.rates.tolist())
-
-    def test_without_a_packet_guarantee_packets_stay_unknown(self):
-        self.laws = {UUID: model.TrafficModel.constant(12_000).law}
-        demand = self.demand(_spec(
-            {}, [{'NET_BW_EGR_KILOBIT_PER_SEC': 1}]))
-        self.assertFalse(demand.law_on(demand.law, None).packets_known)
-
-
-class TestReports(DemandTestCase):
-
-    def test_unusable_extra_specs_count_as_absent_and_are_reported(self):
-        for specs in ({'vswitch:egress_kbps': 'fast'},
-                      {'vswitch:model': 'nobody'},
-                      {'vswitch:on_seconds': '5'}):
-            with self.subTest(specs=specs):
-                self.reports = []
-                self.assertDemand('default', DEFAULT, _spec(specs))
-                (topic, problem), = self.reports
-                self.assertEqual('flavor m1.test', topic)
-                self.assertIn('ignored', problem)
-                self.assertIn('expected', problem)
-
-    def test_usable_ones_are_reported_as_well(self):
+    def test_the_flavor_is_reported(self):
         self.demand(_spec({'vswitch:egress_kbps': '5'}))
         self.assertEqual([('flavor m1.test', None)], self.reports)
-
-    def test_a_named_model_that_is_not_known_leaves_the_numbers(self):
-        self.assertDemand(
-            'flavor', model.TrafficModel.constant(5).law,
-            _spec({'vswitch:model': 'nobody', 'vswitch:egress_kbps': '5'}))
-
-    def test_a_key_that_is_not_known_says_nothing(self):
         self.assertDemand('default', DEFAULT,
-                          _spec({'vswitch:colour': 'blue'}))
-
-    def test_numbers_too_large_for_any_port_are_unusable(self):
-        for value in ('1' + '0' * 400, '1' + '0' * 307, '8000000001'):
-            self.reports = []
-            self.assertDemand('default', DEFAULT,
-                              _spec({'vswitch:egress_kbps': value}))
-            self.assertIn('ignored', self.reports[0][1])
+                          _spec({'vswitch:egress_kbps': 'fast'}))
+        topic, problem = self.reports[1]
+        self.assertEqual('flavor m1.test', topic)
+        self.assertIn('its vswitch: extra specs are ignored', problem)
 
 
 class TestStatements(unittest.TestCase):
 
     def test_the_latest_that_is_said_is_remembered(self):
         said = request_demand.Statements()
-        self.assertTrue(said.add('x', OTHER, None))
+        self.assertTrue(said.add('x', (1, 0, 0), None))
         self.assertTrue(said.add('x', None, 'attached'))
-        self.assertFalse(said.add('x', OTHER, 'attached'))
-        self.assertEqual((OTHER, 'attached'),
-                         (said.law('x'), said.attachments('x')))
-        self.assertEqual((None, None), (said.law('y'), said.attachments('y')))
+        self.assertFalse(said.add('x', (1, 0, 0), 'attached'))
+        self.assertEqual({'x': (1, 0, 0)}, said.guarantees)
+        self.assertEqual('attached', said.attachments('x'))
+        self.assertIsNone(said.attachments('y'))
+        # A move says that the guarantee has gone.
+        self.assertTrue(said.add('x', (0, 0, 0), None))
+        self.assertEqual({}, said.guarantees)
 
     def test_those_of_whom_nothing_was_said_for_longest_are_forgotten(self):
         said = request_demand.Statements()
         with mock.patch.object(request_demand, '_MOST_STATEMENTS', 2):
             for uuid in 'xyxz':
-                said.add(uuid, OTHER, None)
-        self.assertEqual([OTHER, None, OTHER], list(map(said.law, 'xyz')))
+                said.add(uuid, (1, 0, 0), None)
+        self.assertEqual(set('xz'), said.guarantees.keys())
 
 
 class TestAttachments(unittest.TestCase):

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
-from unittest import mock
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.scheduler import residency
-from vswitch_aware_scheduler.scheduler import resident_laws
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
@@ -117,13 +115,6 @@ class TestPriors(base.StateTestCase):
     def test_unknown_ones_may_be_ignored_all_the_same(self):
         self.state = self.make_state(unknown_instance_policy='ignore')
         self.assertEqual({'a': .2}, self.ask(self._request(), a=[5, 6]))
-
-    def test_as_many_as_are_kept_are_cut_anew(self):
-        with mock.patch.object(resident_laws, '_MOST_FITTED', 1):
-            for _ in range(2):
-                self.assertEqual({'a': 1.0}, self.ask(
-                    self._request(flavor='other'), a=[]))
-                self.assertEqual({'a': .2}, self.ask(self._request()))
 
 
 class TestFlavors(base.StateTestCase):

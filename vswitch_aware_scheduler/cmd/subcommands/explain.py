@@ -12,9 +12,8 @@ import dataclasses
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import explanation
-from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
@@ -68,27 +67,13 @@ class _Subject:
 
     :ivar attachments: Attachments
     :ivar uuid: uuid of the instance, or None for a new one
-    :ivar law: demanded RateLaw; a prior is not cut yet
-    :ivar rule: the rule that gave the law, as the scheduler names it
-    :ivar group: law of the group, if the instance has its own prior
     """
 
     uuid: str | None
     flavor: str | None
     project: str | None
-    law: rate_law.RateLaw
-    rule: str
-    group: rate_law.RateLaw | None
+    demand: demand_rules.Demand
     attachments: vswitch_attachments.Attachments
-
-    def law_on(self, policy):
-        """Return the RateLaw that the instance would have on a host.
-
-        :param policy: HostPolicy of the host
-        """
-        if not self.rule.startswith('prior of ') or not policy.limits_on_one:
-            return self.law
-        return policy.fitting(self.law, self.group)
 
 
 def run(arguments, conf, store, progress=None):
@@ -119,10 +104,10 @@ def run(arguments, conf, store, progress=None):
     rows.sort(key=lambda row: (not row['admitted'], order.get(
         row['host'], -1), row['overload_after'] or 0.0,
         output.natural(row['host'])))
-    law = subject.law
+    law = subject.demand.law_on(None)
     return {
         'instance_uuid': subject.uuid, 'flavor': subject.flavor,
-        'project': subject.project, 'rule': subject.rule,
+        'project': subject.project, 'rule': subject.demand.rule,
         'mean': rates.by_name(law.mean.tolist(), law.packets_known),
         'peak': rates.by_name(law.peak.tolist(), law.packets_known),
         'summary': explanation.line(len(hosts), counts,
@@ -153,8 +138,8 @@ def _subject(arguments, fleet, store):
         attachments = vswitch_attachments.Attachments(
             tuple(arguments.networks), (),
             attachments.virtual_functions if attachments else 0)
-    law, rule, group = _demand(fleet, uuid, flavor, project)
-    return _Subject(uuid, flavor, project, law, rule, group,
+    return _Subject(uuid, flavor, project,
+                    _demand(fleet, uuid, flavor, project),
                     attachments or vswitch_attachments.UNKNOWN)
 
 
@@ -174,32 +159,19 @@ def _placement(fleet, store, uuid):
 
 
 def _demand(fleet, uuid, flavor, project):
-    """Return (RateLaw, rule, law of the group or None), as a scheduler does.
+    """Return the Demand of the instance, as a scheduler does."""
+    def report(name, problem):
+        if problem is not None:
+            fleet.remarks.append(f'{problem}: the extra specs of the flavor '
+                                 f'{name} are ignored')
 
-    The QoS guarantee of the instance's ports is unknown here.
-    """
-    snapshot = fleet.stored.snapshot
-    model_law = snapshot.law(uuid) if uuid else None
-    if model_law is not None:
-        return model_law, 'model', None
-    specs = fleet.stored.flavors.get(flavor)
-    if flavor is not None and specs is None:
+    demand = fleet.stored.demand(uuid, flavor, project, report)
+    if demand.kind != demand_rules.MODEL and flavor is not None \
+            and flavor not in fleet.stored.flavors:
         fleet.remarks.append(
             f'the store has no flavor {flavor!r}: it is treated as a flavor '
             f'without extra specs')
-    try:
-        stated_law = flavor_specs.law_of(specs or {}, snapshot.law)
-    except exceptions.InvalidInput as error:
-        stated_law = None
-        fleet.remarks.append(f'{error}: the extra specs of the flavor '
-                             f'{flavor} are ignored')
-    prior = snapshot.prior(uuid, flavor, project)
-    if not resident_demand.takes_prior(prior and prior[1],
-                                       stated_law is not None):
-        return *(stated_law or (fleet.default_law, 'default')), None
-    group = snapshot.group_prior(uuid, flavor, project) \
-        if prior[1] == 'instance' else None
-    return prior[0], f'prior of {prior[1]}', group and group[0]
+    return demand
 
 
 # How hosts are judged
@@ -251,7 +223,8 @@ class _Judged:
                 of_uplink[uplink.name] = uplink
         for name, uplink in of_uplink.items():
             self._uplinks.describe(name, uplink.policy, residents_behind[name])
-        self._laws = [subject.law_on(policy) for policy in self._policies]
+        self._laws = [subject.demand.law_on(policy)
+                      for policy in self._policies]
         if progress is not None:
             progress(1, 3)
         self.assessment = self._assess(self._table, hosts, self._laws)

@@ -6,13 +6,14 @@ of each host, and the scheduler's LoadTable computes the sums. No request
 is sent to a service.
 """
 
+import dataclasses
 import math
 import time
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import resident_demand
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
@@ -182,11 +183,6 @@ class Fleet:
         """Names of all hosts, sorted."""
         return sorted(self.stored.policies, key=output.natural)
 
-    @property
-    def default_law(self):
-        """RateLaw of a new instance about which nothing is known."""
-        return stored_fleet.default_law(self._options)
-
     # What hosts carry
 
     def host_rows(self, only_host=None, progress=None):
@@ -228,10 +224,10 @@ class Fleet:
             'origin': origins.get('profile'), 'origins': origins,
             'judged': policy.judged, 'enforced': policy.enforced,
             'instances': len(rules),
-            'with_model': rules.count(resident_demand.MODEL),
-            'with_flavor': rules.count(resident_demand.FLAVOR),
-            'with_prior': rules.count(resident_demand.PRIOR),
-            'unknown': rules.count(resident_demand.DEFAULT),
+            'with_model': rules.count(demand_rules.MODEL),
+            'with_flavor': rules.count(demand_rules.FLAVOR),
+            'with_prior': rules.count(demand_rules.PRIOR),
+            'unknown': rules.count(demand_rules.DEFAULT),
             **self._numbers(policy, load),
             **_budget(self.stored.error_budgets.get((model_store.HOST, host))),
             'uplinks': [uplink.name for uplink in policy.uplinks]}
@@ -308,30 +304,31 @@ class Fleet:
         :param progress: None, or callable(done, total)
         :returns: the rule that gave the demand, in words
         """
-        law, rule = self._new_demand(flavor, project)
-        cut = rule not in ('flavor', 'flavor model', 'default')
+        demand = self._new_demand(flavor, project)
         hosts = [row['host'] for row in rows]
         policies, uplinks = self.stored.policies, self.stored.uplinks
-        rooms = _rooms(self.stored.host_table, hosts, [
-            policies[host].fitting(law) if cut else law for host in hosts],
-            progress)
+        rooms = _rooms(
+            self.stored.host_table, hosts,
+            [demand.law_on(policies[host]) for host in hosts], progress)
         names = sorted({name for row in rows for name in row['uplinks']})
         if names:
             self.uplink_rows()
             of_uplink = dict(zip(names, _rooms(
-                self.stored.uplink_table, names, [
-                    uplinks[name].policy.fitting(law) if cut else law
-                    for name in names])))
+                self.stored.uplink_table, names,
+                [demand.law_on(uplinks[name].policy) for name in names])))
         for row, room in zip(rows, rooms):
             row['room'] = min([room, *(of_uplink[name]
                                        for name in row['uplinks'])])
             if not row['judged'] or (row['profile'] is None
                                      and not row['uplinks']):
                 row['room'] = None
-        return rule
+        return demand.rule
 
     def _new_demand(self, flavor, project):
-        """Return (RateLaw, rule that gave it) of a new instance."""
+        """Return the Demand of a new instance, without busy times.
+
+        Several new instances are not busy at the same times.
+        """
         flavors = self.stored.flavors
         if self.stored.flavors_read_at is not None and flavor not in flavors:
             existing = ', '.join(
@@ -342,15 +339,8 @@ class Fleet:
             f'No instance has {kind} {value!r}: that is how a new one counts.'
             for kind, value, _ in instances.unseen_groups(
                 self._store, None if flavors.get(flavor) else flavor, project)]
-        stated_law = resident_demand.stated_law(flavors.get(flavor) or {},
-                                                self.stored.snapshot)
-        if stated_law is not None:
-            return stated_law[0].without_classes(), stated_law[1]
-        prior = self.stored.snapshot.prior(None, flavor, project)
-        default = self.stored.default_law
-        if prior is not None and default is not None:
-            return prior[0].without_classes(), f'prior of {prior[1]}'
-        return default or rate_law.SILENT, 'default'
+        demand = self.stored.demand(None, flavor, project)
+        return dataclasses.replace(demand, law=demand.law.without_classes())
 
     # Instances of a host
 

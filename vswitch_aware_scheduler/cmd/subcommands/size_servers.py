@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
@@ -179,8 +180,7 @@ def _stated_mix(arguments, flavors, opened):
 def _fleet(arguments, conf, store, flavors):
     """Return (description, Mix) of the instances in the store.
 
-    An instance counts as in the scheduler: by its model, its prior or the
-    default demand.
+    An instance counts as in the scheduler.
     """
     placements = store.placements()
     if not placements:
@@ -209,19 +209,22 @@ def _fleet(arguments, conf, store, flavors):
     total, uuids = len(uuids), uuids[:MOST_OF_FLEET]
     view = snapshot.Snapshot().updated(store.read_changes())
     default = model.TrafficModel.on_off(**options.default_demand(conf))
+    extra_specs = store.fleet('flavor').facts
     vms = []
     for uuid in uuids:
         flavor = flavors[placements[uuid].flavor]
-        law, is_prior, traffic_model = view.law(uuid), False, None
-        if law is not None:
+        demand = demand_rules.of_instance(
+            view, uuid, [(flavor.name, extra_specs.get(flavor.name) or {})],
+            placements[uuid].project, default.law)
+        traffic_model = None
+        if demand.rule == demand_rules.MODEL:
             record = store.model(uuid)
             traffic_model = record and record.model
-        elif (its_prior := view.prior(uuid)) is not None:
-            law, is_prior = its_prior[0], True
-        else:
-            law, traffic_model = default.law, default
-        vms.append(inputs.Vm(flavor.name, flavor.cores, flavor.memory_mb,
-                             law, traffic_model, is_prior))
+        elif demand.rule == demand_rules.DEFAULT:
+            traffic_model = default
+        vms.append(inputs.Vm(
+            flavor.name, flavor.cores, flavor.memory_mb, demand.law_on(None),
+            traffic_model, demand.is_prior))
     description = f'{total} instances of the store'
     if len(vms) < total:
         description += f', of which {len(vms)} were picked at random'

@@ -303,6 +303,32 @@ class RoomTestCase(FleetTestCase):
         self.assert_fails("flavor: 'smal'; expected one of small, steady",
                           'fleet', '--flavor', 'smal')
 
+    def test_a_new_instance_counts_where_unknown_residents_are_ignored(self):
+        # Two that are on for half of the time at 600 exceed 1000.
+        self._configure(
+            'unknown_instance_policy = ignore', 'default_egress_kbps = 600',
+            'default_ingress_kbps = 0', 'default_on_seconds = 1',
+            'default_off_seconds = 1')
+        self.put({'h1': (11, 12), 'h2': (13,)})
+        answer = self.ask('fleet', '--flavor', 'small')
+        self.assertEqual(('default', [1, 1, None]), (
+            answer['demand_by'],
+            [host['room'] for host in answer['hosts']]))
+        judged = self.ask('explain', '--flavor', 'small')
+        self.assertEqual(('default', 600.0), (
+            judged['rule'], judged['peak']['egress_kbps']))
+        self.assertAlmostEqual(.3, answer['hosts'][0]['utilisation'])
+        # A new one has the prior of its group; for residents nothing is
+        # assumed, as in the scheduler.
+        self.store.write(priors=[store.Prior(
+            'small', None, traffic_model.TrafficModel.constant(350.0).law,
+            20)])
+        answer = self.ask('fleet', '--flavor', 'small')
+        self.assertEqual(('prior of flavor', [2, 2, None]), (
+            answer['demand_by'],
+            [host['room'] for host in answer['hosts']]))
+        self.assertAlmostEqual(.3, answer['hosts'][0]['utilisation'])
+
 
 class AgesTestCase(FleetTestCase):
 

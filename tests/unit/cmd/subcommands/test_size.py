@@ -294,6 +294,25 @@ class TestServerTypes(command_case.ManageTestCase):
         # Of 2 cores each.
         self.assertEqual(4, answer['server_types'][2]['agnostic']['servers'])
 
+    def test_an_instance_of_a_fleet_counts_as_in_the_scheduler(self):
+        # What the flavor states comes before the prior of a group.
+        target = self.make_store()
+        target.write(
+            now=base.NOW, priors=[store.Prior(
+                'db', None, traffic_model.TrafficModel.constant(500.0).law,
+                20)],
+            placements=[store.InstanceRecord(base.instance_uuid(number), 'h',
+                                             'db') for number in range(8)],
+            inventory=store.InventoryState('nova', base.NOW, base.NOW))
+        most = [self._size('--mix', self.mix, '--fleet')[
+            'server_types'][0]['overlay']['servers']]
+        target.write_fleet({'flavor': {'db': {'vswitch:egress_kbps': '50'}}},
+                           base.NOW)
+        most.append(self._size('--mix', self.mix, '--fleet')[
+            'server_types'][0]['overlay']['servers'])
+        # Eight of 500, or of 50, on servers of 1000.
+        self.assertEqual([4, 1], most)
+
     def test_an_instance_without_a_flavor_is_left_out_and_counted(self):
         target = self.make_store()
         inventory = store.InventoryState('nova', base.NOW, base.NOW)
