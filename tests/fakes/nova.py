@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of Nova: what a scheduler knows of hosts, and what it is asked."""
 
+import uuid
+
 from nova import objects
 from nova.scheduler import host_manager
 
@@ -25,6 +27,7 @@ def host_state(host, instances=(), aggregates=()):
     state = host_manager.HostState(host, host, instance_uuid(0))
     state.instances = {instance_uuid(number): None for number in instances}
     state.aggregates = list(aggregates)
+    state.uuid = str(uuid.uuid5(uuid.NAMESPACE_DNS, host))
     return state
 
 

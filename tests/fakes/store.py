@@ -2,6 +2,8 @@
 """Records of a store, a store that answers what a test says, empty stores."""
 
 import atexit
+import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -101,10 +103,59 @@ def changes(number, given=(), removed=(), hosts=(), removed_hosts=(),
         list(removed_hosts))
 
 
-class FakeStore:
+class FakeClaims:
+    """The claims of a store, in memory."""
+
+    def __init__(self):
+        self.claims = {}         # uuid -> StoredClaim
+        self.number, self.purged = 0, 0
+        self.problem = None
+        self.lock = threading.Lock()
+
+    def _check(self):
+        if self.problem is not None:
+            raise self.problem
+
+    def _changes(self, since):
+        return store.ClaimChanges(
+            store.ClaimsSeen('one', self.number), since is None, [
+                claimed for claimed in self.claims.values()
+                if since is None or claimed.number > since.number])
+
+    def read_claims(self, since=None):
+        self._check()
+        return self._changes(since)
+
+    @contextlib.contextmanager
+    def claiming(self, since=None):
+        self._check()
+        with self.lock:
+            changes, number = self._changes(since), self.number + 1
+
+            def write(claims, withdrawn=()):
+                self.number = number
+                changes.seen = store.ClaimsSeen('one', number)
+                for claimed in claims:
+                    self.claims[claimed.instance_uuid] = dataclasses.replace(
+                        claimed, number=number)
+                for claimed in withdrawn:
+                    stored = self.claims.get(claimed.instance_uuid)
+                    if stored and stored.token == claimed.token:
+                        self.claims[claimed.instance_uuid] = \
+                            dataclasses.replace(stored, number=number,
+                                                state=store.WITHDRAWN)
+
+            yield changes, write
+
+    def purge_claims(self):
+        self.purged += 1
+
+
+class FakeStore(FakeClaims):
     """A store that answers what a test has put into it."""
 
     def __init__(self, *answers):
+        super().__init__()
         self.answers = list(answers)
         self.asked = []
         self.gate = threading.Event()
@@ -121,11 +172,11 @@ class FakeStore:
         return answer
 
 
-def claim(number=1, state=store.ASSUMED, host='h1', token='t-1', **more):
+def claim(number=1, host='h1', token='t-1', **more):
     return store.StoredClaim(**{
         'instance_uuid': instance_uuid(number), 'token': token,
-        'state': state, 'host': host, 'source': None, 'law': LAW,
-        'stated': True, 'seconds': 600.0, 'claimed_by': 'here:1', **more})
+        'host': host, 'source': None, 'law': LAW, 'rule': 'flavor',
+        'claimed_by': 'here:1', **more})
 
 
 def decision(number, seconds_ago=0.0, **more):

@@ -204,6 +204,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(group='vswitch_scheduler', **self.OPTIONS)
         self.flags(allow_resize_to_same_host=True)
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        nova_hooks.reset()
         super().setUp()
         # Idle threads of Nova's pools look for their end less often.
         self.useFixture(fixtures.MonkeyPatch(
@@ -706,13 +707,13 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     def restart_scheduler(self):
         """Let the scheduler forget all, as a new process would."""
         self.plugin.stop()
+        nova_hooks.reset()
         self.scheduler_service.manager.host_manager = \
             host_manager.HostManager()
         self._find_plugin()
         self.plugin._ensure_ready()
-        if self.plugin._broadcast is not None:
-            # What others have placed lately; the record ends what is old.
-            self.plugin._broadcast.step()
+        # What others have placed lately; the record ends what is old.
+        self.plugin.claims.step()
         self.read_record()
         self.sync_reports()
 

@@ -65,6 +65,7 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
                    **base.UNHURRIED)
         self.flags(service_down_time=3600)
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        nova_hooks.reset()
         super().setUp()
         self.admin_api = self.api
         self.plugin = nova_hooks.current()
@@ -100,6 +101,7 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
 
     def restart_scheduler(self):
         self.plugin.stop()
+        nova_hooks.reset()
         self.scheduler.manager.host_manager = \
             self.scheduler.manager.host_manager.__class__()
         self.plugin = nova_hooks.current()

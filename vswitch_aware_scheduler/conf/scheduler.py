@@ -7,10 +7,6 @@ from vswitch_aware_scheduler.conf import number
 
 __all__ = ['OPTS']
 
-_BY_RECORD = ("The scheduler reads the host of each instance from Nova's "
-              'database. A claim exists only until the database shows the '
-              'placement.')
-
 OPTS = [
     # What a host can carry
     cfg.StrOpt(
@@ -478,23 +474,45 @@ the log reports cells that have no problem.
 Related options: ``record_refresh_seconds``.
 """),
     number.FloatOpt(
-        'claims_broadcast_seconds', default=0.25, min=0, max=60,
+        'claim_patience_seconds', default=0.3, min=0, max=60,
         help="""
-How often a scheduler worker reads the latest placements of other workers.
+Longest time that a request waits for the store to accept its claim.
 
-Each worker writes its placements to the store immediately; the other workers
-read them in the background. Lower this option so that simultaneous requests
-less often use the same capacity of a host. Raise it to reduce the load on the
-database: each time, every worker runs one small query. With 0, workers do not
-share placements: a worker sees the placements of others only when they appear
-in Nova's database.
+Before Nova uses a host, the worker claims the host in the store. Claims are
+serialised for all workers with the same store, so that two workers cannot use
+the same capacity of a host. If the store does not answer within this time, the
+worker decides alone, and does not wait again until the store answers. Raise
+this option if the store is slow but two workers must not use the same
+capacity. Lower it to shorten the longest delay of a request.
 
-Unit: seconds, 0 to 60; use 0, or 0.05 or more.
+Unit: seconds, 0 to 60. With 0, no request waits, and each worker decides
+alone.
 
-When the scheduler has read access to the store but no write access, the other
-workers do not see its placements, and the scheduler logs a warning.
+When it is shorter than the store needs for a transaction, workers can exceed
+the limit of a host. The metric vswitch_scheduler_claim_misses_total and
+"vswitch-manage claim list" show claims that were decided alone.
 
-Related options: ``record_refresh_seconds``, ``store_url``.
+Related options: ``store_url``, ``claims_refresh_seconds``.
+"""),
+    number.FloatOpt(
+        'claims_refresh_seconds', default=0.25, min=0.05, max=60,
+        help="""
+How often a scheduler worker reads the claims of other workers.
+
+The worker reads them in the background and when a request begins, so that the
+filter judges hosts by them. Claims do not exceed the limit of a host however
+rarely they are read: each claim is compared with all others. Lower this option
+so that requests less often choose a host which has no room any more. Raise it
+to reduce the load on the database: each time, every worker runs one small
+query.
+
+Unit: seconds, 0.05 to 60.
+
+When the scheduler has read access to the store but no write access, other
+workers do not see its claims, and the scheduler logs a warning.
+
+Related options: ``claim_patience_seconds``, ``record_refresh_seconds``,
+``store_url``.
 """),
     # Decisions
     cfg.IntOpt(
@@ -598,49 +616,5 @@ When the workers cannot write to it, each worker logs a warning and scheduling
 continues.
 
 Related options: ``scheduler_metrics_port``.
-"""),
-    # Deprecated options without effect
-    cfg.IntOpt(
-        'claim_expiry_seconds', default=600, min=1, max=86400,
-        deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
-        help="""
-Has no effect any more.
-
-A claim ends when Nova's database shows the result of the placement. It has no
-time limit.
-
-When it is set, the log says that it is deprecated.
-
-Unit: seconds, 1 to 86400.
-
-Related options: ``record_refresh_seconds``.
-"""),
-    number.FloatOpt(
-        'claims_refresh_seconds', default=0.25, min=0, max=60,
-        deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
-        help="""
-Has no effect any more.
-
-Use ``claims_broadcast_seconds`` instead.
-
-When it is set, the log says that it is deprecated.
-
-Unit: seconds, 0 to 60.
-
-Related options: ``claims_broadcast_seconds``.
-"""),
-    number.FloatOpt(
-        'claims_wait_seconds', default=0, min=0, max=10,
-        deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
-        help="""
-Has no effect any more.
-
-No request waits for other workers.
-
-When it is set, the log says that it is deprecated.
-
-Unit: seconds, 0 to 10.
-
-Related options: ``claims_broadcast_seconds``.
 """),
 ]

@@ -51,6 +51,7 @@ class Aggregates:
         self._metadata = {}
         self._metadata_kept = 0
         self._regrouped = False  # whether uplinks have changed
+        self._all = None         # all aggregates of Nova, if known
         self._uplinks = {}       # name -> Uplink
         self._shared = {}        # (HostPolicy, uplinks) -> HostPolicy
 
@@ -97,12 +98,18 @@ class Aggregates:
                      for aggregate in self._aggregates_of[host]], *key))
         return entry[1]
 
-    def admit(self, host):
-        """Store a host as a member of the aggregates that list it.
+    def take_all(self, aggregates):
+        """Store all aggregates of Nova.
 
-        :param host: name of a host in ``members`` that no request had
+        A request shows only those of its hosts, while other hosts can be
+        behind the same uplinks.
+
+        :param aggregates: iterable of nova Aggregate
         """
-        self._belongs_to(host, self.members[host])
+        aggregates = list(aggregates)
+        if aggregates != self._all:
+            self._all = aggregates
+            self._regrouped = True
 
     def forget(self, host):
         """Drop what is stored about a host that no longer exists.
@@ -165,29 +172,34 @@ class Aggregates:
 
     def _find_uplinks(self):
         """Read the uplinks from the aggregates, and the hosts behind them."""
-        self._regrouped = False
         in_use = self._in_use()
         # Nova replaces an aggregate that is changed; the last object is valid.
         latest = {
             _identity(aggregate): aggregate
-            for key, (aggregate, *_) in self._metadata.items()
-            if key in in_use}
+            for aggregate in ([
+                aggregate for key, (aggregate, *_) in self._metadata.items()
+                if key in in_use] if self._all is None else self._all)}
         uplinks_now = self._uplink_policies.find(
             [(aggregate.name, aggregate.metadata)
              for aggregate in latest.values()])
-        behind = collections.defaultdict(set)
-        for host, aggregates in self._aggregates_of.items():
-            for aggregate in aggregates:
-                last = latest[_identity(aggregate)]
-                listed = request_demand.read(last, 'hosts')
-                if last is aggregate or listed is None or host in listed:
-                    behind[host].add(uplinks.name_in(last.metadata))
         members = {}
         for aggregate in latest.values():
             if uplinks.name_in(aggregate.metadata) in uplinks_now:
                 for host in request_demand.read(aggregate, 'hosts') or ():
                     members.setdefault(host, []).append(aggregate)
         self.members = members
+        for host in members.keys() - self._aggregates_of.keys():
+            # No request had it.
+            self._belongs_to(host, members[host])
+        self._regrouped = False
+        behind = collections.defaultdict(set)
+        for host, aggregates in self._aggregates_of.items():
+            for aggregate in aggregates:
+                last = latest.get(_identity(aggregate))
+                listed = last and request_demand.read(last, 'hosts')
+                if last is not None and (
+                        last is aggregate or listed is None or host in listed):
+                    behind[host].add(uplinks.name_in(last.metadata))
         before, self.behind = self.behind, {
             host: names for host, all_names in behind.items()
             if (names := tuple(sorted(all_names.intersection(uplinks_now))))}

@@ -1,46 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connects Nova to the SchedulerState of a scheduler process.
 
-Nova creates plugins without arguments. The filter and the weigher of one
-HostManager therefore call :func:`join` to share one
-:class:`.state.SchedulerState`. The first plugin wraps methods of Nova, so that
-the state is notified of what Nova does with a request. This module opens no
-file, socket or thread, because Nova creates plugins before it forks its
-workers.
+Nova creates plugins without arguments. Therefore the filter and the weigher
+call :func:`join` to share the :class:`.state.SchedulerState` of the process.
+The first plugin wraps functions of Nova, so that the state is notified of what
+Nova does with a request. This module opens no file, socket or thread, because
+Nova creates plugins before it forks its workers.
 """
 
 import functools
+import inspect
 import threading
 
 import nova.conf
 from nova.scheduler import host_manager
 from nova.scheduler import manager
+from nova.scheduler import utils as scheduler_utils
 
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import gmr
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 
-__all__ = ['current', 'join']
+__all__ = ['current', 'join', 'reset']
 
 CONF = nova.conf.CONF
 LOG = logs.get_logger(__name__)
 
 opts.register_opts(CONF)
 
-# The newest state of this process, and the roles of the plugins that share it.
-# Both are module variables because Nova passes nothing to its plugins.
+# The state of this process. A module variable because Nova passes nothing to
+# its plugins.
 _current = None
-_roles = set()
 _lock = threading.Lock()
 
 
 def join(role):
-    """Return the SchedulerState for one more plugin.
-
-    A HostManager creates its filters before its weighers, and each HostManager
-    gets a state of its own. A filter therefore starts a new state. A second
-    weigher also does, because it belongs to a HostManager without our filter.
+    """Return the SchedulerState of this process for one more plugin.
 
     :param role: 'filter' or 'weigher'
     :returns: SchedulerState
@@ -51,14 +47,21 @@ def join(role):
     # no error of weight_multiplier().
     opts.read_all(CONF)
     with _lock:
-        if _current is None or role == 'filter' or role in _roles:
+        if _current is None:
             _current = scheduler_state.SchedulerState(CONF)
-            _roles.clear()
-        _roles.add(role)
         _current.plugins.add(role)
         _wrap_nova()
         gmr.register(current)
         return _current
+
+
+def reset():
+    """Let the next plugin start a new state.
+
+    For programs that start several schedulers one after the other.
+    """
+    global _current
+    _current = None
 
 
 def current():
@@ -67,20 +70,22 @@ def current():
 
 
 def _wrap_nova():
-    """Wrap the methods of Nova for which there is no public hook.
+    """Wrap the functions of Nova for which there is no public hook.
 
     ``SchedulerManager.select_destinations``: a request starts and ends.
 
-    ``SchedulerManager._get_sorted_hosts``: Nova selects the first host that
-    this method returns. The wrapper judges this host again and claims it,
-    before Nova sends the claim to Placement, which takes longer than all other
-    steps.
+    ``claim_resources``: Nova is going to claim a host in Placement. Nova calls
+    the function for each host that it tries. If the function returns False,
+    Nova tries the next host. Outside a request, as in nova-conductor, the
+    wrapper does nothing.
 
     ``HostState.consume_from_request``: Nova has selected a host. This includes
     a forced host, which no filter judges.
     """
-    def select_destinations(original, self, *args, **kwargs):
-        _call('request_started')
+    def select_destinations(original, arguments, self, *args, **kwargs):
+        aggregates = getattr(getattr(self, 'host_manager', None),
+                             'aggs_by_id', None)
+        _call('request_started', aggregates and list(aggregates.values()))
         try:
             result = original(self, *args, **kwargs)
         except BaseException:
@@ -89,43 +94,71 @@ def _wrap_nova():
         _call('request_finished', False)
         return result
 
-    def get_sorted_hosts(original, self, spec_obj, *args, **kwargs):
-        hosts = original(self, spec_obj, *args, **kwargs)
-        still_fitting = _call('hosts_sorted', hosts, spec_obj)
-        return hosts if still_fitting is None else still_fitting
+    def claim_resources(original, arguments, *args, **kwargs):
+        spec_obj, uuid, alloc_req = arguments
+        if _call('claim_host', alloc_req['allocations'], spec_obj) is False:
+            return False
+        try:
+            is_claimed = original(*args, **kwargs)
+        except BaseException:
+            _call('claim_failed', uuid)
+            raise
+        if not is_claimed:
+            _call('claim_failed', uuid)
+        return is_claimed
 
-    def consume_from_request(original, self, spec_obj):
-        result = original(self, spec_obj)
-        _call('host_consumed', self, spec_obj)
+    def consume_from_request(original, arguments, self, *args, **kwargs):
+        result = original(self, *args, **kwargs)
+        _call('host_consumed', self, *arguments)
         return result
 
-    for owner, wrapper in (
-            (manager.SchedulerManager, select_destinations),
-            (manager.SchedulerManager, get_sorted_hosts),
-            (host_manager.HostState, consume_from_request)):
-        _wrap(owner, wrapper)
+    _wrap(manager.SchedulerManager, select_destinations)
+    _wrap(scheduler_utils, claim_resources, 'spec_obj', 'instance_uuid', 'alloc_req')
+    _wrap(host_manager.HostState, consume_from_request, 'spec_obj')
 
 
-def _wrap(owner, wrapper):
-    name = wrapper.__name__
-    if not hasattr(owner, name):
-        name = f'_{name}'
-    original = getattr(owner, name, None)
-    if original is None:
-        LOG.error('vswitch: this Nova has no %s.%s; expected a supported '
-                  'release. A placement counts only when Nova\'s database '
-                  'shows it', owner.__name__, name)
-    elif not hasattr(original, 'vswitch_wrapped'):
-        @functools.wraps(original)
-        def wrapped(*args, **kwargs):
-            return wrapper(original, *args, **kwargs)
+def _wrap(owner, wrapper, *names):
+    """Wrap a function of Nova.
 
-        wrapped.vswitch_wrapped = True
-        setattr(owner, name, wrapped)
+    If the function does not exist or lacks a parameter, an error is logged and
+    the plugin works without the wrapper.
+
+    :param owner: class or module
+    :param wrapper: callable(original function, list of the arguments with the
+        given names, and all arguments); has the name of the function
+    :param names: names of the parameters that the wrapper needs
+    """
+    name = f'{owner.__name__}.{wrapper.__name__}'
+    original = getattr(owner, wrapper.__name__, None)
+    if hasattr(original, 'vswitch_wrapped'):
+        return
+    signature = None if original is None else inspect.signature(original)
+    missing_names = [] if signature is None \
+        else [needed for needed in names
+              if needed not in signature.parameters]
+    if signature is None or missing_names:
+        LOG.error('vswitch: %s of this Nova: %s; expected a supported release '
+                  'of Nova. A placement counts only when Nova\'s database '
+                  'shows it', name, 'no such function' if signature is None
+                  else f'no parameter {", ".join(missing_names)}')
+        return
+
+    @functools.wraps(original)
+    def wrapped(*args, **kwargs):
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+            arguments = [given[name] for name in names]
+        except (KeyError, TypeError):
+            # Nova's own error, or an argument that was left out.
+            return original(*args, **kwargs)
+        return wrapper(original, arguments, *args, **kwargs)
+
+    wrapped.vswitch_wrapped = True
+    setattr(owner, wrapper.__name__, wrapped)
 
 
 def _call(event, *args):
-    """Notify the current state of an event. Errors are logged, not raised."""
+    """Notify the state of an event. Errors are logged, not raised."""
     state = _current
     if state is None:
         return None

@@ -181,7 +181,7 @@ class NovaRecord(worker_thread.WorkerThread):
                     self._look_after(reader)
                 now = self.clock()
                 with self.lock:
-                    unseen = self.residency.unseen(now)
+                    unseen = self.residency.unseen()
                 if unseen:
                     unseen -= _build_requests(unseen)
                     with self.lock:

@@ -20,10 +20,6 @@ __all__ = ['CELL0', 'Claim', 'Move', 'Reading', 'Residency', 'Row']
 #: Nova's cell of the instances that could not be built in any cell.
 CELL0 = '00000000-0000-0000-0000-000000000000'
 
-#: A claim that the record does not show after this time is void if the
-#: instance is at rest.
-SETTLED_SECONDS = 60.0
-
 _BUILDING, _OFFLOADED, _ERROR, _RESIZED, _SPAWNING = (
     'building', 'shelved_offloaded', 'error', 'resized', 'spawning')
 
@@ -99,22 +95,28 @@ class Reading:
 class Claim:
     """One placement that the record does not show yet.
 
-    :ivar law: RateLaw that the instance was admitted with
-    :ivar made: when the claim was made
-    :ivar received: when this process received the claim; not before ``made``
+    :ivar stored: :class:`.StoredClaim`
+    :ivar received: when this process made or received the claim
     :ivar sources: hosts that had the instance before, None: not known
     :ivar foreign: whether another process has made the claim
     :ivar unrequested_at: when the instance had no build request, or None
     """
 
-    instance_uuid: str
-    host: str
-    law: bytes
-    made: float
+    stored: object
     received: float
     sources: frozenset | None = None
     foreign: bool = False
     unrequested_at: float | None = None
+
+    @property
+    def instance_uuid(self):
+        """The uuid of the instance."""
+        return self.stored.instance_uuid
+
+    @property
+    def host(self):
+        """The claimed host."""
+        return self.stored.host
 
 
 class Residency:
@@ -222,45 +224,40 @@ class Residency:
                 if self._cell_of.get(claim.host) == cell:
                     self._drop(claim)
 
-    def claim(self, instance_uuid, host, law, now, age_seconds=0.0,
-              source=None, foreign=False):
+    def claim(self, stored, now, foreign=False):
         """Count an instance on a host until the record shows the result.
 
-        :param instance_uuid: uuid of the instance
-        :param host: name of the host
-        :param law: RateLaw that the instance was admitted with
+        :param stored: :class:`.StoredClaim`
         :param now: current time in monotonic seconds
-        :param age_seconds: age of the claim
-        :param source: a host that had the instance, if the caller knows one
         :param foreign: whether another process has made the claim
         """
+        uuid, host, source = stored.instance_uuid, stored.host, stored.source
         if foreign:
-            # Only the latest broadcast claim of an instance is valid. The
-            # store passes on only this one. It replaces earlier ones, except
-            # on the host that the instance moves from.
-            for earlier in self._claims_of(instance_uuid):
+            # The store has one claim of an instance, the latest. It replaces
+            # earlier ones, except on the host that the instance moves from.
+            for earlier in self._claims_of(uuid):
                 if earlier.foreign and earlier.host not in (host, source):
                     self._drop(earlier)
-        sources = {*self._recorded(instance_uuid), source}
-        for earlier in self._claims_of(instance_uuid):
+        sources = {*self._recorded(uuid), source}
+        for earlier in self._claims_of(uuid):
             sources.update(earlier.sources or ())
             if earlier.host != host:
                 sources.add(earlier.host)
         sources.discard(None)
-        _put(self._claims, instance_uuid, host, Claim(
-            instance_uuid, host, law, now - age_seconds, now,
-            frozenset(sources) or None, foreign))
-        self._place(instance_uuid)
+        is_recorded = bool(sources or self._rows_of(uuid))
+        _put(self._claims, uuid, host, Claim(
+            stored, now, frozenset(sources) if is_recorded else None, foreign))
+        self._place(uuid)
 
     def withdraw(self, instance_uuid, host, foreign=False):
         """Drop the claim of an instance on a host.
 
         :param instance_uuid: uuid of the instance
-        :param host: name of the host, or None for all hosts
+        :param host: name of the host
         :param foreign: whether another process has made the claim
         """
         for claim in self._claims_of(instance_uuid):
-            if claim.foreign == foreign and host in (None, claim.host):
+            if claim.foreign == foreign and claim.host == host:
                 self._drop(claim)
 
     def forget_host(self, host):
@@ -313,14 +310,14 @@ class Residency:
         return ([flavor for flavor in flavors if flavor is not None],
                 rows[0].project_id)
 
-    def claimed_law(self, instance_uuid, host):
-        """Return the RateLaw of an open claim on a host, or None.
+    def claimed(self, instance_uuid, host):
+        """Return the StoredClaim of an open claim on a host, or None.
 
         :param instance_uuid: uuid of the instance
         :param host: name of the host
         """
         claim = self._claims.get(instance_uuid, {}).get(host)
-        return claim and claim.law
+        return claim and claim.stored
 
     # For the reader of the record.
 
@@ -336,15 +333,13 @@ class Residency:
             move.instance_uuid for move in self.moves.get(cell, {}).values()
             if not move.left_over)}
 
-    def unseen(self, now):
-        """Return the claimed instances that Nova may no longer have.
+    def unseen(self):
+        """Return the claimed instances that the record does not have at all.
 
-        :param now: current time in monotonic seconds
         :returns: set of the uuids whose build requests should be read
         """
         return {claim.instance_uuid for claim in self.claims
                 if claim.unrequested_at is None
-                and claim.made + SETTLED_SECONDS <= now
                 and claim.instance_uuid not in self._moves_of
                 and not self._rows_of(claim.instance_uuid)}
 
@@ -376,8 +371,8 @@ class Residency:
                 claim.sources = frozenset(hosts)
             if not hosts <= (claim.sources or frozenset()):
                 return True
-        return (row.at_rest
-                and reading.began >= claim.made + SETTLED_SECONDS)
+        # Nova sets the task before it calls the scheduler.
+        return row.at_rest
 
     def _drop(self, claim):
         _put(self._claims, claim.instance_uuid, claim.host, None)

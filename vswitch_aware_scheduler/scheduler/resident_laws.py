@@ -49,11 +49,13 @@ class ResidentLaws:
 
     def _law(self, snapshot, host, uuid):
         flavors, project = self._residency.flavors(uuid, host)
+        claim = self._residency.claimed(uuid, host)
         return demand_rules.of_instance(
             snapshot, uuid, flavors, project,
             # Before the first snapshot is read, most instances look unknown.
             # The default for all of them could fill every host.
             None if snapshot.generation is None else self._default,
             self._statements.guarantees.get(uuid),
-            self._residency.claimed_law(uuid, host)).law_on(
+            None if claim is None or claim.rule == demand_rules.UNKNOWN
+            else claim.law).law_on(
                 self._policies.get(host))

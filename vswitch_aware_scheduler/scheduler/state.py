@@ -5,6 +5,8 @@ The constructor of :class:`SchedulerState` opens nothing, because Nova creates
 plugins before it forks its workers.
 """
 
+import collections
+import dataclasses
 import functools
 import itertools
 import operator
@@ -18,7 +20,7 @@ from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.scheduler import claims_broadcast
+from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_record
@@ -33,6 +35,7 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import guarantee
 
 LOG = logs.get_logger(__name__)
 
@@ -40,8 +43,11 @@ LOG = logs.get_logger(__name__)
 #: is younger than this. They arrive before the hosts are judged.
 _FRESH_SECONDS = 0.02
 
-#: Time limit in seconds for exchanging claims. A slower exchange is retried.
-_BROADCAST_TIMEOUT_SECONDS = 2.0
+#: Time limit in seconds for a transaction of claims. A slower one is retried.
+_CLAIMS_TIMEOUT_SECONDS = 2.0
+
+#: Number of refused requests that are compared with later withdrawals.
+_MOST_REFUSED = 1000
 
 #: A host without instances is dropped if no request had it for _DROP_SECONDS.
 _DROP_SECONDS = 120.0
@@ -99,28 +105,32 @@ class SchedulerState:
         self.decisions = decisions.Decisions(
             self._lock, lambda: self._clock(), self.report)
         self._ready = False
+        self._all_aggregates = None
         self._recent = _Request()
 
     def _prepare(self):
         """Read the configuration, once, at the first request."""
         conf = self._conf
-        wiring.warn_of_ignored(conf)
         self._aggregates = wiring.make_aggregates(conf, self.report)
+        if self._all_aggregates is not None:
+            self._aggregates.take_all(self._all_aggregates)
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
         self._residency = residency.Residency()
         self._statements = request_demand.Statements()
-        self._broadcast = claims_broadcast.ClaimsBroadcast(
-            wiring.make_store(conf, _BROADCAST_TIMEOUT_SECONDS),
-            conf.claims_broadcast_seconds, self._receive_claims,
-            worker_report.name(), self.report) \
-            if conf.claims_broadcast_seconds > 0 else None
+        self.claims = claims.Claims(
+            wiring.make_store(conf, _CLAIMS_TIMEOUT_SECONDS),
+            conf.claims_refresh_seconds, conf.claim_patience_seconds,
+            self._lock, self._receive_claims, self._count,
+            worker_report.name(), self.report)
+        # Uuids of the claims that a refused request was compared with.
+        self._refused = collections.deque(maxlen=_MOST_REFUSED)
         # The first reading verifies the claims of others: those of the last
         # ten minutes may concern instances that were moved or deleted since.
         self._record = nova_record.NovaRecord(
             self._take_reading, self._residency, self._lock, conf,
             self.report, lambda: self._monotonic(),
-            self._broadcast and self._broadcast.wait_until_read)
+            self.claims.wait_until_read)
         if conf.decisions_kept:
             self.decisions.open(
                 wiring.make_store(conf), conf.decisions_kept,
@@ -189,7 +199,8 @@ class SchedulerState:
         with self._lock:
             hosts = self._observe(host_states)
             demand = self._demand(spec_obj)
-            assessment = self._judge(hosts, demand, spec_obj)
+            assessment = self._judge(hosts, demand, self._wanted(
+                spec_obj, demand.instance_uuid))
             self._recent.judged = (spec_obj, demand.instance_uuid,
                                    self._version, host_states, assessment)
             self._recent.passing = None
@@ -199,8 +210,7 @@ class SchedulerState:
         return assessment, demand
 
     def _start(self):
-        if self._broadcast is not None:
-            self._broadcast.start()
+        self.claims.start()
         self._record.start()
         self._worker.start()
 
@@ -209,10 +219,9 @@ class SchedulerState:
         """What a judgement depends on, apart from the request."""
         return self._table, self._table.version
 
-    def _judge(self, hosts, demand, spec_obj):
+    def _judge(self, hosts, demand, attachments):
         uuid, slots = demand.instance_uuid, self._table.slots_of(hosts)
         exclude = uuid if self._residency.hosts_of(uuid) else None
-        attachments = self._wanted(spec_obj, uuid)
         if demand.same_on_all_hosts:
             return self._table.assess(slots, demand.law, exclude, attachments)
         return self._table.assess_each(
@@ -227,6 +236,9 @@ class SchedulerState:
         # The weigher may judge again, by a newer version, and keeps each host.
         self._recent.filtered = self._recent.judged[1:3]
         self._recent.passing = host_states
+        if not host_states:
+            with self._lock:
+                self._note_refused(_hosts(self._recent.judged[3]))
 
     def _law_on(self, host, demand):
         """Return the RateLaw that an instance would have on a host."""
@@ -272,60 +284,40 @@ class SchedulerState:
 
     # Called by the wrappers of Nova's methods, in the thread of the request.
 
-    def request_started(self):
-        """Forget the previous request of this thread and read the changes."""
+    def request_started(self, aggregates=None):
+        """Forget the previous request of this thread and read the changes.
+
+        :param aggregates: all aggregates of Nova, or None if unknown
+        """
         self._recent.begin(True)
         self.decisions.request_started()
-        if self._ready:
-            self._start()
-            self._record.wake()
-            if self._broadcast is not None:
-                self._broadcast.wake(_FRESH_SECONDS)
+        if not self._ready:
+            self._all_aggregates = aggregates
+            return
+        if aggregates is not None:
+            with self._lock:
+                self._aggregates.take_all(aggregates)
+        self._start()
+        self._record.wake()
+        self.claims.wake(_FRESH_SECONDS)
 
-    def hosts_sorted(self, host_states, spec_obj):
-        """Claim the first host that still fits, which Nova will select.
+    def claim_host(self, provider_uuids, spec_obj):
+        """Claim a host before Nova sends the claim to Placement.
 
-        Other requests may have placed instances since the hosts were judged.
-        For a request of several instances Nova sorts the hosts once more after
-        the last instance, to find alternates. That call claims nothing.
+        Other requests may have placed instances since the hosts were judged,
+        so that the host is judged again. A host that Nova was forced to use
+        was not judged, and is not refused.
 
-        :param host_states: list of nova HostState, the best first
+        :param provider_uuids: uuids of the resource providers that Nova is
+            going to claim
         :param spec_obj: nova RequestSpec
-        :returns: list of the hosts that fit, in the same order
+        :returns: bool, False if the host has no room any more
         """
-        if not host_states or not self._recent.requesting \
-                or self.is_rebuild(host_states[0], spec_obj):
-            return host_states
-        with self._lock:
-            demand = self._demand(spec_obj)
-            uuid = demand.instance_uuid
-            if uuid is None or uuid in self._recent.claims:
-                return host_states
-            filtered_uuid, version = self._recent.filtered
-            if filtered_uuid == uuid:
-                self._describe_due()
-                if version != self._version:
-                    host_states = self._fitting(host_states, demand, spec_obj)
-            if host_states:
-                self._claim(host_states[0].host, demand, spec_obj)
-        return host_states
-
-    def _fitting(self, host_states, demand, spec_obj):
-        """Return the hosts that still fit, or all if the first still fits."""
-        hosts = _hosts(host_states)
-        if not all(map(self._policies.__contains__, hosts)):
-            # Some were dropped while the request waited.
-            self._observe(host_states)
-        for count in (1, len(hosts)):
-            assessment = self._judge(hosts[:count], demand, spec_obj)
-            if assessment.passing[0]:
-                return host_states
-        LOG.debug('vswitch: %s has no room any more for instance %s',
-                  host_states[0], demand.instance_uuid)
-        if not assessment.passing.any():
-            self.decisions.judged(assessment, demand, spec_obj, False)
-        return list(itertools.compress(
-            host_states, assessment.passing.tolist()))
+        host_state = self._recent.host_state(provider_uuids)
+        if not self._recent.requesting or host_state is None \
+                or self.is_rebuild(host_state, spec_obj):
+            return True
+        return self._claim(host_state, spec_obj)
 
     def host_consumed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has selected for it.
@@ -337,38 +329,103 @@ class SchedulerState:
         self.decisions.placed(uuid, host_state.host)
         # An instance that was claimed counts on the host, too. That is no
         # rebuild, even if a tenant says so.
-        if uuid is None or uuid not in self._recent.claims \
-                and self.is_rebuild(host_state, spec_obj):
+        if uuid is None or uuid in self._recent.claims \
+                or self.is_rebuild(host_state, spec_obj):
             return
         if not self._recent.requesting:
             self._recent.begin(False)
+        self._recent.filtered = None, None
+        self._claim(host_state, spec_obj)
+
+    def _claim(self, host_state, spec_obj):
+        """Claim a host. Return whether it has room."""
+        recent, host = self._recent, host_state.host
         with self._lock:
-            self._claim(host_state.host, self._demand(spec_obj), spec_obj)
+            demand = self._demand(spec_obj)
+            uuid = demand.instance_uuid
+            attachments = self._wanted(spec_obj, uuid)
+            filtered_uuid, version = recent.filtered
+            judge = None
+            if filtered_uuid == uuid:
+                judge = functools.partial(self._fits, host_state, version,
+                                          demand, attachments)
+            values = {
+                'instance_uuid': uuid, 'host': host,
+                'source': min(self._residency.hosts_of(uuid), default=None),
+                'law': dataclasses.replace(
+                    demand, guaranteed=guarantee.NONE).law_on(
+                        self._policies.get(host)),
+                'rule': demand.rule, 'guaranteed': demand.guaranteed,
+                'attachments': attachments, 'conflicts': recent.conflicts}
+        pending = self.claims.claim(judge, not recent.missed, **values)
+        recent.missed |= pending.missed
+        if pending.admitted:
+            recent.claims[uuid] = pending
+            return True
+        recent.conflicts += 1
+        LOG.debug('vswitch: %s has no room any more for instance %s',
+                  host_state, uuid)
+        # Otherwise Nova would offer the host as an alternate.
+        host_state.allocation_candidates = []
+        self._record_refusal(demand, spec_obj, attachments)
+        return False
 
-    def _claim(self, host, demand, spec_obj):
-        """Claim a host instead of the one that the request has claimed."""
-        uuid, claims = demand.instance_uuid, self._recent.claims
-        if uuid in claims:
-            if claims[uuid][0] == host:
-                return
-            self._withdraw(uuid, *claims[uuid])
-        law, wanted = self._law_on(host, demand), self._wanted(spec_obj, uuid)
-        source = min(self._residency.hosts_of(uuid), default=None)
-        claims[uuid] = host, self._broadcast and self._broadcast.placed(
-            uuid, host, source, law,
-            demand.rule not in (demand_rules.DEFAULT, demand_rules.UNKNOWN),
-            wanted)
-        self._residency.claim(uuid, host, law, self._monotonic())
+    def _fits(self, host_state, version, demand, attachments):
+        """Return whether a host has room, for a request or for its claim."""
+        self._describe_due()
+        if version == self._version:
+            return True
+        if host_state.host not in self._policies:
+            # It was dropped while the request waited.
+            self._observe([host_state])
+        return bool(self._judge(
+            [host_state.host], demand, attachments).passing[0])
+
+    def _record_refusal(self, demand, spec_obj, attachments):
+        """Record how the hosts of a request are judged after a conflict."""
+        host_states = self._recent.judged[3]
+        with self._lock:
+            hosts = self._observe(host_states)
+            assessment = self._judge(hosts, demand, attachments)
+            self._note_refused(hosts)
+        self.decisions.judged(assessment, demand, spec_obj,
+                              bool(assessment.passing.any()))
+
+    def _note_refused(self, hosts):
+        """Store which claims may have caused a refusal, with the lock."""
+        hosts = set(hosts)
+        self._refused.append({claim.instance_uuid for claim
+                              in self._residency.claims if claim.host in hosts})
+
+    def _withdrawn(self, instance_uuid):
+        """Count the refusals by a claim that is void now, with the lock."""
+        for claimed in self._refused:
+            if instance_uuid in claimed:
+                claimed.clear()
+                self.claims.counts['refused_by_withdrawn'] += 1
+
+    def claim_failed(self, instance_uuid):
+        """Withdraw a claim of this thread, which Placement has refused.
+
+        :param instance_uuid: uuid of the instance
+        """
+        pending = self._recent.claims.pop(instance_uuid, None)
+        if pending is not None:
+            self._withdraw(pending)
+
+    def _withdraw(self, pending):
+        uuid = pending.stored.instance_uuid
+        with self._lock:
+            self._residency.withdraw(uuid, pending.stored.host)
+            self._withdrawn(uuid)
+        self.claims.withdraw(pending)
+
+    def _count(self, stored, foreign=False):
+        """Count an instance where it was claimed, with the lock."""
+        uuid = stored.instance_uuid
+        self._residency.claim(stored, self._monotonic(), foreign)
         # Nova's record contains the flavor but no guarantee of ports.
-        self._remember(uuid, demand.guaranteed, wanted)
-
-    def _withdraw(self, uuid, host, message):
-        self._residency.withdraw(uuid, host)
-        if message is not None:
-            self._broadcast.withdrawn(message)
-
-    def _remember(self, uuid, guaranteed, attachments):
-        if self._statements.add(uuid, guaranteed, attachments):
+        if self._statements.add(uuid, stored.guaranteed, stored.attachments):
             self._outdated.update(filter(self._policies.__contains__,
                                          self._residency.hosts_of(uuid)))
 
@@ -377,19 +434,22 @@ class SchedulerState:
 
         :param failed: whether Nova withdraws the placements of the request
         """
-        claims = self._recent.claims
+        pending_claims = self._recent.claims
         self._recent.begin(False)
         self.decisions.request_finished(failed)
         if failed:
-            with self._lock:
-                for uuid, host_and_message in claims.items():
-                    self._withdraw(uuid, *host_and_message)
+            for pending in pending_claims.values():
+                self._withdraw(pending)
 
     # Called by the background threads.
 
     def _take_reading(self, reading):
         with self._lock:
             ended = self._residency.take(reading)
+            for claim in ended:
+                hosts = self._residency.hosts_of(claim.instance_uuid)
+                self.claims.counts['elsewhere'] += not claim.foreign and bool(
+                    hosts) and claim.host not in hosts
         for claim in ended:
             LOG.debug('vswitch: claim of instance %s on host %s ended',
                       claim.instance_uuid, claim.host)
@@ -399,18 +459,15 @@ class SchedulerState:
             ended = self._monotonic()
             self._describe_at = ended + _DESCRIBE_REST * (ended - began)
 
-    def _receive_claims(self, claims):
+    def _receive_claims(self, foreign_claims):
         with self._lock:
-            now = self._monotonic()
-            for claim, age in claims:
-                uuid = claim.instance_uuid
-                if claim.state == store.ASSUMED and claim.host is not None:
-                    self._residency.claim(
-                        uuid, claim.host, claim.law, now, age, claim.source,
-                        foreign=True)
-                    self._remember(uuid, None, claim.attachments)
-                elif claim.state == store.FORGOTTEN:
-                    self._residency.withdraw(uuid, claim.host, foreign=True)
+            for claim in foreign_claims:
+                if claim.state == store.CLAIMED:
+                    self._count(claim, foreign=True)
+                else:
+                    self._residency.withdraw(claim.instance_uuid, claim.host,
+                                             foreign=True)
+                    self._withdrawn(claim.instance_uuid)
 
     # Called to display the state.
 
@@ -491,8 +548,7 @@ class SchedulerState:
             self._source.stop()
             self._record.stop()
             self._worker.stop()
-            if self._broadcast is not None:
-                self._broadcast.stop()
+            self.claims.stop()
 
     # The hosts.
 
@@ -516,14 +572,8 @@ class SchedulerState:
                 hosts, [host_state.aggregates for host_state in host_states]):
             self._policies[host] = None
             self._outdated.add(host)
-        members = self._aggregates.members
-        if members is not self._members:
-            # Instances on hosts that no request has use the uplinks as well.
-            self._members = members
-            for host in members.keys() - self._policies.keys():
-                self._policies[host] = None
-                self._aggregates.admit(host)
-                self._outdated.add(host)
+        # Instances on hosts that no request has use the uplinks as well.
+        self._members = self._aggregates.members
         self._describe_due()
         return hosts
 
@@ -744,7 +794,9 @@ class _Request(threading.local):
         judgement by the filter. The weigher may judge again, by a newer
         version, and keeps each host.
     :ivar passing: HostStates that pass the filter, by the last judgement
-    :ivar claims: {uuid: (host, StoredClaim that was published or None)}
+    :ivar claims: {uuid: Pending} of the admitted claims
+    :ivar conflicts: number of hosts that had no room any more
+    :ivar missed: whether a claim has waited for the store in vain
     """
 
     def __init__(self):
@@ -759,3 +811,13 @@ class _Request(threading.local):
         self.judged, self.filtered = (None,) * 5, (None, None)
         self.passing = None
         self.claims = {}
+        self.conflicts, self.missed = 0, False
+
+    def host_state(self, provider_uuids):
+        """Return the judged HostState with one of some providers, or None.
+
+        :param provider_uuids: uuids of resource providers
+        """
+        return next((
+            host_state for host_state in self.judged[3] or ()
+            if host_state.uuid in provider_uuids), None)

@@ -11,22 +11,11 @@ from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['make_aggregates', 'make_store', 'nothing_limited',
-           'warn_of_ignored']
+__all__ = ['make_aggregates', 'make_store', 'nothing_limited']
 
 #: How VSwitchFilter treats hosts without a profile, by unknown_host_policy.
 _UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
                   'reject': 'refuses every host'}
-
-
-def warn_of_ignored(conf):
-    """Make oslo.config warn about deprecated options that have no effect.
-
-    :param conf: the group [vswitch_scheduler]
-    """
-    for name in ('claim_expiry_seconds', 'claims_refresh_seconds',
-                 'claims_wait_seconds'):
-        conf[name]
 
 
 def make_aggregates(conf, report):
@@ -97,5 +86,5 @@ class _NoStore:
     def read_changes(self, *arguments):
         raise self._error
 
-    read_claims = write_claims = purge_claims = read_changes
+    read_claims = claiming = purge_claims = read_changes
     write_decisions = purge_decisions = read_changes

@@ -7,7 +7,7 @@ import time
 
 __all__ = ['WorkerThread']
 
-#: Shortest time in seconds between two steps that :meth:`wake` causes.
+#: Default of ``least_seconds``.
 _LEAST_SECONDS = 0.02
 
 
@@ -22,12 +22,16 @@ class WorkerThread:
         handles its own errors
     :param forget: callable(), run when the thread starts in a process; it
         discards state of the parent process
+    :param least_seconds: shortest time in seconds between two steps that
+        :meth:`wake` causes
     """
 
-    def __init__(self, name, step, forget=None):
+    def __init__(self, name, step, forget=None,
+                 least_seconds=_LEAST_SECONDS):
         self._name = name
         self._step = step
         self._forget = forget
+        self._least_seconds = least_seconds
         self._lock = threading.Lock()
         self._pid = None
 
@@ -80,5 +84,5 @@ class WorkerThread:
             self._began_at = time.monotonic()
             seconds = self._step()
             # Frequent calls of wake() cause a limited number of steps.
-            self._stopped.wait(_LEAST_SECONDS)
-            self._wake.wait(max(0.0, seconds - _LEAST_SECONDS))
+            self._stopped.wait(self._least_seconds)
+            self._wake.wait(max(0.0, seconds - self._least_seconds))

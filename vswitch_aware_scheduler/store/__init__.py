@@ -19,25 +19,22 @@ from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import trial_records
 
-__all__ = ['ASSUMED', 'BudgetState', 'CONFIRMED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'Decision', 'EXPIRED', 'ErrorBudget', 'FORGOTTEN',
-           'FleetFacts', 'FormerInstance', 'Generation', 'HOST', 'HostProfile',
-           'InstanceRecord', 'InventoryState', 'KEPT_DAYS', 'MOVED',
+__all__ = ['BudgetState', 'CLAIMED', 'Changes', 'ClaimChanges', 'ClaimsSeen',
+           'Decision', 'ErrorBudget', 'FleetFacts', 'FormerInstance', 'Generation', 'HOST', 'HostProfile',
+           'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
            'ModelSummary', 'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST',
            'PLACED', 'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint',
            'Share', 'Store', 'StoredClaim', 'StoredModel', 'StoredSums',
-           'StoredTrial', 'TrialOutcome', 'UPLINK', 'Unmodelled', 'Worker']
+           'StoredTrial', 'TrialOutcome', 'UPLINK', 'Unmodelled', 'WITHDRAWN',
+           'Worker']
 
-ASSUMED = claim_records.ASSUMED
 BudgetState = budgets.BudgetState
-CONFIRMED = claim_records.CONFIRMED
+CLAIMED = claim_records.CLAIMED
 Changes = generations.Changes
 ClaimChanges = claim_records.ClaimChanges
 ClaimsSeen = claim_records.ClaimsSeen
 Decision = decisions.Decision
-EXPIRED = claim_records.EXPIRED
 ErrorBudget = budgets.ErrorBudget
-FORGOTTEN = claim_records.FORGOTTEN
 FleetFacts = service_records.FleetFacts
 FormerInstance = instance_records.FormerInstance
 Generation = generations.Generation
@@ -45,7 +42,6 @@ HOST = budgets.HOST
 HostProfile = profile_records.HostProfile
 InventoryState = instance_records.InventoryState
 KEPT_DAYS = budgets.KEPT_DAYS
-MOVED = claim_records.MOVED
 ModelSummary = model_records.ModelSummary
 Modeler = service_records.Modeler
 MoveRecord = rebalance_records.MoveRecord
@@ -66,4 +62,5 @@ StoredTrial = trial_records.StoredTrial
 TrialOutcome = trial_records.TrialOutcome
 UPLINK = budgets.UPLINK
 Unmodelled = model_records.Unmodelled
+WITHDRAWN = claim_records.WITHDRAWN
 Worker = service_records.Worker

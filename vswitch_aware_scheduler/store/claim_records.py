@@ -1,95 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of claims, and the permitted changes of their state."""
+"""Records of claims."""
 
 import dataclasses
 
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['ASSUMED', 'CONFIRMED', 'ClaimChanges', 'ClaimsSeen', 'EXPIRED',
-           'FORGOTTEN', 'MOVED', 'StoredClaim', 'may_replace']
+__all__ = ['CLAIMED', 'ClaimChanges', 'ClaimsSeen', 'HELD_SECONDS',
+           'StoredClaim', 'WITHDRAWN']
 
-#: States of a claim. ASSUMED: placed, but no host has reported the instance
-#: yet. MOVED: reported after a move that may still be reverted. CONFIRMED:
-#: certainly on its host. FORGOTTEN: withdrawn. EXPIRED: never reported.
-ASSUMED = 'assumed'
-MOVED = 'moved'
-CONFIRMED = 'confirmed'
-FORGOTTEN = 'forgotten'
-EXPIRED = 'expired'
+#: States of a claim. CLAIMED: the instance counts on the host until Nova's
+#: record shows the result. WITHDRAWN: Nova has not placed the instance there.
+CLAIMED = 'claimed'
+WITHDRAWN = 'withdrawn'
 
-#: Permitted next states of a claim, see reference/claims.rst.
-_TRANSITIONS = {
-    ASSUMED: {MOVED, CONFIRMED, FORGOTTEN, EXPIRED},
-    MOVED: {CONFIRMED, FORGOTTEN},
-    CONFIRMED: {FORGOTTEN},
-    FORGOTTEN: frozenset(),
-    EXPIRED: frozenset(),
-}
+#: How long, in seconds, a new worker can still read a claim.
+HELD_SECONDS = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
 class StoredClaim:
-    """The latest claim of an instance that a scheduler has written.
+    """The latest claim of an instance.
 
     :ivar instance_uuid: 1 to 36 characters
-    :ivar state: ASSUMED, MOVED, CONFIRMED, FORGOTTEN or EXPIRED
-    :ivar claimed_at: time of the write by the database's clock, seconds
-        UTC; set by the store
-    :ivar token: identifies this placement of the instance: its author, a
-        hyphen and a serial number of the author
-    :ivar host: host where the instance counts, or None
-    :ivar source: host that had the instance before this placement, or None
-    :ivar law: RateLaw of the instance in this claim
-    :ivar stated: whether the law comes from a model, prior or flavor; False:
-        from the default
-    :ivar seconds: time in seconds until the claim expires; > 0 in the
-        states ASSUMED and MOVED
-    :ivar claimed_by: name of the author for operators
-    :ivar based_on: for a placement: number of the last write that its author
-        had read; later writes about the same instance are newer
+    :ivar token: identifies this claim; 1 to 36 characters
+    :ivar host: host that is claimed
+    :ivar source: host that had the instance before, or None
+    :ivar law: RateLaw that the instance is claimed with, without guarantee
+    :ivar rule: rule that gave the law, as in :class:`.Demand`
+    :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
+        instance guarantee
+    :ivar attachments: :class:`.Attachments` of the instance, or None
+    :ivar claimed_by: name of the worker for operators
+    :ivar state: CLAIMED or WITHDRAWN
+    :ivar age_seconds: age of the claim: when it is written, or when it was
+        read
+    :ivar waited_seconds: how long the request had waited when the claim was
+        written
+    :ivar conflicts: number of hosts that the request could not claim before
+        this host, because the claims of others held the room
+    :ivar missed: whether the request did not wait for the store
     :ivar number: number of the write that contains the claim; set by the store
-    :ivar attachments: :class:`.Attachments` of the instance at the placement,
-        or None
+    :ivar claimed_at: time of the claim by the database's clock, seconds UTC;
+        set by the store
     """
 
     instance_uuid: str
     token: str
-    state: str
-    host: str | None
+    host: str
     source: str | None
     law: rate_law.RateLaw
-    stated: bool
-    seconds: float
+    rule: str
     claimed_by: str
-    based_on: int = 0
+    guaranteed: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    attachments: vswitch_attachments.Attachments | None = None
+    state: str = CLAIMED
+    age_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    conflicts: int = 0
+    missed: bool = False
     number: int | None = None
     claimed_at: float | None = None
-    attachments: vswitch_attachments.Attachments | None = None
-
-
-def may_replace(claim, stored):
-    """Return whether a StoredClaim may replace the stored one.
-
-    A placement replaces another one, unless its author cannot have seen the
-    other one: neither in the store nor by the previous host of the instance.
-    Any other claim must belong to the same placement.
-
-    :param claim: new StoredClaim
-    :param stored: StoredClaim of the same instance, or None
-    """
-    if stored is None:
-        return claim.state == ASSUMED
-    if claim.token == stored.token:
-        return claim.state in _TRANSITIONS.get(stored.state, ())
-    if claim.state != ASSUMED:
-        return False
-    (author, _, serial), (other, _, earlier) = (
-        compared.token.rpartition('-') for compared in (claim, stored))
-    if author == other:
-        return int(serial) > int(earlier)
-    return stored.state != ASSUMED or stored.number <= claim.based_on \
-        or stored.host == claim.source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,12 +77,12 @@ class ClaimsSeen:
     token: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class ClaimChanges:
     """The claims that a reader has to apply.
 
     :ivar seen: :class:`ClaimsSeen` for the next reading
-    :ivar complete: True if these are all claims; any other claim is over
+    :ivar complete: True if these are all claims
     :ivar claims: list of :class:`StoredClaim`, the oldest first
     :ivar damaged: {('claim', instance uuid): reason in words} of rows that
         were omitted

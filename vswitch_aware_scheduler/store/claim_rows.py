@@ -1,37 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and writes the table ``claim`` on a connection.
 
-All writers lock the single row of ``claim_counter``. Numbers therefore become
-visible in their order: a reader that has read a number has read all earlier
-writes. Times are those of the database, independent of the clocks of
-schedulers.
+Each writer first raises the number in the single row of ``claim_counter`` and
+so locks this row until it commits. Writers are therefore serialised, and
+numbers become visible in their order: a reader that has read a number has read
+all earlier writes. Times are those of the database, independent of the clocks
+of schedulers.
 """
 
-import dataclasses
+import itertools
+import typing
 
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.store import claim_records
 from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered', 'now',
-           'purge', 'read', 'remember', 'upsert_rows']
+__all__ = ['Head', 'KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered',
+           'now', 'purge', 'raise_counter', 'read', 'remember', 'write']
 
-#: How long, in seconds, readers can still read that a claim is over. A reader
-#: that was away for longer reads all claims.
+#: How long, in seconds, readers can still read that a claim was withdrawn. A
+#: reader that was away for longer reads all claims.
 KEPT_SECONDS = 600.0
 
 #: Number of the last writes whose tokens are kept regardless of their age.
 _KEPT_TOKENS = 1000
-
-#: States in which a claim is over.
-_OVER = (
-    claim_records.CONFIRMED,
-    claim_records.FORGOTTEN,
-    claim_records.EXPIRED,
-)
 
 _SCHEMA = sa.table('alembic_version', sa.column('version_num'))
 
@@ -39,6 +35,25 @@ _NOW = {'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
         'postgresql': 'extract(epoch from clock_timestamp())',
         'mysql': 'unix_timestamp(now(6))',
         'mariadb': 'unix_timestamp(now(6))'}
+
+
+class Head(typing.NamedTuple):
+    """The state of the claims.
+
+    :ivar seen: ClaimsSeen of the last write
+    :ivar complete_since: number of the write since which no deleted row is
+        missing
+    :ivar version: version of the schema
+    :ivar now: time of the database, seconds UTC
+    :ivar remembered: whether the last write of the reader is in the history of
+        this store
+    """
+
+    seen: claim_records.ClaimsSeen
+    complete_since: int
+    version: str
+    now: float
+    remembered: bool
 
 
 def now(connection):
@@ -50,15 +65,26 @@ def now(connection):
         sa.literal_column(_NOW[connection.dialect.name]))))
 
 
-def head(connection):
-    """Return the state of the claims.
+def raise_counter(connection, token):
+    """Lock out other writers and use the next number.
+
+    :param connection: SQLAlchemy Connection in a new transaction. In MariaDB,
+        an earlier statement that reads would fix what later ones see
+    :param token: token of this write
+    """
+    connection.execute(sa.update(tables.claim_counter).values(
+        number=tables.claim_counter.c.number + 1, token=token))
+
+
+def head(connection, since=None):
+    """Return the :class:`Head`.
 
     The query is a single statement, which is all that an idle reader sends.
 
     :param connection: SQLAlchemy Connection
-    :returns: (ClaimsSeen, number since which changes are complete, schema
-        version, time of the database)
+    :param since: ClaimsSeen of the reader, or None
     """
+    history = tables.claim_history
     # Scalar subqueries: for a join, PostgreSQL would expect many rows and
     # compile the query.
     *columns, now = connection.execute(sa.select(
@@ -66,12 +92,21 @@ def head(connection):
             tables.generation.c.store_id, tables.claim_counter.c.number,
             tables.claim_counter.c.token,
             tables.claim_counter.c.complete_since, _SCHEMA.c.version_num)),
+        sa.select(history.c.token).where(
+            history.c.number == (0 if since is None else since.number)
+        ).scalar_subquery(),
         sa.literal_column(_NOW[connection.dialect.name]))).one()
-    return (claim_records.ClaimsSeen(*columns[:3]), *columns[3:], float(now))
+    seen = claim_records.ClaimsSeen(*columns[:3])
+    complete_since, version, token = columns[3:]
+    remembered = since is not None and since.store_id == seen.store_id and (
+        since.token == seen.token if since.number == seen.number
+        else complete_since <= since.number < seen.number
+        and since.token == token)
+    return Head(seen, complete_since, version, float(now), remembered)
 
 
 def remember(connection, history, number, token, now):
-    """Insert the token of a write into a history.
+    """Store the token of a write in a history.
 
     :param connection: SQLAlchemy Connection
     :param history: table ``generation_history`` or ``claim_history``
@@ -79,10 +114,9 @@ def remember(connection, history, number, token, now):
     :param token: token of the write
     :param now: time of the database, seconds UTC
     """
-    # A row with that number belongs to writes that a restored backup lacks.
-    connection.execute(sa.delete(history).where(history.c.number >= number))
-    connection.execute(sa.insert(history).values(
-        number=number, token=token, written_at=now))
+    # A row with that number belongs to a write that a restored backup lacks.
+    sql.upsert(connection, history, [
+        {'number': number, 'token': token, 'written_at': now}])
 
 
 def is_remembered(connection, history, since, last):
@@ -90,9 +124,9 @@ def is_remembered(connection, history, since, last):
 
     :param connection: SQLAlchemy Connection
     :param history: table ``generation_history`` or ``claim_history``
-    :param since: Generation or ClaimsSeen of the reader
-    :param last: the current Generation or ClaimsSeen; of the same store, and
-        its number is not lower
+    :param since: Generation of the reader
+    :param last: the current Generation; of the same store, and its number is
+        not lower
     """
     if since.number == last.number:
         return since.token == last.token
@@ -114,41 +148,45 @@ def forget_tokens(connection, history, head_table, before):
             head_table.c.number - _KEPT_TOKENS).scalar_subquery()))
 
 
-def read(connection, since, damaged, head_seen, complete_since, now):
+def read(connection, since, damaged, found, writes=False):
     """Return the :class:`~.ClaimChanges` since a previous reading.
 
     :param connection: SQLAlchemy Connection
     :param since: ClaimsSeen of the previous reading, or None
     :param damaged: {('claim', instance uuid): reason}, to which damaged claims
         are added; these claims are omitted
-    :param head_seen: ClaimsSeen that :func:`head` returned
-    :param complete_since: as :func:`head` returned it
-    :param now: time of the database that :func:`head` returned
+    :param found: Head
+    :param writes: whether this transaction has raised the counter
     """
-    complete = (since is None or since.store_id != head_seen.store_id
-                or not complete_since <= since.number <= head_seen.number
-                or not is_remembered(connection, tables.claim_history, since,
-                                     head_seen))
-    if not complete and since.number == head_seen.number:
-        return claim_records.ClaimChanges(since, False, [])
+    seen = found.seen
+    if found.remembered and seen.number == since.number + writes:
+        return claim_records.ClaimChanges(seen, False, [])
     table = tables.claim
     query = sa.select(table).order_by(table.c.number)
-    if not complete:
+    if found.remembered:
         query = query.where(table.c.number > since.number)
-    claims = _claims(connection.execute(query).all(), now, damaged)
+    claims = _claims(connection.execute(query).all(), found.now, damaged)
     # If a statement sees writes that are newer than the statement before, the
     # rows contain all writes up to the newest one.
-    last = max([head_seen.number, *(claim.number for claim in claims)])
-    if last != head_seen.number:
+    last = max([seen.number, *(claim.number for claim in claims)])
+    if last != seen.number:
         history = tables.claim_history
         token = connection.scalar(
             sa.select(history.c.token).where(history.c.number == last))
-        head_seen = claim_records.ClaimsSeen(head_seen.store_id, last, token)
-    return claim_records.ClaimChanges(head_seen, complete, claims, damaged)
+        seen = claim_records.ClaimsSeen(seen.store_id, last, token)
+    return claim_records.ClaimChanges(seen, not found.remembered, claims,
+                                      damaged)
 
 
 def _claims(rows, now, damaged):
     rows = {row.instance_uuid: row for row in rows}
+    for name, row in list(rows.items()):
+        if row.state not in (claim_records.CLAIMED, claim_records.WITHDRAWN):
+            damaged['claim', name] = (
+                f'instance {name}: state of its claim: {row.state!r}; '
+                f'expected {claim_records.CLAIMED} or '
+                f'{claim_records.WITHDRAWN}')
+            del rows[name]
     names, counts, data = packing.usable_laws(
         list(rows), [row.law for row in rows.values()],
         [row.slots for row in rows.values()], 'claim', damaged)
@@ -156,53 +194,65 @@ def _claims(rows, now, damaged):
     for name, law in zip(names, rate_law.split_laws(data, counts)):
         row = rows[name]
         claims.append(claim_records.StoredClaim(
-            name, row.token, row.state, row.host, row.source, law,
-            row.stated, row.expires_at - now, row.claimed_by,
-            number=row.number, claimed_at=row.claimed_at,
-            attachments=packing.usable_attachments(
-                name, row.networks, 'claim', damaged)))
+            name, row.token, row.host, row.source, law, row.rule,
+            row.claimed_by,
+            (row.egress_kbps, row.ingress_kbps, row.kpps),
+            packing.usable_attachments(name, row.networks, 'claim', damaged),
+            row.state, max(0.0, now - row.claimed_at), row.waited_seconds,
+            row.conflicts, row.missed, row.number, row.claimed_at))
     return claims
 
 
-def upsert_rows(connection, claims, uuid_chunks, number, now):
-    """Return the rows that a write of claims inserts or updates.
+def write(connection, claims, withdrawn, found):
+    """Write claims and withdrawals, each instance once.
 
-    :param connection: SQLAlchemy Connection
-    :param claims: list of StoredClaim, oldest first
-    :param uuid_chunks: lists that together have the uuids of all their
-        instances
-    :param number: number of this write
-    :param now: time of the database, seconds UTC
-    :returns: (rows to insert or update, {uuid: stored StoredClaim} of the
-        placements that the store rejects)
+    A claim replaces the stored claim of the same instance. A withdrawal
+    changes the stored claim if that has the same token. Hence both can be
+    repeated.
+
+    :param connection: SQLAlchemy Connection after :func:`raise_counter`
+    :param claims: list of StoredClaim
+    :param withdrawn: list of StoredClaim
+    :param found: Head after :func:`raise_counter`
+    :returns: list of the claims with a value that no database can store; they
+        are not written
     """
-    table = tables.claim
-    stored, late, rows = {}, {}, {}
-    for uuids in uuid_chunks:
-        stored.update((row.instance_uuid, row) for row in _claims(
-            connection.execute(sa.select(table).where(
-                table.c.instance_uuid.in_(uuids))).all(), now, {}))
-    for claim in claims:
-        uuid = claim.instance_uuid
-        before = stored.get(uuid)
-        if not claim_records.may_replace(claim, before):
-            if claim.state == claim_records.ASSUMED \
-                    and before.token != claim.token:
-                late[uuid] = before
-            continue
-        late.pop(uuid, None)
-        stored[uuid] = dataclasses.replace(claim, number=number,
-                                           claimed_at=now)
-        rows[uuid] = {
-            'instance_uuid': uuid, 'number': number, 'token': claim.token,
-            'state': claim.state, 'host': claim.host,
-            'source': claim.source, **packing.pack_law(claim),
-            'stated': claim.stated,
-            'claimed_by': packing.storable(claim.claimed_by),
-            'networks': packing.pack_attachments(claim.attachments),
-            'claimed_at': now, 'expires_at': now + (
-                KEPT_SECONDS if claim.state in _OVER else claim.seconds)}
-    return list(rows.values()), late
+    table, number, now = tables.claim, found.seen.number, found.now
+    refused = list(itertools.filterfalse(_can_be_stored, claims))
+    sql.upsert(connection, table, [{
+        'instance_uuid': claim.instance_uuid, 'number': number,
+        'token': claim.token, 'state': claim_records.CLAIMED,
+        'host': claim.host, 'source': claim.source,
+        **packing.pack_law(claim),
+        'rule': packing.storable(claim.rule)[:255],
+        **dict(zip(('egress_kbps', 'ingress_kbps', 'kpps'),
+                   map(float, claim.guaranteed))),
+        'networks': packing.pack_attachments(claim.attachments),
+        'claimed_by': packing.storable(claim.claimed_by),
+        'claimed_at': now - claim.age_seconds,
+        'expires_at':
+            now - claim.age_seconds + claim_records.HELD_SECONDS,
+        'waited_seconds': claim.waited_seconds,
+        'conflicts': claim.conflicts, 'missed': claim.missed,
+    } for claim in filter(_can_be_stored, claims)])
+    withdrawn = list(filter(_can_be_stored, withdrawn))
+    if withdrawn:
+        connection.execute(sa.update(table).where(
+            table.c.instance_uuid == sa.bindparam('of_instance'),
+            table.c.token == sa.bindparam('of_token'),
+            table.c.state == claim_records.CLAIMED).values(
+                state=claim_records.WITHDRAWN, number=number,
+                expires_at=now + KEPT_SECONDS), [
+                    {'of_instance': claim.instance_uuid,
+                     'of_token': claim.token} for claim in withdrawn])
+    return refused
+
+
+def _can_be_stored(claim):
+    return all(
+        text is None or packing.storable(text) == text and len(text) <= limit
+        for text, limit in ((claim.instance_uuid, 36), (claim.host, 255),
+                            (claim.source, 255)))
 
 
 def purge(connection, now):
@@ -218,9 +268,8 @@ def purge(connection, now):
                   now - KEPT_SECONDS)
     table, counter = tables.claim, tables.claim_counter
     is_expired = table.c.expires_at < now
-    # Every reader computes the expiry of a placement itself.
     last = connection.scalar(sa.select(sa.func.max(table.c.number)).where(
-        is_expired & table.c.state.in_(_OVER)))
+        is_expired & (table.c.state == claim_records.WITHDRAWN)))
     deleted_rows = connection.execute(
         sa.delete(table).where(is_expired)).rowcount
     if last is not None:

@@ -402,45 +402,47 @@ class Store:
         :returns: :class:`~.ClaimChanges`
         """
         damaged = {}
-        with self._claims('read') as (connection, claims_head):
-            changes = claim_rows.read(connection, since, damaged, *claims_head)
+        with self._claims('read', since) as (connection, head):
+            changes = claim_rows.read(connection, since, damaged, head)
         self._log_damaged(damaged)
         return changes
 
-    def write_claims(self, claims):
-        """Publish placements and their results for all schedulers.
+    @contextlib.contextmanager
+    def claiming(self, since=None):
+        """Serialise claims with all other writers, as a context manager.
 
-        A claim that is not newer than the stored claim of the same instance
-        changes nothing. All claims are written together or not at all; nothing
-        is retried. A claim with a value that the database refuses is skipped
-        and named in the log.
+        The context yields (:class:`~.ClaimChanges` since a reading, write).
+        The caller judges its claims with these changes and calls
+        ``write(claims, withdrawn)`` once, see :func:`.claim_rows.write`. No
+        other claim can be written meanwhile. The end of the context commits.
+        These are five statements, or six with withdrawals. Nothing is retried.
 
-        :param claims: StoredClaim, oldest first
-        :returns: {instance uuid: the stored StoredClaim} of placements that
-            lost against an earlier placement that their scheduler had not seen
+        :param since: ClaimsSeen of the caller's last read, None for all
         """
-        with self._claims('write', lock=True) as (connection, claims_head):
-            claims_seen, _, now = claims_head
-            rows, late = claim_rows.upsert_rows(
-                connection, claims, sql.key_chunks(dict.fromkeys(
-                    claim.instance_uuid for claim in claims)),
-                claims_seen.number, now)
-            left_out = {}
-            sql.upsert(connection, tables.claim, rows, left_out)
-        self._log_damaged(left_out)
-        return late
+        damaged = {}
+        with self._claims('write', since, lock=True) as (connection, head):
+            def write(claims, withdrawn=()):
+                for claim in claim_rows.write(connection, claims, withdrawn,
+                                              head):
+                    damaged['claim', claim.instance_uuid] = (
+                        f'claim of instance {claim.instance_uuid!r} on host '
+                        f'{claim.host!r}: cannot be stored')
+
+            yield claim_rows.read(connection, since, damaged, head,
+                                  writes=True), write
+        self._log_damaged(damaged)
 
     def purge_claims(self):
         """Delete the expired claims.
 
         :returns: number of deleted claims
         """
-        with self._claims('read') as (connection, claims_head):
+        with self._claims('read') as (connection, head):
             if not connection.scalar(sa.select(sa.func.count()).where(
-                    tables.claim.c.expires_at < claims_head[-1])):
+                    tables.claim.c.expires_at < head.now)):
                 return 0
-        with self._claims('write', lock=True) as (connection, claims_head):
-            return claim_rows.purge(connection, claims_head[-1])
+        with self._claims('write', lock=True) as (connection, head):
+            return claim_rows.purge(connection, head.now)
 
     def modelers(self):
         """Return a list of :class:`~.Modeler`, by host and start."""
@@ -720,34 +722,29 @@ class Store:
             yield connection
 
     @contextlib.contextmanager
-    def _claims(self, doing, lock=False):
-        """Yield (connection, head) within a transaction.
-
-        ``head`` is (ClaimsSeen, number since which changes are complete, time
-        of the database in seconds UTC).
+    def _claims(self, doing, since=None, lock=False):
+        """Yield (connection, :class:`.claim_rows.Head`) in a transaction.
 
         :param doing: 'read' or 'write', for messages
+        :param since: ClaimsSeen of the reader, or None
         :param lock: whether to lock out other writers and use the next number
         """
         engines.require_file(self._url)
         with engines.translate_errors(self._url, doing):
             try:
-                with self._engine().begin() as connection:
+                with self._transaction() if lock else self._engine().begin() \
+                        as connection:
                     token = os.urandom(16).hex()
                     if lock:
-                        connection.execute(sa.update(
-                            tables.claim_counter).values(
-                                number=tables.claim_counter.c.number + 1,
-                                token=token))
-                    claims_seen, since, version, now = claim_rows.head(
-                        connection)
-                    if version != tables.SCHEMA_VERSION:
+                        claim_rows.raise_counter(connection, token)
+                    head = claim_rows.head(connection, since)
+                    if head.version != tables.SCHEMA_VERSION:
                         self._check_schema(connection)
                     if lock:
                         claim_rows.remember(
                             connection, tables.claim_history,
-                            claims_seen.number, token, now)
-                    yield connection, (claims_seen, since, now)
+                            head.seen.number, token, head.now)
+                    yield connection, head
             except (exc.SQLAlchemyError, db_exception.DBError):
                 # If the schema has another version, this raises the error
                 # that names the version.

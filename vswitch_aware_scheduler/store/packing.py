@@ -126,7 +126,7 @@ def unpack_attachments(instance_uuid, text):
         data = None if text is None else json.loads(text)
         return None if data is None \
             else vswitch_attachments.Attachments.from_data(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise exceptions.StoreError(
             f'instance {instance_uuid}: its stored networks are damaged: '
             f'{error}') from error

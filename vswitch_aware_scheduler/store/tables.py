@@ -22,8 +22,8 @@ and ``trial_outcome`` how often these hosts would have been overloaded.
 ``generation_history`` and ``claim_history`` have the tokens of the last
 writes.
 
-``claim`` has the claims that schedulers exchange about placements that no host
-has reported yet. It has its own counter, ``claim_counter``, because it changes
+``claim`` has the claims of schedulers, which count until Nova's record shows
+the placement. It has its own counter, ``claim_counter``, because it changes
 with every request.
 
 ``modeler`` has the heartbeat of each modeler, ``worker`` the state of each
@@ -52,7 +52,7 @@ __all__ = ['SCHEMA_VERSION', 'budget_share', 'budget_state', 'claim',
            'trial', 'trial_outcome', 'unmodelled_instance', 'worker']
 
 #: The newest migration. A store with another version is not used.
-SCHEMA_VERSION = '0014'
+SCHEMA_VERSION = '0015'
 
 #: Values of ``removal.kind``.
 INSTANCE = 'instance'
@@ -241,26 +241,30 @@ trial_outcome = sa.Table(
     sa.Column('host_days', sa.Double, nullable=False),
     **_MYSQL)
 
-# The newest statement of schedulers about an instance. number is the number of
-# the write. token distinguishes a placement from an earlier one of the same
-# instance. source is the host that had the instance before. stated: a model,
-# prior or flavor gave the law, not the default. networks is as in placement.
-# Times are those of the database.
+# The latest claim of an instance, see claim_records.StoredClaim. number is the
+# number of the write. networks is as in placement. Times are those of the
+# database.
 claim = sa.Table(
     'claim', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
     sa.Column('number', sa.BigInteger, nullable=False),
     sa.Column('token', sa.String(36), nullable=False),
     sa.Column('state', sa.String(16), nullable=False),
-    sa.Column('host', sa.String(255), nullable=True),
+    sa.Column('host', sa.String(255), nullable=False),
     sa.Column('source', sa.String(255), nullable=True),
     sa.Column('law', _BLOB, nullable=False),
-    sa.Column('stated', sa.Boolean, nullable=False),
+    sa.Column('slots', sa.LargeBinary, nullable=True),
+    sa.Column('rule', sa.String(255), nullable=False),
+    sa.Column('egress_kbps', sa.Double, nullable=False),
+    sa.Column('ingress_kbps', sa.Double, nullable=False),
+    sa.Column('kpps', sa.Double, nullable=False),
+    sa.Column('networks', _TEXT, nullable=True),
     sa.Column('claimed_by', sa.String(255), nullable=False),
     sa.Column('claimed_at', sa.Double, nullable=False),
     sa.Column('expires_at', sa.Double, nullable=False),
-    sa.Column('networks', _TEXT, nullable=True),
-    sa.Column('slots', sa.LargeBinary, nullable=True),
+    sa.Column('waited_seconds', sa.Double, nullable=False),
+    sa.Column('conflicts', sa.Integer, nullable=False),
+    sa.Column('missed', sa.Boolean, nullable=False),
     sa.Index('ix_claim_number', 'number'),
     **_MYSQL)
 

@@ -69,12 +69,23 @@ class FakeRecord:
         return lambda **how: self.calls.append(name)
 
 
+def choose(state, hosts, spec):
+    """Return the host that Nova selects of sorted hosts, or None."""
+    for host in hosts:
+        host.allocation_candidates = ['candidate']
+    for host in hosts:
+        if state.claim_host({host.uuid}, spec):
+            state.host_consumed(host, spec)
+            return host.host
+    return None
+
+
 class SchedulerTestCase(unittest.TestCase):
     """A state with a fake store, a fake clock and options of its own."""
 
     OPTIONS = {'snapshot_refresh_seconds': 3600,
                'default_switch_profile': None,
-               'claims_broadcast_seconds': 0,
+               'claim_patience_seconds': 0,
                'decisions_kept': 0}
     #: Whether Nova's record has the instances that hosts list.
     RECORDED_AS_LISTED = True
@@ -173,6 +184,7 @@ class StateTestCase(SchedulerTestCase):
         self.aggregate = aggregate(**HUNDRED)
         self.hosts = {}
         self.recorded = {}       # number -> host
+        self.busy = set()        # numbers of instances that move
         self.state = None
 
     def ask(self, spec, **listed):
@@ -213,7 +225,8 @@ class StateTestCase(SchedulerTestCase):
             return None
         specs = self.recorded_flavors.get(number)
         return residency.Row(
-            self.recorded[number], 'active', None,
+            self.recorded[number], 'active',
+            'moving' if number in self.busy else None,
             (specs and ('m1', specs), None, None))
 
     def place(self, spec, host):

@@ -164,10 +164,10 @@ class TestDecisions(DecisionsTestCase):
         self.state.request_started()
         spec = base.request(7, egress_kbps=30)
         passing = self.filter.filter_all([self.free], spec)
-        self.state._residency.claim(base.instance_uuid(4), 'free',
-                                    base.constant(80), self.clock.now)
-        self.state._outdated.add('free')
-        self.assertEqual([], self.state.hosts_sorted(passing, spec))
+        with self.state._lock:
+            self.state._count(fake_store.claim(4, 'free',
+                                               law=base.constant(80)))
+        self.assertIsNone(base.choose(self.state, passing, spec))
         self.state.request_finished(True)
         line, = [text for text in self.infos if 'no host' in text]
         self.assertIn('1 host: 1 overload probability; closest free (1 > 0)',

@@ -6,6 +6,7 @@ from unittest import mock
 
 from nova.scheduler import filters as nova_filters
 
+from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
@@ -98,15 +99,15 @@ class TestObserve(FilterTestCase):
         told, = self.refusals
         self.assertIn('no switch profile', told)
 
-    def test_a_host_that_has_filled_up_meanwhile_stays_in_the_list(self):
+    def test_a_host_that_has_filled_up_meanwhile_is_claimed(self):
         self.make_filter(enforcement='observe')
         spec = base.request(7, egress_kbps=30)
         self.state.request_started()
         passing = self.passing(spec, [self.free])
-        self.state._residency.claim(base.instance_uuid(2), 'free',
-                                    base.constant(80), self.clock.now)
-        self.state._outdated.add('free')
-        self.assertEqual([self.free], self.state.hosts_sorted(passing, spec))
+        with self.state._lock:
+            self.state._count(fake_store.claim(2, 'free',
+                                               law=base.constant(80)))
+        self.assertEqual('free', base.choose(self.state, passing, spec))
 
 
 class TestNoHost(FilterTestCase):

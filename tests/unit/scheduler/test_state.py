@@ -9,6 +9,7 @@ import weakref
 
 from nova import objects
 
+from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
@@ -67,8 +68,8 @@ class TestStart(base.StateTestCase):
         self.make_store.side_effect = exceptions.StoreError('bad URL')
         self.state = self.make_state()
         self.ask(base.request(9), a=[])
-        self.assertIn('bad URL', self.warnings[0])
-        self.assertIn('deciding on what is known', self.warnings[0])
+        text, = [text for text in self.warnings if 'store: ' in text]
+        self.assertIn('bad URL; deciding on what is known', text)
 
 
 class TestUnlimited(base.StateTestCase):
@@ -249,6 +250,7 @@ class TestPlacements(base.StateTestCase):
             self.log.texts(logging.DEBUG)))
 
     def test_a_move_counts_at_both_ends_until_the_record_shows_it(self):
+        self.busy = {3}
         self.ask(base.request(3), a=[3], b=[])
         self.place(base.request(3), 'b')
         self.assertEqual({'a': .5, 'b': .5}, self.ask(base.request(1)))
@@ -765,8 +767,8 @@ class TestHosts(base.StateTestCase):
         self.assertIn('host b: OverflowError: too large', self.warnings[0])
 
 
-class TestSorted(base.StateTestCase):
-    """The first host is judged again, and claimed, when Nova has sorted."""
+class TestClaims(base.StateTestCase):
+    """A host is judged again, and claimed, before Placement claims it."""
 
     def setUp(self):
         super().setUp()
@@ -784,9 +786,9 @@ class TestSorted(base.StateTestCase):
         self.state.hosts_filtered(passing)
         return passing
 
-    def _sort(self, hosts):
-        return ''.join(one.host for one in self.state.hosts_sorted(
-            hosts, self.spec))
+    def _choose(self, hosts, spec=None):
+        """Return the first host that can be claimed, as Nova tries them."""
+        return base.choose(self.state, hosts, spec or self.spec)
 
     @staticmethod
     def _in_another_thread(request):
@@ -795,10 +797,10 @@ class TestSorted(base.StateTestCase):
         thread.join()
 
     def _others_place(self, *hosts):
-        for number, host in enumerate(hosts, 50):
-            self.state._residency.claim(
-                base.instance_uuid(number), host, base.constant(60),
-                self.clock.now)
+        with self.state._lock:
+            for number, host in enumerate(hosts, 50):
+                self.state._count(fake_store.claim(
+                    number, host, law=base.constant(60)), foreign=True)
 
     def _claims(self):
         return {claim.host for claim in self.state._residency.claims
@@ -813,27 +815,38 @@ class TestSorted(base.StateTestCase):
             self.state.refresh()
         self.assertEqual({'other'}, set(self.state.counted()))
         self._others_place('a')
-        self.assertEqual('bc', self._sort(passing))
+        self.assertEqual('b', self._choose(passing))
         self.assertEqual({'b'}, self._claims())
 
     def test_the_first_is_claimed_as_long_as_it_fits(self):
-        self.assertEqual('abc', self._sort(self._filter()))
+        self.assertEqual('a', self._choose(self._filter()))
         self.assertEqual({'a'}, self._claims())
 
-    def test_alternates_are_not_claimed_whatever_a_tenant_asks_for(self):
-        # A member marks the boot of several instances as a rebuild.
+    def test_a_boot_that_is_marked_as_a_rebuild_is_claimed(self):
         self.spec = base.request(1, check_type='rebuild', egress_kbps=60)
-        hosts = self._filter()
-        self.assertEqual('abc', self._sort(hosts))
-        self.place(self.spec, 'a')
-        self.assertEqual('bc', self._sort(hosts[1:]))
+        self.assertEqual('a', self._choose(self._filter()))
         self.assertEqual({'a'}, self._claims())
 
-    def test_the_next_is_taken_when_others_were_faster(self):
+    def test_each_host_that_nova_tries_is_judged_again(self):
         hosts = self._filter()
-        self._others_place('a', 'c')
-        self.assertEqual('b', self._sort(hosts))
-        self.assertEqual({'b'}, self._claims())
+        self._others_place('a', 'b')
+        self.assertEqual('c', self._choose(hosts))
+        self.assertEqual({'c'}, self._claims())
+        # Nova offers no host as an alternate that has no candidate.
+        self.assertEqual([[], [], ['candidate']], [
+            host.allocation_candidates for host in hosts])
+        self.assertEqual((3, 2), (
+            self.state.claims.counts['claims'],
+            self.state.claims.counts['conflicts']))
+
+    def test_a_host_that_fills_up_after_placement_refused_the_first(self):
+        hosts = self._filter()
+        self.assertTrue(self.state.claim_host({hosts[0].uuid}, self.spec))
+        self.assertEqual({'a'}, self._claims())
+        self.state.claim_failed(self.spec.instance_uuid)
+        self.assertEqual(set(), self._claims())
+        self._others_place('b')
+        self.assertEqual('c', self._choose(hosts[1:]))
 
     def test_a_judgement_by_the_weigher_lets_no_host_stay(self):
         # Others place between the filter and the weigher, which judges again
@@ -843,39 +856,52 @@ class TestSorted(base.StateTestCase):
         self._in_another_thread(
             lambda: self.state.assess(hosts, base.request(2)))
         self.state.recall(hosts, self.spec)
-        self.assertEqual('bc', self._sort(hosts))
+        self.assertEqual('b', self._choose(hosts))
         self.assertEqual({'b'}, self._claims())
 
-    def test_nothing_is_left_where_all_are_full(self):
+    def test_nothing_is_claimed_where_all_are_full(self):
         hosts = self._filter()
         self._others_place('a', 'b', 'c')
-        self.assertEqual('', self._sort(hosts))
+        self.assertIsNone(self._choose(hosts))
         self.assertEqual(set(), self._claims())
 
-    def test_hosts_that_no_filter_has_judged_stay(self):
+    def test_hosts_that_no_filter_has_judged_are_not_refused(self):
         # Forced hosts, or a scheduler without the filter.
         hosts = list(self.hosts.values())
         self._others_place('a')
-        self.assertEqual('abc', self._sort(hosts))
+        self.assertEqual('a', self._choose(hosts))
         self.assertEqual({'a'}, self._claims())
 
-    def test_the_host_that_nova_takes_instead_is_claimed_instead(self):
-        hosts = self._filter()
-        self._sort(hosts)
-        self.state.host_consumed(hosts[1], self.spec)
-        self.assertEqual({'b'}, self._claims())
-        # Alternates are sorted once more.
-        self._others_place('c')
-        self.assertEqual('abc', self._sort(hosts))
-        self.assertEqual({'b'}, self._claims())
+    def test_a_failed_request_withdraws_its_claims(self):
+        self._choose(self._filter())
         self.state.request_finished(True)
         self.assertEqual(set(), self._claims())
 
-    def test_who_merely_asks_claims_nothing(self):
+    def test_outside_a_request_nothing_is_claimed(self):
+        # nova-conductor calls the same function for an alternate.
         hosts = self._filter()
         self.state.request_finished(False)
-        self.assertEqual('abc', self._sort(hosts))
+        self.assertTrue(self.state.claim_host({hosts[0].uuid}, self.spec))
         self.assertEqual(set(), self._claims())
+
+    def test_refusals_by_a_claim_that_is_withdrawn_are_counted(self):
+        hosts = self._filter()
+        self._others_place('a', 'b', 'c')
+        self._choose(hosts)
+        counts = self.state.claims.counts
+        self.assertEqual(0, counts['refused_by_withdrawn'])
+        self.state._receive_claims([fake_store.claim(
+            50, 'a', state=store.WITHDRAWN)])
+        # Three hosts were refused.
+        self.assertEqual(3, counts['refused_by_withdrawn'])
+        self.state._receive_claims([fake_store.claim(
+            51, 'b', state=store.WITHDRAWN)])
+        self.assertEqual(3, counts['refused_by_withdrawn'])
+
+    def test_placements_on_an_alternate_are_counted(self):
+        self._choose(self._filter())
+        self.record(b=[1])
+        self.assertEqual(1, self.state.claims.counts['elsewhere'])
 
 
 class TestSnapshots(base.StateTestCase):
@@ -1053,11 +1079,10 @@ class TestThreads(base.StateTestCase):
                     if fits:
                         # As the weigher does.
                         self.state.recall(fits, spec)
-                    fits = self.state.hosts_sorted(fits, spec)
-                    if fits:
-                        self.state.host_consumed(fits[0], spec)
-                        placed.append((number, fits[0].host))
-                    self.state.request_finished(not fits)
+                    host = base.choose(self.state, fits, spec)
+                    if host:
+                        placed.append((number, host))
+                    self.state.request_finished(not host)
                 except Exception as error:
                     failed.append(error)
 

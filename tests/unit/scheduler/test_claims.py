@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of several workers at one store that may fail or be slow."""
+
+import contextlib
+import threading
+import time
+import unittest
+
+from tests.fakes import store as fake_store
+from vswitch_aware_scheduler.scheduler import claims
+from vswitch_aware_scheduler import store
+
+PATIENCE_SECONDS = 20.0
+
+
+class SlowStore(fake_store.FakeClaims):
+    """A store whose transactions can be stopped."""
+
+    def __init__(self):
+        super().__init__()
+        self.may_begin, self.may_commit = threading.Event(), threading.Event()
+        self.began = threading.Event()
+        self.may_begin.set()
+        self.may_commit.set()
+        self.commit_problem = None
+
+    @contextlib.contextmanager
+    def claiming(self, since=None):
+        self.began.set()
+        self.may_begin.wait(PATIENCE_SECONDS)
+        with super().claiming(since) as result:
+            yield result
+        self.may_commit.wait(PATIENCE_SECONDS)
+        if self.commit_problem is not None:
+            raise self.commit_problem
+
+
+class Worker:
+    """A worker that knows one host with room for ``room`` instances."""
+
+    def __init__(self, test, shared, room, patience=PATIENCE_SECONDS):
+        self.lock = threading.RLock()
+        self.counted, self.problems = set(), []
+        self.room = room
+        self.claims = claims.Claims(
+            shared, 0.05, patience, self.lock, self.receive, self.count,
+            'me', lambda topic, problem: self.problems.append(problem))
+        test.addCleanup(self.claims.stop)
+
+    def receive(self, foreign):
+        for claim in foreign:
+            if claim.state == store.CLAIMED:
+                self.count(claim)
+            else:
+                self.counted.discard(claim.instance_uuid)
+
+    def count(self, claim):
+        self.counted.add(claim.instance_uuid)
+
+    def claim(self, number, waits=True, judged=True):
+        uuid = fake_store.instance_uuid(number)
+
+        def judge():
+            return len(self.counted - {uuid}) < self.room
+
+        self.claims.start()
+        return self.claims.claim(
+            judge if judged else None, waits, instance_uuid=uuid, host='h',
+            source=None, law=fake_store.LAW, rule='flavor')
+
+    def withdraw(self, pending):
+        with self.lock:
+            self.counted.discard(pending.stored.instance_uuid)
+        self.claims.withdraw(pending)
+
+    @property
+    def problem(self):
+        return self.problems[-1] if self.problems else None
+
+
+class ClaimsTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = SlowStore()
+
+    def worker(self, room=1, **options):
+        return Worker(self, self.store, room, **options)
+
+    def wait_for(self, condition):
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(.005)
+
+    def stored(self):
+        return {int(uuid[-12:], 16): claim.state
+                for uuid, claim in self.store.claims.items()}
+
+
+class TestSerialised(ClaimsTestCase):
+
+    def test_of_many_workers_one_gets_the_last_room(self):
+        workers = [self.worker(room=3) for _ in range(4)]
+        admitted = []
+
+        def boot(worker, numbers):
+            for number in numbers:
+                if worker.claim(number).admitted:
+                    admitted.append(number)
+
+        threads = [threading.Thread(target=boot, args=(
+            worker, range(10 * at, 10 * at + 5)))
+            for at, worker in enumerate(workers, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+        self.assertEqual(3, len(admitted))
+        self.assertEqual(dict.fromkeys(admitted, store.CLAIMED), self.stored())
+        self.assertEqual((20, 17, 0), tuple(
+            sum(worker.claims.counts[name] for worker in workers)
+            for name in ('claims', 'conflicts', 'misses')))
+
+    def test_a_withdrawn_claim_leaves_its_room_to_another_worker(self):
+        one, two = self.worker(), self.worker()
+        pending = one.claim(1)
+        self.assertFalse(two.claim(2).admitted)
+        one.withdraw(pending)
+        self.wait_for(lambda: self.stored()[1] == store.WITHDRAWN)
+        self.assertTrue(two.claim(2).admitted)
+        self.assertEqual({1: store.WITHDRAWN, 2: store.CLAIMED},
+                         self.stored())
+
+    def test_a_host_that_must_not_be_refused_is_claimed(self):
+        one = self.worker(room=0)
+        self.assertFalse(one.claim(1).admitted)
+        self.assertTrue(one.claim(2, judged=False).admitted)
+
+    def test_claims_that_wait_are_written_together(self):
+        one = self.worker(room=9)
+        self.store.may_begin.clear()
+        first = threading.Thread(target=one.claim, args=(1,))
+        first.start()
+        self.assertTrue(self.store.began.wait(PATIENCE_SECONDS))
+        others = [threading.Thread(target=one.claim, args=(number,))
+                  for number in range(2, 9)]
+        for thread in others:
+            thread.start()
+        self.wait_for(lambda: len(one.claims._unwritten) == 8)
+        self.store.may_begin.set()
+        for thread in (first, *others):
+            thread.join(PATIENCE_SECONDS)
+        self.assertEqual(2, self.store.number)
+        self.assertEqual(8, len(self.stored()))
+
+    def test_old_claims_are_purged_at_intervals(self):
+        one = self.worker()
+        for _ in range(3):
+            one.claims.step()
+        self.assertEqual(1, self.store.purged)
+
+    def test_tokens_fit_their_column_and_differ(self):
+        tokens = {worker.claim(number).stored.token
+                  for worker in (self.worker(), self.worker())
+                  for number in range(3)}
+        self.assertEqual(6, len(tokens))
+        self.assertLessEqual(max(map(len, tokens)), 36)
+
+
+class TestMisses(ClaimsTestCase):
+    """The store does not answer, or its answer is lost."""
+
+    def test_a_request_waits_once_and_the_claim_is_written_later(self):
+        one = self.worker(patience=.05)
+        self.store.may_begin.clear()
+        pending = one.claim(1)
+        self.assertTrue(pending.admitted and pending.missed)
+        # The room is used, as far as this worker knows.
+        began = time.monotonic()
+        self.assertFalse(one.claim(2).admitted)
+        self.assertFalse(one.claim(3).admitted)
+        self.assertLess(time.monotonic() - began, .05)
+        self.assertEqual({}, self.stored())
+        self.assertEqual(3, one.claims.counts['misses'])
+        self.store.may_begin.set()
+        self.wait_for(lambda: self.stored() == {1: store.CLAIMED})
+        self.assertTrue(
+            self.store.claims[fake_store.instance_uuid(1)].missed)
+        # The store answers again, so that requests wait again.
+        self.wait_for(lambda: one.claims._answers)
+        self.assertFalse(one.claim(4).missed)
+
+    def test_two_workers_without_a_store_exceed_the_limit_and_count_it(self):
+        one, two = self.worker(patience=.01), self.worker(patience=.01)
+        self.store.problem = OSError('gone')
+        self.assertTrue(one.claim(1).admitted)
+        self.assertTrue(two.claim(2).admitted)
+        self.wait_for(lambda: one.problem and 'gone' in one.problem)
+        self.store.problem = None
+        self.wait_for(lambda: len(self.stored()) == 2)
+        self.wait_for(lambda: 1 == sum(
+            worker.claims.counts['over_limit'] for worker in (one, two)))
+        self.wait_for(lambda: one.problem is None)
+
+    def test_a_store_that_refuses_at_once_makes_no_request_wait(self):
+        one = self.worker()
+        self.store.problem = OSError('read-only')
+        began = time.monotonic()
+        self.assertTrue(one.claim(1).admitted)
+        self.assertLess(time.monotonic() - began, PATIENCE_SECONDS / 2)
+
+    def test_a_store_that_cannot_be_written_is_still_read(self):
+        one, two = self.worker(room=2), self.worker(room=2, patience=.01)
+        claiming, self.store.claiming = self.store.claiming, None
+        two.claim(2)
+        self.store.claiming = claiming
+        one.claim(1)
+        self.store.claiming = None
+        self.wait_for(lambda: fake_store.instance_uuid(1) in two.counted)
+
+    def test_a_commit_whose_answer_is_lost_leaves_no_second_claim(self):
+        one, two = self.worker(), self.worker()
+        self.store.commit_problem = OSError('connection lost')
+        pending = one.claim(1)
+        self.assertTrue(pending.admitted and pending.missed)
+        self.assertEqual({1: store.CLAIMED}, self.stored())
+        self.store.commit_problem = None
+        self.wait_for(lambda: not one.claims._unwritten)
+        self.assertEqual({1: store.CLAIMED}, self.stored())
+        # It can be withdrawn however the commit ended.
+        self.store.commit_problem = OSError('connection lost')
+        one.withdraw(pending)
+        self.wait_for(lambda: self.stored()[1] == store.WITHDRAWN)
+        self.store.commit_problem = None
+        self.wait_for(lambda: not one.claims._withdrawn)
+        self.assertTrue(two.claim(2).admitted)
+
+    def test_a_refusal_stays_one_if_the_commit_fails(self):
+        one, two = self.worker(), self.worker()
+        self.assertTrue(one.claim(1).admitted)
+        self.store.commit_problem = OSError('connection lost')
+        self.assertFalse(two.claim(2).admitted)
+        self.store.commit_problem = None
+        self.wait_for(lambda: not two.claims._unwritten)
+        self.assertEqual({1: store.CLAIMED}, self.stored())
+
+    def test_a_claim_withdrawn_before_it_is_written_is_never_written(self):
+        one = self.worker(patience=.01)
+        self.store.problem = OSError('gone')
+        one.withdraw(one.claim(1))
+        self.store.problem = None
+        self.wait_for(lambda: not one.claims._unwritten)
+        self.assertEqual({}, self.stored())
+
+    def test_a_late_claim_replaces_no_newer_one_of_the_instance(self):
+        one, two = self.worker(room=9, patience=.01), self.worker(room=9)
+        self.store.problem = OSError('gone')
+        one.claim(1)
+        time.sleep(.01)
+        self.store.problem = None
+        # The store is back for the other worker first.
+        with one.lock:
+            newer = two.claim(1)
+        self.wait_for(lambda: not one.claims._unwritten)
+        self.assertEqual([newer.stored.token], [
+            claim.token for claim in self.store.claims.values()])
+
+    def test_what_is_kept_has_bounds(self):
+        one = self.worker(room=10 ** 6, patience=0)
+        self.store.problem = OSError('gone')
+        for number in range(claims._MOST_KEPT + 5):
+            one.claim(number)
+        self.assertEqual(claims._MOST_KEPT, len(one.claims._unwritten))
+        self.store.problem = None
+        self.wait_for(lambda: not one.claims._unwritten)
+        self.assertEqual(claims._MOST_KEPT, len(self.stored()))
+
+    def test_without_patience_no_request_waits(self):
+        one = self.worker(patience=0)
+        self.store.may_begin.clear()
+        self.assertTrue(one.claim(1).admitted)
+        self.assertFalse(one.claim(2).admitted)
+        self.store.may_begin.set()
+        self.wait_for(lambda: self.stored() == {1: store.CLAIMED})
