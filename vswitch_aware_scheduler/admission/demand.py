@@ -186,13 +186,15 @@ def of_instance(snapshot, instance_uuid, flavors, project, default,
         the last one also determines the group of the instance
     :param project: id of its project, or None
     :param default: as in :class:`Facts`
-    :param guaranteed: as in :class:`Facts`; what a caller knows about the
-        ports
+    :param guaranteed: as in :class:`Facts`; None uses the guarantee in the
+        store
     :param claimed: as in :class:`Facts`
     :param report: callable(name of a flavor, InvalidInput or None), or None;
         receives invalid ``vswitch:`` extra specs, which are ignored, and None
         for valid ones
     """
+    if guaranteed is None:
+        guaranteed = snapshot.guaranteed(instance_uuid)
     learned = snapshot.law(instance_uuid) if instance_uuid else None
     if learned is not None:
         return decide(Facts(learned, guaranteed=guaranteed), instance_uuid)

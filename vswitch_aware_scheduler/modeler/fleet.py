@@ -52,6 +52,10 @@ class Fleet:
             aggregates=cloud.get('aggregate'), nodes=cloud.get('node'))
         facts = {kind: cloud[kind] for kind in ('aggregate', 'flavor')
                  if kind in cloud}
+        if 'node' in cloud:
+            facts['bare_metal'] = {
+                host: {} for host, bare_metal in cloud['node'].values()
+                if bare_metal}
         store.write_fleet({
             **facts, 'options': {'modeler': self.options}, 'host': {
                 host: {**policy_in_force.pack(policy),
@@ -75,7 +79,8 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     :param uplink_policies: :class:`.UplinkPolicies`
     :param corrections: :class:`.Corrections`
     :param aggregates: {id: dictionary} from Nova; None uses those in the store
-    :param nodes: {id: (host, whether it is bare metal)} from Nova, or None
+    :param nodes: {id: (host, whether it is bare metal)} from Nova; None uses
+        the bare metal hosts in the store
     :param placed_on: set of the hosts with instances; None reads it from the
         store
     :raises StoreError: if the store cannot be read
@@ -83,7 +88,12 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     if aggregates is None:
         aggregates = store.fleet('aggregate').facts
     profiles = {profile.host: profile for profile in store.host_profiles()}
-    nodes = dict(nodes.values()) if nodes is not None else {}
+    if nodes is None:
+        bare_metal = store.fleet('bare_metal').facts.keys()
+        nodes = {}
+    else:
+        nodes = dict(nodes.values())
+        bare_metal = {host for host, is_bare in nodes.items() if is_bare}
     hosts = {
         host
         for aggregate in aggregates.values()
@@ -95,5 +105,4 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     hosts.update(profiles, nodes, placed_on)
     return policy_in_force.find(
         sorted(hosts), aggregates.values(), profiles, host_policies,
-        uplink_policies, corrections, store.trial_outcomes(),
-        {host for host, bare_metal in nodes.items() if bare_metal})
+        uplink_policies, corrections, store.trial_outcomes(), bare_metal)

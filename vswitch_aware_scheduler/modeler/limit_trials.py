@@ -141,12 +141,14 @@ class HostKinds:
             return {}
         policies = self._make_policies()
         aggregates = self._aggregates()
+        bare_metal = store.fleet('bare_metal').facts
         profiles = {profile.host: profile for profile in store.host_profiles()}
         by_host = {}
         for host in {placement.host
                      for placement in placements.values()} - {None}:
             profile = policies.find(aggregates.get(host, []),
-                                    profiles.get(host)).profile
+                                    profiles.get(host),
+                                    host in bare_metal).profile
             if profile is not None and profile.most_kbps is not None:
                 by_host[host] = profile.most_kbps
         return {
@@ -179,9 +181,11 @@ class HostKinds:
     def _policies(self, store, aggregates):
         """Yield the HostPolicy of hosts, first that of unspecified hosts."""
         policies = self._make_policies()
+        bare_metal = store.fleet('bare_metal').facts
         profiles = {profile.host: profile for profile in store.host_profiles()}
         for host in [None, *sorted(aggregates.keys() | profiles.keys())]:
-            yield policies.find(aggregates.get(host, []), profiles.get(host))
+            yield policies.find(aggregates.get(host, []), profiles.get(host),
+                                host in bare_metal)
 
     def _aggregates(self):
         if self._access is None:

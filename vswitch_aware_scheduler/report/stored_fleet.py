@@ -80,7 +80,7 @@ class StoredFleet:
         self._default_law = default_law
         self._resident_default = None if ignores_unknown else default_law
         self._instances = {}     # host -> {uuid: (flavor, project)}
-        for uuid, (host, flavor, project, _) \
+        for uuid, (host, flavor, project, *_) \
                 in self.snapshot.placements().items():
             if host:
                 self._instances.setdefault(host, {})[uuid] = flavor, project

@@ -39,8 +39,10 @@ class ResidentLaws:
         """
         # Almost all residents have a model and no guarantee.
         laws = snapshot.laws(uuids)
-        guaranteed = {uuid for guarantees in (self._statements.guarantees,)
-                      if guarantees for uuid in uuids if uuid in guarantees}
+        guaranteed = {
+            uuid for guarantees in (snapshot.guarantees,
+                                    self._statements.guarantees)
+            if guarantees for uuid in uuids if uuid in guarantees}
         if guaranteed or None in laws:
             laws = [law if law is not None and uuid not in guaranteed
                     else self._law(snapshot, host, uuid)
@@ -55,7 +57,9 @@ class ResidentLaws:
             # Before the first snapshot is read, most instances look unknown.
             # The default for all of them could fill every host.
             None if snapshot.generation is None else self._default,
-            self._statements.guarantees.get(uuid),
+            # The inventory also shows what has changed since the claim.
+            self._statements.guarantees.get(uuid)
+            if snapshot.guaranteed(uuid) is None else None,
             None if claim is None or claim.rule == demand_rules.UNKNOWN
             else claim.law).law_on(
                 self._policies.get(host))

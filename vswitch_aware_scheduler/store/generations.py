@@ -63,7 +63,8 @@ class Changes:
     :ivar packed_laws: the RateLaws one after the other, bytes or a bytearray
     :ivar removed: list of the uuids of instances that have no model any more
     :ivar placements: (list of instance uuids, list of (host, flavor, project,
-        :class:`.Attachments` or None)); equal tuples are the same object
+        :class:`.Attachments` or None, (egress_kbps, ingress_kbps, kpps) that
+        its ports guarantee or None)); equal tuples are the same object
     :ivar removed_placements: list of the uuids of instances that no longer
         exist
     :ivar seen_at: time of the placements, seconds UTC, or None

@@ -21,6 +21,8 @@ class InstanceRecord:
         unknown
     :ivar running: whether the instance runs according to Nova, or None if
         unknown
+    :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that QoS policies
+        guarantee to its ports, or None if unknown
     :ivar began_at: time of the launch, or else of the creation, seconds UTC,
         or None. The store does not keep this value and ``changed_at``, and a
         comparison of records ignores them
@@ -35,6 +37,7 @@ class InstanceRecord:
     project: str | None = None
     attachments: vswitch_attachments.Attachments | None = None
     running: bool | None = None
+    guaranteed: tuple | None = None
     began_at: float | None = dataclasses.field(default=None, compare=False)
     changed_at: float | None = dataclasses.field(default=None, compare=False)
 
@@ -46,6 +49,9 @@ class InstanceRecord:
                 packing.check_text(
                     getattr(self, name), 255, 'instance', uuid, name
                 )
+        if self.guaranteed is not None:
+            object.__setattr__(self, 'guaranteed', packing.guarantee_of(
+                uuid, self.guaranteed))
 
     @property
     def networks(self):

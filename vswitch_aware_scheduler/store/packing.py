@@ -5,6 +5,8 @@ Values that are read are validated.
 """
 
 import json
+import math
+import numbers
 
 import numpy as np
 
@@ -14,8 +16,8 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import slots as sampled_slots
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['check_text', 'pack_attachments', 'pack_law', 'pack_prior',
-           'storable',
+__all__ = ['check_text', 'guarantee_of', 'pack_attachments', 'pack_law',
+           'pack_prior', 'storable',
            'unpack_attachments', 'unpack_laws', 'unpack_prior',
            'usable_attachments', 'usable_laws']
 
@@ -130,6 +132,27 @@ def unpack_attachments(instance_uuid, text):
         raise exceptions.StoreError(
             f'instance {instance_uuid}: its stored networks are damaged: '
             f'{error}') from error
+
+
+def guarantee_of(instance_uuid, rates):
+    """Return the rates that ports guarantee, or None if they are unknown.
+
+    :param instance_uuid: uuid of the instance, for the message
+    :param rates: sequence of egress_kbps, ingress_kbps and kpps, all None if
+        they are unknown
+    :returns: tuple of three floats, or None
+    :raises InvalidModel: if a rate is invalid
+    """
+    rates = tuple(rates)
+    if rates == (None,) * 3:
+        return None
+    if len(rates) != 3 or not all(
+            isinstance(rate, numbers.Real) and 0 <= rate < math.inf
+            for rate in rates):
+        raise exceptions.InvalidModel(
+            f'instance {instance_uuid}: guaranteed rates: {rates!r}; expected '
+            f'three finite numbers from 0')
+    return tuple(map(float, rates))
 
 
 def pack_law(owner):

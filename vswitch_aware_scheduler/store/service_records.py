@@ -9,7 +9,8 @@ __all__ = ['FLEET_KINDS', 'FleetFacts', 'Modeler', 'Worker']
 #: ``hosts``. 'flavor', by name: its extra specs. 'host' and 'uplink': the
 #: policy in force, see :mod:`vswitch_aware_scheduler.modeler.fleet`.
 #: 'options', by service: the options that have to be the same everywhere.
-FLEET_KINDS = ('aggregate', 'flavor', 'host', 'options', 'uplink')
+FLEET_KINDS = ('aggregate', 'bare_metal', 'flavor', 'host', 'options',
+               'uplink')
 
 
 @dataclasses.dataclass(frozen=True)

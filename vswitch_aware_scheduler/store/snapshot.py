@@ -26,19 +26,23 @@ class Snapshot:
     :param generation: the store's Generation, or None for an empty snapshot
     :param laws: {instance uuid: RateLaw}
     :param host_profiles: {host: HostProfile}
-    :param placements: {instance uuid: (host, flavor, project, Attachments)}
+    :param placements: {instance uuid: (host, flavor, project, Attachments,
+        guaranteed rates)}
     :param seen_at: time of the placements, seconds UTC, or None
     :param priors: {key: RateLaw or Expected}
     :param outcomes: {kind of host: TrialOutcome}
     :param budgets: as returned by :func:`.budgets.read_days`
+    :param guarantees: those of ``placements``; None finds them
     :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
     :ivar generation: the store's Generation, or None for an empty snapshot
+    :ivar guarantees: {instance uuid: (egress_kbps, ingress_kbps, kpps)} of the
+        instances whose ports have a guarantee above 0; few
     :ivar seen_at: time of the placements, seconds UTC, or None
     """
 
     def __init__(self, generation=None, laws=None, host_profiles=None,
                  placements=None, seen_at=None, priors=None, outcomes=None,
-                 budgets=None):
+                 budgets=None, guarantees=None):
         self.generation = generation
         self.seen_at = seen_at
         self.outcomes = {} if outcomes is None else outcomes
@@ -49,6 +53,8 @@ class Snapshot:
         self._host_profiles = {} if host_profiles is None else host_profiles
         self._placements = {} if placements is None else placements
         self._priors = {} if priors is None else priors
+        self.guarantees = _guarantees(
+            self._placements.items()) if guarantees is None else guarantees
 
     def __len__(self):
         return len(self._laws)
@@ -79,10 +85,10 @@ class Snapshot:
         return placement and placement[:3]
 
     def placements(self):
-        """Return {instance uuid: (host, flavor, project, Attachments)}.
+        """Return {uuid: (host, flavor, project, Attachments, guaranteed)}.
 
-        The caller must not change the dict. See :meth:`placement` and
-        :meth:`attachments`.
+        The caller must not change the dict. See :meth:`placement`,
+        :meth:`attachments` and :meth:`guaranteed`.
         """
         return self._placements
 
@@ -93,6 +99,15 @@ class Snapshot:
         """
         placement = self._placements.get(instance_uuid)
         return placement and placement[3]
+
+    def guaranteed(self, instance_uuid):
+        """Return the rates that the ports of an instance guarantee, or None.
+
+        :param instance_uuid: uuid of the instance
+        :returns: (egress_kbps, ingress_kbps, kpps), or None if unknown
+        """
+        placement = self._placements.get(instance_uuid)
+        return placement and placement[4]
 
     def prior(self, instance_uuid, flavor=None, project=None):
         """Return the expected law of an instance without a model.
@@ -124,8 +139,8 @@ class Snapshot:
         if not self._priors:
             return None
         if flavor is None:
-            _, flavor, project, _ = self._placements.get(
-                instance_uuid, (None, None, project, None))
+            _, flavor, project, *_ = self._placements.get(
+                instance_uuid, (None, None, project))
         for key in prior.levels_of(flavor, project):
             expected = self._priors.get(key)
             if expected is not None:
@@ -171,9 +186,13 @@ class Snapshot:
         """
         if changes.complete:
             laws, hosts, placements, priors = {}, {}, {}, {}
+            guarantees = {}
         else:
             laws, hosts = dict(self._laws), dict(self._host_profiles)
             placements, priors = self._placements, self._priors
+            guarantees = self.guarantees
+        placed, values = changes.placements
+        changed = _guarantees(zip(placed, values))
         for uuid in changes.removed:
             laws.pop(uuid, None)
         for host in changes.removed_hosts:
@@ -182,12 +201,21 @@ class Snapshot:
         hosts.update((entry.host, entry) for entry in changes.host_profiles)
         return Snapshot(
             changes.generation, laws, hosts, _with(
-                placements, *changes.placements,
-                changes.removed_placements), changes.seen_at, _with(
+                placements, placed, values, changes.removed_placements),
+            changes.seen_at, _with(
                 priors, changes.priors, changes.priors.values(),
                 [key for key, law in changes.priors.items() if law is None]),
             self.outcomes if changes.outcomes is None else changes.outcomes,
-            self._budgets if changes.budgets is None else changes.budgets)
+            self._budgets if changes.budgets is None else changes.budgets,
+            _with(guarantees, changed, changed.values(), [
+                uuid for uuid in (*placed, *changes.removed_placements)
+                if uuid in guarantees and uuid not in changed]))
+
+
+def _guarantees(placements):
+    """Return {uuid: rates} of the instances with a guarantee above 0."""
+    return {uuid: placement[4] for uuid, placement in placements
+            if placement[4] is not None and any(placement[4])}
 
 
 def _with(values_by_key, keys, values, removed_keys):

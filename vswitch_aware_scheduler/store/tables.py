@@ -155,7 +155,8 @@ fleet_load = sa.Table(
     **_MYSQL)
 
 # An instance that Nova has. host is empty if it is on no host. networks is the
-# result of Attachments.to_data as JSON; null if unknown.
+# result of Attachments.to_data as JSON; null if unknown. The rates are those
+# that QoS policies guarantee to its ports; NULL if unknown.
 placement = sa.Table(
     'placement', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -164,6 +165,9 @@ placement = sa.Table(
     sa.Column('flavor', sa.String(255), nullable=True),
     sa.Column('project', sa.String(255), nullable=True),
     sa.Column('networks', _TEXT, nullable=False),
+    sa.Column('egress_kbps', sa.Double, nullable=True),
+    sa.Column('ingress_kbps', sa.Double, nullable=True),
+    sa.Column('kpps', sa.Double, nullable=True),
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Column('running', sa.Boolean, nullable=True),
     sa.Index('ix_placement_generation', 'generation'),

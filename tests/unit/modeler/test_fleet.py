@@ -127,7 +127,19 @@ class FleetTestCase(base.StoreTestCase):
     def test_bare_metal_is_not_judged(self):
         self.cloud.host('a', overload_probability='.1')
         self.cloud.types['a'] = 'ironic'
+        self.cloud.host('b')
         self.assertFalse(self.update().hosts['a'].judged)
+        self.assertEqual({'a': {}}, self.stored('bare_metal').facts)
+        # The same without a question to Nova, and without the permission.
+        self.assertFalse(self.update(asks=False).hosts['a'].judged)
+        answer = self.cloud.answer
+        self.cloud.answer = lambda method, path, *more: (
+            (403, {}) if path.startswith('/v2.1/os-hypervisors')
+            else answer(method, path, *more))
+        self.assertFalse(self.update().hosts['a'].judged)
+        self.cloud.answer = answer
+        self.cloud.types.clear()
+        self.assertTrue(self.update().hosts['a'].judged)
 
     def test_the_modeler_says_what_is_wrong_and_goes_on(self):
         self.cloud.host('a', profile='slow')

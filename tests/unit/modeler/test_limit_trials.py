@@ -464,6 +464,19 @@ class DrawnTestCase(TrialsTestCase):
                         in zip(uuids, ('known', 'unknown', None))],
             host_profiles=[model_store.HostProfile('known', 'own')])
         self.assertEqual({uuids[0]: 30.0}, kinds.most_kbps(self.store))
+        # Physical machines are not limited by a virtual switch.
+        self.store.write_fleet({'bare_metal': {'known': {}}}, START)
+        self.assertEqual({}, kinds.most_kbps(self.store))
+
+    def test_bare_metal_is_of_no_kind(self):
+        self.store.write(host_profiles=[
+            model_store.HostProfile(host, None, {'saturation_kbps': number})
+            for number, host in enumerate(('metal', 'switched'), 30)])
+        self.store.write_fleet({'bare_metal': {'metal': {}}}, START)
+        kinds = limit_trials.HostKinds(host_policies)
+        self.assertEqual({20, 31}, {
+            policy.profile.saturation_kbps
+            for policy in kinds.find(self.store).values()})
 
     def test_aggregates_make_kinds_where_nova_can_be_asked(self):
         cloud = self.enterContext(nova_hosts.NovaHosts())

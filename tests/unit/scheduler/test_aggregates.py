@@ -512,8 +512,9 @@ class TestTunnels(NetworkTestCase):
 
     def test_the_host_tells_and_the_inventory_knows_better(self):
         self.store.answers = [base.changes(1), dataclasses.replace(
-            base.changes(2), placements=([base.instance_uuid(1)], [
-                ('a', None, None, attachments.Attachments(('green',)))]))]
+            base.changes(2), placements=([base.instance_uuid(1)], [(
+                'a', None, None, attachments.Attachments(('green',)),
+                None)]))]
         self.host('a', 1)
         self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
         self.hosts['a'].instances[base.instance_uuid(1)] = \

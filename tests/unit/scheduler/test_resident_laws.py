@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from nova import objects
+
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import flavor_specs
@@ -29,7 +31,7 @@ class TestPriors(base.StateTestCase):
                 key: law if isinstance(key, str) else prior.Expected(law)
                 for key, law in laws.items()},
             placements=([base.instance_uuid(number) for number in placed],
-                        [(*one, None) for one in placed.values()]))]
+                        [(*one, None, None) for one in placed.values()]))]
         self.state = self.make_state(default_egress_kbps=90,
                                      default_ingress_kbps=0)
 
@@ -154,3 +156,41 @@ class TestFlavors(base.StateTestCase):
         self.store.answers = [base.changes(2, {1: 10.0, 2: 50.0})]
         self.state.refresh()
         self.assertEqual({'a': .6}, self.ask(base.request(1)))
+
+
+class TestGuarantees(base.StateTestCase):
+    """Hosts of 100 kbit/s, a request of 10, and what ports guarantee."""
+
+    def _store(self, laws=None, **guaranteed):
+        """Let the store have {'vm' + number: rates or None}."""
+        numbers = [int(name[2:]) for name in guaranteed]
+        self.store.answers = [dataclasses.replace(
+            base.changes(1, {1: 10.0, **(laws or {})}), placements=(
+                list(map(base.instance_uuid, numbers)),
+                [('a', 'm1', 'p', None, rates)
+                 for rates in guaranteed.values()]))]
+        self.state = self.make_state(default_egress_kbps=0,
+                                     default_ingress_kbps=0)
+
+    def test_a_guarantee_raises_with_and_without_a_model(self):
+        self._store({4: 5.0, 5: 50.0, 6: 5.0}, vm3=(30.0, 0.0, 0.0),
+                    vm4=(30.0, 0.0, 0.0), vm5=(30.0, 0.0, 0.0),
+                    vm6=(0.0, 0.0, 0.0))
+        self.recorded_flavors = {7: {'vswitch:egress_kbps': '20'}}
+        for number, expected in ((3, .4), (4, .4), (5, .6), (6, .15),
+                                 (7, .3)):
+            with self.subTest(number):
+                self.assertEqual({'a': expected}, self.ask(
+                    base.request(1), a=[number]))
+
+    def test_what_a_claim_states_counts_until_the_inventory_has_it(self):
+        self._store({4: 5.0, 5: 5.0}, vm5=(0.0, 0.0, 0.0))
+        self.ask(base.request(1), a=[])
+        # The policy of the other's port was changed since.
+        for number, expected in ((4, .5), (5, .55)):
+            spec = base.request(number)
+            spec.requested_resources = [objects.RequestGroup(
+                resources={'NET_BW_EGR_KILOBIT_PER_SEC': 40})]
+            self.place(spec, 'a')
+            self.assertEqual({'a': expected}, self.ask(
+                base.request(1), a=range(4, number + 1)))

@@ -36,6 +36,8 @@ class PlacementsTestCase(base.StoreTestCase):
 
     def test_placements_are_read_as_they_were_written(self):
         placed = [self._placed(1, attachments=RED), self._placed(2, None),
+                  self._placed(20, guaranteed=(100, 0, 2.5)),
+                  self._placed(21, guaranteed=(0, 0, 0)),
                   store.InstanceRecord(base.instance_uuid(3), 'h2'),
                   *(self._placed(4 + i, attachments=kind)
                     for i, kind in enumerate(KINDS))]
@@ -48,6 +50,9 @@ class PlacementsTestCase(base.StoreTestCase):
             {placed[1].instance_uuid: placed[1]},
             self.store.placements([placed[1].instance_uuid, 'unknown']))
         self.assertEqual(inventory, self.store.inventory())
+        self.assertEqual([(100.0, 0.0, 2.5), (0.0, 0.0, 0.0), None], [
+            dict(zip(*self.store.read_changes().placements))[
+                base.instance_uuid(number)][4] for number in (20, 21, 1)])
         later = store.InventoryState('nova', 6.0, 4.0)
         self.store.write(inventory=later)
         self.assertEqual(later, self.store.inventory())
@@ -61,7 +66,7 @@ class PlacementsTestCase(base.StoreTestCase):
         uuids, values = at_first.placements
         self.assertEqual({base.instance_uuid(n) for n in range(4)},
                          set(uuids))
-        self.assertEqual([('h1', 'f', 'p', RED)] * 4, values)
+        self.assertEqual([('h1', 'f', 'p', RED, None)] * 4, values)
         # A million of them share what is the same.
         self.assertEqual(1, len(set(map(id, values))))
         self.store.write(placements=[self._placed(1, 'h2'),
@@ -70,8 +75,8 @@ class PlacementsTestCase(base.StoreTestCase):
                                             base.instance_uuid(9)[:-1]])
         changes = self.store.read_changes(at_first.generation)
         self.assertEqual(
-            {base.instance_uuid(1): ('h2', 'f', 'p', None),
-             base.instance_uuid(9): ('h1', 'f', 'p', None)},
+            {base.instance_uuid(1): ('h2', 'f', 'p', None, None),
+             base.instance_uuid(9): ('h1', 'f', 'p', None, None)},
             dict(zip(*changes.placements)))
         self.assertEqual({base.instance_uuid(0), base.instance_uuid(9)[:-1]},
                          set(changes.removed_placements))
@@ -135,6 +140,20 @@ class PlacementsTestCase(base.StoreTestCase):
                 self.assertRegex(changes.damaged['placement', uuid],
                                  f'{uuid}: .*networks are damaged')
 
+    def test_guarantees_that_nobody_can_use_are_not_known(self):
+        self.store.write(placements=[self._placed(1)])
+        uuid = base.instance_uuid(1)
+        for values in ({'egress_kbps': -1.0, 'ingress_kbps': 0, 'kpps': 0},
+                       {'egress_kbps': 5, 'ingress_kbps': None, 'kpps': 0}):
+            with self.store._engine().begin() as connection:
+                connection.execute(sa.update(tables.placement).values(values))
+            with self.subTest(values):
+                self.assertIsNone(self.store.placements()[uuid].guaranteed)
+                changes = self.store.read_changes()
+                self.assertIsNone(dict(zip(*changes.placements))[uuid][4])
+                self.assertIn('guaranteed rates',
+                              changes.damaged['placement', uuid])
+
     def test_the_same_one_twice_is_refused(self):
         with self.assertRaisesRegex(exceptions.InvalidInput, 'given twice'):
             self.store.write(placements=[self._placed(1)],
@@ -147,8 +166,12 @@ class PlacementsTestCase(base.StoreTestCase):
                 (dict(instance_uuid='', host='h'), 'its uuid'),
                 (dict(instance_uuid='u', host=''), 'host'),
                 (dict(instance_uuid='u', host='h', flavor='f' * 256),
-                 'flavor')):
-            with self.subTest(message), self.assertRaisesRegex(
+                 'flavor'),
+                *((dict(instance_uuid='u', host='h', guaranteed=rates),
+                   'guaranteed rates') for rates in (
+                       (1, 2), (1, 2, -3), (1, 2, None), (1, 2, '3'),
+                       (float('inf'), 0, 0), (float('nan'), 0, 0)))):
+            with self.subTest(values), self.assertRaisesRegex(
                     exceptions.InvalidModel, message):
                 store.InstanceRecord(**values)
         for values, message in (

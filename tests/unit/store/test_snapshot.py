@@ -123,7 +123,8 @@ class TestPriors(unittest.TestCase):
         self.assertIsNone(self._snapshot().prior('u', 'f', 'p'))
 
     def test_flavor_and_project_are_taken_from_the_placement(self):
-        models = self._snapshot({'u': ('h', 'f', 'p', RED), 'v': (None,) * 4},
+        models = self._snapshot({'u': ('h', 'f', 'p', RED, None),
+                                 'v': (None,) * 5},
                                 priors={('f', 'p'): 2, (None, 'q'): 3})
         self.assertEqual(('h', 'f', 'p'), models.placement('u'))
         self.assertEqual(NOW, models.seen_at)
@@ -155,12 +156,14 @@ class TestPriors(unittest.TestCase):
         self.assertFalse(models.prior(None, 'f')[0].has_classes)
 
     def test_changes_add_renew_and_remove(self):
-        earlier = self._snapshot({'u': ('h', 'f', 'p', RED),
-                                  'v': ('h', 'f', 'p', RED)},
+        earlier = self._snapshot({'u': ('h', 'f', 'p', RED, (9, 0, 0)),
+                                  'v': ('h', 'f', 'p', RED, (0, 0, 3)),
+                                  'x': ('h', 'f', 'p', RED, (7, 0, 0))},
                                  priors={('f', None): 2, (None, None): 3})
         later = earlier.updated(store.Changes(
             _generation(2), False, [], np.zeros(0, np.int64), b'', [], [], [],
-            placements=(['w'], [('i', 'f', 'p', None)]),
+            placements=(['w', 'x'], [('i', 'f', 'p', None, (0, 5, 0)),
+                                     ('h', 'f', 'p', RED, (0, 0, 0))]),
             removed_placements=['u'],
             seen_at=NOW + 1, priors={('f', None): None, 'w': _law(1)}))
         self.assertIsNone(later.placement('u'))
@@ -169,6 +172,11 @@ class TestPriors(unittest.TestCase):
         self.assertEqual('fleet', later.prior('v')[1])
         self.assertEqual((_law(1), 'instance'), later.prior('w'))
         self.assertEqual(NOW + 1, later.seen_at)
+        self.assertEqual({'v': (0, 0, 3), 'w': (0, 5, 0)}, later.guarantees)
+        self.assertEqual(
+            [None, (0, 0, 3), (0, 5, 0), (0, 0, 0)],
+            list(map(later.guaranteed, 'uvwx')))
         # The one that it came from stays as it was.
         self.assertEqual(('h', 'f', 'p'), earlier.placement('u'))
+        self.assertEqual({'u', 'v', 'x'}, earlier.guarantees.keys())
         self.assertEqual('flavor', earlier.prior('v')[1])
