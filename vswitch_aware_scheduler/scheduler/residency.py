@@ -230,7 +230,9 @@ class Residency:
         :param stored: :class:`.StoredClaim`
         :param now: current time in monotonic seconds
         :param foreign: whether another process has made the claim
+        :returns: bool, whether the claim replaces one of another host
         """
+        replaced = False
         uuid, host, source = stored.instance_uuid, stored.host, stored.source
         if foreign:
             # The store has one claim of an instance, the latest. It replaces
@@ -238,6 +240,7 @@ class Residency:
             for earlier in self._claims_of(uuid):
                 if earlier.foreign and earlier.host not in (host, source):
                     self._drop(earlier)
+                    replaced = True
         sources = {*self._recorded(uuid), source}
         for earlier in self._claims_of(uuid):
             sources.update(earlier.sources or ())
@@ -248,6 +251,7 @@ class Residency:
         _put(self._claims, uuid, host, Claim(
             stored, now, frozenset(sources) if is_recorded else None, foreign))
         self._place(uuid)
+        return replaced
 
     def withdraw(self, instance_uuid, host, foreign=False):
         """Drop the claim of an instance on a host.

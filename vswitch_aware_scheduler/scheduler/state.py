@@ -35,7 +35,6 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.vswitch import guarantee
 
 LOG = logs.get_logger(__name__)
 
@@ -353,7 +352,7 @@ class SchedulerState:
                 'instance_uuid': uuid, 'host': host,
                 'source': min(self._residency.hosts_of(uuid), default=None),
                 'law': dataclasses.replace(
-                    demand, guaranteed=guarantee.NONE).law_on(
+                    demand, guaranteed=None).law_on(
                         self._policies.get(host)),
                 'rule': demand.rule, 'guaranteed': demand.guaranteed,
                 'attachments': attachments, 'conflicts': recent.conflicts}
@@ -423,7 +422,8 @@ class SchedulerState:
     def _count(self, stored, foreign=False):
         """Count an instance where it was claimed, with the lock."""
         uuid = stored.instance_uuid
-        self._residency.claim(stored, self._monotonic(), foreign)
+        if self._residency.claim(stored, self._monotonic(), foreign):
+            self._withdrawn(uuid)
         # Nova's record contains the flavor but no guarantee of ports.
         if self._statements.add(uuid, stored.guaranteed, stored.attachments):
             self._outdated.update(filter(self._policies.__contains__,

@@ -29,7 +29,7 @@ class StoredClaim:
     :ivar law: RateLaw that the instance is claimed with, without guarantee
     :ivar rule: rule that gave the law, as in :class:`.Demand`
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
-        instance guarantee
+        instance guarantee, or None if unknown
     :ivar attachments: :class:`.Attachments` of the instance, or None
     :ivar claimed_by: name of the worker for operators
     :ivar state: CLAIMED or WITHDRAWN
@@ -52,7 +52,7 @@ class StoredClaim:
     law: rate_law.RateLaw
     rule: str
     claimed_by: str
-    guaranteed: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    guaranteed: tuple[float, float, float] | None = None
     attachments: vswitch_attachments.Attachments | None = None
     state: str = CLAIMED
     age_seconds: float = 0.0

@@ -196,7 +196,7 @@ def _claims(rows, now, damaged):
         claims.append(claim_records.StoredClaim(
             name, row.token, row.host, row.source, law, row.rule,
             row.claimed_by,
-            (row.egress_kbps, row.ingress_kbps, row.kpps),
+            packing.usable_guarantee(name, row, 'claim', damaged),
             packing.usable_attachments(name, row.networks, 'claim', damaged),
             row.state, max(0.0, now - row.claimed_at), row.waited_seconds,
             row.conflicts, row.missed, row.number, row.claimed_at))
@@ -225,8 +225,7 @@ def write(connection, claims, withdrawn, found):
         'host': claim.host, 'source': claim.source,
         **packing.pack_law(claim),
         'rule': packing.storable(claim.rule)[:255],
-        **dict(zip(('egress_kbps', 'ingress_kbps', 'kpps'),
-                   map(float, claim.guaranteed))),
+        **packing.pack_guarantee(claim.guaranteed),
         'networks': packing.pack_attachments(claim.attachments),
         'claimed_by': packing.storable(claim.claimed_by),
         'claimed_at': now - claim.age_seconds,

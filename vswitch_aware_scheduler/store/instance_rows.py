@@ -18,10 +18,9 @@ __all__ = ['COLUMNS', 'FORMER_SECONDS', 'former', 'inventory', 'keep_former',
 #: How long, in seconds, the flavor and project of a deleted instance are kept.
 FORMER_SECONDS = 35 * 86400.0
 
-_RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
-
 COLUMNS = [tables.placement.c[name] for name in (
-    'instance_uuid', 'host', 'flavor', 'project', 'networks', *_RATES)]
+    'instance_uuid', 'host', 'flavor', 'project', 'networks',
+    'egress_kbps', 'ingress_kbps', 'kpps')]
 
 _RUNNING = tables.placement.c.running
 
@@ -38,26 +37,18 @@ def values(connection, query, damaged):
     """
     uuids, values, shared, attached = [], [], {}, {}
     for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
-        for uuid, *names, networks, egress, ingress, packets in chunk:
+        for row in chunk:
+            uuid, *names, networks, _, _, _ = row
             if networks not in attached:
                 attached[networks] = packing.usable_attachments(
                     uuid, networks, 'placement', damaged)
             names.append(attached[networks])
-            names.append(_guaranteed(uuid, (egress, ingress, packets),
-                                     damaged))
+            names.append(packing.usable_guarantee(uuid, row, 'placement',
+                                                  damaged))
             value = tuple(shared.setdefault(name, name) for name in names)
             uuids.append(uuid)
             values.append(shared.setdefault(value, value))
     return uuids, values
-
-
-def _guaranteed(uuid, rates, damaged):
-    """Return the guaranteed rates of a row, or None if they are unusable."""
-    try:
-        return packing.guarantee_of(uuid, rates)
-    except exceptions.InvalidModel as error:
-        damaged['placement', uuid] = str(error)
-        return None
 
 
 def inventory(connection):
@@ -104,7 +95,8 @@ def read(connection, instance_uuids, damaged):
                 placements[uuid] = instance_records.InstanceRecord(
                     *row[:4], packing.usable_attachments(
                         uuid, row.networks, 'placement', damaged),
-                    row.running, _guaranteed(uuid, row[5:8], damaged))
+                    row.running, packing.usable_guarantee(
+                        uuid, row, 'placement', damaged))
             except exceptions.InvalidModel as error:
                 damaged['placement', uuid] = str(error)
     return placements
@@ -130,7 +122,7 @@ def write(connection, placements, inventory, generation, left_out):
              'generation': generation.number, 'host': record.host,
              'flavor': record.flavor, 'project': record.project,
              'networks': packing.pack_attachments(record.attachments),
-             **dict(zip(_RATES, record.guaranteed or (None,) * 3)),
+             **packing.pack_guarantee(record.guaranteed),
              'running': record.running,
              'updated_at': generation.published_at}
             for record in chunk], left_out)

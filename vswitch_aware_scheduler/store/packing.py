@@ -16,10 +16,10 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import slots as sampled_slots
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['check_text', 'guarantee_of', 'pack_attachments', 'pack_law',
-           'pack_prior', 'storable',
-           'unpack_attachments', 'unpack_laws', 'unpack_prior',
-           'usable_attachments', 'usable_laws']
+__all__ = ['check_text', 'guarantee_of', 'pack_attachments', 'pack_guarantee',
+           'pack_law', 'pack_prior', 'storable', 'unpack_attachments',
+           'unpack_laws', 'unpack_prior', 'usable_attachments',
+           'usable_guarantee', 'usable_laws']
 
 #: First byte of a packed law. One row for each state follows: its probability
 #: twice, and three rates. (The earlier version stored two probabilities, of
@@ -153,6 +153,32 @@ def guarantee_of(instance_uuid, rates):
             f'instance {instance_uuid}: guaranteed rates: {rates!r}; expected '
             f'three finite numbers from 0')
     return tuple(map(float, rates))
+
+
+def usable_guarantee(instance_uuid, row, kind, damaged):
+    """Return the guaranteed rates of a row, or None if they are unusable.
+
+    :param instance_uuid: uuid of the instance
+    :param row: row with the columns of :func:`pack_guarantee`
+    :param kind: kind of the record, for example 'claim'
+    :param damaged: {(kind, name): reason in words}, to which unusable rates
+        are added
+    """
+    try:
+        return guarantee_of(instance_uuid, (
+            row.egress_kbps, row.ingress_kbps, row.kpps))
+    except exceptions.InvalidModel as error:
+        damaged[kind, instance_uuid] = str(error)
+        return None
+
+
+def pack_guarantee(rates):
+    """Return the columns of guaranteed rates.
+
+    :param rates: (egress_kbps, ingress_kbps, kpps), or None if unknown
+    """
+    return dict(zip(('egress_kbps', 'ingress_kbps', 'kpps'),
+                    rates or (None,) * 3))
 
 
 def pack_law(owner):

@@ -6,6 +6,7 @@ from unittest import mock
 
 from nova.scheduler import host_manager
 from nova.scheduler import manager
+from nova.scheduler import utils
 from oslo_config import cfg
 
 from tests.unit.scheduler import base
@@ -14,25 +15,42 @@ from vswitch_aware_scheduler.scheduler import nova_hooks
 
 #: What is wrapped.
 HOOKS = [(manager.SchedulerManager, 'select_destinations'),
-         (manager.SchedulerManager, '_get_sorted_hosts'),
+         (utils, 'claim_resources'),
          (host_manager.HostState, 'consume_from_request')]
 
 
-class TestJoin(base.SchedulerTestCase):
+class HooksTestCase(base.SchedulerTestCase):
 
     def setUp(self):
         super().setUp()
-        for name, value in (('_current', None), ('_roles', set())):
-            patch = mock.patch.object(nova_hooks, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+        self.enterContext(mock.patch.object(nova_hooks, '_current', None))
         for owner, name in HOOKS:
             self.addCleanup(setattr, owner, name, getattr(owner, name))
 
-    def test_the_filter_and_the_weigher_share_one_state(self):
+    def wrap(self, owner, name, function):
+        """Let a function take the place of Nova's, and wrap it.
+
+        :returns: the wrapped function
+        """
+        setattr(owner, name, function)
+        self.state = nova_hooks.join('filter')
+        return getattr(owner, name)
+
+
+class TestJoin(HooksTestCase):
+
+    def test_all_plugins_of_a_process_share_one_state(self):
         first = nova_hooks.join('filter')
-        self.assertIs(first, nova_hooks.join('weigher'))
+        for role in ('weigher', 'weigher', 'filter', 'weigher'):
+            self.assertIs(first, nova_hooks.join(role))
         self.assertIs(first, nova_hooks.current())
+        self.assertEqual({'filter', 'weigher'}, first.plugins)
+
+    def test_after_a_reset_the_next_plugin_starts_a_new_state(self):
+        first = nova_hooks.join('filter')
+        nova_hooks.reset()
+        self.assertIsNone(nova_hooks.current())
+        self.assertIsNot(first, nova_hooks.join('filter'))
 
     def test_an_invalid_option_is_refused_when_nova_makes_the_plugins(self):
         for line in ('vswitch_weight_multiplier = much', 'enforcement = no',
@@ -49,76 +67,126 @@ class TestJoin(base.SchedulerTestCase):
                         cfg.ConfigFileValueError, line.split()[0],
                         nova_hooks.join, 'weigher')
 
-    def test_the_plugins_of_another_manager_share_another(self):
-        first = nova_hooks.join('filter')
-        nova_hooks.join('weigher')
-        second = nova_hooks.join('filter')
-        self.assertIsNot(first, second)
-        self.assertIs(second, nova_hooks.join('weigher'))
-        self.assertIs(second, nova_hooks.current())
 
-    def test_a_filter_does_not_join_a_weigher_that_had_none(self):
-        # One HostManager with only the weigher, then one with both.
-        alone = nova_hooks.join('weigher')
-        both = nova_hooks.join('filter')
-        self.assertIsNot(alone, both)
-        self.assertIs(both, nova_hooks.join('weigher'))
-        self.assertIsNot(both, nova_hooks.join('weigher'))
+class TestHooks(HooksTestCase):
 
-    def test_nova_tells_which_host_it_chose(self):
-        def consume(host, spec):
-            return 'answer'
-
-        host_manager.HostState.consume_from_request = consume
-        state = nova_hooks.join('filter')
-        nova_hooks.join('weigher')
+    def test_nova_notifies_which_host_it_selects(self):
+        self.wrap(host_manager.HostState, 'consume_from_request',
+                  lambda self, spec_obj: 'answer')
         host, spec = base.host_state('a'), base.request(1)
-        with mock.patch.object(state, 'host_consumed',
+        with mock.patch.object(self.state, 'host_consumed',
                                autospec=True) as placed:
             self.assertEqual('answer', host.consume_from_request(spec))
         placed.assert_called_once_with(host, spec)
 
     def test_a_failure_of_ours_does_not_fail_the_choice(self):
-        host_manager.HostState.consume_from_request = (
-            lambda host, spec: 'answer')
-        state = nova_hooks.join('filter')
-        with mock.patch.object(state, 'host_consumed', autospec=True,
+        self.wrap(host_manager.HostState, 'consume_from_request',
+                  lambda self, spec_obj: 'answer')
+        with mock.patch.object(self.state, 'host_consumed', autospec=True,
                                side_effect=ValueError('no')):
             self.assertEqual('answer', base.host_state(
                 'a').consume_from_request(base.request(1)))
         self.assertIn('ValueError: no', self.warnings[0])
 
-    def test_nova_tells_when_a_request_has_ended(self):
+    def test_nova_notifies_when_a_request_starts_and_ends(self):
         outcomes = iter([lambda: 'hosts', mock.Mock(
             side_effect=RuntimeError('no valid host'))])
-        host_manager.HostState.consume_from_request = (
-            lambda host, spec: None)
-        manager.SchedulerManager.select_destinations = (
-            lambda self, context: next(outcomes)())
-        state = nova_hooks.join('filter')
+        select = self.wrap(manager.SchedulerManager, 'select_destinations',
+                           lambda self, context: next(outcomes)())
         one = mock.Mock(spec=manager.SchedulerManager)
-        select = manager.SchedulerManager.select_destinations
-        with mock.patch.object(state, 'request_finished',
-                               autospec=True) as finished:
+        one.host_manager = mock.Mock(aggs_by_id={1: 'rack'})
+        with mock.patch.object(self.state, 'request_started',
+                               autospec=True) as started, mock.patch.object(
+                                   self.state, 'request_finished',
+                                   autospec=True) as finished:
             self.assertEqual('hosts', select(one, 'context'))
             with self.assertRaises(RuntimeError):
                 select(one, 'context')
+        started.assert_called_with(['rack'])
         self.assertEqual([mock.call(False), mock.call(True)],
                          finished.mock_calls)
 
-    def test_the_hosts_that_still_fit_take_the_place_of_those_sorted(self):
-        manager.SchedulerManager._get_sorted_hosts = (
-            lambda self, spec, hosts, index: list(hosts))
-        state = nova_hooks.join('filter')
-        sort = manager.SchedulerManager._get_sorted_hosts
-        one = mock.Mock(spec=manager.SchedulerManager)
-        with mock.patch.object(state, 'hosts_sorted', autospec=True,
-                               side_effect=[['b'], [], OSError('no')]):
-            self.assertEqual(['b'], sort(one, 'spec', ['a', 'b'], 0))
-            self.assertEqual([], sort(one, 'spec', ['a', 'b'], 0))
-            self.assertEqual(['a', 'b'], sort(one, 'spec', ['a', 'b'], 0))
 
-    def test_each_method_that_is_wrapped_is_there(self):
+class TestClaimResources(HooksTestCase):
+
+    def claim(self, original, has_room=True, **more):
+        """Call the wrapped function as Nova does; return (result, calls)."""
+        claim = self.wrap(utils, 'claim_resources', original)
+        calls = mock.Mock()
+        calls.claim_host.side_effect = [has_room] if not isinstance(
+            has_room, Exception) else has_room
+        try:
+            with mock.patch.multiple(
+                    self.state, claim_host=calls.claim_host,
+                    claim_failed=calls.claim_failed):
+                return claim(
+                    'context', 'client', 'spec', 'uuid',
+                    {'allocations': {'provider': {}}},
+                    allocation_request_version='1.36', **more)
+        finally:
+            self.calls = calls.mock_calls
+
+    @staticmethod
+    def answering(answer):
+        def claim_resources(ctx, client, spec_obj, instance_uuid, alloc_req,
+                            allocation_request_version=None):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return claim_resources
+
+    def test_a_host_is_claimed_before_nova_claims_it(self):
+        self.assertIs(True, self.claim(self.answering(True)))
+        self.assertEqual([mock.call.claim_host({'provider': {}}, 'spec')],
+                         self.calls)
+
+    def test_a_host_without_room_is_not_claimed_in_placement(self):
+        self.assertIs(False, self.claim(
+            self.answering(AssertionError('called')), has_room=False))
+
+    def test_a_claim_that_placement_refuses_is_withdrawn(self):
+        self.assertIs(False, self.claim(self.answering(False)))
+        self.assertEqual(mock.call.claim_failed('uuid'), self.calls[-1])
+
+    def test_a_claim_that_fails_is_withdrawn(self):
+        with self.assertRaises(OSError):
+            self.claim(self.answering(OSError('conflict')))
+        self.assertEqual(mock.call.claim_failed('uuid'), self.calls[-1])
+
+    def test_an_error_of_ours_refuses_nothing(self):
+        self.assertIs(True, self.claim(self.answering(True),
+                                       has_room=ValueError('no')))
+        self.assertIn('hook claim_host: ValueError: no', self.warnings[0])
+
+    def test_an_argument_that_a_later_nova_adds_is_passed_on(self):
+        def claim_resources(ctx, client, spec_obj, instance_uuid, alloc_req,
+                            allocation_request_version=None, *, later=None):
+            return later
+
+        self.assertEqual('passed', self.claim(claim_resources,
+                                              later='passed'))
+        self.assertEqual([mock.call.claim_host({'provider': {}}, 'spec')],
+                         self.calls)
+
+    def test_arguments_in_another_order_are_found_by_name(self):
+        claim = self.wrap(utils, 'claim_resources',
+                          lambda alloc_req, instance_uuid, spec_obj: True)
+        with mock.patch.object(self.state, 'claim_host',
+                               autospec=True) as claimed:
+            self.assertTrue(claim({'allocations': {}}, 'uuid',
+                                  spec_obj='spec'))
+        claimed.assert_called_once_with({}, 'spec')
+
+    def test_a_call_that_nova_itself_rejects_fails_as_without_us(self):
+        claim = self.wrap(utils, 'claim_resources', self.answering(True))
+        with self.assertRaisesRegex(TypeError, 'claim_resources'):
+            claim('context')
+
+
+class TestSignatures(HooksTestCase):
+
+    def test_each_function_that_is_wrapped_is_there(self):
         # A release of Nova without one of them fails here by its name.
         nova_hooks.join('filter')
         for owner, name in HOOKS:
@@ -127,11 +195,25 @@ class TestJoin(base.SchedulerTestCase):
                                         'vswitch_wrapped'))
         self.assertEqual([], self.log.texts(logging.ERROR))
 
-    def test_one_that_has_vanished_is_logged_and_the_rest_work(self):
-        class Manager:
-            """One of another release."""
+    def test_each_function_is_wrapped_once(self):
+        nova_hooks.join('filter')
+        before = [getattr(owner, name) for owner, name in HOOKS]
+        nova_hooks.join('weigher')
+        self.assertEqual(before, [
+            getattr(owner, name) for owner, name in HOOKS])
 
-        nova_hooks._wrap(Manager, manager.SchedulerManager.reset)
-        texts = self.log.texts(logging.ERROR)
-        self.assertEqual(1, len(texts))
-        self.assertIn('this Nova has no Manager.', texts[0])
+    def test_a_function_that_does_not_fit_is_logged_once_and_not_wrapped(self):
+        def without_spec(ctx, client, instance_uuid, alloc_req):
+            return 'answer'
+
+        for function, words in ((without_spec, 'no parameter spec_obj'),
+                                (None, 'no such function')):
+            with self.subTest(words):
+                self.log.clear()
+                claim = self.wrap(utils, 'claim_resources', function)
+                text, = self.log.texts(logging.ERROR)
+                self.assertIn(f'claim_resources of this Nova: {words}', text)
+                self.assertIs(function, claim)
+                self.assertTrue(hasattr(
+                    manager.SchedulerManager.select_destinations,
+                    'vswitch_wrapped'))

@@ -7,6 +7,8 @@ import os
 import tempfile
 import time
 
+from nova import objects
+
 from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import residency
@@ -31,7 +33,8 @@ class SharingTestCase(base.StateTestCase):
     def make_worker(self, **options):
         return self.make_state(**{
             'store_url': self.url, 'snapshot_refresh_seconds': 1,
-            'claims_broadcast_seconds': .02, **options})
+            'claims_refresh_seconds': .05,
+            'claim_patience_seconds': PATIENCE_SECONDS, **options})
 
     def host(self, name):
         return base.host_state(name, (), [self.aggregate])
@@ -88,7 +91,7 @@ class TestWorkers(SharingTestCase):
         self.wait_for(lambda: self.load(self.two, self.a) == [.3])
         self.one.request_finished(True)
         self.wait_for(lambda: self.load(self.two, self.a) == [0])
-        self.assertEqual({1: (store.FORGOTTEN, 'a')}, self.claims())
+        self.assertEqual({1: (store.WITHDRAWN, 'a')}, self.claims())
 
     def test_each_ends_a_claim_by_its_own_reading(self):
         self.place(1, self.a)
@@ -109,16 +112,111 @@ class TestWorkers(SharingTestCase):
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, 0])
         self.assertEqual([.3, 0], self.load(self.one, self.a, self.b))
 
-    def test_the_host_that_was_sorted_first_counts_before_it_is_taken(self):
-        spec = base.request(1, egress_kbps=30)
-        self.one.request_started()
-        self.one.hosts_sorted([self.a, self.b], spec)
-        self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, 0])
-        # Placement refuses it there.
-        self.one.host_consumed(self.b, spec)
+    def boot(self, worker, number, hosts, placement=lambda host: True,
+             **demand):
+        """Return the host that Nova selects for a boot, or None.
+
+        :param placement: callable(host), whether Placement accepts a claim
+        """
+        spec = base.request(number, **demand)
+        worker.request_started()
+        assessment, _ = worker.assess(hosts, spec)
+        passing = [host for host, fits in zip(
+            hosts, assessment.passing.tolist()) if fits]
+        worker.hosts_filtered(passing)
+        for host in passing:
+            if not worker.claim_host({host.uuid}, spec):
+                continue
+            if placement(host.host):
+                worker.host_consumed(host, spec)
+                worker.request_finished(False)
+                return host.host
+            worker.claim_failed(spec.instance_uuid)
+        worker.request_finished(True)
+        return None
+
+    def test_a_claim_counts_with_the_others_before_placement_is_asked(self):
+        loads = []
+
+        def placement(host):
+            self.wait_for(lambda: self.load(self.two, self.a, self.b)
+                          != [0, 0])
+            loads.append(self.load(self.two, self.a, self.b))
+            if host == 'a':
+                self.two_refused = self.boot(
+                    self.two, 2, [self.host('a')], egress_kbps=80)
+                return False
+            return True
+
+        self.assertEqual('b', self.boot(
+            self.one, 1, [self.host('a'), self.host('b')], placement,
+            egress_kbps=30))
+        # The tentative claim on a has refused another request there.
+        self.assertIsNone(self.two_refused)
+        self.assertEqual([.3, 0], loads[0])
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [0, .3])
-        self.one.request_finished(False)
-        self.assertEqual([0, .3], self.load(self.one, self.a, self.b))
+        self.wait_for(
+            lambda: self.two.claims.counts['refused_by_withdrawn'] == 1)
+
+    def test_the_last_room_goes_to_one_of_two_workers_that_judged_it(self):
+        spec_one, spec_two = (base.request(number, egress_kbps=60)
+                              for number in (1, 2))
+        hosts = [self.host('a'), self.host('b')]
+        for worker, spec in ((self.one, spec_one), (self.two, spec_two)):
+            worker.request_started()
+            worker.assess(hosts, spec)
+            worker.hosts_filtered(hosts)
+        # With equal snapshots both have judged that each host has room.
+        self.assertTrue(self.one.claim_host({hosts[0].uuid}, spec_one))
+        self.assertFalse(self.two.claim_host({hosts[0].uuid}, spec_two))
+        self.assertTrue(self.two.claim_host({hosts[1].uuid}, spec_two))
+        claim, = [claim for claim in database.Store(
+            self.url).read_claims().claims if claim.host == 'b']
+        self.assertEqual((1, False), (claim.conflicts, claim.missed))
+
+    def test_a_guarantee_counts_with_all_and_after_a_restart(self):
+        spec = base.request(1, egress_kbps=1)
+        spec.requested_resources = [objects.RequestGroup(resources={
+            'NET_BW_EGR_KILOBIT_PER_SEC': 70})]
+        self.one.request_started()
+        self.one.host_consumed(self.a, spec)
+        three = self.make_worker()
+        for worker in (self.one, self.two, three):
+            self.wait_for(lambda: self.load(worker, self.a) == [.7])
+        # The record shows the instance, and the inventory is still older.
+        for worker in (self.one, self.two, three):
+            self.read(worker, 1, 'a')
+            self.assertEqual([], worker._residency.claims)
+            self.assertEqual([.7], self.load(worker, self.a))
+
+    def test_who_is_behind_an_uplink_counts_with_the_first_request(self):
+        rack = objects.Aggregate(
+            id=1, name='rack', hosts=['a', 'b'], metadata={
+                'vswitch:uplink': 'tor',
+                'vswitch:uplink_saturation_kbps': '100',
+                'vswitch:uplink_overload_probability': '0'})
+        for listed in (True, False):
+            with self.subTest(listed=listed):
+                worker = self.make_worker()
+                worker._ensure_ready()
+                self.read(worker, 1, 'b')
+                worker.request_started([rack] if listed else None)
+                host = base.host_state('a', (), [self.aggregate, rack])
+                assessment, _ = worker.assess(
+                    [host], base.request(9, egress_kbps=80))
+                self.assertEqual([False], assessment.passing.tolist())
+        # Another aggregate of the same uplink, none of whose hosts is listed.
+        worker = self.make_worker()
+        worker._ensure_ready()
+        self.read(worker, 1, 'b')
+        rack.hosts = ['a']
+        worker.request_started([rack, objects.Aggregate(
+            id=2, name='other', hosts=['b'],
+            metadata={'vswitch:uplink': 'tor'})])
+        assessment, _ = worker.assess([
+            base.host_state('a', (), [self.aggregate, rack])],
+            base.request(9, egress_kbps=80))
+        self.assertEqual([False], assessment.passing.tolist())
 
     def test_while_the_store_is_away_each_goes_on_and_tells_later(self):
         os.rename(self.path, self.path + '.away')
@@ -131,7 +229,7 @@ class TestWorkers(SharingTestCase):
         self.wait_for(lambda: sum('claims of other workers is well' in text
                                   for text in self.infos) >= 2)
 
-    def test_networks_of_a_placement_are_told_too(self):
+    def test_networks_of_a_placement_are_shared_too(self):
         self.place(1, self.a, networks=['red'])
         self.wait_for(lambda: self.two._statements.attachments(
             base.instance_uuid(1)) is not None)
@@ -144,44 +242,6 @@ class TestWorkers(SharingTestCase):
         self.wait_for(self.claims)
         three = self.make_worker()
         self.wait_for(lambda: self.load(three, self.a) == [.3])
-        claim, = three._residency.claims
-        self.assertLess(claim.received - claim.made, 50)
-
-    def test_a_scheduler_of_the_release_before_is_understood(self):
-        # It tells of a placement and later what came of it.
-        old = database.Store(self.url)
-        word = store.StoredClaim(
-            base.instance_uuid(1), 'old-1', store.ASSUMED, 'a', None,
-            base.constant(30), True, 3600.0, 'old:1')
-        old.write_claims([word])
-        self.wait_for(lambda: self.load(self.two, self.a) == [.3])
-        for state, expected in ((store.CONFIRMED, .3),
-                                (store.FORGOTTEN, 0)):
-            old.write_claims([store.StoredClaim(
-                **{**vars(word), 'state': state})])
-            self.wait_for(lambda: self.two._broadcast._last_read.number
-                          == old.read_claims().seen.number)
-            self.wait_for(
-                lambda: self.load(self.two, self.a) == [expected])
-
-    def test_claims_that_are_not_shared_stay_with_their_worker(self):
-        alone = self.make_worker(claims_broadcast_seconds=0)
-        self.load(alone, self.a)
-        self.place(1, self.a, alone)
-        alone.request_finished(True)
-        self.place(2, self.a, alone)
-        self.assertEqual([.3], self.load(alone, self.a))
-        self.assertEqual({}, self.claims())
-
-    def test_options_of_the_release_before_are_ignored(self):
-        worker = self.make_worker(claims_refresh_seconds=0,
-                                  claims_wait_seconds=10,
-                                  claim_expiry_seconds=1)
-        self.load(worker, self.a)
-        self.place(1, self.a, worker)
-        self.clock.now += 100
-        self.assertEqual([.3], self.load(worker, self.a))
-        self.wait_for(self.claims)
 
 
 class TestProcesses(SharingTestCase):
@@ -213,12 +273,10 @@ class TestProcesses(SharingTestCase):
         fits = [host for host, good in zip(
             hosts, assessment.admitted.tolist()) if good]
         worker.hosts_filtered(fits)
-        fits = worker.hosts_sorted(
-            fits[number % len(fits):] if fits else [], spec)
-        if fits:
-            worker.host_consumed(fits[0], spec)
-        worker.request_finished(not fits)
-        return fits[0].host if fits else None
+        host = base.choose(
+            worker, fits[number % len(fits):] if fits else [], spec)
+        worker.request_finished(host is None)
+        return host
 
     def _count(self, worker):
         return {host: sorted(found['instances'])
@@ -235,14 +293,14 @@ class TestProcesses(SharingTestCase):
             for number in range(self.EACH):
                 number += 100 * (index + 1)
                 placed[number] = self._boot(worker, number, hosts)
-            self.wait_for(lambda: not worker._broadcast._unwritten)
+            self.wait_for(lambda: not worker.claims._unwritten)
             print(json.dumps(placed), file=stream, flush=True)
             # Until all have told what they have placed.
             os.read(ready, 1)
             last = database.Store(self.url).read_claims().seen.number
             self.wait_for(
-                lambda: worker._broadcast._last_read is not None
-                and worker._broadcast._last_read.number >= last)
+                lambda: worker.claims._last_read is not None
+                and worker.claims._last_read.number >= last)
             print(json.dumps(self._count(worker)), file=stream)
 
         children = [self._fork(lambda stream, index=index: play(

@@ -2,12 +2,10 @@
 
 import tempfile
 import unittest
-from unittest import mock
 
 from oslo_config import cfg
 
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import wiring
 
@@ -33,19 +31,6 @@ class TestWiring(unittest.TestCase):
         return wiring.make_aggregates(self.options(**options),
                                       self.problems.__setitem__)
 
-    def test_whoever_sets_an_option_without_effect_is_warned(self):
-        names = {'claim_expiry_seconds': 60, 'claims_refresh_seconds': 1,
-                 'claims_wait_seconds': 2}
-        conf = self.options(**names)
-        # oslo.config warns once in the life of a process.
-        for option in scheduler.OPTS:
-            self.enterContext(mock.patch.object(
-                option, '_logged_deprecation', False))
-        with mock.patch.object(cfg, '_report_deprecation') as report:
-            wiring.warn_of_ignored(conf)
-        self.assertEqual(sorted(names), sorted(
-            call.args[1]['option'] for call in report.call_args_list))
-
     def test_profiles_that_cannot_be_used_are_reported(self):
         self.aggregates(switch_profiles_file='/nowhere.yaml',
                         default_switch_profile='nonesuch')
@@ -58,7 +43,7 @@ class TestWiring(unittest.TestCase):
 
     def test_a_store_that_cannot_be_made_raises_when_it_is_used(self):
         made = wiring.make_store(self.options(store_url='nonsense'))
-        for use in (made.read_changes, made.read_claims, made.write_claims):
+        for use in (made.read_changes, made.read_claims, made.claiming):
             with self.assertRaises(exceptions.StoreError):
                 use(None)
 

@@ -24,9 +24,6 @@ def upgrade():
         sa.Column('flavor', sa.String(255), nullable=True),
         sa.Column('project', sa.String(255), nullable=True),
         sa.Column('networks', sa.Text, nullable=False),
-        sa.Column('egress_kbps', sa.Double, nullable=True),
-        sa.Column('ingress_kbps', sa.Double, nullable=True),
-        sa.Column('kpps', sa.Double, nullable=True),
         sa.Column('updated_at', sa.Double, nullable=False),
         sa.Index('ix_placement_generation', 'generation'),
         **_MYSQL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that are serialised, with what the instance demands
+"""Claims that are serialised, and guarantees of ports
 
 Claims live for minutes, so that the table is created again without its rows.
 """
@@ -15,6 +15,9 @@ down_revision = '0014'
 
 
 def upgrade():
+    for name in ('egress_kbps', 'ingress_kbps', 'kpps'):
+        steps.add_column('placement', sa.Column(name, sa.Double,
+                                                nullable=True))
     inspector = sa.inspect(op.get_bind())
     if inspector.has_table('claim') and 'stated' in {
             column['name'] for column in inspector.get_columns('claim')}:
