@@ -6,11 +6,12 @@ of a server, passes through :func:`printable` before it is displayed.
 """
 
 import datetime
+import difflib
 import re
 import reprlib
 
-__all__ = ['brief', 'chance', 'distinct', 'first_of', 'iso_time', 'number_of',
-           'one_line', 'printable']
+__all__ = ['brief', 'chance', 'distinct', 'first_of', 'iso_time', 'nearest',
+           'number_of', 'one_line', 'printable']
 
 #: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
@@ -101,6 +102,17 @@ def first_of(texts, separator=', ', most=5):
     more = len(texts) - most
     return separator.join(texts[:most]) + (
         f' and {more} more' if more > 0 else '')
+
+
+def nearest(name, names):
+    """Return ' (nearest name: ...)', or an empty text if no name is near.
+
+    :param name: a name that does not exist
+    :param names: iterable of the existing names
+    """
+    # The order of a set differs between processes.
+    near = difflib.get_close_matches(name, sorted(names), n=1)
+    return f' (nearest name: {near[0]})' if near else ''
 
 
 def number_of(count, singular, plural):

@@ -25,6 +25,7 @@ from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
@@ -167,6 +168,7 @@ class Checks(upgradecheck.UpgradeCommands):
             problems.append(f'default_switch_profile is {default!r}')
         try:
             hosts = self._store().host_profiles()
+            not_in_nova = fleet.hosts_not_in_nova(self._store(), hosts)
         except exceptions.StoreError as error:
             return _result(
                 upgradecheck.Code.WARNING,
@@ -183,12 +185,14 @@ class Checks(upgradecheck.UpgradeCommands):
                                               f'host {host.host}')
                 except exceptions.InvalidInput as error:
                     problems.append(str(error))
-        if not problems:
-            return self._check_described(profiles)
-        return _result(
-            upgradecheck.Code.FAILURE,
-            _some(problems) + '; expected one of '
-            + ', '.join(sorted(profiles)))
+        if problems:
+            return _result(
+                upgradecheck.Code.FAILURE,
+                _some(problems) + '; expected one of '
+                + ', '.join(sorted(profiles)))
+        if not_in_nova:
+            return _result(upgradecheck.Code.WARNING, not_in_nova)
+        return self._check_described(profiles)
 
     def _check_aggregates(self):
         try:

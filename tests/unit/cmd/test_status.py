@@ -390,6 +390,20 @@ class ModelStatusTestCase(StatusCase):
             'endpoint = http://127.0.0.1:1', 'url = http://127.0.0.1:1/v2.1')
         self.assert_told(1, AGGREGATES, '^aggregates cannot be checked: .*:1')
 
+    def test_hosts_that_nova_does_not_have_are_a_warning(self):
+        self.store.write(host_profiles=[
+            store.HostProfile('compute07', 'ovs-vxlan')])
+        self.assertEqual(0, self.check()[0])
+        facts = {'compute7': {**policy_in_force.pack(
+            admission.HostPolicy(None)), 'in_nova': True}}
+        self.store.write_fleet({'host': facts}, time.time())
+        self.assert_told(1, PROFILES,
+                         r'compute07 \(nearest name: compute7\)')
+        self.store.write(
+            host_profiles=[store.HostProfile('compute7', 'ovs-vxlan')],
+            remove_hosts=['compute07'])
+        self.assertEqual(0, self.check()[0])
+
     def test_a_bad_file_of_profiles_is_a_failure(self):
         path = pathlib.Path(self.directory, 'profiles.yaml')
         path.write_text('profiles: [')
