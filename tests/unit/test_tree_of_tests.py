@@ -22,7 +22,6 @@ TESTED_WITH = {
     'calibrate/local_testbed.py': 'calibrate/test_calibration.py',
     'clients/openstack.py': 'clients/test_http.py',
     'cmd/instances.py': 'cmd/subcommands/test_explain.py',
-    'cmd/nova_options.py': 'cmd/test_status.py',
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'cmd/subcommands/size_servers.py': 'cmd/subcommands/test_size.py',
     'conf/inventory.py': 'conf/test_opts.py',

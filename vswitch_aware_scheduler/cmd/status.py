@@ -76,12 +76,14 @@ class Checks(upgradecheck.UpgradeCommands):
 
     :param conf: ConfigOpts with the options of this package
     :param clock: callable, returns seconds UTC
+    :param arguments: words of the command line that name configuration files
     """
 
     display_title = 'VSwitch Status Check Results'
 
-    def __init__(self, conf, clock=time.time):
+    def __init__(self, conf, clock=time.time, arguments=()):
         super().__init__()
+        self._arguments = arguments
         self._all_options = conf
         self._conf = conf[options.GROUP]
         self._clock = clock
@@ -330,7 +332,7 @@ class Checks(upgradecheck.UpgradeCommands):
         now = self._clock()
         workers = self._store().workers()
         modelers = self._store().modelers()
-        problems = self._plugins_of_nova()
+        problems = []
         reporting = self_check.reporting_workers(workers, now)
         names = {}  # problem -> names of the workers that have it
         for worker in reporting:
@@ -377,20 +379,40 @@ class Checks(upgradecheck.UpgradeCommands):
                              'options')
             and not (cells and topic.startswith('record of cell '))]
 
-    def _plugins_of_nova(self):
-        """Return which plugin nova.conf does not enable, if it is readable.
-
-        nova.conf is read if it is one of the configuration files.
-        """
-        enabled = nova_options.enabled_plugins(self._all_options)
-        if enabled is None:
-            return []
-        if not enabled:
-            return ['neither VSwitchFilter nor VSwitchWeigher is enabled; '
-                    'add them to enabled_filters and weight_classes of '
-                    '[filter_scheduler] in nova.conf']
-        problem = self_check.plugins_problem(enabled)
-        return [problem] if problem else []
+    @_needs_store
+    def _check_nova_options(self):
+        """Return what is wrong with the options of nova-scheduler."""
+        target = self._store()
+        workers = self_check.reporting_workers(target.workers(),
+                                               self._clock())
+        limits = {worker.state['max_placement_results'] for worker in workers
+                  if 'max_placement_results' in worker.state}
+        problems, text = [], None
+        try:
+            nova = nova_options.read(self._arguments,
+                                     self._all_options.config_file)
+        except cfg.Error as error:
+            problems.append(f'nova-scheduler cannot read its configuration: '
+                            f'{error}')
+        except OSError as error:
+            text = f'configuration of nova-scheduler not read: {error}'
+        else:
+            text = ('this machine has no configuration of nova-scheduler'
+                    if nova is None else f'read: {", ".join(nova.files)}')
+            # A machine without nova-scheduler may have a file of Nova.
+            if nova is not None and (nova.are_set or not workers):
+                problems.append(self_check.enabled_problem(nova.plugins))
+            if nova is not None and not limits:
+                limits.add(nova.max_placement_results)
+        hosts = sum(data.get('in_nova', False)
+                    for data in target.fleet('host').facts.values())
+        if limits:
+            problems.append(self_check.results_problem(min(limits), hosts))
+        problems = [problem for problem in problems if problem]
+        if problems:
+            return _result(upgradecheck.Code.WARNING,
+                           '; '.join([*problems, *([text] if text else [])]))
+        return _result(upgradecheck.Code.SUCCESS, text)
 
     @_needs_store
     def _check_options(self):
@@ -546,6 +568,7 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Modelers', _check_modelers),
                        ('Schedulers', _check_schedulers),
                        ('Options', _check_options),
+                       ('Nova Options', _check_nova_options),
                        ('Telemetry', _check_telemetry),
                        ('Switch Profiles', _check_profiles),
                        ('Host Aggregates', _check_aggregates),
@@ -559,11 +582,8 @@ def _some(problems):
     return plain_text.first_of(problems, '; ')
 
 
-def _options_first(argv):
-    """Move --config-file and --config-dir before the sub-command.
-
-    oslo.config does not accept these options after the sub-command.
-    """
+def _split(argv):
+    """Return (words of --config-file and --config-dir, other words)."""
     first, remaining = [], []
     arguments = iter(argv)
     for argument in arguments:
@@ -573,11 +593,15 @@ def _options_first(argv):
             first.append(argument)
         else:
             remaining.append(argument)
-    return first + remaining
+    return first, remaining
 
 
 def _configuration(argv):
-    """Return (ConfigOpts, function to run) of a command line and its files."""
+    """Return the ConfigOpts of a command line and its files.
+
+    :param argv: arguments; oslo.config does not accept --config-file after the
+        sub-command
+    """
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
 
@@ -596,7 +620,7 @@ def _configuration(argv):
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=add_parsers))
     options.parse(
-        conf, _options_first(argv), prog=PROG, version=terminal.version(PROG),
+        conf, argv, prog=PROG, version=terminal.version(PROG),
         description='Check whether vswitch_aware_scheduler is installed and '
                     'configured correctly.')
     return conf
@@ -613,13 +637,14 @@ def main(argv=None):
     """
     def command():
         logging.getLogger().addHandler(logging.NullHandler())
-        conf = _configuration(sys.argv[1:] if argv is None else argv)
+        files, words = _split(sys.argv[1:] if argv is None else argv)
+        conf = _configuration(files + words)
         options.read_all(conf)
         # The check command reads this option.
         upgradecheck.CONF = conf
         answer = io.StringIO()
         with contextlib.redirect_stdout(answer):
-            status = int(Checks(conf).check())
+            status = int(Checks(conf, arguments=files).check())
         terminal.print_text(answer.getvalue())
         return status
 
