@@ -104,15 +104,18 @@ def first_of(texts, separator=', ', most=5):
         f' and {more} more' if more > 0 else '')
 
 
-def nearest(name, names):
+def nearest(name, names, prefix=''):
     """Return ' (nearest name: ...)', or an empty text if no name is near.
 
     :param name: a name that does not exist
     :param names: iterable of the existing names
+    :param prefix: text with which all these names begin
     """
     # The order of a set differs between processes.
-    near = difflib.get_close_matches(name, sorted(names), n=1)
-    return f' (nearest name: {near[0]})' if near else ''
+    near = difflib.get_close_matches(
+        name.removeprefix(prefix),
+        sorted(other.removeprefix(prefix) for other in names), n=1)
+    return f' (nearest name: {prefix}{near[0]})' if near else ''
 
 
 def number_of(count, singular, plural):

@@ -115,3 +115,11 @@ class NearestTestCase(unittest.TestCase):
                 ('netwrok', ' (nearest name: network)'), ('x', '')):
             self.assertEqual(expected, plain_text.nearest(name, names))
         self.assertEqual('', plain_text.nearest('x', ()))
+
+    def test_a_common_prefix_makes_no_name_near(self):
+        names = ('vswitch:kpps', 'vswitch:model')
+        for name, expected in (('vswitch:modell', 'vswitch:model'),
+                               ('vswitch:a', None)):
+            self.assertEqual(
+                f' (nearest name: {expected})' if expected else '',
+                plain_text.nearest(name, names, 'vswitch:'))

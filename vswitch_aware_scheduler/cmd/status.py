@@ -21,6 +21,7 @@ import time
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
@@ -207,6 +208,26 @@ class Checks(upgradecheck.UpgradeCommands):
                 upgradecheck.Code.SUCCESS,
                 f'not checked: Nova cannot be queried, because auth_type in '
                 f'the group [{options.INVENTORY_GROUP}] is not set')
+        if problems:
+            return _result(upgradecheck.Code.FAILURE, _some(problems))
+        return _result(upgradecheck.Code.SUCCESS)
+
+    @_needs_store
+    def _check_flavors(self):
+        target = self._store()
+        flavors = target.fleet('flavor')
+        if flavors.read_at is None:
+            return _result(
+                upgradecheck.Code.SUCCESS,
+                'not checked: no vswitch-modeler has read flavors from Nova')
+        laws = target.laws({
+            specs[flavor_specs.MODEL_EXTRA_SPEC]
+            for specs in flavors.facts.values()
+            if flavor_specs.MODEL_EXTRA_SPEC in specs})
+        problems = [
+            f'flavor {name}: {problem}' for name, problem in (
+                (name, flavor_specs.read(specs, laws.get)[1])
+                for name, specs in sorted(flavors.facts.items())) if problem]
         if problems:
             return _result(upgradecheck.Code.FAILURE, _some(problems))
         return _result(upgradecheck.Code.SUCCESS)
@@ -572,6 +593,7 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Telemetry', _check_telemetry),
                        ('Switch Profiles', _check_profiles),
                        ('Host Aggregates', _check_aggregates),
+                       ('Flavors', _check_flavors),
                        ('Strict Mode', _check_strict),
                        ('Error Budgets', _check_budgets),
                        ('Limit Factor', _check_limit_factor),

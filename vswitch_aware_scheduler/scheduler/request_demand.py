@@ -17,7 +17,6 @@ import numpy as np
 
 from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.admission import resident_demand
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
@@ -209,15 +208,10 @@ def _law_and_rule(spec_obj, uuid, laws, priors, default_law, report):
 
 def _stated(flavor, extra_specs, laws, report):
     """Return (law, rule) that a flavor states, or None; report errors."""
-    if not any(key.startswith('vswitch:') for key in extra_specs):
+    if flavor is None:
         return None
-    topic = 'flavor ' + str(read(flavor, 'name'))
-    try:
-        stated = flavor_specs.law_of(extra_specs, laws)
-    except exceptions.InvalidInput as error:
-        report(topic, f'{error}: its vswitch: extra specs are ignored')
-        return None
-    report(topic, None)
+    stated, problem = flavor_specs.read(extra_specs, laws)
+    report(f'flavor {read(flavor, "name")}', problem)
     return stated
 
 

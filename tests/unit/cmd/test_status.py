@@ -28,7 +28,7 @@ from vswitch_aware_scheduler.store import rebalance_records
     'Modelers', 'Switch Profiles', 'Host Aggregates', 'Strict Mode',
     'Nova Release')
 TELEMETRY, SCHEDULERS, OPTIONS = 'Telemetry', 'Schedulers', 'Options'
-NOVA_OPTIONS = 'Nova Options'
+NOVA_OPTIONS, FLAVORS = 'Nova Options', 'Flavors'
 BUDGETS = 'Error Budgets'
 FACTOR = 'Limit Factor'
 
@@ -90,12 +90,12 @@ class StatusTestCase(StatusCase):
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
                           PROFILES, AGGREGATES, STRICT, NOVA,
                           TELEMETRY, SCHEDULERS, OPTIONS, NOVA_OPTIONS,
-                          BUDGETS, FACTOR},
+                          FLAVORS, BUDGETS, FACTOR},
                          set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(15, output.count('Result: Success'))
+        self.assertEqual(16, output.count('Result: Success'))
 
     def test_damaged_rows_are_a_warning_that_names_them(self):
         self.make_store().write([base.constant(n) for n in range(3)])
@@ -385,6 +385,24 @@ class ModelStatusTestCase(StatusCase):
         cloud.aggregates.clear()
         cloud.host('h0', uplink='tor', uplink_mapping_entries='many')
         self.assert_told(2, AGGREGATES, "uplink_mapping_entries: 'many'")
+
+    def test_what_flavors_state_and_cannot_be_used_is_a_failure(self):
+        self.assert_told(0, FLAVORS, 'not checked: no vswitch-modeler')
+        learned = base.instance_uuid(1)
+        self.store.write_fleet({'flavor': {
+            'a': {}, 'b': {'vswitch:egress_kbps': '5'},
+            'c': {'vswitch:model': learned}}}, time.time())
+        self.assertEqual(0, self.check()[0])
+        for specs, message in (
+                ({'vswitch:egres_kbps': '5', 'vswitch:kpps': '1'},
+                 '^flavor d: flavor extra spec vswitch:egres_kbps: .5.; .*'
+                 'nearest name: vswitch:egress_kbps.*ignored$'),
+                ({'vswitch:kpps': '-1'}, '^flavor d: .*whole number'),
+                ({'vswitch:model': base.instance_uuid(2)},
+                 '^flavor d: .*learned model')):
+            self.store.write_fleet({'flavor': {
+                'c': {'vswitch:model': learned}, 'd': specs}}, time.time())
+            self.assert_told(2, FLAVORS, message)
 
     def test_aggregates_that_cannot_be_read_are_a_warning(self):
         self.configure(

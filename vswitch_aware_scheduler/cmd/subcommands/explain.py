@@ -192,12 +192,9 @@ def _demand(fleet, uuid, flavor, project):
         fleet.remarks.append(
             f'the store has no flavor {flavor!r}: it is treated as a flavor '
             f'without extra specs')
-    try:
-        stated_law = flavor_specs.law_of(specs or {}, snapshot.law)
-    except exceptions.InvalidInput as error:
-        stated_law = None
-        fleet.remarks.append(f'{error}: the extra specs of the flavor '
-                             f'{flavor} are ignored')
+    stated_law, problem = flavor_specs.read(specs or {}, snapshot.law)
+    if problem:
+        fleet.remarks.append(f'flavor {flavor}: {problem}')
     prior = snapshot.prior(uuid, flavor, project)
     if not resident_demand.takes_prior(prior and prior[1],
                                        stated_law is not None):
