@@ -66,7 +66,7 @@ ELSEWHERE = ('store/migrations', 'tempest_plugin', 'watcher_plugin')
 OF_SEVERAL = {
     'devstack/test_plugin.py', 'modeler/test_kill.py',
     'scheduler/test_corrections.py', 'scheduler/test_sharing.py',
-    'store/test_fleet.py', 'store/test_modelers.py',
+    'store/test_fleet.py', 'store/test_modelers.py', 'store/test_rights.py',
     'vswitch/test_catalogue.py',
 }
 
