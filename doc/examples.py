@@ -162,7 +162,7 @@ def run(place, line):
                 mock.patch('time.time', lambda: NOW), \
                 mock.patch('importlib.metadata.version', _version), \
                 mock.patch.object(status.Checks.__init__, '__defaults__',
-                                  (lambda: NOW + 8,)):
+                                  (lambda: NOW + 8, ())):
             COMMANDS[words[0]](['--config-file', place.config, *words[1:]])
     finally:
         os.chdir(before)

@@ -6,11 +6,12 @@ of a server, passes through :func:`printable` before it is displayed.
 """
 
 import datetime
+import difflib
 import re
 import reprlib
 
-__all__ = ['brief', 'chance', 'distinct', 'first_of', 'iso_time', 'number_of',
-           'one_line', 'printable']
+__all__ = ['brief', 'chance', 'distinct', 'first_of', 'iso_time', 'nearest',
+           'number_of', 'one_line', 'printable']
 
 #: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
@@ -101,6 +102,20 @@ def first_of(texts, separator=', ', most=5):
     more = len(texts) - most
     return separator.join(texts[:most]) + (
         f' and {more} more' if more > 0 else '')
+
+
+def nearest(name, names, prefix=''):
+    """Return ' (nearest name: ...)', or an empty text if no name is near.
+
+    :param name: a name that does not exist
+    :param names: iterable of the existing names
+    :param prefix: text with which all these names begin
+    """
+    # The order of a set differs between processes.
+    near = difflib.get_close_matches(
+        name.removeprefix(prefix),
+        sorted(other.removeprefix(prefix) for other in names), n=1)
+    return f' (nearest name: {prefix}{near[0]})' if near else ''
 
 
 def number_of(count, singular, plural):

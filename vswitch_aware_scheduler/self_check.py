@@ -6,9 +6,10 @@ caller passes the current time.
 """
 
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
-           'differing_options', 'is_overdue', 'is_replaced', 'is_silent',
-           'modeler_problem', 'options_problem', 'plugins_problem',
-           'record_problems', 'reporting_workers', 'workers_problem']
+           'differing_options', 'enabled_problem', 'is_overdue',
+           'is_replaced', 'is_silent', 'modeler_problem', 'options_problem',
+           'plugins_problem', 'record_problems', 'reporting_workers',
+           'results_problem', 'workers_problem']
 
 #: A modeler that has not reported for this time is silent. It does not report
 #: while it writes, or while it waits for one answer of a telemetry service
@@ -176,6 +177,32 @@ def plugins_problem(plugins):
     name, option, effect = missing[0]
     return (f'{name} is not enabled, so that {effect}; add it to '
             f'[filter_scheduler]/{option} of nova.conf')
+
+
+def enabled_problem(plugins):
+    """Return which plugin the configuration of Nova does not enable, or None.
+
+    :param plugins: as in :func:`plugins_problem`
+    """
+    if plugins:
+        return plugins_problem(plugins)
+    return ('neither VSwitchFilter nor VSwitchWeigher is enabled; add them to '
+            'enabled_filters and weight_classes of [filter_scheduler] in '
+            'nova.conf')
+
+
+def results_problem(most_results, hosts):
+    """Return that Placement leaves out some hosts of a request, or None.
+
+    :param most_results: value of ``max_placement_results``
+    :param hosts: number of hosts of Nova, 0 if it is unknown
+    """
+    if hosts <= most_results:
+        return None
+    return (f'[scheduler]/max_placement_results of nova.conf is '
+            f'{most_results}, and Nova has {hosts} hosts: a filter receives '
+            f'at most {most_results} of them, and finds no valid host if '
+            f'it refuses these; set max_placement_results to {hosts} or more')
 
 
 def record_problems(worker, now):

@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import os
+import re
 import threading
 import time
 from unittest import mock
@@ -23,6 +24,7 @@ from tests.unit.store import test_migration
 from tests.unit.store import test_model_rows
 from tests.unit.store import test_modelers
 from tests.unit.store import test_rebalance_records
+from tests.unit.store import test_rights
 from tests.unit.store import test_trial_rows
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
@@ -152,10 +154,51 @@ class ContentionTestCase(store_base.StoreTestCase):
         self.assertEqual(2, len(attempts))
 
 
+class GrantsTestCase(store_base.StoreTestCase):
+    """The user of schedulers that the manual creates."""
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.address = sa.make_url(self.url)
+        self.kind = self.address.get_backend_name()
+
+    def _execute(self, *statements):
+        engine = sa.create_engine(self.url, isolation_level='AUTOCOMMIT')
+        try:
+            with engine.connect() as connection:
+                # Otherwise the driver takes "%" for a parameter.
+                connection = connection.execution_options(no_parameters=True)
+                for statement in statements:
+                    connection.exec_driver_sql(statement)
+        finally:
+            engine.dispose()
+
+    def _drop_user(self):
+        user = test_rights.USER
+        self._execute(*(
+            [f"DROP USER '{user}'@'%'"] if self.kind == 'mysql'
+            else [f'DROP OWNED BY {user}', f'DROP ROLE {user}']))
+
+    def test_a_scheduler_needs_no_more_rights(self):
+        self._execute(*(
+            re.sub(r'\bvswitch\b', self.address.database, statement)
+            for statement in test_rights.statements(self.kind)))
+        self.addCleanup(self._drop_user)
+        target = store.Store(self.address.set(
+            username=test_rights.USER, password='PASSWORD'
+        ).render_as_string(hide_password=False))
+        for call in test_rights.CALLS.values():
+            call(target)
+        with self.assertRaises(exceptions.StoreError):
+            target.write([store_base.constant(1)])
+        self.assertEqual([], self.store.models())
+
+
 #: All that needs no SQLite file.
 CASES = (
-    ContentionTestCase, modeler_suite.KilledModelersTestCase,
-    test_claim_rows.ClaimsTestCase,
+    ContentionTestCase, GrantsTestCase,
+    modeler_suite.KilledModelersTestCase, test_claim_rows.ClaimsTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.NamesTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,

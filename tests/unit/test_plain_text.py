@@ -104,3 +104,22 @@ class ErrorTestCase(unittest.TestCase):
                      exceptions.StoreMissing):
             self.assertEqual(r'host a\x1b[1m: 3 \x07', str(kind(
                 'host a\x1b[1m:\n3 \x07')))
+
+
+class NearestTestCase(unittest.TestCase):
+
+    def test_a_near_name_is_named(self):
+        names = {'compute7', 'compute8', 'network'}
+        for name, expected in (
+                ('compute07', ' (nearest name: compute7)'),
+                ('netwrok', ' (nearest name: network)'), ('x', '')):
+            self.assertEqual(expected, plain_text.nearest(name, names))
+        self.assertEqual('', plain_text.nearest('x', ()))
+
+    def test_a_common_prefix_makes_no_name_near(self):
+        names = ('vswitch:kpps', 'vswitch:model')
+        for name, expected in (('vswitch:modell', 'vswitch:model'),
+                               ('vswitch:a', None)):
+            self.assertEqual(
+                f' (nearest name: {expected})' if expected else '',
+                plain_text.nearest(name, names, 'vswitch:'))

@@ -22,7 +22,6 @@ TESTED_WITH = {
     'calibrate/local_testbed.py': 'calibrate/test_calibration.py',
     'clients/openstack.py': 'clients/test_http.py',
     'cmd/instances.py': 'cmd/subcommands/test_explain.py',
-    'cmd/nova_options.py': 'cmd/test_status.py',
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'cmd/subcommands/size_servers.py': 'cmd/subcommands/test_size.py',
     'conf/inventory.py': 'conf/test_opts.py',
@@ -66,7 +65,7 @@ ELSEWHERE = ('store/migrations', 'tempest_plugin', 'watcher_plugin')
 OF_SEVERAL = {
     'devstack/test_plugin.py', 'modeler/test_kill.py',
     'scheduler/test_corrections.py', 'scheduler/test_sharing.py',
-    'store/test_fleet.py', 'store/test_modelers.py',
+    'store/test_fleet.py', 'store/test_modelers.py', 'store/test_rights.py',
     'vswitch/test_catalogue.py',
 }
 

@@ -5,10 +5,13 @@ import dataclasses
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['Keys', 'Stated', 'UPLINK', 'refusing', 'usable_profile']
+__all__ = ['Keys', 'PREFIX', 'Stated', 'UPLINK', 'expected_keys',
+           'refusing', 'usable_profile']
 
+#: Prefix of the keys of aggregates and of the extra specs of flavors.
 PREFIX = 'vswitch:'
 
 #: Prefix of the keys of uplinks.
@@ -33,6 +36,16 @@ def refusing(expected, fits):
             raise exceptions.InvalidOverride(
                 f'{where}: {key}: {text!r}; expected {expected}')
     return check
+
+
+def expected_keys(key, keys):
+    """Return the end of an error message about a key that does not exist.
+
+    :param key: the key
+    :param keys: iterable of the existing keys
+    """
+    return (f'expected no key but {", ".join(keys)}'
+            + plain_text.nearest(key, keys, PREFIX))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,8 +98,6 @@ class Keys:
                                   lambda text: 0 <= float(text) <= 1),
             **{prefix + name: check for name, check in (others or {}).items()},
             **dict.fromkeys(self._numbers, self._check_number)}
-        self._unknown = refusing(f'no key but {", ".join(self._checks)}',
-                                 lambda text: False)
 
     def read(self, items):
         """Return the valid values of some metadata. Invalid ones are reported.
@@ -98,7 +109,7 @@ class Keys:
         for name, key, value in items:
             where = f'aggregate {name}'
             try:
-                self._checks.get(key, self._unknown)(where, key, value)
+                self._checks.get(key, self._refuse)(where, key, value)
                 self._report(f'{where} {key}', None)
             except exceptions.InvalidInput as error:
                 self._report(f'{where} {key}', f'{error}; it is ignored')
@@ -111,6 +122,10 @@ class Keys:
              for key, texts in values.items() if key in self._numbers},
             admission.most_cautious(all_values[self._policy]),
             min(map(float, all_values[self._limit])))
+
+    def _refuse(self, where, key, text):
+        raise exceptions.InvalidOverride(
+            f'{where}: {key}: {text!r}; {expected_keys(key, self._checks)}')
 
     def _check_number(self, where, key, text):
         vswitch_profile.override_number(self._numbers[key], text, where)

@@ -12,7 +12,6 @@ import functools
 import numpy as np
 
 from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
@@ -212,12 +211,7 @@ def of_instance(snapshot, instance_uuid, flavors, project, default,
 
 def _stated(flavor, extra_specs, laws, report):
     """Return the (RateLaw, rule) that a flavor states, or None."""
-    if not any(key.startswith('vswitch:') for key in extra_specs):
-        return None
-    try:
-        stated, problem = flavor_specs.law_of(extra_specs, laws), None
-    except exceptions.InvalidInput as error:
-        stated, problem = None, error
+    stated, problem = flavor_specs.read(extra_specs, laws)
     if report is not None:
         report(flavor, problem)
     return stated

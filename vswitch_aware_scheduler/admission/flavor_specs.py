@@ -9,12 +9,13 @@ import reprlib
 
 import numpy as np
 
+from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['EXTRA_SPECS', 'LARGEST', 'MODEL_EXTRA_SPEC', 'RATES',
-           'constant_law', 'law_of', 'law_of_extra_specs']
+           'constant_law', 'law_of', 'law_of_extra_specs', 'read']
 
 #: Numbers of a flavor, all integers 0..LARGEST, and their meaning.
 EXTRA_SPECS = {
@@ -36,6 +37,8 @@ _BRIEF.maxstring = 80
 #: instances of the flavor.
 MODEL_EXTRA_SPEC = 'vswitch:model'
 
+_KEYS = (*EXTRA_SPECS, MODEL_EXTRA_SPEC)
+
 #: Maximum number of cached laws of flavors. Residents are described by their
 #: flavors often, so that a smaller cache than the number of flavors in a cloud
 #: would be useless.
@@ -43,6 +46,28 @@ MOST_LAWS = 65_536
 
 #: Components of a rate, in the order of its columns.
 RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
+
+
+def read(extra_specs, laws):
+    """Return what a flavor states, and what is wrong with its extra specs.
+
+    Unknown keys are ignored. With an invalid value, the flavor states nothing.
+
+    :param extra_specs: mapping of strings
+    :param laws: as in :func:`law_of`
+    :returns: (result of :func:`law_of` or None, the problem in words or None)
+    """
+    stated, problems = None, []
+    try:
+        stated = law_of(extra_specs, laws)
+    except exceptions.InvalidInput as error:
+        problems.append(f'{error}: its vswitch: extra specs are ignored')
+    problems += [
+        f'flavor extra spec {key}: {_BRIEF.repr(extra_specs[key])}; '
+        f'{aggregate_metadata.expected_keys(key, _KEYS)}; it is ignored'
+        for key in sorted(extra_specs)
+        if key.startswith(aggregate_metadata.PREFIX) and key not in _KEYS]
+    return stated, '; '.join(problems) or None
 
 
 def law_of(extra_specs, laws):

@@ -19,6 +19,9 @@ __all__ = ['Policies', 'find', 'pack', 'unpack', 'with_uplinks']
 #: Descriptive texts of profiles, which are not stored.
 _FOR_PEOPLE = ('description', 'sources')
 
+#: Stored facts of a host beside its policy.
+_NOT_POLICY = ('origins', 'in_nova')
+
 #: Fields of a HostPolicy that need a conversion.
 _NOT_PLAIN = ('profile', 'uplinks')
 
@@ -131,7 +134,7 @@ def unpack(hosts, uplinks):
             problems[name] = f'{type(error).__name__}: {error}'
     for host, data in hosts.items():
         key = json.dumps({name: value for name, value in data.items()
-                          if name != 'origins'}, sort_keys=True)
+                          if name not in _NOT_POLICY}, sort_keys=True)
         try:
             if key not in policy_of_key:
                 policy_of_key[key] = _policy(data, found_uplinks)

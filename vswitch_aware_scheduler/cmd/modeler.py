@@ -60,7 +60,8 @@ def _once(conf):
     began = time.time()
     inventory = service.update_inventory(set_up, time.time)
     problems = (inventory, service.update_hosts(set_up),
-                service.update_fleet(set_up, time.time))
+                service.update_fleet(set_up, time.time),
+                service.check_hosts(set_up))
     repair.learn_again(set_up.store, time.time, set_up.settings)
     bounds, problem = service.most_kbps(set_up)
     problems += problem,

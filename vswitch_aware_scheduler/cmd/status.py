@@ -21,10 +21,12 @@ import time
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
@@ -75,12 +77,14 @@ class Checks(upgradecheck.UpgradeCommands):
 
     :param conf: ConfigOpts with the options of this package
     :param clock: callable, returns seconds UTC
+    :param arguments: words of the command line that name configuration files
     """
 
     display_title = 'VSwitch Status Check Results'
 
-    def __init__(self, conf, clock=time.time):
+    def __init__(self, conf, clock=time.time, arguments=()):
         super().__init__()
+        self._arguments = arguments
         self._all_options = conf
         self._conf = conf[options.GROUP]
         self._clock = clock
@@ -167,6 +171,7 @@ class Checks(upgradecheck.UpgradeCommands):
             problems.append(f'default_switch_profile is {default!r}')
         try:
             hosts = self._store().host_profiles()
+            not_in_nova = fleet.hosts_not_in_nova(self._store(), hosts)
         except exceptions.StoreError as error:
             return _result(
                 upgradecheck.Code.WARNING,
@@ -183,12 +188,14 @@ class Checks(upgradecheck.UpgradeCommands):
                                               f'host {host.host}')
                 except exceptions.InvalidInput as error:
                     problems.append(str(error))
-        if not problems:
-            return self._check_described(profiles)
-        return _result(
-            upgradecheck.Code.FAILURE,
-            _some(problems) + '; expected one of '
-            + ', '.join(sorted(profiles)))
+        if problems:
+            return _result(
+                upgradecheck.Code.FAILURE,
+                _some(problems) + '; expected one of '
+                + ', '.join(sorted(profiles)))
+        if not_in_nova:
+            return _result(upgradecheck.Code.WARNING, not_in_nova)
+        return self._check_described(profiles)
 
     def _check_aggregates(self):
         try:
@@ -201,6 +208,26 @@ class Checks(upgradecheck.UpgradeCommands):
                 upgradecheck.Code.SUCCESS,
                 f'not checked: Nova cannot be queried, because auth_type in '
                 f'the group [{options.INVENTORY_GROUP}] is not set')
+        if problems:
+            return _result(upgradecheck.Code.FAILURE, _some(problems))
+        return _result(upgradecheck.Code.SUCCESS)
+
+    @_needs_store
+    def _check_flavors(self):
+        target = self._store()
+        flavors = target.fleet('flavor')
+        if flavors.read_at is None:
+            return _result(
+                upgradecheck.Code.SUCCESS,
+                'not checked: no vswitch-modeler has read flavors from Nova')
+        laws = target.laws({
+            specs[flavor_specs.MODEL_EXTRA_SPEC]
+            for specs in flavors.facts.values()
+            if flavor_specs.MODEL_EXTRA_SPEC in specs})
+        problems = [
+            f'flavor {name}: {problem}' for name, problem in (
+                (name, flavor_specs.read(specs, laws.get)[1])
+                for name, specs in sorted(flavors.facts.items())) if problem]
         if problems:
             return _result(upgradecheck.Code.FAILURE, _some(problems))
         return _result(upgradecheck.Code.SUCCESS)
@@ -326,7 +353,7 @@ class Checks(upgradecheck.UpgradeCommands):
         now = self._clock()
         workers = self._store().workers()
         modelers = self._store().modelers()
-        problems = self._plugins_of_nova()
+        problems = []
         reporting = self_check.reporting_workers(workers, now)
         names = {}  # problem -> names of the workers that have it
         for worker in reporting:
@@ -373,20 +400,40 @@ class Checks(upgradecheck.UpgradeCommands):
                              'options')
             and not (cells and topic.startswith('record of cell '))]
 
-    def _plugins_of_nova(self):
-        """Return which plugin nova.conf does not enable, if it is readable.
-
-        nova.conf is read if it is one of the configuration files.
-        """
-        enabled = nova_options.enabled_plugins(self._all_options)
-        if enabled is None:
-            return []
-        if not enabled:
-            return ['neither VSwitchFilter nor VSwitchWeigher is enabled; '
-                    'add them to enabled_filters and weight_classes of '
-                    '[filter_scheduler] in nova.conf']
-        problem = self_check.plugins_problem(enabled)
-        return [problem] if problem else []
+    @_needs_store
+    def _check_nova_options(self):
+        """Return what is wrong with the options of nova-scheduler."""
+        target = self._store()
+        workers = self_check.reporting_workers(target.workers(),
+                                               self._clock())
+        limits = {worker.state['max_placement_results'] for worker in workers
+                  if 'max_placement_results' in worker.state}
+        problems, text = [], None
+        try:
+            nova = nova_options.read(self._arguments,
+                                     self._all_options.config_file)
+        except cfg.Error as error:
+            problems.append(f'nova-scheduler cannot read its configuration: '
+                            f'{error}')
+        except OSError as error:
+            text = f'configuration of nova-scheduler not read: {error}'
+        else:
+            text = ('this machine has no configuration of nova-scheduler'
+                    if nova is None else f'read: {", ".join(nova.files)}')
+            # A machine without nova-scheduler may have a file of Nova.
+            if nova is not None and (nova.are_set or not workers):
+                problems.append(self_check.enabled_problem(nova.plugins))
+            if nova is not None and not limits:
+                limits.add(nova.max_placement_results)
+        hosts = sum(data.get('in_nova', False)
+                    for data in target.fleet('host').facts.values())
+        if limits:
+            problems.append(self_check.results_problem(min(limits), hosts))
+        problems = [problem for problem in problems if problem]
+        if problems:
+            return _result(upgradecheck.Code.WARNING,
+                           '; '.join([*problems, *([text] if text else [])]))
+        return _result(upgradecheck.Code.SUCCESS, text)
 
     @_needs_store
     def _check_options(self):
@@ -521,9 +568,11 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Modelers', _check_modelers),
                        ('Schedulers', _check_schedulers),
                        ('Options', _check_options),
+                       ('Nova Options', _check_nova_options),
                        ('Telemetry', _check_telemetry),
                        ('Switch Profiles', _check_profiles),
                        ('Host Aggregates', _check_aggregates),
+                       ('Flavors', _check_flavors),
                        ('Error Budgets', _check_budgets),
                        ('Limit Factor', _check_limit_factor),
                        ('Nova Release', _check_nova))
@@ -533,11 +582,8 @@ def _some(problems):
     return plain_text.first_of(problems, '; ')
 
 
-def _options_first(argv):
-    """Move --config-file and --config-dir before the sub-command.
-
-    oslo.config does not accept these options after the sub-command.
-    """
+def _split(argv):
+    """Return (words of --config-file and --config-dir, other words)."""
     first, remaining = [], []
     arguments = iter(argv)
     for argument in arguments:
@@ -547,11 +593,15 @@ def _options_first(argv):
             first.append(argument)
         else:
             remaining.append(argument)
-    return first + remaining
+    return first, remaining
 
 
 def _configuration(argv):
-    """Return (ConfigOpts, function to run) of a command line and its files."""
+    """Return the ConfigOpts of a command line and its files.
+
+    :param argv: arguments; oslo.config does not accept --config-file after the
+        sub-command
+    """
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
 
@@ -570,7 +620,7 @@ def _configuration(argv):
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=add_parsers))
     options.parse(
-        conf, _options_first(argv), prog=PROG, version=terminal.version(PROG),
+        conf, argv, prog=PROG, version=terminal.version(PROG),
         description='Check whether vswitch_aware_scheduler is installed and '
                     'configured correctly.')
     return conf
@@ -587,13 +637,14 @@ def main(argv=None):
     """
     def command():
         logging.getLogger().addHandler(logging.NullHandler())
-        conf = _configuration(sys.argv[1:] if argv is None else argv)
+        files, words = _split(sys.argv[1:] if argv is None else argv)
+        conf = _configuration(files + words)
         options.read_all(conf)
         # The check command reads this option.
         upgradecheck.CONF = conf
         answer = io.StringIO()
         with contextlib.redirect_stdout(answer):
-            status = int(Checks(conf).check())
+            status = int(Checks(conf, arguments=files).check())
         terminal.print_text(answer.getvalue())
         return status
 

@@ -10,8 +10,13 @@ constructor opens nothing; no clock except the one that is passed.
 from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import nova
+from vswitch_aware_scheduler.modeler import host_discovery
+from vswitch_aware_scheduler import plain_text
 
-__all__ = ['Fleet', 'stored_policies']
+__all__ = ['Fleet', 'hosts_not_in_nova', 'stored_policies']
+
+#: Number of names in a message.
+_MOST_NAMED = 5
 
 
 class Fleet:
@@ -56,10 +61,12 @@ class Fleet:
             facts['bare_metal'] = {
                 host: {} for host, bare_metal in cloud['node'].values()
                 if bare_metal}
+        of_nova = {host for host, _ in cloud.get('node', {}).values()}
         store.write_fleet({
             **facts, 'options': {'modeler': self.options}, 'host': {
                 host: {**policy_in_force.pack(policy),
-                       'origins': policies.origins[host]}
+                       'origins': policies.origins[host],
+                       **({'in_nova': host in of_nova} if of_nova else {})}
                 for host, policy in policies.hosts.items()},
             'uplink': {name: policy_in_force.pack(uplink.policy)
                        for name, uplink in policies.uplinks.items()}},
@@ -106,3 +113,32 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     return policy_in_force.find(
         sorted(hosts), aggregates.values(), profiles, host_policies,
         uplink_policies, corrections, store.trial_outcomes(), bare_metal)
+
+
+def hosts_not_in_nova(store, profiles):
+    """Return which hosts with a profile in the store Nova does not have.
+
+    Discovered profiles are not checked, because Neutron also has agents on
+    hosts without nova-compute.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param profiles: list of :class:`~.HostProfile`
+    :returns: the problem in words, or None; also None if no modeler has stored
+        which hosts Nova has
+    :raises StoreError: if the store cannot be read
+    """
+    hosts = {profile.host for profile in profiles
+             if profile.source != host_discovery.SOURCE}
+    of_nova = {host for host, facts in store.fleet('host').facts.items()
+               if facts.get('in_nova')} if hosts else set()
+    unknown = sorted(hosts - of_nova)
+    if not of_nova or not unknown:
+        return None
+    # The search for the nearest name compares all names.
+    named = [host + plain_text.nearest(host, of_nova)
+             for host in unknown[:_MOST_NAMED]]
+    return ('by the last reading of the modeler, Nova has no host of the '
+            'name: '
+            + plain_text.first_of(named + unknown[_MOST_NAMED:],
+                                  most=_MOST_NAMED)
+            + '; its switch profile in the store has no effect')

@@ -52,7 +52,7 @@ from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
-           'Notifier', 'Service', 'SetUp', 'configured_driver', 'host_kinds',
+           'Notifier', 'Service', 'SetUp', 'check_hosts', 'configured_driver', 'host_kinds',
            'make_corrections', 'make_driver', 'make_kinds', 'make_policies',
            'make_rebalancer', 'make_store', 'set_up', 'stays_until',
            'update_budgets', 'update_fleet', 'update_hosts',
@@ -74,9 +74,12 @@ _DAY_SECONDS = 86400.0
 
 #: States that remain after a pass, whether it fails or succeeds.
 _LASTING = frozenset({'ahead', 'bounds', 'budgets', 'discovery', 'fleet',
-                      'inventory', 'metrics', 'quiet', 'rebalancing',
+                      'hosts', 'inventory', 'metrics', 'quiet', 'rebalancing',
                       'schedulers', 'sharing', 'slow', 'trials',
                       'unprotected', 'waiting'})
+
+#: States that are logged again when their text changes.
+_BY_TEXT = frozenset({'hosts', 'waiting'})
 
 #: {exception: name of the failure of a pass}; a subclass precedes its base.
 _FAILURES = {exceptions.StoreChanged: 'another writer',
@@ -543,6 +546,18 @@ def update_fleet(set_up, clock):
         return (f'{len(policies.problems)} hosts have no policy, {host} among '
                 f'them: {problem}')
     return None
+
+
+def check_hosts(set_up):
+    """Return which hosts with a stored profile Nova does not have, or None.
+
+    :param set_up: :class:`SetUp`
+    :raises StoreError: if the store cannot be read
+    """
+    if set_up.fleet is None:
+        return None
+    return fleet.hosts_not_in_nova(set_up.store,
+                                   set_up.store.host_profiles())
 
 
 @_or_problem('profiles of hosts stay as they are')
@@ -1018,6 +1033,7 @@ class Service:
             self._state('discovery', common and update_hosts(set_up))
             self._state('fleet', common and update_fleet(set_up,
                                                          self._clock))
+            self._state('hosts', common and check_hosts(set_up))
             self._state('schedulers', common and check_schedulers(
                 set_up, self._clock))
             self._notifier.notify(WATCHDOG=1)
@@ -1121,9 +1137,6 @@ class Service:
         """Log and report what is not configured."""
         reason = (f'telemetry is not configured, no traffic is learned: '
                   f'{set_up.missing}; then send SIGHUP to vswitch-modeler')
-        if self._states.get('waiting', reason) != reason:
-            # The reason has changed.
-            del self._states['waiting']
         self._state('waiting', reason)
         if self._metrics is not None:
             self._metrics.waits('configuration')
@@ -1185,7 +1198,8 @@ class Service:
 
     def _state(self, kind, problem):
         """Log when a problem of a kind appears, and when it disappears."""
-        if problem and kind not in self._states:
+        if problem and (kind not in self._states or kind in _BY_TEXT
+                        and self._states[kind] != problem):
             self._states[kind] = problem
             LOG.warning('vswitch-modeler: %s', problem)
         elif not problem and kind in self._states:

@@ -102,10 +102,6 @@ def demand_of(spec_obj, snapshot, default_law, report):
     :param report: callable(topic, problem or None), receives invalid extra
         specs, which are ignored
     """
-    def report_flavor(name, problem):
-        report(f'flavor {name}', problem and (
-            f'{problem}: its vswitch: extra specs are ignored'))
-
     flavor = read(spec_obj, 'flavor')
     flavors = [] if flavor is None else [
         (read(flavor, 'name'), read(flavor, 'extra_specs') or {})]
@@ -115,7 +111,7 @@ def demand_of(spec_obj, snapshot, default_law, report):
         read(spec_obj, 'project_id'), default_law,
         None if groups is None else guarantee.of_resources(
             read(group, 'resources') or {} for group in groups),
-        report=report_flavor)
+        report=lambda name, problem: report(f'flavor {name}', problem))
 
 
 def attachments_of(spec_obj, previous=None):

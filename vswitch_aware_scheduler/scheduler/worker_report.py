@@ -10,6 +10,8 @@ import os
 import socket
 import time
 
+import nova.conf
+
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import self_check
@@ -18,6 +20,7 @@ from vswitch_aware_scheduler import store
 __all__ = ['CHECK_SECONDS', 'FIRST_SECONDS', 'REPORT_SECONDS',
            'WorkerReport', 'name']
 
+CONF = nova.conf.CONF
 LOG = logs.get_logger(__name__)
 
 #: Seconds between two reports of a worker. Until the cells of Nova are known,
@@ -102,7 +105,8 @@ class WorkerReport:
         self._store.report_worker(store.Worker(
             name(), socket.gethostname()[:255], self._started_at, now, {
                 'plugins': sorted(plugins), 'models': models, 'cells': cells,
-                'options': options, 'problems': {
+                'options': options, 'max_placement_results':
+                CONF.scheduler.max_placement_results, 'problems': {
                     topic: problem[:_MOST_CHARACTERS] for topic, problem in
                     list(self._report.problems().items())[:_MOST_PROBLEMS]}}))
 

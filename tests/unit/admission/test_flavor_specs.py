@@ -43,6 +43,23 @@ class TestExtraSpecs(unittest.TestCase):
                     'vswitch:on_seconds': str(on),
                     'vswitch:off_seconds': str(off)}))
 
+    def test_invalid_values_and_unknown_keys_are_one_problem(self):
+        for specs, is_stated, words in (
+                ({}, False, ()),
+                ({'vswitch:kpps': '1', 'vswitchx': '1'}, True, ()),
+                ({'vswitch:kpps': '1', 'vswitch:b': '2', 'vswitch:a': '1'},
+                 True, ("vswitch:a: '1'; expected no key but",
+                        "it is ignored; flavor extra spec vswitch:b: '2'")),
+                ({'vswitch:kpps': 'x', 'vswitch:model_': 'y' * 999}, False,
+                 ('are ignored; flavor extra spec vswitch:model_: ',
+                  'nearest name: vswitch:model'))):
+            stated, problem = flavor_specs.read(specs, lambda uuid: None)
+            self.assertEqual(is_stated, stated is not None)
+            self.assertEqual(bool(words), problem is not None)
+            for part in words:
+                self.assertIn(part, problem)
+            self.assertLess(len(problem or ''), 600)
+
     def test_none_of_them_is_no_law(self):
         self.assertIsNone(flavor_specs.law_of_extra_specs({}))
         self.assertIsNone(flavor_specs.law_of_extra_specs({'hw:x': '1'}))

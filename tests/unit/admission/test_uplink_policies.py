@@ -114,7 +114,9 @@ class TestUplinkPolicies(unittest.TestCase):
                 ('mapping_entries', '9' * 5000, 'expected a whole number, 0'),
                 ('mapping_interfaces', '0', 'expected a whole number, 1 <='),
                 ('line_rate_kbps', 'fast', 'expected a number > 0'),
-                ('colour', 'blue', 'expected no key but vswitch:uplink_')):
+                ('colour', 'blue', 'expected no key but vswitch:uplink_'),
+                ('line_rat_kbps', '5',
+                 'nearest name: vswitch:uplink_line_rate_kbps')):
             self.reports.clear()
             uplinks = self.find({**good, **keys(**{key: value})})
             self.assertEqual({'saturation_kbps': 5e6}, {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import errno
 import importlib.metadata
 import json
 import os
@@ -7,13 +8,13 @@ import pathlib
 import time
 from unittest import mock
 
+from tests.fakes import nova_files
 from tests.fakes import nova_hosts
 from tests.fakes import store as fake_store
 from tests.unit.cmd import commands
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler import store
@@ -25,6 +26,7 @@ from vswitch_aware_scheduler.store import rebalance_records
     'Store Schema', 'Store Access', 'Stored Rows', 'Last Generation',
     'Modelers', 'Switch Profiles', 'Host Aggregates', 'Nova Release')
 TELEMETRY, SCHEDULERS, OPTIONS = 'Telemetry', 'Schedulers', 'Options'
+NOVA_OPTIONS, FLAVORS = 'Nova Options', 'Flavors'
 BUDGETS = 'Error Budgets'
 FACTOR = 'Limit Factor'
 
@@ -35,8 +37,7 @@ class StatusCase(base.StoreTestCase):
         super().setUp()
         self.config = os.path.join(self.directory, 'vswitch.conf')
         # What is in /etc of this machine is of no concern here.
-        self.enterContext(mock.patch.object(nova_options, 'PATH',
-                                            '/nowhere.conf'))
+        self.enterContext(nova_files.below(self.directory))
         self.configure()
 
     def configure(self, *lines):
@@ -86,12 +87,13 @@ class StatusTestCase(StatusCase):
         self.assertEqual(0, code, checks)
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
                           PROFILES, AGGREGATES, NOVA, TELEMETRY,
-                          SCHEDULERS, OPTIONS, BUDGETS, FACTOR},
+                          SCHEDULERS, OPTIONS, NOVA_OPTIONS, FLAVORS,
+                          BUDGETS, FACTOR},
                          set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(13, output.count('Result: Success'))
+        self.assertEqual(15, output.count('Result: Success'))
 
     def test_damaged_rows_are_a_warning_that_names_them(self):
         self.make_store().write([base.constant(n) for n in range(3)])
@@ -351,11 +353,43 @@ class ModelStatusTestCase(StatusCase):
         cloud.host('h0', uplink='tor', uplink_mapping_entries='many')
         self.assert_told(2, AGGREGATES, "uplink_mapping_entries: 'many'")
 
+    def test_what_flavors_state_and_cannot_be_used_is_a_failure(self):
+        self.assert_told(0, FLAVORS, 'not checked: no vswitch-modeler')
+        learned = base.instance_uuid(1)
+        self.store.write_fleet({'flavor': {
+            'a': {}, 'b': {'vswitch:egress_kbps': '5'},
+            'c': {'vswitch:model': learned}}}, time.time())
+        self.assertEqual(0, self.check()[0])
+        for specs, message in (
+                ({'vswitch:egres_kbps': '5', 'vswitch:kpps': '1'},
+                 '^flavor d: flavor extra spec vswitch:egres_kbps: .5.; .*'
+                 'nearest name: vswitch:egress_kbps.*ignored$'),
+                ({'vswitch:kpps': '-1'}, '^flavor d: .*whole number'),
+                ({'vswitch:model': base.instance_uuid(2)},
+                 '^flavor d: .*learned model')):
+            self.store.write_fleet({'flavor': {
+                'c': {'vswitch:model': learned}, 'd': specs}}, time.time())
+            self.assert_told(2, FLAVORS, message)
+
     def test_aggregates_that_cannot_be_read_are_a_warning(self):
         self.configure(
             '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
             'endpoint = http://127.0.0.1:1', 'url = http://127.0.0.1:1/v2.1')
         self.assert_told(1, AGGREGATES, '^aggregates cannot be checked: .*:1')
+
+    def test_hosts_that_nova_does_not_have_are_a_warning(self):
+        self.store.write(host_profiles=[
+            store.HostProfile('compute07', 'ovs-vxlan')])
+        self.assertEqual(0, self.check()[0])
+        facts = {'compute7': {**policy_in_force.pack(
+            admission.HostPolicy(None)), 'in_nova': True}}
+        self.store.write_fleet({'host': facts}, time.time())
+        self.assert_told(1, PROFILES,
+                         r'compute07 \(nearest name: compute7\)')
+        self.store.write(
+            host_profiles=[store.HostProfile('compute7', 'ovs-vxlan')],
+            remove_hosts=['compute07'])
+        self.assertEqual(0, self.check()[0])
 
     def test_a_bad_file_of_profiles_is_a_failure(self):
         path = pathlib.Path(self.directory, 'profiles.yaml')
@@ -394,24 +428,102 @@ class ModelStatusTestCase(StatusCase):
                          'it could not read cell cell1 yet',
                          checks[SCHEDULERS][1])
 
+    def nova_options(self, *words):
+        """Return (code, details) of the options of Nova."""
+        _, output, errors = self.run_command(*words, 'check', '--json')
+        self.assertEqual('', errors)
+        return next((entry['result'], entry['details'])
+                    for entry in json.loads(output)['checks']
+                    if entry['check'] == NOVA_OPTIONS)
+
+    def nova_conf(self, *lines, group='filter_scheduler'):
+        """Write nova.conf where nova-scheduler finds it."""
+        nova_files.write(self.directory, {
+            'etc/nova/nova.conf': '\n'.join([f'[{group}]', *lines])})
+
     def test_plugins_that_nova_conf_leaves_out_are_a_warning(self):
-        path = os.path.join(self.directory, 'nova.conf')
-        filters = 'enabled_filters = ComputeFilter,VSwitchFilter\n'
+        filters = 'enabled_filters = ComputeFilter,VSwitchFilter'
         weighers = ('weight_classes = nova.scheduler.weights.all_weighers,'
                     'vswitch_aware_scheduler.scheduler.weights.'
-                    'VSwitchWeigher\n')
+                    'VSwitchWeigher')
+        path = f'{self.directory}/etc/nova/nova.conf'
+        self.assertEqual((0, 'this machine has no configuration of '
+                             'nova-scheduler'), self.nova_options())
         for lines, message in (
-                ('enabled_filters = ComputeFilter\n', 'neither'),
-                (filters, 'VSwitchWeigher is not enabled'),
-                (weighers, 'VSwitchFilter is not enabled'),
-                (filters + weighers, 'no worker .* has reported yet'),
-                ('', 'no worker .* has reported yet')):
-            pathlib.Path(path).write_text('[filter_scheduler]\n' + lines)
-            _, output, _ = self.run_command('--config-file', path, 'check',
-                                            '--json')
-            details = {entry['check']: entry['details'] for entry
-                       in json.loads(output)['checks']}
-            self.assertRegex(details[SCHEDULERS], message)
+                (['enabled_filters = ComputeFilter'], f'neither.*; read: '
+                                                      f'{path}$'),
+                ([filters], 'VSwitchWeigher is not enabled'),
+                ([weighers], 'VSwitchFilter is not enabled'),
+                ([], 'neither')):
+            self.nova_conf(*lines)
+            code, details = self.nova_options()
+            self.assertEqual(1, code)
+            self.assertRegex(details, message)
+        self.nova_conf(filters, weighers)
+        self.assertEqual((0, f'read: {path}'), self.nova_options())
+
+    def test_a_nova_conf_of_the_command_line_counts(self):
+        self.nova_conf('enabled_filters = VSwitchFilter')
+        path = os.path.join(self.directory, 'nova.conf')
+        pathlib.Path(path).write_text('[filter_scheduler]\n'
+                                      'enabled_filters = ComputeFilter\n')
+        code, details = self.nova_options('--config-file', path)
+        self.assertEqual(1, code)
+        self.assertRegex(details, f'^neither .*; read: {path}$')
+
+    def test_a_machine_without_scheduler_may_have_a_nova_conf(self):
+        self.nova_conf('url = x', group='neutron')
+        self.worker()
+        self.assertEqual(0, self.nova_options()[0])
+        # This sets the option.
+        self.nova_conf('enabled_filters = ComputeFilter')
+        self.assertEqual(1, self.nova_options()[0])
+
+    def test_what_nova_scheduler_cannot_read_is_a_warning(self):
+        self.nova_conf('max_placement_results = 0', group='scheduler')
+        code, details = self.nova_options()
+        self.assertEqual(1, code)
+        self.assertIn('nova-scheduler cannot read its configuration', details)
+
+    def test_what_this_user_may_not_read_is_told(self):
+        self.nova_conf('enabled_filters = ComputeFilter')
+        real = open
+
+        def refuse(path, *arguments, **keywords):
+            if str(path).endswith('nova.conf'):
+                raise PermissionError(errno.EACCES, 'no', path)
+            return real(path, *arguments, **keywords)
+
+        # The tests may run as root, who may read everything.
+        with mock.patch('builtins.open', refuse):
+            code, details = self.nova_options()
+        self.assertEqual(0, code)
+        self.assertRegex(details, 'configuration of nova-scheduler not read: '
+                                  '.*etc/nova/nova.conf')
+
+    def test_hosts_that_placement_leaves_out_are_a_warning(self):
+        hosts = {f'h{number}': {**policy_in_force.pack(
+            admission.HostPolicy(None)), 'in_nova': number < 8}
+            for number in range(9)}
+        self.store.write_fleet({'host': hosts}, time.time())
+        self.nova_conf('max_placement_results = 7', group='scheduler')
+        self.worker()
+        code, details = self.nova_options()
+        self.assertEqual(1, code)
+        self.assertRegex(details, r'\[scheduler\]/max_placement_results of '
+                                  'nova.conf is 7, and Nova has 8 hosts')
+        # A worker has read other files.
+        self.worker(max_placement_results=8)
+        self.assertEqual(0, self.nova_options()[0])
+        self.worker('ctl2:7', max_placement_results=1)
+        self.assertIn('is 1, and', self.nova_options()[1])
+
+    def test_unknown_hosts_of_nova_are_not_counted(self):
+        self.store.write_fleet({'host': {
+            'h': policy_in_force.pack(admission.HostPolicy(None))}},
+            time.time())
+        self.worker(max_placement_results=1)
+        self.assertEqual(0, self.nova_options()[0])
 
     def test_a_worker_that_is_silent_is_a_warning(self):
         self.worker(age=600.0)

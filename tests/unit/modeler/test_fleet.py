@@ -124,6 +124,51 @@ class FleetTestCase(base.StoreTestCase):
             self.update()
         self.assertEqual(base.NOW, self.stored().read_at)
 
+    def not_in_nova(self):
+        return fleet.hosts_not_in_nova(self.store, self.store.host_profiles())
+
+    def test_hosts_that_nova_does_not_have_are_named(self):
+        self.cloud.host('compute7')
+        self.store.write(host_profiles=[
+            store.HostProfile('compute7', 'slow', {}, 'operator'),
+            store.HostProfile('compute07', 'slow', {}, 'operator'),
+            store.HostProfile('x', 'slow', {}, 'operator'),
+            # Neutron has agents on hosts without instances.
+            store.HostProfile('network1', 'slow', {}, 'discovered')])
+        self.update()
+        self.assertEqual({'compute7': True, 'compute07': False, 'x': False,
+                          'network1': False}, {
+            host: facts['in_nova']
+            for host, facts in self.stored().facts.items()})
+        self.assertIn('Nova has no host of the name: compute07 (nearest '
+                      'name: compute7), x;', self.not_in_nova())
+        self.store.write(remove_hosts=['compute07', 'x'])
+        self.assertIsNone(self.not_in_nova())
+
+    def test_many_wrong_names_are_one_line(self):
+        self.cloud.host('h')
+        self.store.write(host_profiles=[
+            store.HostProfile(f'h{number}', 'slow') for number in range(9)])
+        self.update()
+        self.assertIn('h4 (nearest name: h) and 4 more;', self.not_in_nova())
+
+    def test_no_host_is_named_if_those_of_nova_are_not_known(self):
+        self.store.write(host_profiles=[store.HostProfile('b', 'slow')])
+        self.assertIsNone(self.not_in_nova())
+        self.update(asks=False)
+        self.assertIsNone(self.not_in_nova())
+        self.cloud.host('a')
+        answer = self.cloud.answer
+        self.cloud.answer = lambda method, path, *more: (
+            (403, {}) if path.startswith('/v2.1/os-hypervisors')
+            else answer(method, path, *more))
+        self.update()
+        self.assertEqual({'a', 'b'}, self.stored().facts.keys())
+        self.assertIsNone(self.not_in_nova())
+        self.cloud.answer = answer
+        self.update()
+        self.assertIsNotNone(self.not_in_nova())
+
     def test_bare_metal_is_not_judged(self):
         self.cloud.host('a', overload_probability='.1')
         self.cloud.types['a'] = 'ironic'

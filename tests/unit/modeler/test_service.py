@@ -12,6 +12,7 @@ from keystoneauth1 import loading as ks_loading
 import numpy as np
 from oslo_config import cfg
 
+from tests.fakes import placement_api
 from tests.fakes import prometheus as fake_prometheus
 from tests.fakes import store as fake_store
 from tests.unit.modeler import base
@@ -23,6 +24,7 @@ from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
@@ -373,6 +375,36 @@ class PartsTestCase(WithInventory):
                     1, f'ended: {effect.partition(" stay")[0]}', lines)
                 self.assertIsNotNone(self.store.model(
                     store_base.instance_uuid(1)))
+
+    def test_hosts_that_nova_does_not_have_are_logged_once(self):
+        def set_hosts(*names):
+            self.store.write(host_profiles=[
+                model_store.HostProfile(name, None, {}, 'operator')
+                for name in names])
+
+        cloud = self.enterContext(placement_api.PlacementApi())
+        cloud.host('compute1')
+        conf = cfg.ConfigOpts()
+        options.register_opts(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+        group = conf.vswitch_scheduler
+        self.set_up = dataclasses.replace(
+            self.set_up, keeper=None, kinds=None, fleet=fleet.Fleet(
+                placement_api.access(cloud, '/v2.1'),
+                lambda: service.make_policies(group),
+                service.make_corrections(group)))
+        set_hosts('compute1', 'compute01')
+        self.at = {250: lambda: set_hosts('g'), 550: lambda: self.store.write(
+            remove_hosts=['g', 'compute01'])}
+        self.end_at(850)
+        _, lines = self.serve()
+        name = ('WARNING vswitch-modeler: by the last reading of the '
+                'modeler, Nova has no host of the name: ')
+        first = 'compute01 (nearest name: compute1)'
+        self.assertLines(2, name, lines)
+        self.assertLines(1, f'{name}{first};', lines)
+        self.assertLines(1, f'{name}{first}, g;', lines)
+        self.assertLines(1, 'ended: by the last reading', lines)
 
     def test_a_store_that_fails_in_a_part_fails_the_pass(self):
         for effect, *part in self.parts:

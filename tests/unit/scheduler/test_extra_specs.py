@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import unittest
+from unittest import mock
 
 from nova.api.validation.extra_specs import base
+from nova.api.validation.extra_specs import validators
 from nova import exception
 
 from vswitch_aware_scheduler.admission import flavor_specs
@@ -23,6 +25,21 @@ class TestValidators(unittest.TestCase):
         )
         for one in self.validators.values():
             self.assertIsInstance(one, base.ExtraSpecValidator)
+
+    def test_keys_that_nova_refuses_are_those_that_are_named(self):
+        with mock.patch.dict(validators.VALIDATORS, self.validators,
+                             clear=True), \
+                mock.patch.object(validators, 'NAMESPACES', {'vswitch'}):
+            for key in (*self.validators, 'vswitch:egres_kbps',
+                        'vswitch:', 'vswitch:model:x'):
+                problem = flavor_specs.read({key: '1'}, lambda uuid: None)[1]
+                is_unknown = 'expected no key but' in (problem or '')
+                try:
+                    validators.validate(key, '1')
+                    accepted = True
+                except exception.ValidationError:
+                    accepted = False
+                self.assertEqual(accepted, not is_unknown, key)
 
     def test_what_nova_accepts_we_can_use_and_the_other_way_round(self):
         for key in flavor_specs.EXTRA_SPECS:

@@ -4,6 +4,8 @@
 import datetime
 import json
 import os
+import pathlib
+import re
 import tempfile
 import threading
 import time
@@ -613,6 +615,36 @@ class TestClaims(RecordTestCase):
             connection.execute(sa.delete(_REQUEST))
         self.read()
         self.assertEqual([], self.on('a'))
+
+    def test_the_manual_has_the_tables_that_are_read(self):
+        page = (pathlib.Path(__file__).resolve().parents[3]
+                / 'doc/source/configuration/store.rst').read_text()
+        in_manual = re.search(
+            r'\* - each cell\n     - (.*)\n   \* - API\n     - (.*)\n',
+            page).groups()
+        tables, statements = [set(), set()], []
+
+        def note(connection, cursor, statement, *_):
+            statements.append(statement)
+            tables[connection.engine is self.api.writer.get_engine()].update(
+                re.findall(r'\b(?:FROM|JOIN) (\w+)', statement))
+
+        sa.event.listen(sa.Engine, 'before_cursor_execute', note)
+        try:
+            self._claim(2)
+            self.now += 1000
+            self.one.boot(1)
+            self.one.migrate(1)
+            statements.clear()
+            self.read_all()
+        finally:
+            sa.event.remove(sa.Engine, 'before_cursor_execute', note)
+        # Nova itself reads the cells.
+        tables[1].add(api_models.CellMapping.__tablename__)
+        self.assertEqual(tables, [set(re.findall(r'\w+', text))
+                                  for text in in_manual])
+        self.assertEqual({'SELECT'}, {
+            statement.split()[0] for statement in statements} - {'BEGIN'})
 
 
 class TestCells(RecordTestCase):

@@ -63,7 +63,8 @@ class WorkerReportTestCase(base.StoreTestCase):
             (worker.name, worker.host, worker.started_at, worker.seen_at))
         self.assertEqual({'plugins': ['filter', 'weigher'], 'models': 3,
                           'cells': {'cell1': 2.5}, 'problems': {},
-                          'options': {'feedback': True}}, worker.state)
+                          'options': {'feedback': True},
+                          'max_placement_results': 1000}, worker.state)
 
     def test_problems_go_with_it(self):
         self.modeler()

@@ -162,8 +162,7 @@ def _demand(fleet, uuid, flavor, project):
     """Return the Demand of the instance, as a scheduler does."""
     def report(name, problem):
         if problem is not None:
-            fleet.remarks.append(f'{problem}: the extra specs of the flavor '
-                                 f'{name} are ignored')
+            fleet.remarks.append(f'flavor {name}: {problem}')
 
     demand = fleet.stored.demand(uuid, flavor, project, report)
     if demand.kind != demand_rules.MODEL and flavor is not None \

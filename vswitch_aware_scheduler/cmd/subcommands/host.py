@@ -10,6 +10,7 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -193,7 +194,11 @@ def _list(arguments, conf):
 
 def _set(arguments, conf):
     record = _profile_of(arguments, conf)
-    generation = context.open_or_make_store(conf).write(host_profiles=[record])
+    target = context.open_or_make_store(conf)
+    generation = target.write(host_profiles=[record])
+    problem = fleet.hosts_not_in_nova(target, [record])
+    if problem is not None:
+        context.say(problem)
     return _written(arguments, record.host, generation)
 
 

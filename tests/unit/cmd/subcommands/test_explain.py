@@ -197,6 +197,16 @@ class HostsTestCase(ExplainTestCase):
         remark, = answer['remarks']
         self.assertIn(base.instance_uuid(9), remark)
 
+    def test_a_key_of_a_flavor_that_does_not_exist_is_named(self):
+        self.facts(flavors={'bad': {**_SPECS, 'vswitch:ingres_kbps': '1'}})
+        answer, _ = self.explain('--flavor', 'bad')
+        self.assertEqual(('flavor', 600.0),
+                         (answer['rule'], answer['peak']['egress_kbps']))
+        remark, = (text for text in answer['remarks'] if 'ingres_' in text)
+        self.assertTrue(remark.startswith('flavor bad: flavor extra spec '
+                                          "vswitch:ingres_kbps: '1'; "))
+        self.assertIn('nearest name: vswitch:ingress_kbps', remark)
+
     def test_a_flavor_that_is_not_known_is_named(self):
         answer, _ = self.explain('--flavor', 'nine')
         self.assertTrue(any("'nine'" in text for text in answer['remarks']))

@@ -8,6 +8,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import neutron_api
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
+from tests.unit.store import base
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import store
 
@@ -168,6 +169,27 @@ class RecordTestCase(HostTestCase):
                          self.ask('host', 'remove', 'h'))
         self.assertEqual({'i'}, self.stored().keys())
         self.assert_fails('no profile of host h', 'host', 'remove', 'h')
+
+    def test_a_host_that_nova_does_not_have_is_stored_with_a_warning(self):
+        target = self.make_store()
+        target.write_fleet({'host': {
+            name: {'in_nova': name != 'compute9'}
+            for name in ('compute7', 'compute8', 'compute9')}}, base.NOW)
+        for name, warning in (
+                ('compute7', ''),
+                ('compute07', 'compute07 (nearest name: compute7);'),
+                # It has a profile already.
+                ('compute9', 'compute9 (nearest name: compute8);'),
+                ('x', 'x;')):
+            status, output, errors = self.run_command('host', 'set', name,
+                                                      'ovs-flat')
+            self.assertEqual((0, name in self.stored()), (status, True))
+            self.assertTrue(output.startswith(f'Host {name}: written'))
+            self.assertIn(warning, errors)
+            self.assertEqual(bool(warning), bool(errors))
+        target.write_fleet({'host': {'compute7': {}}}, base.NOW)
+        self.assertEqual('', self.run_command('host', 'set', 'x',
+                                              'ovs-flat')[2])
 
     def test_what_makes_no_sense_is_refused(self):
         for message, options in (
