@@ -23,6 +23,7 @@ class NovaApi(stand_ins.OpenStack):
 
     :ivar servers: {uuid: dictionary}, deleted ones too
     :ivar down: uuids in a cell that does not answer
+    :ivar trunks: list of dictionaries, or None if Neutron has no trunks
     """
 
     def __init__(self):
@@ -30,6 +31,7 @@ class NovaApi(stand_ins.OpenStack):
         self.servers = {}
         self.down = set()
         self.ports, self.networks = [], []
+        self.trunks = None
         self.most = 1000
 
     def put(self, number, host='h1', flavor='f', project='p', at=0.0,
@@ -61,15 +63,38 @@ class NovaApi(stand_ins.OpenStack):
                     'OS-EXT-IPS-MAC:mac_addr': mac})
         return self.ports[-1]
 
+    def trunk(self, parent, *sub_ports):
+        """Add a trunk; it is as Neutron shows it.
+
+        :param parent: port of :meth:`attach`
+        :param sub_ports: (id of a port, network or None if no such port is)
+        """
+        for number, network in sub_ports:
+            if network is not None:
+                self.ports.append({
+                    'id': number, 'device_id': '', 'network_id': network,
+                    'device_owner': 'trunk:subport',
+                    'mac_address': parent['mac_address'],
+                    'project_id': parent['project_id'],
+                    'binding:host_id': parent['binding:host_id'],
+                    'binding:vnic_type': 'normal'})
+        self.trunks = self.trunks or []
+        self.trunks.append({
+            'id': f'trunk{len(self.trunks)}', 'port_id': parent['id'],
+            'sub_ports': [{
+                'port_id': number, 'segmentation_type': 'vlan',
+                'segmentation_id': at}
+                for at, (number, _) in enumerate(sub_ports, 100)]})
+        return self.trunks[-1]
+
     def delete(self, uuid, at):
         self.servers[uuid].update(status='DELETED', updated=iso(NOW + at))
 
     def answer(self, method, path, parameters, body):
         if path == '/v2.0/ports':
-            return self._page('ports', parameters, [
-                port for port in self.ports if all(
-                    port[key] in parameters.get(key, [port[key]])
-                    for key in ('device_id', 'mac_address'))])
+            return self._page('ports', parameters, self.ports)
+        if path == '/v2.0/trunks' and self.trunks is not None:
+            return self._page('trunks', parameters, self.trunks)
         if path == '/v2.0/networks':
             ids = parameters.get('id')
             return self._page('networks', parameters, [

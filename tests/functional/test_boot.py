@@ -4,6 +4,7 @@
 import uuid
 
 from tests.functional import base
+from vswitch_aware_scheduler import store
 
 
 class BootTestCase(base.VSwitchTestCase):
@@ -175,8 +176,22 @@ class QosTestCase(base.VSwitchTestCase):
         self.describe_hosts(1999, 1999)
         self.boot_refused(plain, networks=[{'port': port}])
         self.describe_host('host2', saturation_kbps=2000)
-        self.boot(plain, 'host2', networks=[{'port': port}])
-        self.boot_refused(self.flavor('small', egress_kbps=1), host='host2')
+        server = self.boot(plain, 'host2', networks=[{'port': port}])
+        small = self.flavor('small', egress_kbps=1)
+        self.boot_refused(small, host='host2')
+        # A scheduler that begins later knows the guarantee from the inventory,
+        # and what has changed since.
+        for guaranteed, is_admitted in (
+                ((1000, 1000, 0), False), ((999, 1000, 0), True),
+                ((1001, 1000, 0), False)):
+            self.store.write(placements=[store.InstanceRecord(
+                server['id'], 'host2', 'plain', server['tenant_id'],
+                guaranteed=guaranteed)])
+            self.restart_scheduler()
+            if is_admitted:
+                self.delete(self.boot(small, 'host2', host='host2'))
+            else:
+                self.boot_refused(small, host='host2')
 
 
 class BootUntrackedTestCase(BootTestCase):

@@ -646,7 +646,7 @@ class Neutron(Server):
         self._file = self.write('neutron.conf', f'''
             [DEFAULT]
             core_plugin = ml2
-            service_plugins = {'ovn-router' if ovn else ''}
+            service_plugins = {'ovn-router' if ovn else 'qos,trunk'}
             auth_strategy = noauth
             api_paste_config = {paste}
             state_path = {self.folder}
@@ -662,6 +662,7 @@ class Neutron(Server):
             type_drivers = flat,vlan,geneve
             project_network_types = {'geneve' if ovn else 'vlan'}
             mechanism_drivers = {self._drivers}
+            extension_drivers = {'' if ovn else 'qos'}
             [ml2_type_geneve]
             vni_ranges = 1:65536
             max_header_size = 38

@@ -87,13 +87,65 @@ class NeutronTest(base.WithServer, testtools.TestCase):
                                           profile.catalogue()):
             self.assertIsNone(proposed.profile)
 
-    def post(self, kind, **values):
-        """Make a network or a port; return it."""
+    def post(self, kind, path=None, method='POST', **values):
+        """Make a network or a port, say; return it."""
         with urllib.request.urlopen(urllib.request.Request(
-                f'{self.server.url}/v2.0/{kind}s', json.dumps(
+                f'{self.server.url}/v2.0/{path or kind + "s"}', json.dumps(
                     {kind: values}).encode(),
-                {'Content-Type': 'application/json'})) as answer:
+                {'Content-Type': 'application/json'},
+                method=method)) as answer:
             return json.load(answer)[kind]
+
+    def source(self, cloud):
+        return instance_sync.make_source(
+            access={'url': cloud.url + '/v2.1', 'retries': 0,
+                    'auth': {'auth_type': 'none', 'endpoint': cloud.url}},
+            network_url=self.server.url, read_networks=True)
+
+    def test_guarantees_and_sub_ports_count_for_their_instance(self):
+        cloud = nova_api.NovaApi()
+        self.useFixture(cloud)
+        uuid = cloud.put(7, host='h7', project='c' * 32)
+        red, blue = (self.post('network', admin_state_up=True, **{
+            'provider:network_type': 'flat',
+            'provider:physical_network': name})['id']
+            for name in ('red', 'blue'))
+        policy = self.post('policy', 'qos/policies', name='gold')['id']
+        for direction, kbps in (('egress', 700), ('ingress', 50)):
+            self.post('minimum_bandwidth_rule',
+                      f'qos/policies/{policy}/minimum_bandwidth_rules',
+                      min_kbps=kbps, direction=direction)
+        self.post('minimum_packet_rate_rule',
+                  f'qos/policies/{policy}/minimum_packet_rate_rules',
+                  min_kpps=3, direction='any')
+
+        def port(network, **values):
+            return self.post('port', network_id=network,
+                             project_id='c' * 32, **values)['id']
+
+        parent = port(red, qos_policy_id=policy)
+        self.post('trunk', port_id=parent, project_id='c' * 32, sub_ports=[
+            {'port_id': port(blue), 'segmentation_type': 'vlan',
+             'segmentation_id': 7}])
+        bound = {'binding:host_id': 'h7', 'device_id': uuid,
+                 'device_owner': 'compute:nova'}
+        self.post('port', f'ports/{parent}', 'PUT', **bound)
+        source = self.source(cloud)
+        reading = source.read()
+        self.assertEqual(
+            (attachments.Attachments((), tuple(sorted((red, blue)))),
+             (700.0, 50.0, 3.0)),
+            (reading.placements[uuid].attachments,
+             reading.placements[uuid].guaranteed))
+        # One more is attached, and Nova reports no change.
+        source.settle(reading, 0.0)
+        port(blue, qos_policy_id=policy, **bound)
+        reading = source.read(nova_api.NOW + 1, reading.placements)
+        self.assertEqual(
+            (attachments.Attachments((), tuple(sorted((red, blue, blue)))),
+             (1400.0, 100.0, 6.0)),
+            (reading.placements[uuid].attachments,
+             reading.placements[uuid].guaranteed))
 
     def test_ports_count_where_nova_bound_them_whatever_they_name(self):
         cloud = nova_api.NovaApi()
@@ -118,12 +170,7 @@ class NeutronTest(base.WithServer, testtools.TestCase):
         cloud.servers[uuid]['addresses'] = {'one': [
             {'OS-EXT-IPS-MAC:mac_addr': mine['mac_address']}]}
         for since in (None, nova_api.NOW - 1):
-            source = instance_sync.make_source(
-                access={'url': cloud.url + '/v2.1', 'retries': 0,
-                        'auth': {'auth_type': 'none',
-                                 'endpoint': cloud.url}},
-                network_url=self.server.url, read_networks=True)
-            placement = source.read(since).placements[uuid]
+            placement = self.source(cloud).read(since, {}).placements[uuid]
             self.assertEqual(
                 attachments.Attachments((), (network,) * 2, 1),
                 placement.attachments)

@@ -188,9 +188,8 @@ def of_instance(snapshot, instance_uuid, flavors, project, default,
     :param guaranteed: as in :class:`Facts`; None uses the guarantee in the
         store
     :param claimed: as in :class:`Facts`
-    :param report: callable(name of a flavor, InvalidInput or None), or None;
-        receives invalid ``vswitch:`` extra specs, which are ignored, and None
-        for valid ones
+    :param report: callable(name of a flavor, problem in words or None), or
+        None; receives what is wrong with its ``vswitch:`` extra specs
     """
     if guaranteed is None:
         guaranteed = snapshot.guaranteed(instance_uuid)

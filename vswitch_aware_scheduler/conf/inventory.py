@@ -45,18 +45,41 @@ Related options: ``url``.
     cfg.BoolOpt(
         'read_networks', default=False,
         help="""
-Whether vswitch-modeler also reads the networks of instances, from Neutron.
+Whether vswitch-modeler also reads the ports of instances, from Neutron: their
+networks, also those of sub-ports of trunks, and the minimum bandwidth and
+packet rate that QoS policies guarantee.
 
 The scheduler needs the networks if a switch profile limits the number of
 networks or of remote VTEPs, or if an uplink has a table of mappings. Without
 them the scheduler assumes a separate network for each instance until the host
-reports the real networks. After a change of this option the modeler reads all
-instances again.
+reports the real networks. The scheduler needs the guarantees if ports have QoS
+policies. Without them a guarantee counts from the request that placed the
+instance, until the worker is restarted. After a change of this option the
+modeler reads all instances again.
 
 When it is set and Neutron cannot be queried, the modeler logs the reason and
-the inventory stays unchanged.
+the inventory stays unchanged. When the user may not read the attribute
+``resource_request`` of ports, the guarantees stay unknown.
 
-Related options: ``network_url``.
+Related options: ``network_url``, ``ports_seconds``.
+"""),
+    cfg.IntOpt(
+        'ports_seconds', default=300, min=0, max=86400,
+        help="""
+How often vswitch-modeler reads all ports, if ``read_networks`` is set.
+
+A port that is attached to or detached from a running instance counts after
+this time, and so does another QoS policy of a port. Lower the option to detect
+these changes sooner. Raise it to reduce the load on Neutron, which returns a
+thousand ports in one response.
+
+Unit: seconds, 0 to 86400. With a value up to ``modeler_interval_seconds`` of
+the group [vswitch_scheduler], every pass reads all ports.
+
+When it is too high, hosts may exceed a limit on networks or the guarantees of
+ports for that time; when it is too low, Neutron has to answer more requests.
+
+Related options: ``read_networks``, ``complete_interval_seconds``.
 """),
     cfg.StrOpt(
         'network_url',
@@ -126,9 +149,10 @@ Related options: ``discover_hosts``.
         help="""
 How often vswitch-modeler reads all instances instead of only the changed ones.
 
-Some changes are only visible when all instances are read. Lower the option to
-detect these changes sooner. Raise it to reduce the load on Nova, which returns
-about a thousand instances in one response.
+Some changes are only visible when all instances are read. (Ports have an
+interval of their own, ``ports_seconds``.) Lower the option to detect these
+changes sooner. Raise it to reduce the load on Nova, which returns about a
+thousand instances in one response.
 
 Unit: seconds, 300 to 31536000.
 

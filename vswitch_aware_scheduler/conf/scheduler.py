@@ -238,9 +238,9 @@ and no QoS guarantee of their ports.
 "default" is cautious: such instances use capacity of the host, as much as the
 prior of similar instances, or else the default model. With "ignore" they use
 no capacity, which suits a cloud where instances get models soon or most
-instances have no traffic. The option does not apply to the instance that is being placed: for
-this instance the scheduler uses the default model if it has no better
-estimate.
+instances have no traffic. The option does not apply to the instance that is
+being placed: for this instance the scheduler uses the default model if it has
+no better estimate.
 
 When it is "ignore" and few instances have models, hosts are overloaded; when
 it is "default" and the default model is far too large, requests fail with "No

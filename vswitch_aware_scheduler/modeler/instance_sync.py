@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies the inventory of instances from Nova to the store.
 
-:class:`NovaSource` reads instances from Nova, and their networks from Neutron,
+:class:`NovaSource` reads instances from Nova, and their ports from Neutron,
 with openstacksdk. :class:`FileSource` reads a file. :func:`update` updates the
 store: it reads the changes since the last time, writes only differences, and
 reads everything at intervals.
+
+Nova does not report an instance as changed when a port is attached, detached
+or gets another QoS policy. Therefore all ports are read at intervals of their
+own. Nova is then asked for the instances whose ports differ.
 
 A missing answer never means that there are no instances. An instance is only
 removed if Nova reports it as deleted, or if a complete reading lacks it and
@@ -26,6 +30,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
+from vswitch_aware_scheduler.vswitch import guarantee
 
 __all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
            'update']
@@ -56,14 +61,25 @@ _UNBUILT = 'BUILD'
 #: Maximum number of instances that are requested individually in a pass.
 _MOST_ASKED = 500
 
-#: Number of instances or networks in one query, because a URL is limited.
-_DEVICES = 50
+#: Number of networks in one query, because a URL is limited, and of networks
+#: above which all are read instead.
+_NETWORKS = 50
+_MANY_NETWORKS = 1000
+
+#: Of an instance whose ports this process has not judged yet: (hash of its
+#: ports, ids of those that do not name it, number of the reading).
+_UNJUDGED = None, (), 0
+
+#: Ports are read if this share of the interval has passed, because passes do
+#: not begin at exactly equal intervals.
+_DUE_SHARE = 0.9
 
 _HOST = 'OS-EXT-SRV-ATTR:host'
 _POWER = 'OS-EXT-STS:power_state'
 _LAUNCHED = 'OS-SRV-USG:launched_at'
 _MAC = 'OS-EXT-IPS-MAC:mac_addr'
 _BOUND_TO = 'binding:host_id'
+_GUARANTEED = 'resource_request'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +91,18 @@ class Reading:
     :ivar unanswered: set of the uuids of instances whose cell does not answer
     :ivar changed_until: time of the newest change in the result, seconds UTC
         by the clock of the source, or None
+    :ivar has_ports: False if attachments and guarantees were not read; the
+        stored ones remain
+    :ivar judged: {instance uuid: what its ports were when its attachments
+        were determined}, for :meth:`NovaSource.settle`
     """
 
     placements: dict
     deleted: frozenset = frozenset()
     unanswered: frozenset = frozenset()
     changed_until: float | None = None
+    has_ports: bool = True
+    judged: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,13 +121,14 @@ class Outcome:
     removed: int
 
 
-def update(store, source, clock, complete_seconds):
+def update(store, source, clock, complete_seconds, ports_seconds=0):
     """Update the placements in a store.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param source: :class:`NovaSource` or :class:`FileSource`
     :param clock: callable, returns seconds UTC
     :param complete_seconds: seconds after which everything is read again
+    :param ports_seconds: seconds after which all ports are read again
     :returns: :class:`Outcome`
     :raises TelemetryError: if the source cannot be read completely; nothing is
         written then
@@ -114,10 +137,16 @@ def update(store, source, clock, complete_seconds):
     now = float(clock())
     last_update = store.inventory()
     since = _since(last_update, source, now, complete_seconds)
-    reading = source.read(since)
+    stored = store.placements() if since is None or source.ports_due(
+        now, ports_seconds) else None
+    reading = source.read(since, stored)
     reported = reading.placements.keys() | reading.deleted
-    stored = store.placements(None if since is None else reported)
-    changed = [placement for uuid, placement in reading.placements.items()
+    if stored is None:
+        stored = store.placements(reported)
+    placements = reading.placements if reading.has_ports else {
+        uuid: _with_ports_of(stored.get(uuid), placement)
+        for uuid, placement in reading.placements.items()}
+    changed = [placement for uuid, placement in placements.items()
                if stored.get(uuid) != placement]
     removed = stored.keys() & reading.deleted
     complete_at = now if since is None else last_update.complete_at
@@ -133,6 +162,7 @@ def update(store, source, clock, complete_seconds):
                 or abs(now - last_update.seen_at) >= _MARK_SECONDS):
             # A new generation without changes would cause work for all
             # readers.
+            source.settle(reading, now)
             return Outcome(since is None, len(reported), 0, 0)
         until = max(filter(None, (until, last_update.changed_until)),
                     default=None)
@@ -140,7 +170,15 @@ def update(store, source, clock, complete_seconds):
         placements=changed, remove_placements=removed, now=now,
         inventory=model_store.InventoryState(
             source.name, now, complete_at, until))
+    source.settle(reading, now)
     return Outcome(since is None, len(reported), len(changed), len(removed))
+
+
+def _with_ports_of(stored, placement):
+    """Return an InstanceRecord with what is stored about its ports."""
+    return placement if stored is None else dataclasses.replace(
+        placement, attachments=stored.attachments,
+        guaranteed=stored.guaranteed)
 
 
 def _since(last_update, source, now, complete_seconds):
@@ -159,8 +197,7 @@ def make_source(path=None, access=None, network_url=None,
     :param path: path of a file, or None to ask Nova
     :param access: mapping of the arguments of :class:`.Access`
     :param network_url: URL of Neutron, or None for the service catalog
-    :param read_networks: whether to read the networks of instances from
-        Neutron
+    :param read_networks: whether to read the ports of instances from Neutron
     :returns: :class:`FileSource` or :class:`NovaSource`
     :raises InvalidInput: if an option has an invalid value
     """
@@ -182,10 +219,26 @@ class FileSource:
         self._path = path
         self.name = f'file {path}'[:255]
 
-    def read(self, since=None):
+    def ports_due(self, now, seconds):
+        """Return False: the file is always read completely.
+
+        :param now: ignored
+        :param seconds: ignored
+        """
+        return False
+
+    def settle(self, reading, now):
+        """Do nothing: the file has no ports.
+
+        :param reading: ignored
+        :param now: ignored
+        """
+
+    def read(self, since=None, stored=None):
         """Return the Reading of the whole file.
 
         :param since: ignored; the whole file is read
+        :param stored: ignored
         :raises TelemetryError: if the file cannot be read
         """
         placements = {}
@@ -232,7 +285,7 @@ class NovaSource:
     """Reads all instances of all projects from Nova. Opens nothing itself.
 
     :param access: :class:`.Access`
-    :param network: Access of Neutron, or None if networks are not read
+    :param network: Access of Neutron, or None if ports are not read
     :param sleep: keyword ``sleep`` of :class:`.Client`
     """
 
@@ -240,15 +293,46 @@ class NovaSource:
         self._access = access
         self._network = network
         self._sleep = sleep
+        self._ports_read_at = None
+        self._addresses = {}     # uuid -> MACs, while no ports were read
+        self._types = {}         # network -> its type, or None
+        self._judged = {}        # uuid -> as _UNJUDGED
+        self._readings = 0
         # With networks it is a different source, which has to be read once
         # completely.
         self.name = f'nova {access.where()}' + (
             ' with networks' if network else '')
 
-    def read(self, since=None):
+    def ports_due(self, now, seconds):
+        """Return whether all ports have to be read again.
+
+        :param now: current time, seconds UTC
+        :param seconds: seconds after which they are read again
+        """
+        return self._network is not None and (
+            self._ports_read_at is None or not
+            0 <= now - self._ports_read_at < _DUE_SHARE * seconds)
+
+    def settle(self, reading, now):
+        """Note that a reading is in the store.
+
+        :param reading: Reading
+        :param now: time at which the reading began, seconds UTC
+        """
+        if reading.has_ports:
+            self._ports_read_at = now
+            self._judged.update(reading.judged)
+            self._addresses.clear()
+        for uuid in reading.deleted:
+            self._judged.pop(uuid, None)
+            self._addresses.pop(uuid, None)
+
+    def read(self, since=None, stored=None):
         """Return the :class:`Reading` of all instances, or of changes.
 
         :param since: seconds UTC by Nova's clock, or None to read everything
+        :param stored: {instance uuid: InstanceRecord} of the store, to read
+            all ports; None reads no ports unless everything is read
         :raises TelemetryError: if the answer cannot be read completely
         """
         query = {'all_tenants': 'True'}
@@ -273,14 +357,22 @@ class NovaSource:
                         addresses[uuid] = macs
                     if changed is not None:
                         until = max(changed, until or changed)
+        has_ports, judged = True, {}
         if self._network is not None:
-            attachments = self._attachments(placements, addresses,
-                                            since is None)
-            placements = {uuid: dataclasses.replace(
-                record, attachments=attachments[uuid])
-                for uuid, record in placements.items()}
+            has_ports = since is None or stored is not None
+            self._addresses.update(addresses)
+            if has_ports:
+                if since is not None:
+                    placements = {
+                        **{uuid: stored[uuid] for uuid in self._addresses
+                           if uuid in stored and uuid not in deleted},
+                        **placements}
+                placements, judged = self._with_ports(
+                    placements, {} if since is None else {
+                        uuid: record for uuid, record in stored.items()
+                        if uuid not in placements and uuid not in deleted})
         return Reading(placements, frozenset(deleted), frozenset(unanswered),
-                       until)
+                       until, has_ports, judged)
 
     def unknown(self, instance_uuids):
         """Return which of the given instances Nova does not know.
@@ -310,94 +402,215 @@ class NovaSource:
                     missing.add(uuid)
         return missing
 
-    def _attachments(self, placements, addresses, complete):
-        """Return {instance uuid: Attachments} of the instances.
+    def _with_ports(self, placements, others):
+        """Return InstanceRecords with what all ports of the cloud state.
 
         A tenant can write any uuid to ``device_id`` of its ports, also the
         uuid of an instance of another tenant. A port therefore counts for an
         instance only if it is bound to the host of the instance, which only
         Nova can do, and if it belongs to the instance's project or has an
         address that Nova lists for the instance. An address that Nova lists
-        also counts if it has no port.
+        also counts if it has no port. Sub-ports of a trunk count for the
+        instance of its parent port.
 
-        :param placements: {instance uuid: InstanceRecord}
-        :param addresses: {instance uuid: MAC addresses that Nova lists}
-        :param complete: whether these are all instances
+        :param placements: {instance uuid: InstanceRecord} of instances whose
+            addresses Nova has listed
+        :param others: the same of the other instances, as they are stored.
+            Nova is asked for those that may have other networks than before
+        :returns: ({instance uuid: InstanceRecord}, what :meth:`settle` stores)
         """
-        ports, types = {}, {}
-        queries = [{}] if complete else [
-            *_some('device_id', placements), *_some('mac_address', {
-                mac for macs in addresses.values() for mac in macs if mac})]
         with openstack.SdkClient(
             self._network, self.name, 'network', **self._sleep
         ) as client:
-            for query in queries:
-                query['fields'] = [
-                    'id', 'device_id', 'network_id', 'mac_address',
-                    'project_id', 'binding:host_id', 'binding:vnic_type']
-                for page in _pages(client, 'ports', '/ports', _port, query):
-                    ports.update((port.id, port) for port in page)
-            attached = _ports_of(placements, addresses, ports.values())
-            for query in [{}] if complete else _some('id', {
-                    port.network for its_ports in attached.values()
-                    for port in its_ports if port is not None}):
-                query['fields'] = ['id', 'provider:network_type']
-                for page in _pages(client, 'networks', '/networks', _network,
-                                   query):
-                    types.update(page)
-        return {uuid: _attached(its_ports, types)
-                for uuid, its_ports in attached.items()}
+            ports = _Ports(client)
+            self._read_types(client, ports.networks)
+        self._readings += 1
+        judged, renewed, suspects = {}, {}, []
+        for uuid, record in others.items():
+            last, ids, _ = self._judged.get(uuid, _UNJUDGED)
+            if ports.fingerprint(uuid, ids) == last:
+                continue
+            attached = ports.attached({uuid: record}, {})[uuid]
+            attachments, guaranteed = self._of(attached)
+            if ids or attachments != record.attachments:
+                suspects.append(uuid)
+                continue
+            judged[uuid] = self._judgement(ports, uuid, attached)
+            if guaranteed != record.guaranteed:
+                renewed[uuid] = dataclasses.replace(record,
+                                                    guaranteed=guaranteed)
+        suspects.sort(key=lambda uuid: self._judged.get(uuid, _UNJUDGED)[2])
+        placements = {**placements, **self._ask(suspects[:_MOST_ASKED])}
+        attached = ports.attached(placements, self._addresses)
+        judged.update((uuid, self._judgement(ports, uuid, its_ports))
+                      for uuid, its_ports in attached.items())
+        for uuid, record in placements.items():
+            attachments, guaranteed = self._of(attached[uuid])
+            renewed[uuid] = dataclasses.replace(
+                record, attachments=attachments, guaranteed=guaranteed)
+        return renewed, judged
+
+    def _judgement(self, ports, uuid, attached):
+        ids = tuple(port.id for port in attached
+                    if port is not None and port.device != uuid)
+        return ports.fingerprint(uuid, ids), ids, self._readings
+
+    def _of(self, attached):
+        """Return (Attachments, guaranteed rates) of some ports."""
+        return _attachments(attached, self._types), _guaranteed(attached)
+
+    def _ask(self, instance_uuids):
+        """Return {uuid: InstanceRecord} of instances that Nova has."""
+        records = {}
+        if not instance_uuids:
+            return records
+        with openstack.SdkClient(
+            self._access, self.name, 'compute', **self._sleep
+        ) as client:
+            for uuid in instance_uuids:
+                try:
+                    (status, _, record, macs), _ = client.json(
+                        'a server', 'GET', f'/servers/{uuid}', 'the server',
+                        lambda answer: _server(answer['server']), **_VERSION)
+                except http.Refusal as refusal:
+                    # The next reading of changes shows that it is deleted.
+                    if refusal.status != 404:
+                        raise
+                    continue
+                if status not in ('UNKNOWN', 'DELETED'):
+                    records[uuid] = record
+                    self._addresses[uuid] = macs
+        return records
+
+    def _read_types(self, client, networks):
+        """Read the types of networks that are not known yet."""
+        missing = networks - self._types.keys()
+        for query in [{}] if len(missing) > _MANY_NETWORKS else _some(
+                'id', missing):
+            query['fields'] = ['id', 'provider:network_type']
+            for page in _pages(client, 'networks', '/networks', _network,
+                               query):
+                self._types.update(page)
+        self._types.update(dict.fromkeys(networks - self._types.keys()))
 
 
 class _Port(typing.NamedTuple):
-    """A port of Neutron, as the API shows it to an administrator."""
+    """A port of Neutron, as the API shows it to an administrator.
+
+    ``guaranteed`` has the rates that its QoS policy guarantees, None if they
+    may not be read.
+    """
 
     id: str
     device: str
-    network: str
+    network: str | None
     mac: str
     project: str | None
     host: str | None
     vnic_type: str | None
+    guaranteed: tuple | None = None
 
 
-def _ports_of(placements, addresses, ports):
-    """Return {instance uuid: list of its _Ports}.
+class _Ports:
+    """All ports and trunks of a cloud.
 
-    None in a list represents an address without a port.
-
-    :param placements: {instance uuid: InstanceRecord}
-    :param addresses: {instance uuid: list of MAC addresses that Nova lists,
-        one for each interface; None for an interface without address}
-    :param ports: iterable of _Port
+    :param client: SdkClient of Neutron
+    :ivar networks: ids of the networks of ports that are bound or in a trunk
     """
-    by_device, by_address = {}, {}
-    for port in ports:
-        if port.host is not None:
-            by_device.setdefault(port.device, []).append(port)
-            by_address.setdefault((port.mac, port.host), []).append(port)
-    result = {}
-    for uuid, placement in placements.items():
-        its_ports = {port.id: port for port in by_device.get(uuid, ())
-                     if port.host == placement.host
-                     and port.project == placement.project}
-        listed = collections.Counter(addresses[uuid])
-        unlisted = sum(port.mac not in listed for port in its_ports.values())
-        unknown = max(listed.pop(None, 0) - unlisted, 0)
-        for mac, count in listed.items():
-            # A port of another tenant may have the same address.
-            candidates = sorted(
-                by_address.get((mac, placement.host), ()), key=lambda port: (
-                    port.id not in its_ports,
-                    port.project != placement.project,
-                    port.device != uuid, port.id))[:count]
-            its_ports.update((port.id, port) for port in candidates)
-            unknown += count - len(candidates)
-        result[uuid] = [*its_ports.values(), *[None] * unknown]
-    return result
+
+    def __init__(self, client):
+        sub_ports, ports = _sub_ports_of(client), {}
+        query = {'fields': [
+            'id', 'device_id', 'network_id', 'mac_address', 'project_id',
+            _BOUND_TO, 'binding:vnic_type', _GUARANTEED]}
+        for page in _pages(client, 'ports', '/ports', _port, query):
+            ports.update((port.id, port) for port in page)
+        # A sub-port uses no interface of its own. Nova does not know
+        # sub-ports, which often have the address of their parent.
+        self._sub_ports = {
+            parent: [ports.get(number, _Port(number, '', None, '', None, None,
+                                             None))._replace(vnic_type=None)
+                     for number in numbers]
+            for parent, numbers in sub_ports.items()}
+        for numbers in sub_ports.values():
+            for number in numbers:
+                ports.pop(number, None)
+        self._ports = ports
+        self._by_device, self._by_address = {}, {}
+        for port in ports.values():
+            if port.host is not None:
+                self._by_device.setdefault(port.device, []).append(port)
+                self._by_address.setdefault((port.mac, port.host),
+                                            []).append(port)
+        self.networks = {
+            port.network for ports in (*self._by_device.values(),
+                                       *self._sub_ports.values())
+            for port in ports} - {None}
+
+    def fingerprint(self, uuid, ids):
+        """Return a hash that changes with the ports of an instance.
+
+        :param uuid: uuid of the instance
+        :param ids: ids of its ports that do not name it as their device
+        """
+        named = {port.id: port for port in self._by_device.get(uuid, ())}
+        named.update((number, self._ports.get(number)) for number in ids)
+        return hash(frozenset(
+            (number, port, *self._sub_ports.get(number, ()))
+            for number, port in named.items()))
+
+    def attached(self, placements, addresses):
+        """Return {instance uuid: list of its _Ports and their sub-ports}.
+
+        None in a list represents an address without a port.
+
+        :param placements: {instance uuid: InstanceRecord}
+        :param addresses: {instance uuid: list of MAC addresses that Nova
+            lists, one for each interface; None for an interface without
+            address}
+        """
+        result = {}
+        for uuid, placement in placements.items():
+            its_ports = {port.id: port
+                         for port in self._by_device.get(uuid, ())
+                         if port.host == placement.host
+                         and port.project == placement.project}
+            listed = collections.Counter(addresses.get(uuid, ()))
+            unlisted = sum(port.mac not in listed
+                           for port in its_ports.values())
+            unknown = max(listed.pop(None, 0) - unlisted, 0)
+            for mac, count in listed.items():
+                # A port of another tenant may have the same address.
+                candidates = sorted(
+                    self._by_address.get((mac, placement.host), ()),
+                    key=lambda port: (
+                        port.id not in its_ports,
+                        port.project != placement.project,
+                        port.device != uuid, port.id))[:count]
+                its_ports.update((port.id, port) for port in candidates)
+                unknown += count - len(candidates)
+            result[uuid] = [
+                *its_ports.values(), *[None] * unknown,
+                *(child for number in its_ports
+                  for child in self._sub_ports.get(number, ()))]
+        return result
 
 
-def _attached(ports, types):
+def _sub_ports_of(client):
+    """Return {id of a parent port: list of the ids of its sub-ports}."""
+    sub_ports = {}
+    try:
+        for page in _pages(client, 'trunks', '/trunks', _trunk, {
+                'fields': ['id', 'port_id', 'sub_ports']}):
+            sub_ports.update(page)
+    except http.Refusal as refusal:
+        # Neutron has no trunks.
+        if refusal.status != 404:
+            raise
+    return sub_ports
+
+
+def _attachments(ports, types):
     """Return the Attachments of the given ports.
 
     :param ports: list of _Port, None for an unknown port
@@ -415,6 +628,13 @@ def _attached(ports, types):
         functions += port.vnic_type in vswitch_attachments.VNIC_TYPES
     return vswitch_attachments.Attachments(
         sorted(networks, key=str), sorted(without_tunnel), functions)
+
+
+def _guaranteed(ports):
+    """Return the sum of what ports guarantee, or None if it is unknown."""
+    rates = [port and port.guaranteed for port in ports]
+    total = tuple(map(sum, zip(guarantee.NONE, *filter(None, rates))))
+    return None if None in rates and not any(total) else total
 
 
 def _pages(client, kind, path, read, query, **arguments):
@@ -475,7 +695,27 @@ def _port(item):
             f'no {_BOUND_TO}: the configured user is not an administrator')
     return _Port(item['id'], item['device_id'], item['network_id'],
                  item['mac_address'], item['project_id'],
-                 item[_BOUND_TO] or None, item.get('binding:vnic_type'))
+                 item[_BOUND_TO] or None, item.get('binding:vnic_type'),
+                 _requested(item[_GUARANTEED]) if _GUARANTEED in item
+                 else None)
+
+
+def _requested(request):
+    """Return the guaranteed rates of a port's request for resources.
+
+    Neutron groups the resources from Yoga on.
+
+    :param request: mapping, or None
+    """
+    request = request or {}
+    return guarantee.of_resources(
+        group.get('resources') or {}
+        for group in request.get('request_groups') or [request])
+
+
+def _trunk(item):
+    return item['port_id'], [sub_port['port_id']
+                             for sub_port in item['sub_ports']]
 
 
 def _network(item):
@@ -483,7 +723,7 @@ def _network(item):
 
 
 def _some(key, values):
-    """Yield queries for the values, each for at most _DEVICES values."""
+    """Yield queries for the values, each for at most _NETWORKS values."""
     values = sorted(values)
-    for start in range(0, len(values), _DEVICES):
-        yield {key: values[start:start + _DEVICES]}
+    for start in range(0, len(values), _NETWORKS):
+        yield {key: values[start:start + _NETWORKS]}

@@ -119,6 +119,7 @@ class SetUp:
     :ivar inventory: source of the inventory, or None
     :ivar complete_seconds: seconds after which all of the inventory is read
         again
+    :ivar ports_seconds: seconds after which all ports are read again
     :ivar member_seconds: time for which an instance has to be measured to
         count in priors
     :ivar kinds: :class:`.HostKinds` for trials of limits, or None
@@ -138,6 +139,7 @@ class SetUp:
     metrics_at: tuple | None = None
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
+    ports_seconds: float = 0.0
     member_seconds: float = priors.MEMBER_SECONDS
     kinds: limit_trials.HostKinds | None = None
     hosts: limit_trials.HostKinds | None = None
@@ -202,6 +204,7 @@ def set_up(conf, patience_seconds=None):
         if group.modeler_metrics_port else None,
         inventory=source, complete_seconds=conf[
             options.INVENTORY_GROUP].complete_interval_seconds,
+        ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
         member_seconds=group.prior_min_hours * 3600.0,
         kinds=host_kinds(conf) if group.feedback else None,
         hosts=host_kinds(conf),
@@ -508,7 +511,8 @@ def update_inventory(set_up, clock):
     if set_up.inventory is None:
         return None
     outcome = instance_sync.update(
-        set_up.store, set_up.inventory, clock, set_up.complete_seconds)
+        set_up.store, set_up.inventory, clock, set_up.complete_seconds,
+        set_up.ports_seconds)
     LOG.debug('vswitch-modeler: inventory: %s', outcome)
     return None
 

@@ -4,6 +4,7 @@ import datetime
 import logging
 import os
 import pathlib
+from unittest import mock
 
 import fixtures
 
@@ -245,16 +246,11 @@ class NovaTestCase(InventoryTestCase):
                     in self.store.placements().items() if placement.networks}
         self.assertEqual({uuids[0]: ('a', 'b', 'b'), uuids[1]: ('c',)},
                          networks)
-        self.assertNotIn('device_id', self.cloud.asked('/v2.0/ports')[-1])
+        # Four ports on pages of two.
+        self.assertEqual(2, len(self.cloud.asked('/v2.0/ports')))
         self.cloud.attach(uuids[1], 'd')
-        self.cloud.requests.clear()
         self.update(source)
-        # Pages of two: four ports with a device, five with an address.
-        self.assertEqual([('device_id', 50)] * 3 + [('device_id', 10)]
-                         + [('mac_address', 5)] * 3, [
-            (key, len(parameters[key]))
-            for parameters in self.cloud.asked('/v2.0/ports')
-            for key in ('device_id', 'mac_address') if key in parameters])
+        self.assertEqual(5, len(self.cloud.asked('/v2.0/ports')))
         self.assertEqual(
             ('c', 'd'), self.store.placements()[uuids[1]].networks)
 
@@ -286,14 +282,17 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual(dict.fromkeys(uuids), attached())
         self.assertTrue(self.update(source).complete)
         self.assertEqual(expected, attached())
-        self.assertNotIn('id', self.cloud.asked('/v2.0/networks')[-1])
-        # Of a change, the networks of its ports alone are asked for.
+        # The type of a network does not change: it is read once.
+        asked = len(self.cloud.asked('/v2.0/networks'))
         self.cloud.ports[0]['network_id'] = 'red'
         self.cloud.put(0, at=500)
         self.assertFalse(self.update(source).complete)
         self.assertEqual(attachments.Attachments(('red',) * 3, (), 2),
                          attached()[uuids[0]])
-        self.assertIn('red', self.cloud.asked('/v2.0/networks')[-1]['id'])
+        self.assertEqual(asked, len(self.cloud.asked('/v2.0/networks')))
+        self.cloud.ports[0]['network_id'] = 'new'
+        self.update(source)
+        self.assertEqual(['new'], self.cloud.asked('/v2.0/networks')[-1]['id'])
 
     def attached_after(self, complete):
         """Return {instance uuid: its Attachments} after a reading."""
@@ -378,6 +377,255 @@ class NovaTestCase(InventoryTestCase):
             self.update(source)
         self.assertNotIn('hush', f'{caught.exception} {source!r} '
                                  f'{logs.output}')
+
+
+def grouped(*groups):
+    """Return a port's request for resources, as Neutron has since Yoga."""
+    return {'same_subtree': [], 'request_groups': [
+        {'id': str(number), 'required': ['CUSTOM_PHYSNET_A'],
+         'resources': resources} for number, resources in enumerate(groups)]}
+
+
+class PortsTestCase(InventoryTestCase):
+    """What of ports changes while Nova reports no change of instances."""
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.make_source(network_url=self.cloud.url,
+                                       read_networks=True)
+        self.uuids = [self.cloud.put(n) for n in range(4)]
+        # Later readings do not list the others again.
+        self.cloud.put(9, at=instance_sync.OVERLAP_SECONDS + 1)
+
+    def update(self, **more):
+        self.now += 300
+        return instance_sync.update(self.store, self.source, lambda: self.now,
+                                    1e6, **more)
+
+    def stored(self, number=0):
+        return self.store.placements()[self.uuids[number]]
+
+    def attach(self, network, egress_kbps=None, number=0, **more):
+        port = self.cloud.attach(self.uuids[number], network, **more)
+        port['resource_request'] = egress_kbps and grouped(
+            {'NET_BW_EGR_KILOBIT_PER_SEC': egress_kbps})
+        return port
+
+    def singles(self):
+        return [path for _, path, _, _ in self.cloud.requests
+                if path.startswith('/v2.1/servers/')
+                and path != '/v2.1/servers/detail']
+
+    def test_both_forms_of_requests_are_summed(self):
+        self.attach('red')['resource_request'] = {
+            'required': ['CUSTOM_PHYSNET_A'], 'resources': {
+                'NET_BW_EGR_KILOBIT_PER_SEC': 100,
+                'NET_BW_IGR_KILOBIT_PER_SEC': 20}}
+        self.attach('red')['resource_request'] = grouped(
+            {'NET_BW_EGR_KILOBIT_PER_SEC': 3},
+            {'NET_PACKET_RATE_KILOPACKET_PER_SEC': 5})
+        self.attach('red')
+        self.attach('blue', number=1)['resource_request'] = {}
+        self.update()
+        self.assertEqual((103.0, 20.0, 5.0), self.stored().guaranteed)
+        # No port, or none with a policy, guarantees nothing.
+        self.assertEqual([(0.0, 0.0, 0.0)] * 2, [
+            self.stored(number).guaranteed for number in (1, 2)])
+
+    def test_what_may_not_be_read_is_unknown(self):
+        self.cloud.attach(self.uuids[0], 'red')
+        self.cloud.attach(self.uuids[1], 'red')
+        self.attach('red', 7, number=1)
+        self.update()
+        self.assertIsNone(self.stored(0).guaranteed)
+        self.assertEqual((7.0, 0.0, 0.0), self.stored(1).guaranteed)
+
+    def test_a_port_that_is_attached_later_counts_and_one_that_goes_not(self):
+        self.attach('red')
+        self.update()
+        generation = self.store.generation()
+        port = self.attach('blue', 50)
+        self.assertEqual(1, self.update().written)
+        self.assertEqual((('blue', 'red'), (50.0, 0.0, 0.0)), (
+            self.stored().networks, self.stored().guaranteed))
+        self.assertNotEqual(generation, self.store.generation())
+        port.update({'device_id': '', 'binding:host_id': ''})
+        self.cloud.servers[self.uuids[0]]['addresses'].pop('net blue')
+        self.assertEqual(1, self.update().written)
+        self.assertEqual((('red',), (0.0, 0.0, 0.0)), (
+            self.stored().networks, self.stored().guaranteed))
+        # Nothing is written or asked of Nova while nothing changes.
+        generation = self.store.generation()
+        asked = len(self.singles())
+        for _ in range(2):
+            self.assertEqual(0, self.update().written)
+        self.assertEqual(generation, self.store.generation())
+        self.assertEqual(asked, len(self.singles()))
+
+    def test_another_policy_changes_the_guarantee_without_nova(self):
+        port = self.attach('red', 50)
+        self.update()
+        port['resource_request'] = grouped({'NET_BW_IGR_KILOBIT_PER_SEC': 9})
+        self.assertEqual(1, self.update().written)
+        self.assertEqual((0.0, 9.0, 0.0), self.stored().guaranteed)
+        port['resource_request'] = None
+        self.update()
+        self.assertEqual((0.0, 0.0, 0.0), self.stored().guaranteed)
+        self.assertEqual([], self.singles())
+
+    def test_a_port_that_names_another_device_is_followed(self):
+        # Nova lists the address; a tenant has changed the device.
+        port = self.attach('red', 50)
+        port['device_id'] = 'nobody'
+        self.update()
+        self.assertEqual((50.0, 0.0, 0.0), self.stored().guaranteed)
+        port['resource_request'] = None
+        self.update()
+        self.assertEqual((0.0, 0.0, 0.0), self.stored().guaranteed)
+
+    def test_ports_of_others_change_nothing(self):
+        self.attach('red')
+        self.update()
+        for host in ('h1', 'h2'):
+            self.attach('spy', 99, host=host, project='attacker',
+                        listed=False)
+        self.assertEqual(0, self.update().written)
+        self.assertEqual(('red',), self.stored().networks)
+
+    def test_ports_are_read_at_intervals_of_their_own(self):
+        self.attach('red', 5)
+        self.update()
+        asked = len(self.cloud.asked('/v2.0/ports'))
+        self.attach('blue')
+        moved = self.cloud.put(3, 'h2', at=900)
+        for _ in range(2):
+            self.update(ports_seconds=900)
+        self.assertEqual(asked, len(self.cloud.asked('/v2.0/ports')))
+        # What is stored about ports stays, also of what has moved.
+        self.assertEqual('h2', self.store.placements()[moved].host)
+        self.assertEqual(NONE, self.store.placements()[moved].attachments)
+        self.assertEqual((5.0, 0.0, 0.0), self.stored().guaranteed)
+        self.assertEqual(('red',), self.stored().networks)
+        self.update(ports_seconds=900)
+        self.assertEqual(asked + 1, len(self.cloud.asked('/v2.0/ports')))
+        self.assertEqual(('blue', 'red'), self.stored().networks)
+
+    def test_an_instance_of_between_counts_with_its_addresses(self):
+        self.update()
+        # Nova lists it while ports are not read, and has an address for it.
+        self.uuids.append(self.cloud.put(5, at=1200))
+        self.attach('red', number=4, project='another')
+        self.update(ports_seconds=900)
+        self.assertIsNone(self.stored(4).attachments)
+        self.cloud.put(6, at=9000)
+        self.update(ports_seconds=900)
+        self.update(ports_seconds=900)
+        self.assertEqual(('red',), self.stored(4).networks)
+        self.assertEqual([], self.singles())
+
+    def test_another_process_goes_on(self):
+        self.attach('red', 5)
+        foreign = self.attach('blue', project='another', number=1)
+        self.update()
+        generation = self.store.generation()
+        self.source = self.make_source(network_url=self.cloud.url,
+                                       read_networks=True)
+        self.assertEqual(0, self.update().written)
+        self.assertEqual(generation, self.store.generation())
+        # Only Nova knows that the port of another project counts.
+        self.assertEqual(['/v2.1/servers/' + self.uuids[1]], self.singles())
+        self.update()
+        self.assertEqual(1, len(self.singles()))
+        foreign['network_id'] = 'green'
+        self.update()
+        self.assertEqual(('green',), self.stored(1).networks)
+
+    def test_nova_is_asked_for_a_limited_number(self):
+        self.update()
+        for number in range(4):
+            self.attach('red', number=number)
+        self.enterContext(mock.patch.object(instance_sync, '_MOST_ASKED', 3))
+        self.assertEqual(3, self.update().written)
+        self.assertEqual(1, self.update().written)
+        # One that had to wait is the first at the next reading.
+        for networks in (('red',), ('blue', 'blue', 'red')):
+            for number in range(4):
+                self.attach('blue', number=number)
+            self.update()
+            self.assertEqual(networks, self.stored(3).networks)
+
+    def test_a_deleted_instance_is_left_to_the_next_reading(self):
+        self.update()
+        self.attach('red')
+        self.cloud.servers[self.uuids[0]]['status'] = 'DELETED'
+        self.assertEqual(0, self.update().written)
+        self.cloud.delete(self.uuids[0], 9000)
+        self.assertEqual(1, self.update().removed)
+
+    def test_what_could_not_be_written_is_written_later(self):
+        self.update()
+        self.attach('red')
+        with mock.patch.object(self.store, 'write',
+                               side_effect=exceptions.StoreError('full')):
+            with self.assertRaises(exceptions.StoreError):
+                self.update()
+        self.update()
+        self.assertEqual(('red',), self.stored().networks)
+
+    def test_sub_ports_of_a_trunk_count_for_the_instance_of_its_parent(self):
+        self.cloud.networks = [
+            {'id': 'vlan', 'provider:network_type': 'vlan'}]
+        parent = self.attach('red', vnic='direct')
+        self.update()
+        self.cloud.trunk(parent, ('s1', 'blue'), ('s2', 'vlan'),
+                         ('s3', 'blue'))
+        self.cloud.trunk({**parent, 'id': 'unused'}, ('s4', 'green'))
+        self.cloud.ports[1]['resource_request'] = grouped(
+            {'NET_BW_EGR_KILOBIT_PER_SEC': 7})
+        for _ in range(2):
+            self.update()
+            self.assertEqual(
+                attachments.Attachments(('blue', 'blue', 'red'), ('vlan',),
+                                        1), self.stored().attachments)
+            self.assertEqual((7.0, 0.0, 0.0), self.stored().guaranteed)
+        # A sub-port that goes, and one that is not among the ports (yet).
+        sub_ports = self.cloud.trunks[0]['sub_ports']
+        del sub_ports[:2]
+        sub_ports.append({**sub_ports[0], 'port_id': 'new'})
+        self.update()
+        self.assertEqual(
+            attachments.Attachments((None, 'blue', 'red'), (), 1),
+            self.stored().attachments)
+        del self.cloud.trunks[0]
+        self.update()
+        self.assertEqual(attachments.Attachments(('red',), (), 1),
+                         self.stored().attachments)
+
+    def test_a_sub_port_never_replaces_its_parent(self):
+        # They have one address. Nova lists it for a port of another project.
+        parent = self.attach('red', project='another')
+        self.cloud.trunk(parent, ('a first', 'blue'))
+        self.update()
+        self.assertEqual(('blue', 'red'), self.stored().networks)
+
+    def test_all_pages_of_trunks_are_read(self):
+        self.cloud.most = 1
+        for number in range(3):
+            self.cloud.trunk(self.attach('red', number=number),
+                             (f's{number}', 'blue'))
+        self.update()
+        self.assertEqual([('blue', 'red')] * 3, [
+            self.stored(number).networks for number in range(3)])
+
+    def test_errors_of_trunks_are_errors(self):
+        self.cloud.faults[:] = []
+        self.update()
+        answer = self.cloud.answer
+        self.cloud.answer = lambda method, path, *more: (
+            (500, {}) if path == '/v2.0/trunks'
+            else answer(method, path, *more))
+        with self.assertRaises(exceptions.TelemetryError):
+            self.update()
 
 
 class FileTestCase(InventoryTestCase):

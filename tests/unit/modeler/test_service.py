@@ -132,7 +132,13 @@ class Source:
         self.problem = None
         self.readings = 0
 
-    def read(self, since):
+    def ports_due(self, now, seconds):
+        return False
+
+    def settle(self, reading, now):
+        pass
+
+    def read(self, since, stored):
         self.readings += 1
         if self.problem is not None:
             raise self.problem
