@@ -51,12 +51,13 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
-           'Notifier', 'Service', 'SetUp', 'check_hosts', 'configured_driver', 'host_kinds',
-           'make_corrections', 'make_driver', 'make_kinds', 'make_policies',
-           'make_rebalancer', 'make_store', 'set_up', 'stays_until',
-           'update_budgets', 'update_fleet', 'update_hosts',
-           'update_inventory', 'update_priors', 'update_trials', 'words_of']
+__all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'Notifier',
+           'QUIET_SECONDS', 'Service', 'SetUp', 'check_hosts',
+           'configured_driver', 'host_kinds', 'make_corrections',
+           'make_driver', 'make_kinds', 'make_policies', 'make_rebalancer',
+           'make_store', 'set_up', 'stays_until', 'update_budgets',
+           'update_fleet', 'update_hosts', 'update_inventory',
+           'update_priors', 'update_trials', 'words_of']
 
 LOG = logs.get_logger(__name__)
 

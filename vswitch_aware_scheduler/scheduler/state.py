@@ -16,7 +16,6 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
@@ -393,8 +392,9 @@ class SchedulerState:
     def _note_refused(self, hosts):
         """Store which claims may have caused a refusal, with the lock."""
         hosts = set(hosts)
-        self._refused.append({claim.instance_uuid for claim
-                              in self._residency.claims if claim.host in hosts})
+        self._refused.append({
+            claim.instance_uuid for claim in self._residency.claims
+            if claim.host in hosts})
 
     def _withdrawn(self, instance_uuid):
         """Count the refusals by a claim that is void now, with the lock."""

@@ -20,13 +20,13 @@ from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import trial_records
 
 __all__ = ['BudgetState', 'CLAIMED', 'Changes', 'ClaimChanges', 'ClaimsSeen',
-           'Decision', 'ErrorBudget', 'FleetFacts', 'FormerInstance', 'Generation', 'HOST', 'HostProfile',
-           'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
-           'ModelSummary', 'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST',
-           'PLACED', 'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint',
-           'Share', 'Store', 'StoredClaim', 'StoredModel', 'StoredSums',
-           'StoredTrial', 'TrialOutcome', 'UPLINK', 'Unmodelled', 'WITHDRAWN',
-           'Worker']
+           'Decision', 'ErrorBudget', 'FleetFacts', 'FormerInstance',
+           'Generation', 'HOST', 'HostProfile', 'InstanceRecord',
+           'InventoryState', 'KEPT_DAYS', 'ModelSummary', 'Modeler',
+           'MoveRecord', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'PlanRecord',
+           'Prior', 'RECOVERY_SECONDS', 'ResumePoint', 'Share', 'Store',
+           'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
+           'TrialOutcome', 'UPLINK', 'Unmodelled', 'WITHDRAWN', 'Worker']
 
 BudgetState = budgets.BudgetState
 CLAIMED = claim_records.CLAIMED

@@ -25,7 +25,6 @@ from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import residency
-from vswitch_aware_scheduler.traffic import model
 
 PATIENCE_SECONDS = 60.0
 A, B = base.instance_uuid(901), base.instance_uuid(902)

@@ -7,8 +7,8 @@ Claims live for minutes, so that the table is created again without its rows.
 from alembic import op
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.store.migrations import steps
+from vswitch_aware_scheduler.store import tables
 
 revision = '0015'
 down_revision = '0014'
