@@ -30,10 +30,11 @@ class PriorsTestCase(base.VSwitchTestCase):
         self.expect({('small', project): 700.0})
         second = self.boot(small, 'host1')
         self.assertEqual('host1', self.host_of(second))
-        # Both count by what they were placed with.
+        # Both count by the prior that is known now, also the one that was
+        # placed with less, as for every other worker.
         self.boot_refused(other)
         self.boot(self.flavor('stated', egress_kbps=290), 'host1')
-        self.boot(self.flavor('more', egress_kbps=100), 'host2')
+        self.boot_refused(self.flavor('more', egress_kbps=1), host='host2')
 
     def test_a_prior_larger_than_every_host_fills_one(self):
         self.describe_hosts(1000, 500)
