@@ -179,6 +179,13 @@ def claim(number=1, host='h1', token='t-1', **more):
         'claimed_by': 'here:1', **more})
 
 
+def write_claims(target, *claims, withdrawn=(), since=None):
+    """Write claims to a store; return the changes that this has read."""
+    with target.claiming(since) as (changes, write):
+        write(claims, withdrawn)
+    return changes
+
+
 def decision(number, seconds_ago=0.0, **more):
     return store.Decision(**{
         'decision_id': f'{number:032x}',

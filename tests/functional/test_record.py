@@ -22,6 +22,7 @@ from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler import store
 
 _MIGRATION = models.Migration.__table__
 
@@ -345,7 +346,8 @@ class OtherMovesTestCase(RecordTestCase):
                 self.boot_refused(self.of(401), host='host2')
                 self.hours_pass()
             # After ten minutes a worker that begins reads no claim of it.
-            self.flags(claims_broadcast_seconds=0, group='vswitch_scheduler')
+            with self.store._engine().begin() as connection:
+                connection.execute(sa.text('DELETE FROM claim'))
             self.restart_scheduler()
             self.boot_refused(self.of(401), host='host2')
             event.set()
@@ -463,9 +465,10 @@ class NothingIsStuckTestCase(RecordTestCase):
         self.describe_hosts(8000, 8000)
         plain = self.flavor('plain')
         server = self.boot(plain, host='host1')
-        self.plugin._residency.claim(
-            server['id'], 'host2', self.plugin._default_law,
-            self.plugin._monotonic())
+        with self.plugin._lock:
+            self.plugin._count(store.StoredClaim(
+                server['id'], 't-1', 'host2', 'host1',
+                self.plugin._default_law, 'default', 'me'))
         self.boot_refused(self.of(4000), host='host2')
         self.clock.ahead += 61
         self.read_record()
@@ -545,8 +548,9 @@ class RescheduleTestCase(RecordTestCase):
 class NoWaitTestCase(RecordTestCase):
     """Within a request nothing of ours asks a database."""
 
-    HOOKS = ('assess', 'recall', 'book', 'request_started', 'hosts_sorted',
-             'host_consumed', 'request_finished', 'candidates_received')
+    HOOKS = ('assess', 'recall', 'hosts_filtered', 'request_started',
+             'claim_host', 'host_consumed', 'claim_failed',
+             'request_finished')
 
     def setUp(self):
         super().setUp()

@@ -92,12 +92,12 @@ class Claims(worker_thread.WorkerThread):
     :param claimed_by: name of this process for operators
     :param report: callable(topic, problem or None), receives problems
     :ivar counts: numbers of events since the start of the process:
-        'claims'; 'conflicts', hosts that a request could not claim any more;
-        'misses', claims that did not wait for the store; 'over_limit', misses
-        whose host was above its limit when the store had them;
-        'refused_by_withdrawn', requests that a claim has refused, which was
-        withdrawn later; 'elsewhere', claims of instances that Nova placed on
-        another host, mostly an alternate
+        'claims_made'; 'claim_conflicts', hosts that a request could not claim any
+        more; 'claim_misses', claims that did not wait for the store;
+        'claims_over_limit', misses whose host was above its limit when the
+        store had them; 'claims_elsewhere', claims of instances that Nova
+        placed on another host, mostly an alternate;
+        'requests_refused_by_withdrawn_claims'
     """
 
     def __init__(self, store, seconds, patience_seconds, lock, receive, count,
@@ -116,8 +116,8 @@ class Claims(worker_thread.WorkerThread):
 
     def _forget(self):
         self.counts = dict.fromkeys(
-            ('claims', 'conflicts', 'misses', 'over_limit',
-             'refused_by_withdrawn', 'elsewhere'), 0)
+            ('claims_made', 'claim_conflicts', 'claim_misses', 'claims_over_limit',
+             'claims_elsewhere', 'requests_refused_by_withdrawn_claims'), 0)
         self._tried = threading.Event()
         self._author = secrets.token_hex(8)
         self._tokens = itertools.count(1)
@@ -157,11 +157,11 @@ class Claims(worker_thread.WorkerThread):
             if not pending.settled:
                 # The thread may have decided, but not committed yet.
                 pending.missed = True
-                self.counts['misses'] += 1
+                self.counts['claim_misses'] += 1
                 if pending.admitted is None:
                     self._decide(pending)
-            self.counts['claims'] += 1
-            self.counts['conflicts'] += not pending.admitted
+            self.counts['claims_made'] += 1
+            self.counts['claim_conflicts'] += not pending.admitted
         return pending
 
     def withdraw(self, pending):
@@ -263,7 +263,7 @@ class Claims(worker_thread.WorkerThread):
                 # A full queue may have dropped it.
                 if queue and queue[0] is pending:
                     queue.popleft()
-        self.counts['over_limit'] += over_limit
+        self.counts['claims_over_limit'] += over_limit
         self._answers = \
             time.monotonic() - began <= max(self._patience_seconds, .01)
 

@@ -56,6 +56,20 @@ _GAUGES = {
                           'of the cell that was read longest ago.'}
 
 
+#: Counters of :attr:`.Claims.counts`.
+_CLAIMS = {
+    'claims_made': 'Hosts that requests have claimed or tried to claim.',
+    'claim_conflicts': 'Hosts that passed the filter and had no room any more '
+                       'when a request claimed them.',
+    'claim_misses': 'Claims that did not wait for the store.',
+    'claims_over_limit': 'Claims that did not wait for the store, and whose '
+                         'host was above its limit when the store had them.',
+    'claims_elsewhere': 'Claims whose instance Nova placed on another host, '
+                        'mostly an alternate.',
+    'requests_refused_by_withdrawn_claims':
+        'Refusals that a claim may have caused which was withdrawn later.'}
+
+
 #: Maximum number of profiles whose risk is exported, those with the highest
 #: risk first. Each name is a time series in Prometheus.
 MOST_PROFILES = 50
@@ -104,7 +118,8 @@ class Metrics:
         :param conf: the group [vswitch_scheduler]
         :param report: callable(topic, problem or None)
         :param gauges: callable(), returns {name of a gauge: value or None,
-            'risks': {name of a profile: Risk}}
+            'risks': {name of a profile: Risk}, 'counts':
+            :attr:`.Claims.counts`}
         """
         port, directory = (conf.scheduler_metrics_port,
                            conf.scheduler_metrics_directory)
@@ -191,6 +206,14 @@ class Metrics:
         if self._counts is not None:
             self._counts.seconds.observe(seconds)
 
+    def claimed(self, seconds):
+        """Record how long a request has waited for a claim.
+
+        :param seconds: duration in seconds
+        """
+        if self._counts is not None:
+            self._counts.claim_seconds.observe(seconds)
+
     def unjudged(self, why):
         """Count a request whose hosts all pass unjudged.
 
@@ -233,6 +256,10 @@ class _Counts:
             f'{_PREFIX}_decision_seconds',
             'Time that VSwitchFilter took for a request.', buckets=_BUCKETS,
             registry=self.registry)
+        self.claim_seconds = prometheus_client.Histogram(
+            f'{_PREFIX}_claim_seconds',
+            'Time that a request waited for a claim.', buckets=_BUCKETS,
+            registry=self.registry)
         # Export a counter that never counted as 0 instead of omitting it.
         for check in explanation.CHECKS:
             self._refused.labels(check)
@@ -267,6 +294,9 @@ class _Gauges:
             yield core.GaugeMetricFamily(
                 f'{_PREFIX}_{name}', text,
                 value=math.nan if value is None else float(value))
+        for name, text in _CLAIMS.items():
+            yield core.CounterMetricFamily(
+                f'{_PREFIX}_{name}', text, value=values['counts'][name])
         risks = sorted(values['risks'].items(),
                        key=lambda item: (-item[1].highest, item[0]))
         for name, (text, field) in _RISKS.items():

@@ -357,6 +357,7 @@ class SchedulerState:
                 'attachments': attachments, 'conflicts': recent.conflicts}
         pending = self.claims.claim(judge, not recent.missed, **values)
         recent.missed |= pending.missed
+        self.metrics.claimed(pending.age())
         if pending.admitted:
             recent.claims[uuid] = pending
             return True
@@ -401,7 +402,8 @@ class SchedulerState:
         for claimed in self._refused:
             if instance_uuid in claimed:
                 claimed.clear()
-                self.claims.counts['refused_by_withdrawn'] += 1
+                self.claims.counts[
+                    'requests_refused_by_withdrawn_claims'] += 1
 
     def claim_failed(self, instance_uuid):
         """Withdraw a claim of this thread, which Placement has refused.
@@ -448,8 +450,8 @@ class SchedulerState:
             ended = self._residency.take(reading)
             for claim in ended:
                 hosts = self._residency.hosts_of(claim.instance_uuid)
-                self.claims.counts['elsewhere'] += not claim.foreign and bool(
-                    hosts) and claim.host not in hosts
+                self.claims.counts['claims_elsewhere'] += bool(
+                    hosts and claim.host not in hosts and not claim.foreign)
         for claim in ended:
             LOG.debug('vswitch: claim of instance %s on host %s ended',
                       claim.instance_uuid, claim.host)
@@ -511,7 +513,8 @@ class SchedulerState:
             'claims': len(claims) - sum(claims),
             'claims_of_others': sum(claims),
             'record_age_seconds': None if None in ages or not ages
-            else max(ages), 'risks': self._risks()}
+            else max(ages), 'risks': self._risks(),
+            'counts': dict(self.claims.counts)}
 
     def _risks(self):
         """Return {name of a profile: :class:`.metrics.Risk` of its hosts}."""
@@ -745,7 +748,7 @@ class SchedulerState:
         """Return what this worker reports, see :class:`.WorkerReport`."""
         return (self.plugins, None if self._snapshot.generation is None
                 else len(self._snapshot), self._record.ages(),
-                opts.alike(self._conf))
+                opts.alike(self._conf), dict(self.claims.counts))
 
     def _drop_hosts(self):
         """Drop the hosts that requests no longer have. Return their number."""

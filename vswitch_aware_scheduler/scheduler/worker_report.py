@@ -51,7 +51,8 @@ class WorkerReport:
     :param report: :class:`.ProblemLog`
     :param facts: callable(), returns (set of plugins, number of models that
         the worker has read or None, {cell: age of its record in seconds or
-        None}, options that have to be the same for all services)
+        None}, options that have to be the same for all services,
+        :attr:`.Claims.counts`)
     :param clock: callable, returns seconds UTC
     :param monotonic: callable, returns monotonic seconds
     """
@@ -98,14 +99,15 @@ class WorkerReport:
             return AGAIN_SECONDS
         return REPORT_SECONDS
 
-    def _step(self, plugins, models, cells, options):
+    def _step(self, plugins, models, cells, options, claims):
         now = self._clock()
         if self._monotonic() >= self._began + CHECK_SECONDS:
             self._check(plugins, models, options, now)
         self._store.report_worker(store.Worker(
             name(), socket.gethostname()[:255], self._started_at, now, {
                 'plugins': sorted(plugins), 'models': models, 'cells': cells,
-                'options': options, 'max_placement_results':
+                'claims': claims, 'options': options,
+                'max_placement_results':
                 CONF.scheduler.max_placement_results, 'problems': {
                     topic: problem[:_MOST_CHARACTERS] for topic, problem in
                     list(self._report.problems().items())[:_MOST_PROBLEMS]}}))

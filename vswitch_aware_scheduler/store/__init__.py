@@ -21,11 +21,11 @@ from vswitch_aware_scheduler.store import trial_records
 
 __all__ = ['BudgetState', 'CLAIMED', 'Changes', 'ClaimChanges', 'ClaimsSeen',
            'Decision', 'ErrorBudget', 'FleetFacts', 'FormerInstance',
-           'Generation', 'HOST', 'HostProfile', 'InstanceRecord',
-           'InventoryState', 'KEPT_DAYS', 'ModelSummary', 'Modeler',
-           'MoveRecord', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'PlanRecord',
-           'Prior', 'RECOVERY_SECONDS', 'ResumePoint', 'Share', 'Store',
-           'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
+           'Generation', 'HELD_SECONDS', 'HOST', 'HostProfile',
+           'InstanceRecord', 'InventoryState', 'KEPT_DAYS', 'ModelSummary',
+           'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST', 'PLACED',
+           'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint', 'Share',
+           'Store', 'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
            'TrialOutcome', 'UPLINK', 'Unmodelled', 'WITHDRAWN', 'Worker']
 
 BudgetState = budgets.BudgetState
@@ -38,6 +38,7 @@ ErrorBudget = budgets.ErrorBudget
 FleetFacts = service_records.FleetFacts
 FormerInstance = instance_records.FormerInstance
 Generation = generations.Generation
+HELD_SECONDS = claim_records.HELD_SECONDS
 HOST = budgets.HOST
 HostProfile = profile_records.HostProfile
 InventoryState = instance_records.InventoryState

@@ -12,7 +12,7 @@ from keystoneauth1 import loading as ks_loading
 import numpy as np
 from oslo_config import cfg
 
-from tests.fakes import placement_api
+from tests.fakes import nova_hosts
 from tests.fakes import prometheus as fake_prometheus
 from tests.fakes import store as fake_store
 from tests.unit.modeler import base
@@ -388,15 +388,15 @@ class PartsTestCase(WithInventory):
                 model_store.HostProfile(name, None, {}, 'operator')
                 for name in names])
 
-        cloud = self.enterContext(placement_api.PlacementApi())
+        cloud = self.enterContext(nova_hosts.NovaHosts())
         cloud.host('compute1')
         conf = cfg.ConfigOpts()
         options.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])
         group = conf.vswitch_scheduler
         self.set_up = dataclasses.replace(
-            self.set_up, keeper=None, kinds=None, fleet=fleet.Fleet(
-                placement_api.access(cloud, '/v2.1'),
+            self.set_up, kinds=None, fleet=fleet.Fleet(
+                cloud.access(),
                 lambda: service.make_policies(group),
                 service.make_corrections(group)))
         set_hosts('compute1', 'compute01')

@@ -120,7 +120,7 @@ class TestSerialised(ClaimsTestCase):
         self.assertEqual(dict.fromkeys(admitted, store.CLAIMED), self.stored())
         self.assertEqual((20, 17, 0), tuple(
             sum(worker.claims.counts[name] for worker in workers)
-            for name in ('claims', 'conflicts', 'misses')))
+            for name in ('claims_made', 'claim_conflicts', 'claim_misses')))
 
     def test_a_withdrawn_claim_leaves_its_room_to_another_worker(self):
         one, two = self.worker(), self.worker()
@@ -182,7 +182,7 @@ class TestMisses(ClaimsTestCase):
         self.assertFalse(one.claim(3).admitted)
         self.assertLess(time.monotonic() - began, .05)
         self.assertEqual({}, self.stored())
-        self.assertEqual(3, one.claims.counts['misses'])
+        self.assertEqual(3, one.claims.counts['claim_misses'])
         self.store.may_begin.set()
         self.wait_for(lambda: self.stored() == {1: store.CLAIMED})
         self.assertTrue(
@@ -200,7 +200,7 @@ class TestMisses(ClaimsTestCase):
         self.store.problem = None
         self.wait_for(lambda: len(self.stored()) == 2)
         self.wait_for(lambda: 1 == sum(
-            worker.claims.counts['over_limit'] for worker in (one, two)))
+            worker.claims.counts['claims_over_limit'] for worker in (one, two)))
         self.wait_for(lambda: one.problem is None)
 
     def test_a_store_that_refuses_at_once_makes_no_request_wait(self):

@@ -836,8 +836,8 @@ class TestClaims(base.StateTestCase):
         self.assertEqual([[], [], ['candidate']], [
             host.allocation_candidates for host in hosts])
         self.assertEqual((3, 2), (
-            self.state.claims.counts['claims'],
-            self.state.claims.counts['conflicts']))
+            self.state.claims.counts['claims_made'],
+            self.state.claims.counts['claim_conflicts']))
 
     def test_a_host_that_fills_up_after_placement_refused_the_first(self):
         hosts = self._filter()
@@ -889,19 +889,22 @@ class TestClaims(base.StateTestCase):
         self._others_place('a', 'b', 'c')
         self._choose(hosts)
         counts = self.state.claims.counts
-        self.assertEqual(0, counts['refused_by_withdrawn'])
+        self.assertEqual(0, counts[
+            'requests_refused_by_withdrawn_claims'])
         self.state._receive_claims([fake_store.claim(
             50, 'a', state=store.WITHDRAWN)])
         # Three hosts were refused.
-        self.assertEqual(3, counts['refused_by_withdrawn'])
+        self.assertEqual(3, counts[
+            'requests_refused_by_withdrawn_claims'])
         self.state._receive_claims([fake_store.claim(
             51, 'b', state=store.WITHDRAWN)])
-        self.assertEqual(3, counts['refused_by_withdrawn'])
+        self.assertEqual(3, counts[
+            'requests_refused_by_withdrawn_claims'])
 
     def test_placements_on_an_alternate_are_counted(self):
         self._choose(self._filter())
         self.record(b=[1])
-        self.assertEqual(1, self.state.claims.counts['elsewhere'])
+        self.assertEqual(1, self.state.claims.counts['claims_elsewhere'])
 
 
 class TestSnapshots(base.StateTestCase):

@@ -29,7 +29,8 @@ class WorkerReportTestCase(base.StoreTestCase):
         self.elapsed = 0.0
         report = worker_report.WorkerReport(
             target, self.log, lambda: (self.plugins, self.models,
-                                       self.cells, {'feedback': True}),
+                                       self.cells, {'feedback': True},
+                                       {'claims_made': 4}),
             lambda: self.now, lambda: self.elapsed)
         self.elapsed = elapsed
         return report
@@ -64,6 +65,7 @@ class WorkerReportTestCase(base.StoreTestCase):
         self.assertEqual({'plugins': ['filter', 'weigher'], 'models': 3,
                           'cells': {'cell1': 2.5}, 'problems': {},
                           'options': {'feedback': True},
+                          'claims': {'claims_made': 4},
                           'max_placement_results': 1000}, worker.state)
 
     def test_problems_go_with_it(self):

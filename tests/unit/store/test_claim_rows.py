@@ -26,9 +26,8 @@ class ClaimsTestCase(base.StoreTestCase):
 
     def write(self, *claims, withdrawn=(), since=None):
         """Write claims; return the changes that the transaction has read."""
-        with self.store.claiming(since) as (changes, write):
-            write(claims, withdrawn)
-        return changes
+        return fake_store.write_claims(
+            self.store, *claims, withdrawn=withdrawn, since=since)
 
     def read(self, since=None):
         """Return {number of the instance: (state, host, token)}."""

@@ -28,11 +28,12 @@ def _read_changes(target):
     target.read_changes(target.read_changes().generation)
 
 
-def _write_claims(target):
-    target.write_claims([fake_store.claim(1)])
-    # A claim of the same instance and one that has expired.
-    target.write_claims([fake_store.claim(1, store.FORGOTTEN),
-                         fake_store.claim(2, seconds=-1e6)])
+def _claiming(target):
+    fake_store.write_claims(target, fake_store.claim(1), fake_store.claim(3))
+    # A claim of the same instance, one that has expired, and a withdrawal.
+    fake_store.write_claims(
+        target, fake_store.claim(1, token='t-2'),
+        fake_store.claim(2, age_seconds=1e6), withdrawn=[fake_store.claim(3)])
 
 
 def _read_claims(target):
@@ -54,7 +55,7 @@ def _report_worker(target):
 #: order in which there is something to purge.
 CALLS = {
     'read_changes': _read_changes,
-    'write_claims': _write_claims,
+    'claiming': _claiming,
     'read_claims': _read_claims,
     'purge_claims': lambda target: target.purge_claims(),
     'write_decisions': _write_decisions,

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from tests.fakes import store as fake_store
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
 from tests.unit.store import base
@@ -12,32 +13,37 @@ from vswitch_aware_scheduler.vswitch import attachments
 
 class ClaimCommandTestCase(command_case.ManageTestCase):
 
-    def test_list_prints_the_newest_word_on_each_instance(self):
+    def test_list_prints_the_latest_claim_of_each_instance(self):
         law = traffic_model.TrafficModel.constant(7.0).law
-        assumed = store.StoredClaim(
-            base.instance_uuid(1), 'one-1', store.ASSUMED, 'h1', None, law,
-            True, 60.0, 'ctl:7')
+        claim = store.StoredClaim(
+            base.instance_uuid(1), 'one-1', 'h1', None, law, 'flavor',
+            'ctl:7', guaranteed=(5.0, 0.0, 0.0))
         target = self.make_store()
-        target.write_claims([assumed, dataclasses.replace(
-            assumed, instance_uuid=base.instance_uuid(2), source='h2',
-            attachments=attachments.Attachments(('red', None)))])
-        target.write_claims([dataclasses.replace(
-            assumed, state=store.FORGOTTEN, host=None)])
+        fake_store.write_claims(target, claim, dataclasses.replace(
+            claim, instance_uuid=base.instance_uuid(2), source='h2',
+            attachments=attachments.Attachments(('red', None)),
+            age_seconds=540.0, waited_seconds=.0123, conflicts=2,
+            missed=True))
+        fake_store.write_claims(target, withdrawn=[claim])
         status, output, _ = self.run_command('claim', 'list')
         self.assertEqual(0, status)
         _, first, second = commands.table(output)
-        self.assertEqual([base.instance_uuid(2), 'assumed', 'h1', 'h2',
+        self.assertEqual([base.instance_uuid(2), 'claimed', 'h1', 'h2',
                           'ctl:7'], first[:5])
-        self.assertEqual([base.instance_uuid(1), 'forgotten', '-', '-',
+        self.assertEqual(['12', '2', 'yes'], first[6:9])
+        self.assertEqual([base.instance_uuid(1), 'withdrawn', 'h1', '-',
                           'ctl:7'], second[:5])
-        for host in ('h1', 'h2'):
-            self.assertEqual([base.instance_uuid(2)], [
-                row['instance'] for row in self.ask(
-                    'claim', 'list', '--host', host)['claims']])
+        self.assertEqual(['0', '0', 'no'], second[6:9])
+        for host, expected in (('h1', 2), ('h2', 1)):
+            self.assertEqual(expected, len(self.ask(
+                'claim', 'list', '--host', host)['claims']))
         self.assertIn('2 claims', output.splitlines()[-1])
         first, second = self.ask('claim', 'list')['claims']
-        self.assertEqual(('h1', 'h2', 7.0), (
-            first['host'], first['source'], first['mean']['egress_kbps']))
+        self.assertEqual(('h1', 'h2', 7.0, 'flavor', .0123, 2, True), (
+            first['host'], first['source'], first['mean']['egress_kbps'],
+            first['rule'], first['waited_seconds'], first['conflicts'],
+            first['missed']))
         self.assertAlmostEqual(60.0, first['seconds_left'], delta=30.0)
         self.assertEqual((['red', None], None),
                          (first['networks'], second['networks']))
+        self.assertEqual(5.0, second['guaranteed']['egress_kbps'])
