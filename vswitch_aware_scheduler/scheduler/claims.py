@@ -92,8 +92,8 @@ class Claims(worker_thread.WorkerThread):
     :param claimed_by: name of this process for operators
     :param report: callable(topic, problem or None), receives problems
     :ivar counts: numbers of events since the start of the process:
-        'claims_made'; 'claim_conflicts', hosts that a request could not claim any
-        more; 'claim_misses', claims that did not wait for the store;
+        'claims_made'; 'claim_conflicts', hosts that a request could not claim
+        any more; 'claim_misses', claims that did not wait for the store;
         'claims_over_limit', misses whose host was above its limit when the
         store had them; 'claims_elsewhere', claims of instances that Nova
         placed on another host, mostly an alternate;
@@ -116,8 +116,9 @@ class Claims(worker_thread.WorkerThread):
 
     def _forget(self):
         self.counts = dict.fromkeys(
-            ('claims_made', 'claim_conflicts', 'claim_misses', 'claims_over_limit',
-             'claims_elsewhere', 'requests_refused_by_withdrawn_claims'), 0)
+            ('claims_made', 'claim_conflicts', 'claim_misses',
+             'claims_over_limit', 'claims_elsewhere',
+             'requests_refused_by_withdrawn_claims'), 0)
         self._tried = threading.Event()
         self._author = secrets.token_hex(8)
         self._tokens = itertools.count(1)

@@ -113,7 +113,8 @@ def _wrap_nova():
         return result
 
     _wrap(manager.SchedulerManager, select_destinations)
-    _wrap(scheduler_utils, claim_resources, 'spec_obj', 'instance_uuid', 'alloc_req')
+    _wrap(scheduler_utils, claim_resources, 'spec_obj', 'instance_uuid',
+          'alloc_req')
     _wrap(host_manager.HostState, consume_from_request, 'spec_obj')
 
 

@@ -200,7 +200,8 @@ class TestMisses(ClaimsTestCase):
         self.store.problem = None
         self.wait_for(lambda: len(self.stored()) == 2)
         self.wait_for(lambda: 1 == sum(
-            worker.claims.counts['claims_over_limit'] for worker in (one, two)))
+            worker.claims.counts['claims_over_limit']
+            for worker in (one, two)))
         self.wait_for(lambda: one.problem is None)
 
     def test_a_store_that_refuses_at_once_makes_no_request_wait(self):

@@ -86,7 +86,9 @@ class TestNumbers(MetricsTestCase):
         values = dict.fromkeys(metrics._GAUGES, 1.0)
         risks = {f'p{number}': metrics.Risk(1, .1, number / 1000, 0)
                  for number in range(200)}
-        gauges = metrics._Gauges(lambda: {**values, 'risks': risks})
+        gauges = metrics._Gauges(lambda: {
+            **values, 'risks': risks,
+            'counts': dict.fromkeys(metrics._CLAIMS, 0)})
         for family in gauges.collect():
             if family.name.endswith('profile_hosts'):
                 self.assertEqual(

@@ -155,8 +155,7 @@ class TestWorkers(SharingTestCase):
         self.assertIsNone(self.two_refused)
         self.assertEqual([.3, 0], loads[0])
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [0, .3])
-        self.wait_for(
-            lambda: self.two.claims.counts[
+        self.wait_for(lambda: self.two.claims.counts[
             'requests_refused_by_withdrawn_claims'] == 1)
 
     def test_the_last_room_goes_to_one_of_two_workers_that_judged_it(self):
