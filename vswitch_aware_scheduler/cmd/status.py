@@ -371,8 +371,8 @@ class Checks(upgradecheck.UpgradeCommands):
                        if worker.host == host)
             problems.append(
                 f'no worker of nova-scheduler on {host} has reported for '
-                f'{now - last:.0f} s: it has ended, or cannot write to the '
-                f'store')
+                f'{now - last:.0f} s: it has ended, cannot write to the '
+                f'store, or is of another version')
         if not problems:
             problem = self_check.workers_problem(workers, modelers, now)
             problems = [problem] if problem else []

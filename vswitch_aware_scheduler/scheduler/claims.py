@@ -149,6 +149,8 @@ class Claims(worker_thread.WorkerThread):
             token=f'{self._author}-{next(self._tokens)}',
             claimed_by=self._claimed_by, **values), judge)
         self._unwritten.append(pending)
+        # The first request may be for a forced host, which no plugin sees.
+        self.start()
         self.wake()
         if waits and self._answers and self._patience_seconds:
             pending.done.wait(self._patience_seconds)

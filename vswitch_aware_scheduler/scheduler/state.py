@@ -370,15 +370,20 @@ class SchedulerState:
         return False
 
     def _fits(self, host_state, version, demand, attachments):
-        """Return whether a host has room, for a request or for its claim."""
-        self._describe_due()
-        if version == self._version:
-            return True
-        if host_state.host not in self._policies:
+        """Return whether a host has room, for a claim. Called with the lock.
+
+        Other workers wait meanwhile, so that no other host is described.
+        """
+        host, behind = host_state.host, self._aggregates.behind
+        if host not in self._policies:
             # It was dropped while the request waited.
             self._observe([host_state])
-        return bool(self._judge(
-            [host_state.host], demand, attachments).passing[0])
+        shared = set(behind.get(host, ()))
+        self._describe_due(among={host, *(
+            other for other, uplinks in behind.items()
+            if not shared.isdisjoint(uplinks))} if shared else {host})
+        return version == self._version or bool(self._judge(
+            [host], demand, attachments).passing[0])
 
     def _record_refusal(self, demand, spec_obj, attachments):
         """Record how the hosts of a request are judged after a conflict."""
@@ -615,12 +620,17 @@ class SchedulerState:
             f"{min(map(str, unread))} among them: using Nova's lists of "
             f'instances') if unread else None)
 
-    def _describe_due(self, most=None):
-        """Update the description of changed hosts, and return these hosts."""
+    def _describe_due(self, most=None, among=None):
+        """Update the description of changed hosts, and return these hosts.
+
+        :param most: largest number of hosts, None for no limit
+        :param among: set of hosts, None for all
+        """
         due = self._outdated
         due.update(filter(self._policies.__contains__,
                           self._residency.take_changed()))
-        hosts = list(itertools.islice(due, most))
+        hosts = list(itertools.islice(
+            due if among is None else due & among, most))
         for host in hosts:
             self._describe(self._table, self._snapshot, host)
         self._described.update(hosts)
