@@ -30,6 +30,11 @@ CASES = (
      {'vswitch_scheduler_requests_unjudged_total{why="store"}': '7+0x60'}),
     ('VSwitchStoreDegraded', {'vswitch_scheduler_degraded': '1+0x60'},
      {'vswitch_scheduler_degraded': '0+0x60'}),
+    ('VSwitchClaimsMissed',
+     {'vswitch_scheduler_claims_made_total': '0+10x60',
+      'vswitch_scheduler_claim_misses_total': '0+1x60'},
+     {'vswitch_scheduler_claims_made_total': '0+100x60',
+      'vswitch_scheduler_claim_misses_total': '0+1x60'}),
     ('VSwitchRecordOld', {'vswitch_scheduler_record_age_seconds': '0+60x60'},
      {'vswitch_scheduler_record_age_seconds': '3+0x60'}),
     ('VSwitchRefusesEveryHost',
@@ -75,7 +80,8 @@ class PromtoolTestCase(unittest.TestCase):
         """Check that each metric named in a text is exported."""
         names = {family.name for registry in (
             metrics._Counts(lambda: {
-                **dict.fromkeys(metrics._GAUGES), 'risks': {}}).registry,
+                **dict.fromkeys(metrics._GAUGES), 'risks': {},
+                'counts': dict.fromkeys(metrics._CLAIMS, 0)}).registry,
             modeler_metrics.Metrics()._registry)
             for family in registry.collect()}
         named = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)

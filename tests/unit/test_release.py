@@ -79,7 +79,6 @@ class VersionTestCase(unittest.TestCase):
         page = (PROJECT / 'doc/source/install/upgrade.rst').read_text()
         deprecated = [option.name for _, listed in opts.list_opts()
                       for option in listed if option.deprecated_for_removal]
-        self.assertIn('claims_refresh_seconds', deprecated)
         self.assertEqual([], [name for name in deprecated
                               if f'``{name}``' not in page])
 
