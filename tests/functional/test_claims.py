@@ -49,6 +49,7 @@ class ClaimTestCase(base.VSwitchTestCase):
         self.boot_refused(whole)
         self.assertEqual({server['id']}, self.residents('host1'))
 
+
 class RefusedByPlacementTestCase(base.VSwitchTestCase):
     """host1 has two cores and a large switch, host2 room for one instance."""
 

@@ -156,6 +156,10 @@ class Claims(worker_thread.WorkerThread):
             pending.done.wait(self._patience_seconds)
             if not pending.settled:
                 self._answers = False
+                self._report('claims', (
+                    f'the store has not accepted a claim within '
+                    f'{self._patience_seconds:g} s; this worker claims hosts '
+                    f'without waiting until the store answers in time'))
         with self._lock:
             if not pending.settled:
                 # The thread may have decided, but not committed yet.
@@ -267,8 +271,13 @@ class Claims(worker_thread.WorkerThread):
                 if queue and queue[0] is pending:
                     queue.popleft()
         self.counts['claims_over_limit'] += over_limit
+        if over_limit:
+            LOG.warning('vswitch: hosts of %d claims that did not wait for '
+                        'the store are above their limit', over_limit)
         self._answers = \
             time.monotonic() - began <= max(self._patience_seconds, .01)
+        if self._answers:
+            self._report('claims', None)
 
     def _read(self):
         changes = self._store.read_claims(self._last_read)

@@ -41,11 +41,16 @@ class Worker:
     def __init__(self, test, shared, room, patience=PATIENCE_SECONDS):
         self.lock = threading.RLock()
         self.counted, self.problems = set(), []
+        self.all_problems = []
         self.room = room
         self.claims = claims.Claims(
             shared, 0.05, patience, self.lock, self.receive, self.count,
-            'me', lambda topic, problem: self.problems.append(problem))
+            'me', self.report)
         test.addCleanup(self.claims.stop)
+
+    def report(self, topic, problem):
+        self.problems.append(problem)
+        self.all_problems.append((topic, problem))
 
     def receive(self, foreign):
         for claim in foreign:
@@ -190,6 +195,9 @@ class TestMisses(ClaimsTestCase):
         # The store answers again, so that requests wait again.
         self.wait_for(lambda: one.claims._answers)
         self.assertFalse(one.claim(4).missed)
+        topics = [topic for topic, problem in one.all_problems if problem]
+        self.assertEqual(['claims'], topics)
+        self.assertIsNone(one.problem)
 
     def test_two_workers_without_a_store_exceed_the_limit_and_count_it(self):
         one, two = self.worker(patience=.01), self.worker(patience=.01)

@@ -34,8 +34,8 @@ def _list(arguments, conf):
         'instance': claim.instance_uuid, 'state': claim.state,
         'host': claim.host, 'source': claim.source,
         'claimed_by': claim.claimed_by, 'claimed_at': claim.claimed_at,
-        'seconds_left':
-            max(0.0, store.HELD_SECONDS - claim.age_seconds),
+        'seconds_left': max(0.0, store.HELD_SECONDS - claim.age_seconds)
+        if claim.state == store.CLAIMED else None,
         'waited_seconds': claim.waited_seconds,
         'conflicts': claim.conflicts, 'missed': claim.missed,
         'rule': claim.rule,
