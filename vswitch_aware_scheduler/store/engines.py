@@ -152,7 +152,7 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         url = url.update_query_dict({'timeout': str(timeout_seconds)})
     elif kind == 'postgresql':
         url = _with_defaults(
-            url, _postgresql_limits(seconds, statement_seconds))
+            url, _postgresql_parameters(seconds, statement_seconds))
     else:
         url = _with_defaults(
             url, _mariadb_limits(seconds, statement_seconds))
@@ -186,9 +186,12 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
     return engine
 
 
-def _postgresql_limits(seconds, statement_seconds):
-    """Return parameters of a URL that limit how long a session waits."""
-    limits = {
+def _postgresql_parameters(seconds, statement_seconds):
+    """Return parameters of a URL: isolation, and how long a session waits."""
+    settings = {
+        # With a stricter default of the server, a writer that has waited for
+        # another one would fail.
+        'default_transaction_isolation': r'read\ committed',
         'statement_timeout': f'{statement_seconds}s',
         # The wait for a lock has to end first, because it can be retried.
         'lock_timeout': f'{seconds * 800}ms',
@@ -202,7 +205,7 @@ def _postgresql_limits(seconds, statement_seconds):
         'keepalives_idle': str(2 * seconds),
         'keepalives_interval': str(seconds), 'keepalives_count': '3',
         'options': ' '.join(f'-c {name}={value}'
-                            for name, value in limits.items())}
+                            for name, value in settings.items())}
 
 
 def _mariadb_limits(seconds, statement_seconds):
