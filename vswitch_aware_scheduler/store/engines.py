@@ -152,13 +152,17 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         url = url.update_query_dict({'timeout': str(timeout_seconds)})
     elif kind == 'postgresql':
         url = _with_defaults(
-            url, _postgresql_parameters(seconds, statement_seconds))
+            url, _postgresql_limits(seconds, statement_seconds))
     else:
         url = _with_defaults(
             url, _mariadb_limits(seconds, statement_seconds))
     options = {'pool_logging_name': 'vswitch', **(
         {'poolclass': pool.NullPool} if kind == 'sqlite' else
-        {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS})}
+        {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS,
+         # A writer waits for a row and then reads what was written meanwhile.
+         # At a stricter level, PostgreSQL fails this writer, and so does
+         # MariaDB with its default innodb_snapshot_isolation since 11.6.2.
+         'isolation_level': 'READ COMMITTED'})}
     if kind == 'postgresql' and url.get_driver_name() == 'psycopg2':
         # Send a hundred rows at a time. By default psycopg2 sends each row
         # separately.
@@ -186,12 +190,9 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
     return engine
 
 
-def _postgresql_parameters(seconds, statement_seconds):
-    """Return parameters of a URL: isolation, and how long a session waits."""
-    settings = {
-        # With a stricter default of the server, a writer that has waited for
-        # another one would fail.
-        'default_transaction_isolation': r'read\ committed',
+def _postgresql_limits(seconds, statement_seconds):
+    """Return parameters of a URL that limit how long a session waits."""
+    limits = {
         'statement_timeout': f'{statement_seconds}s',
         # The wait for a lock has to end first, because it can be retried.
         'lock_timeout': f'{seconds * 800}ms',
@@ -205,7 +206,7 @@ def _postgresql_parameters(seconds, statement_seconds):
         'keepalives_idle': str(2 * seconds),
         'keepalives_interval': str(seconds), 'keepalives_count': '3',
         'options': ' '.join(f'-c {name}={value}'
-                            for name, value in settings.items())}
+                            for name, value in limits.items())}
 
 
 def _mariadb_limits(seconds, statement_seconds):

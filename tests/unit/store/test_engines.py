@@ -144,8 +144,7 @@ class TimeoutTestCase(unittest.TestCase):
         arguments = self._connect_arguments('postgresql+psycopg2://u@h/x',
                                             'psycopg2')
         self.assertEqual('7', str(arguments['connect_timeout']))
-        for limit in (r'default_transaction_isolation=read\ committed',
-                      'statement_timeout=7s',
+        for limit in ('statement_timeout=7s',
                       'idle_in_transaction_session_timeout=14s',
                       'lock_timeout=5600ms', 'tcp_keepalives_idle=14',
                       'tcp_user_timeout=35s'):
