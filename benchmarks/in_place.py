@@ -6,15 +6,21 @@ One process with nova's conductor, placement and SQLite databases, and hosts
 that are rows of these: nova-scheduler cannot tell them from real ones. Two
 SchedulerManagers answer the same requests in turn, one with VSwitchFilter and
 VSwitchWeigher and one without; what they claim is given back, which is not
-measured. Prints the median of select_destinations with and without, the ratio
-of the medians and its spread over blocks of requests; the median share of a
-request that passes in the plugin, by a clock around each of its calls, which
-other load of the machine disturbs less; and the rate of --at-once requests
-that are made at the same moment, --repeats times with and without in turn, and
-how much longer they take: median and interval of 95 %, by the clock and by the
-processor, which other load of the machine does not touch. Of --threads clients
-that ask without a pause, the distribution of the time of a request, and of the
-time in it that passes in the plugin. With --resizing, how much longer a
+measured. The store is in SQLite or, with --store, on a server that the script
+starts; the databases of nova and placement are in SQLite.
+
+Prints the median of select_destinations with and without, the ratio of the
+medians and its spread over blocks of requests; the median share of a request
+that passes in the plugin, by a clock around each of its calls, which other
+load of the machine disturbs less. Of --at-once requests that start at the same
+moment, --repeats times with and without in turn: the median time of
+select_destinations with and without and the ratio of these medians; the median
+and the interval of 95 % of the ratios of the single repetitions, for the
+median request, for the time until all requests have ended, and for the time of
+the processor, which other load of the machine does not touch; the time that a
+request spends in claims, and the number of misses. Of --threads clients that
+ask without a pause, the distribution of the time of a request, and of the time
+in it that passes in the plugin. With --resizing, how much longer a
 request takes while so many instances await the confirmation of a resize and
 each statement of the database takes --query-ms more, in blocks with and
 without these instances in turn. Then, each in processes of their own, the time
@@ -47,6 +53,8 @@ sys.path.insert(0, str(ROOT))
 os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
 
 from tests.functional import base  # noqa: E402
+from tests.integration import servers  # noqa: E402
+from tests.integration import store_suite  # noqa: E402
 
 from nova import context as nova_context  # noqa: E402
 from nova.db.main import api as database  # noqa: E402
@@ -66,6 +74,10 @@ _OWN = ('id', 'uuid', 'host', 'hypervisor_hostname', 'service_id',
 #: Requests whose medians make one ratio.
 _BLOCK = 10
 
+#: {value of --store: fixture of its server}
+_SERVERS = {'sqlite': None, 'mariadb': servers.MariaDB,
+            'postgresql': servers.PostgreSQL}
+
 
 class InPlace(base.VSwitchTestCase):
     """The cloud, and its two schedulers."""
@@ -73,17 +85,27 @@ class InPlace(base.VSwitchTestCase):
     HOSTS = ('h1',)
     OPTIONS = {'default_switch_profile': 'ovs-vxlan'}
 
-    def __init__(self, hosts, instances):
+    def __init__(self, hosts, options):
         super().__init__('runTest')
         self._count = hosts
-        self._instances = instances
+        self._instances = options.instances
+        self._server = _SERVERS[options.store]
+        self._patience_seconds = options.patience
 
     def runTest(self):
         """Nothing: the caller asks."""
 
+    def make_store(self):
+        if self._server is not None:
+            self.store_url = store_suite.new_database(
+                self.useFixture(self._server()))
+        super().make_store()
+
     def setUp(self):
         super().setUp()
         self.flags(service_down_time=10 ** 6)
+        self.flags(claim_patience_seconds=self._patience_seconds,
+                   group='vswitch_scheduler')
         server = self.boot(self.flavor('small', egress_kbps=100))
         self.context = nova_context.get_admin_context()
         self.spec = objects.RequestSpec.get_by_instance_uuid(
@@ -161,20 +183,22 @@ class InPlace(base.VSwitchTestCase):
                 (next(one for one in ours.weighers
                       if type(one).__name__ == 'VSwitchWeigher'),
                  'weigh_objects'),
+                (self.plugin, 'claim_host'),
                 (self.plugin, 'host_consumed'),
-                (self.plugin, 'hosts_sorted'),
                 (self.plugin, 'request_started'),
                 (self.plugin, 'request_finished')):
-            setattr(owner, name, self._timed(getattr(owner, name)))
+            setattr(owner, name, self._timed(name, getattr(owner, name)))
 
-    def _timed(self, function):
+    def _timed(self, name, function):
         def timed(*arguments, **options):
             began = time.perf_counter()
             found = function(*arguments, **options)
             # A generator would do its work later.
             found = list(found) if hasattr(found, '__next__') else found
-            self._inside.seconds = getattr(
-                self._inside, 'seconds', 0.0) + time.perf_counter() - began
+            seconds = time.perf_counter() - began
+            self._inside.seconds += seconds
+            if name == 'claim_host':
+                self._inside.claiming += seconds
             return found
         return timed
 
@@ -184,20 +208,35 @@ class InPlace(base.VSwitchTestCase):
             return self._asked(name)
 
     def _asked(self, name):
-        self._inside.seconds = 0.0
-        return self._place(name), self._inside.seconds
+        uuid = uuidutils.generate_uuid()
+        seconds = self._select(name, uuid)
+        inside = self._inside.seconds
+        self._give_back(name, uuid)
+        return seconds, inside
 
-    def rate(self, name, at_once, count):
-        """Return the requests a minute of so many clients, by two clocks.
+    def at_once(self, name, count):
+        """Let requests start at the same moment.
 
-        That of the time, and that of the processor of this process.
+        :returns: ([seconds of each request], [of these, in claims], seconds
+            until all have ended, seconds of the processor)
         """
+        uuids = [uuidutils.generate_uuid() for _ in range(count)]
+        started = []
+        everyone = threading.Barrier(count, lambda: started.extend(
+            (time.perf_counter(), time.process_time())))
+
+        def select(uuid):
+            everyone.wait()
+            return self._select(name, uuid), self._inside.claiming
+
         with self._hooks_of(name), \
-                concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-            began, cpu = time.perf_counter(), time.process_time()
-            list(pool.map(lambda _: self._place(name), range(count)))
-            return (60 * count / (time.perf_counter() - began),
-                    60 * count / (time.process_time() - cpu))
+                concurrent.futures.ThreadPoolExecutor(count) as pool:
+            seconds, claiming = zip(*pool.map(select, uuids))
+            ended = time.perf_counter(), time.process_time()
+            for uuid in uuids:
+                self._give_back(name, uuid)
+        return seconds, claiming, *(
+            end - start for start, end in zip(started, ended))
 
     def back_to_back(self, name, threads, count):
         """Return [(seconds, those in the plugin)] of clients without pause."""
@@ -256,16 +295,19 @@ class InPlace(base.VSwitchTestCase):
         return mock.patch.object(nova_hooks, '_current',
                                  self.plugin if name == 'with' else None)
 
-    def _place(self, name):
-        """Make a request, take back what it has placed; return seconds."""
-        uuid = uuidutils.generate_uuid()
+    def _select(self, name, uuid):
+        """Return the seconds of select_destinations for one instance."""
+        self._inside.seconds = self._inside.claiming = 0.0
         spec = self.spec.obj_clone()
         spec.instance_uuid = uuid
         began = time.perf_counter()
         self.managers[name].select_destinations(
             self.context, spec_obj=spec, instance_uuids=[uuid],
             return_objects=True, return_alternates=True)
-        seconds = time.perf_counter() - began
+        return time.perf_counter() - began
+
+    def _give_back(self, name, uuid):
+        """Give back what a request has claimed."""
         self.placement_client.delete_allocation_for_instance(
             self.context, uuid, force=True)
         if name == 'with':
@@ -273,12 +315,11 @@ class InPlace(base.VSwitchTestCase):
                 for claim in self.plugin._residency.claims:
                     if claim.instance_uuid == uuid:
                         self.plugin._residency.withdraw(uuid, claim.host)
-        return seconds
 
 
 def measure(hosts, options):
     """Return the figures of one size of cloud."""
-    cloud = InPlace(hosts, options.instances)
+    cloud = InPlace(hosts, options)
     cloud.setUp()
     try:
         for name in cloud.managers:
@@ -297,13 +338,16 @@ def measure(hosts, options):
             statistics.median(seconds['with'][first:first + _BLOCK])
             / statistics.median(seconds['without'][first:first + _BLOCK])
             for first in range(0, options.requests, _BLOCK)]
-        rates = {name: [] for name in seconds}
+        at_once = {name: [] for name in seconds}
+        counts = cloud.plugin.claims.counts
+        before = dict(counts)
         for number in range(options.repeats):
-            for name in sorted(rates, reverse=number % 2):
-                rates[name].append(cloud.rate(
-                    name, options.at_once, options.at_once))
+            for name in sorted(at_once, reverse=number % 2):
+                at_once[name].append(cloud.at_once(name, options.at_once))
+        counts = {name: counts[name] - before[name] for name in (
+            'claims_made', 'claim_conflicts', 'claim_misses')}
         back_to_back = {name: cloud.back_to_back(
-            name, options.threads, options.requests) for name in rates}
+            name, options.threads, options.requests) for name in seconds}
         resizing = _resizing(cloud, options) if options.resizing else None
     finally:
         cloud.doCleanups()
@@ -316,24 +360,36 @@ def measure(hosts, options):
         'ratio_of_blocks': [min(blocks), max(blocks)],
         'share': statistics.median(shares),
         'share_quartiles': statistics.quantiles(shares, n=4)[::2],
-        'requests_a_minute': {
-            name: statistics.median(by_time for by_time, _ in found)
-            for name, found in rates.items()},
-        'at_once': options.at_once,
-        # How much longer so many take that are made at the same moment, and
-        # how much more of the processor.
-        'at_once_ratio': _ratio(rates, 0),
-        'at_once_ratio_processor': _ratio(rates, 1),
+        'store': options.store,
+        'at_once': {
+            'requests': options.at_once, **counts, **_at_once(at_once)},
         'back_to_back_ms': {
             name: [_distribution(column) for column in zip(*found)]
             for name, found in back_to_back.items()},
         'resizing_ms': resizing}
 
 
-def _ratio(rates, clock):
-    return _median_and_interval([
-        without[clock] / with_[clock] for with_, without in zip(
-            rates['with'], rates['without'])])
+def _at_once(found):
+    """Return the figures of requests that start at the same moment.
+
+    :param found: {'with' and 'without': results of InPlace.at_once, in turn}
+    """
+    def all_of(column, name):
+        return [seconds for burst in found[name] for seconds in burst[column]]
+
+    def ratios(value):
+        return _median_and_interval([
+            value(with_) / value(without) for with_, without in zip(
+                found['with'], found['without'])])
+
+    medians = {name: statistics.median(all_of(0, name)) for name in found}
+    return {
+        'seconds': medians,
+        'ratio_of_medians': medians['with'] / medians['without'],
+        'ratio': ratios(lambda burst: statistics.median(burst[0])),
+        'ratio_of_all': ratios(lambda burst: burst[2]),
+        'ratio_processor': ratios(lambda burst: burst[3]),
+        'claim_ms': _distribution(all_of(1, 'with'))}
 
 
 def _distribution(seconds):
@@ -432,6 +488,11 @@ def main():
                         help='on each host that is a row (default: 0)')
     parser.add_argument('--requests', type=int, default=30)
     parser.add_argument('--at-once', type=int, default=20)
+    parser.add_argument('--store', choices=sorted(_SERVERS),
+                        default='sqlite')
+    parser.add_argument('--patience', type=float, default=0.3,
+                        metavar='SECONDS',
+                        help='claim_patience_seconds (default: 0.3)')
     parser.add_argument('--repeats', type=int, default=15)
     parser.add_argument('--starts', type=int, default=5,
                         help='of a scheduler, with and without (default: 5)')
@@ -449,7 +510,7 @@ def main():
         print(json.dumps(found, indent=2))
         return 0
     for one in sizes:
-        seconds, rates = one['seconds'], one['requests_a_minute']
+        seconds, at_once = one['seconds'], one['at_once']
         low, high = one['ratio_of_blocks']
         print(f'{one["hosts"]} hosts of {one["instances_per_host"]} '
               f'instances: {1e3 * seconds["with"]:.1f} ms with, '
@@ -457,12 +518,21 @@ def main():
               f'{one["ratio"]:.3f} ({low:.3f} to {high:.3f}); in the plugin '
               f'{one["share"]:.2%} of the rest (quartiles '
               f'{one["share_quartiles"][0]:.2%} and '
-              f'{one["share_quartiles"][1]:.2%}); '
-              f'{options.at_once} at once: {rates["with"]:.0f} and '
-              f'{rates["without"]:.0f} requests a minute, '
-              '{:.3f} times as long ({:.3f} to {:.3f}), '
-              '{:.3f} times the processor ({:.3f} to {:.3f})'.format(
-                  *one['at_once_ratio'], *one['at_once_ratio_processor']))
+              f'{one["share_quartiles"][1]:.2%})')
+        claiming = at_once['claim_ms']
+        print(f'  {at_once["requests"]} at once, store on {one["store"]}: '
+              f'{1e3 * at_once["seconds"]["with"]:.0f} ms with, '
+              f'{1e3 * at_once["seconds"]["without"]:.0f} ms without, ratio '
+              f'of medians {at_once["ratio_of_medians"]:.3f}; of single '
+              'repetitions {:.3f} ({:.3f} to {:.3f}), until all have ended '
+              '{:.3f} ({:.3f} to {:.3f}), of the processor {:.3f} ({:.3f} to '
+              '{:.3f})'.format(*at_once['ratio'], *at_once['ratio_of_all'],
+                               *at_once['ratio_processor']))
+        print(f'  claims of a request at once: {claiming["median"]:.1f} ms '
+              f'(median), {claiming["p99"]:.1f} (99 %), '
+              f'{claiming["most"]:.1f} (most); {at_once["claims_made"]} '
+              f'claims, {at_once["claim_conflicts"]} conflicts, '
+              f'{at_once["claim_misses"]} misses')
         for name, columns in one['back_to_back_ms'].items():
             for what, ms in zip(('request', 'of it in the plugin'), columns):
                 print(f'  {options.threads} threads without pause, {name}: '

@@ -134,7 +134,8 @@ class Worker:
         migration.sync(url)
         for name, value in (
                 ('store_url', url), ('snapshot_first_wait_seconds', 60),
-                ('claims_broadcast_seconds', 0),
+                # The claims are not of interest.
+                ('claims_refresh_seconds', 60),
                 ('record_full_seconds', options.full_seconds)):
             conf.set_override(name, value, group='vswitch_scheduler')
         aggregate = objects.Aggregate(id=1, name='all', hosts=[], metadata={

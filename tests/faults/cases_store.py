@@ -3,6 +3,7 @@
 
 import calendar
 import contextlib
+import dataclasses
 import functools
 import itertools
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import sqlalchemy as sa
@@ -22,6 +24,7 @@ from tests.integration import servers
 from tests.integration import store_suite
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import generation_rows
 from vswitch_aware_scheduler.store import migration
@@ -82,7 +85,7 @@ def _in_child(function, before_statement=None, signal_number=signal.SIGKILL):
     """Run a function in a child; return it after it ended or was stopped.
 
     :param before_statement: number of the SQL statement before which the
-        child sends itself the signal, None: never
+        child sends itself the signal, None: never. A commit counts, too
     :returns: (process id, status of waitpid)
     """
     pid = os.fork()
@@ -96,8 +99,8 @@ def _in_child(function, before_statement=None, signal_number=signal.SIGKILL):
                     if next(countdown) == 1:
                         os.kill(os.getpid(), signal_number)
 
-                sa.event.listen(sa.engine.Engine, 'before_cursor_execute',
-                                before)
+                for event in 'before_cursor_execute', 'commit':
+                    sa.event.listen(sa.engine.Engine, event, before)
             function()
             status = 0
         finally:
@@ -158,21 +161,123 @@ def killed_writer(kind):
         return _kill_before_each(write, survived)
 
 
+def _worker(tool, patience_seconds=LIMIT, timeout_seconds=2.0):
+    """Return the Claims of a scheduler worker whose hosts have room."""
+    return claims.Claims(
+        store.Store(tool.url, timeout_seconds), 60.0, patience_seconds,
+        threading.RLock(), lambda foreign: None, lambda claim: None, 'here:1',
+        lambda topic, problem: None)
+
+
+def _claim(worker, number):
+    """Claim a host for an instance; return the Pending."""
+    return worker.claim(lambda: True, True, **{
+        name: getattr(fake_store.claim(number), name)
+        for name in ('instance_uuid', 'host', 'source', 'law', 'rule')})
+
+
+def _claimed(opened):
+    """Return the numbers of the instances with a claim, which is whole."""
+    numbers = []
+    for stored in opened.read_claims().claims:
+        numbers.append(int(stored.instance_uuid[-12:], 16))
+        check.assertEqual(fake_store.claim(numbers[-1]), dataclasses.replace(
+            stored, token='t-1', age_seconds=0.0, waited_seconds=0.0,
+            missed=False, number=None, claimed_at=None))
+    return numbers
+
+
 @on_each_database('killed scheduler in its write of claims')
 def killed_claims(kind):
     with _store(kind) as tool:
         opened = tool.make_store()
-        fake_store.write_claims(opened, fake_store.claim(1))
+
+        def make_claim():
+            worker = _worker(tool)
+            worker.wait_until_read()
+            check.assertTrue(_claim(worker, 2).settled)
 
         def survived():
-            check.assertEqual([base.instance_uuid(1)], [
-                claim.instance_uuid for claim in opened.read_claims().claims])
+            # The claim of the killed scheduler is absent, and others can be
+            # written at once.
+            check.assertEqual([], _claimed(opened))
+            began = time.monotonic()
             fake_store.write_claims(opened, fake_store.claim(1))
+            check.assertLess(time.monotonic() - began, LIMIT)
+            check.assertEqual([1], _claimed(opened))
+            tool.execute('DELETE FROM claim')
 
-        return _kill_before_each(
-            lambda: fake_store.write_claims(
-                store.Store(tool.url), fake_store.claim(2, token='u-1')),
-            survived)
+        count = _kill_before_each(make_claim, survived)
+        # At least five statements and the commit.
+        check.assertGreaterEqual(count, 6)
+        check.assertEqual([2], _claimed(opened))
+        return count
+
+
+@on_each_database('killed scheduler in its write of claims')
+def killed_claims_at_any_moment(kind):
+    kills = 10
+    with _store(kind) as tool:
+        opened, first = tool.make_store(), 0
+        for _ in range(kills):
+            pid = os.fork()
+            if not pid:
+                with contextlib.suppress(BaseException):
+                    worker = _worker(tool)
+                    worker.start()
+                    for number in itertools.count(first):
+                        _claim(worker, number)
+                os._exit(1)
+            limit = time.monotonic() + LIMIT
+            while len(_claimed(opened)) < first + 3:
+                check.assertLess(time.monotonic(), limit)
+            os.kill(pid, signal.SIGKILL)
+            check.assertTrue(os.WIFSIGNALED(os.waitpid(pid, 0)[1]))
+            # The server may still be committing.
+            fake_store.write_claims(opened)
+            claimed = _claimed(opened)
+            first = len(claimed)
+            check.assertEqual(list(range(first)), sorted(claimed))
+    return kills
+
+
+@on_each_database('frozen scheduler in its write of claims')
+def frozen_claims(kind):
+    patience_seconds, survived = 1.0, 0
+    with _store(kind) as tool:
+        opened = tool.make_store()
+        for statement in itertools.count(1):
+            pid, status = _in_child(
+                lambda: fake_store.write_claims(
+                    store.Store(tool.url, LIMIT), fake_store.claim(1)),
+                statement, signal.SIGSTOP)
+            if os.WIFEXITED(status):
+                break
+            # The transaction of this worker waits far longer than a request.
+            worker = _worker(tool, patience_seconds, 10.0)
+            try:
+                worker.wait_until_read()
+                waits = []
+                for number in 2, 3:
+                    began = time.monotonic()
+                    check.assertTrue(_claim(worker, number).admitted)
+                    waits.append(time.monotonic() - began)
+                check.assertLess(waits[0], 2 * patience_seconds, statement)
+                if worker.counts['claim_misses']:
+                    # The counter was locked. The next request does not wait.
+                    check.assertLess(waits[1], patience_seconds, statement)
+                    survived += 1
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            check.assertEqual(0, os.waitpid(pid, 0)[1])
+            limit = time.monotonic() + LIMIT
+            while sorted(_claimed(opened)) != [1, 2, 3]:
+                check.assertLess(time.monotonic(), limit)
+                time.sleep(.05)
+            worker.stop()
+            tool.execute('DELETE FROM claim')
+        check.assertGreater(survived, 0)
+    return survived
 
 
 @on_each_database('frozen writer')

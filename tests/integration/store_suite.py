@@ -11,6 +11,7 @@ from unittest import mock
 
 import sqlalchemy as sa
 
+from tests.fakes import store as fake_store
 from tests.integration import modeler_suite
 from tests.unit.modeler import test_kill
 from tests.unit.modeler import test_learning
@@ -35,6 +36,17 @@ _MY_NUMBER = {'mysql': 'SELECT CONNECTION_ID()',
               'postgresql': 'SELECT pg_backend_pid()'}
 _END = {'mysql': 'KILL CONNECTION {}',
         'postgresql': 'SELECT pg_terminate_backend({})'}
+
+_WAITING = {
+    'mysql': "SELECT count(*) FROM information_schema.innodb_trx "
+             "WHERE trx_state = 'LOCK WAIT'",
+    'postgresql': "SELECT count(*) FROM pg_stat_activity "
+                  "WHERE wait_event_type = 'Lock'"}
+_ISOLATION = {
+    'mysql': 'SET GLOBAL TRANSACTION ISOLATION LEVEL {level}',
+    'postgresql': "ALTER DATABASE {database} "
+                  "SET default_transaction_isolation = '{level}'"}
+_DEFAULT_LEVEL = {'mysql': 'REPEATABLE READ', 'postgresql': 'READ COMMITTED'}
 
 
 class ContentionTestCase(store_base.StoreTestCase):
@@ -79,6 +91,54 @@ class ContentionTestCase(store_base.StoreTestCase):
         self.assertLess(time.monotonic() - began, 15)
         self.other.rollback()
         self.assertEqual(2, writer.write([store_base.constant(2)]).number)
+
+    def _waits_for_a_lock(self):
+        """Return whether any session of the server waits for a lock."""
+        return bool(self.other.exec_driver_sql(
+            _WAITING[self.kind]).scalar_one())
+
+    def _set_isolation(self, level):
+        """Change the isolation level that new sessions have by default."""
+        statement = _ISOLATION[self.kind].format(
+            level=level, database=sa.make_url(self.url).database)
+        self.other.exec_driver_sql(statement)
+        self.other.commit()
+
+    def _set_snapshot_isolation(self):
+        """Let MariaDB refuse what it did not refuse before 11.6.2."""
+        if self.kind != 'mysql':
+            return
+        for name, value in self.other.exec_driver_sql(
+                'SHOW VARIABLES LIKE "innodb_snapshot_isolation"').all():
+            self.other.exec_driver_sql(f'SET GLOBAL {name} = ON')
+            self.addCleanup(self.other.exec_driver_sql,
+                            f'SET GLOBAL {name} = {value}')
+
+    def test_a_claim_reads_what_was_written_while_it_waited(self):
+        # Whatever the defaults of the server.
+        self._set_snapshot_isolation()
+        self.addCleanup(self._set_isolation, _DEFAULT_LEVEL[self.kind])
+        for level in ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'):
+            self._set_isolation(level)
+            first, second = store.Store(self.url), store.Store(self.url)
+            seen = fake_store.write_claims(first).seen
+            second.read_claims(seen)
+            with first.claiming(seen) as (changes, write):
+                self.assertEqual([], changes.claims)
+                later = self.pool.submit(
+                    fake_store.write_claims, second,
+                    fake_store.claim(2, token=level), since=seen)
+                while not self._waits_for_a_lock():
+                    self.assertFalse(later.done(), level)
+                    self.other.rollback()
+                    # InnoDB does not renew this table while it is read more
+                    # often than every 0.1 s.
+                    time.sleep(.2)
+                write([fake_store.claim(1, token=level)])
+            self.assertEqual([level], [
+                claim.token for claim in later.result().claims], level)
+            self.assertEqual([level] * 2, [
+                claim.token for claim in first.read_claims().claims])
 
     @contextlib.contextmanager
     def _before_the_end(self, function):

@@ -68,8 +68,7 @@ def now(connection):
 def raise_counter(connection, token):
     """Lock out other writers and use the next number.
 
-    :param connection: SQLAlchemy Connection in a new transaction. In MariaDB,
-        an earlier statement that reads would fix what later ones see
+    :param connection: SQLAlchemy Connection in a new transaction
     :param token: token of this write
     """
     connection.execute(sa.update(tables.claim_counter).values(

@@ -158,7 +158,11 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
             url, _mariadb_limits(seconds, statement_seconds))
     options = {'pool_logging_name': 'vswitch', **(
         {'poolclass': pool.NullPool} if kind == 'sqlite' else
-        {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS})}
+        {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS,
+         # A writer waits for a row and then reads what was written meanwhile.
+         # At a stricter level, PostgreSQL fails this writer, and so does
+         # MariaDB with its default innodb_snapshot_isolation since 11.6.2.
+         'isolation_level': 'READ COMMITTED'})}
     if kind == 'postgresql' and url.get_driver_name() == 'psycopg2':
         # Send a hundred rows at a time. By default psycopg2 sends each row
         # separately.
