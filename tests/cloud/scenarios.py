@@ -260,13 +260,35 @@ def shelve_and_unshelve(stage):
 
 
 @scenario
+def shelved_again(stage):
+    """Off its host, back on one, and off that: it holds room nowhere."""
+    server = stage.boot('shelved', 'large')
+    for action, status in (('shelve', 'SHELVED_OFFLOADED'),
+                           ('unshelve', 'ACTIVE'),
+                           ('shelve', 'SHELVED_OFFLOADED')):
+        server = stage.act(server, f'{action}_server', states=(status,))
+        require(server.status == status, server.status)
+    stage.cloud.openstack.await_readings()
+    return full(stage)
+
+
+@scenario
 def delete_during_build(stage):
     """A server that is deleted before it is there."""
-    for number in range(5):
+    openstack, servers = stage.cloud.openstack, 5
+    claims = openstack.total('claims_made_total')
+    for number in range(servers):
         server = stage.client.boot(f'short-{number}',
                                    stage.flavors['large'], wait=False)
         stage.client.compute.delete_server(server)
     stage.client.delete_all()
+    # Nova places a server even if it is deleted meanwhile.
+    limit = time.monotonic() + api.TIMEOUT_SECONDS
+    while (claimed := openstack.total('claims_made_total') - claims) < servers:
+        require(time.monotonic() < limit, f'{claimed:g} of {servers} servers '
+                f'were claimed')
+        time.sleep(.2)
+    openstack.await_readings()
     return full(stage)
 
 
@@ -307,6 +329,7 @@ def rescheduled_build(stage):
                 f'tried on {hosts}, runs on {server.compute_host}; expected '
                 f'{first} and then another one')
     # Neither does it take room on the first host, nor none on the second.
+    stage.cloud.openstack.await_readings()
     return (f'on {server.compute_host}; '
             + fill(stage, room(RATES_KBPS['large'], len(stage.hosts)) - 1))
 
