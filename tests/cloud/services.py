@@ -474,11 +474,6 @@ class OpenStack(servers.Server):
             auth_strategy = keystone
             [placement_database]
             connection = {self._database.url_of('placement')}
-            [placement]
-            # With more, Placement itself repeats an allocation, in the same
-            # transaction: in MariaDB's isolation level it sees the former
-            # usage and may exceed an inventory. Nova repeats in a new one.
-            allocation_conflict_retry_count = 1
             ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''
             [DEFAULT]
