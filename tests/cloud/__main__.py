@@ -8,6 +8,7 @@ import tempfile
 import time
 import traceback
 
+from tests.cloud import at_once
 from tests.cloud import auditor
 from tests.cloud import client as api
 from tests.cloud import operations
@@ -93,7 +94,26 @@ def main():
                         help='make N random operations under faults instead')
     parser.add_argument('--seed', type=int, default=1,
                         help='of the random operations')
+    parser.add_argument('--at-once', type=int, metavar='ROUNDS',
+                        help='boot more servers at once than fit instead')
+    parser.add_argument('--store', default='mariadb',
+                        choices=('mariadb', 'postgresql', 'sqlite'),
+                        help='of these rounds')
+    parser.add_argument('--patience', type=float, default=2.0,
+                        metavar='SECONDS',
+                        help='of these rounds: claim_patience_seconds')
+    parser.add_argument('--refuse-every', type=int, metavar='N',
+                        help='in these rounds, Placement refuses each N-th '
+                             'claim of a worker')
+    parser.add_argument('--faults', action='store_true',
+                        help='in these rounds, the store (MariaDB) is killed, '
+                             'locked or read-only for some seconds')
     options = parser.parse_args()
+    if options.at_once is not None:
+        return 0 if at_once.run(
+            {'computes': options.computes, 'store': options.store},
+            options.at_once, options.patience, options.refuse_every,
+            options.faults, options.json, stage_of) else 1
     if options.operations is not None:
         with tempfile.TemporaryDirectory() as folder:
             return 0 if operations.run(

@@ -7,6 +7,8 @@ on the loopback interface, and each keeps its state in a folder of its own.
 """
 
 import base64
+import collections
+import contextlib
 import glob
 import hashlib
 import json
@@ -18,8 +20,10 @@ import subprocess
 import sys
 import textwrap
 import time
+import urllib.request
 
 import fixtures
+from prometheus_client import parser
 import pymysql
 import sqlalchemy as sa
 
@@ -30,6 +34,12 @@ from vswitch_aware_scheduler.store import migration
 
 PASSWORD = 'open-sesame'
 REGION = 'RegionOne'
+
+#: Longest wait for readings of Nova's record.
+READING_SECONDS = 120
+
+#: First port of the metrics of workers, at an address of each cloud.
+_METRICS_PORT = 9210
 
 #: Longest wait for a service, on a machine that starts a dozen at once.
 START_SECONDS = 300
@@ -190,14 +200,17 @@ class OpenStack(servers.Server):
     :param workers: of each of them
     :param options: of nova.conf, section DEFAULT, by name
     :param environments: {name of a process: its variables}
+    :param scheduler_options: of [vswitch_scheduler], by name
     :ivar auth: keywords of :class:`keystoneauth1.identity.v3.Password`
     :ivar cells: list of the lists of hosts of each cell
     :ivar schedulers: names of the nova-scheduler processes
     """
 
     def __init__(self, database, cell2, store_url, broker, computes,
-                 schedulers=3, workers=2, options=(), environments=None):
+                 schedulers=3, workers=2, options=(), environments=None,
+                 scheduler_options=()):
         super().__init__()
+        self._scheduler_options = dict(scheduler_options)
         self._options = {'service_down_time': 30, **dict(options)}
         self._database, self._broker = database, broker
         self._cell2 = cell2
@@ -225,6 +238,9 @@ class OpenStack(servers.Server):
         super()._setUp()
         self.ports = {name: servers.free_port() for name in (
             'keystone', 'placement', 'glance', 'nova', 'neutron', 'watcher')}
+        pid = os.getpid()
+        self._metrics_address = \
+            f'127.{1 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}'
         self.auth = {
             'auth_url': self.url('keystone') + '/v3', 'username': 'admin',
             'password': PASSWORD, 'project_name': 'admin',
@@ -363,6 +379,50 @@ class OpenStack(servers.Server):
             counted[report['host']] = report['instances']
         return counted
 
+    # Metrics.
+
+    def metrics(self):
+        """Return what each worker that had a request exports.
+
+        :returns: list of {name of a sample: value, summed over labels}
+        """
+        workers = []
+        for port in range(_METRICS_PORT, _METRICS_PORT + 2 * self.workers):
+            # A worker that was killed leaves a gap.
+            with contextlib.suppress(OSError), urllib.request.urlopen(
+                    f'http://{self._metrics_address}:{port}/metrics',
+                    timeout=60) as response:  # nosec
+                values = collections.Counter()
+                for family in parser.text_string_to_metric_families(
+                        response.read().decode()):
+                    for sample in family.samples:
+                        values[sample.name] += sample.value
+                workers.append(values)
+        return workers
+
+    def total(self, name):
+        """Return the sum of a metric of the workers, without the prefix."""
+        return sum(worker[f'vswitch_scheduler_{name}']
+                   for worker in self.metrics())
+
+    def await_readings(self, count=2):
+        """Wait until each worker has read Nova's record a number of times.
+
+        Each of these readings begins after the end of the previous one.
+        """
+        limit = time.monotonic() + READING_SECONDS
+        for _ in range(count):
+            began = time.monotonic()
+            while True:
+                ages = [worker['vswitch_scheduler_record_age_seconds']
+                        for worker in self.metrics()]
+                # Ages are rounded to tenths.
+                if all(age + .1 < time.monotonic() - began for age in ages):
+                    break
+                if time.monotonic() > limit:
+                    raise TimeoutError(f"ages of Nova's record: {ages}")
+                time.sleep(.2)
+
     # Configuration.
 
     def _write(self, name, text):
@@ -414,11 +474,6 @@ class OpenStack(servers.Server):
             auth_strategy = keystone
             [placement_database]
             connection = {self._database.url_of('placement')}
-            [placement]
-            # With more, Placement itself repeats an allocation, in the same
-            # transaction: in MariaDB's isolation level it sees the former
-            # usage and may exceed an inventory. Nova repeats in a new one.
-            allocation_conflict_retry_count = 1
             ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''
             [DEFAULT]
@@ -508,8 +563,8 @@ class OpenStack(servers.Server):
 
     def configure_scheduler(self, **options):
         """Write what the schedulers read, our plugin enabled."""
-        more = ''.join(f'{name} = {value}\n'
-                       for name, value in options.items())
+        more = ''.join(f'{name} = {value}\n' for name, value in {
+            **self._scheduler_options, **options}.items())
         self._write('nova/scheduler.conf', textwrap.dedent(f'''
             [filter_scheduler]
             available_filters = nova.scheduler.filters.all_filters
@@ -520,6 +575,8 @@ class OpenStack(servers.Server):
             [vswitch_scheduler]
             store_url = {self._store_url}
             snapshot_refresh_seconds = 1
+            scheduler_metrics_port = {_METRICS_PORT}
+            scheduler_metrics_address = {self._metrics_address}
             ''') + more)
 
     # Services.
@@ -710,16 +767,18 @@ class Cloud(fixtures.Fixture):
 
     :param computes: number of hosts
     :param driver: of telemetry, a key of :data:`~.telemetry.SOURCES`
+    :param store: 'mariadb', 'postgresql' or 'sqlite'
     :param more: arguments of :class:`OpenStack`
     :ivar database: :class:`Database` of all services but ours
     :ivar cell2: Database of the second cell
-    :ivar store: Database of our store
+    :ivar store: Database of our store in MariaDB
     :ivar openstack: :class:`OpenStack`
     """
 
-    def __init__(self, computes=6, driver='gnocchi', **more):
+    def __init__(self, computes=6, driver='gnocchi', store='mariadb', **more):
         super().__init__()
         self._more = more
+        self._store_kind = store
         self._names = [f'c{number}' for number in range(1, computes + 1)]
         self._driver = driver
 
@@ -727,14 +786,28 @@ class Cloud(fixtures.Fixture):
         self.database = self.useFixture(Database(DATABASES))
         # Servers of their own: one that is away takes nothing else away.
         self.cell2 = self.useFixture(Database([CELL2]))
-        self.store = self.useFixture(Database([STORE]))
-        self.store_url = self.store.url_of(STORE)
+        self.store_url = getattr(self, f'_start_{self._store_kind}')()
         migration.sync(self.store_url)
         broker = self.useFixture(RabbitMQ())
         self.openstack = self.useFixture(OpenStack(
             self.database, self.cell2, self.store_url, broker,
             self._names, **self._more))
         self._telemetry = self._watcher = None
+
+    def _start_mariadb(self):
+        self.store = self.useFixture(Database([STORE]))
+        # Root may write even to a server that is read-only.
+        self.store.execute(f"CREATE USER {STORE} IDENTIFIED BY '{PASSWORD}'")
+        self.store.execute(f'GRANT ALL ON {STORE}.* TO {STORE}')
+        return (f'mysql+pymysql://{STORE}:{PASSWORD}@127.0.0.1:'
+                f'{self.store.port}/{STORE}')
+
+    def _start_postgresql(self):
+        return self.useFixture(servers.PostgreSQL()).url
+
+    def _start_sqlite(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        return f'sqlite:///{os.path.join(folder, "store")}'
 
     @property
     def watcher(self):

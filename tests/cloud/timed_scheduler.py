@@ -4,9 +4,13 @@
 A line for each call, to a file by the number of the process in the folder
 that VSWITCH_TIMES names: hook, seconds of processor of the thread, seconds.
 Calls that began before the first one had ended have ",first" at their name.
+
+If the variable REFUSE_EVERY is a number N, Placement refuses each N-th claim
+of a worker, as if another process had used the resources meanwhile.
 """
 
 import functools
+import itertools
 import os
 import sys
 import time
@@ -15,6 +19,7 @@ from tests.cloud import monotonic_adapters  # noqa: F401
 
 # Before the rest of nova: it decides about threads.
 from nova.cmd import scheduler
+from nova.scheduler.client import report
 
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import nova_hooks
@@ -50,6 +55,19 @@ def watch():
         setattr(owner, name, timed(getattr(owner, name), name))
 
 
+def refuse(every):
+    original = report.SchedulerReportClient.claim_resources
+    numbers = itertools.count(1)
+
+    @functools.wraps(original)
+    def claim_resources(*args, **kwargs):
+        return next(numbers) % every != 0 and original(*args, **kwargs)
+
+    report.SchedulerReportClient.claim_resources = claim_resources
+
+
 if __name__ == '__main__':
     watch()
+    if 'REFUSE_EVERY' in os.environ:
+        refuse(int(os.environ['REFUSE_EVERY']))
     sys.exit(scheduler.main())

@@ -67,7 +67,8 @@ _CLAIMS = {
     'claims_elsewhere': 'Claims whose instance Nova placed on another host, '
                         'mostly an alternate.',
     'requests_refused_by_withdrawn_claims':
-        'Refusals that a claim may have caused which was withdrawn later.'}
+        'Requests that found no host, maybe because of a claim that was '
+        'withdrawn later.'}
 
 
 #: Maximum number of profiles whose risk is exported, those with the highest

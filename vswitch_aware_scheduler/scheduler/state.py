@@ -236,7 +236,8 @@ class SchedulerState:
         self._recent.passing = host_states
         if not host_states:
             with self._lock:
-                self._note_refused(_hosts(self._recent.judged[3]))
+                self._note_refused(self._recent.judged[1],
+                                   _hosts(self._recent.judged[3]))
 
     def _law_on(self, host, demand):
         """Return the RateLaw that an instance would have on a host."""
@@ -360,6 +361,8 @@ class SchedulerState:
         self.metrics.claimed(pending.age())
         if pending.admitted:
             recent.claims[uuid] = pending
+            # Its conflicts on other hosts did not refuse the instance.
+            recent.refused[1].clear()
             return True
         recent.conflicts += 1
         LOG.debug('vswitch: %s has no room any more for instance %s',
@@ -391,16 +394,20 @@ class SchedulerState:
         with self._lock:
             hosts = self._observe(host_states)
             assessment = self._judge(hosts, demand, attachments)
-            self._note_refused(hosts)
+            self._note_refused(demand.instance_uuid, hosts)
         self.decisions.judged(assessment, demand, spec_obj,
                               bool(assessment.passing.any()))
 
-    def _note_refused(self, hosts):
+    def _note_refused(self, uuid, hosts):
         """Store which claims may have caused a refusal, with the lock."""
-        hosts = set(hosts)
-        self._refused.append({
+        recent, hosts = self._recent, set(hosts)
+        if recent.refused[0] != uuid:
+            # A request that has several conflicts counts once.
+            recent.refused = uuid, set()
+            self._refused.append(recent.refused[1])
+        recent.refused[1].update(
             claim.instance_uuid for claim in self._residency.claims
-            if claim.host in hosts})
+            if claim.host in hosts)
 
     def _withdrawn(self, instance_uuid):
         """Count the refusals by a claim that is void now, with the lock."""
@@ -808,6 +815,8 @@ class _Request(threading.local):
         version, and keeps each host.
     :ivar passing: HostStates that pass the filter, by the last judgement
     :ivar claims: {uuid: Pending} of the admitted claims
+    :ivar refused: (uuid of the last instance that hosts were refused to, set
+        of the instances whose claims may have caused that)
     :ivar conflicts: number of hosts that had no room any more
     :ivar missed: whether a claim has waited for the store in vain
     """
@@ -824,6 +833,7 @@ class _Request(threading.local):
         self.judged, self.filtered = (None,) * 5, (None, None)
         self.passing = None
         self.claims = {}
+        self.refused = None, set()
         self.conflicts, self.missed = 0, False
 
     def host_state(self, provider_uuids):

@@ -893,12 +893,21 @@ class TestClaims(base.StateTestCase):
             'requests_refused_by_withdrawn_claims'])
         self.state._receive_claims([fake_store.claim(
             50, 'a', state=store.WITHDRAWN)])
-        # Three hosts were refused.
-        self.assertEqual(3, counts[
+        # Three hosts were refused to one request.
+        self.assertEqual(1, counts[
             'requests_refused_by_withdrawn_claims'])
         self.state._receive_claims([fake_store.claim(
             51, 'b', state=store.WITHDRAWN)])
-        self.assertEqual(3, counts[
+        self.assertEqual(1, counts[
+            'requests_refused_by_withdrawn_claims'])
+
+    def test_a_request_that_is_placed_was_refused_by_no_claim(self):
+        hosts = self._filter()
+        self._others_place('a')
+        self.assertIsNotNone(self._choose(hosts))
+        self.state._receive_claims([fake_store.claim(
+            50, 'a', state=store.WITHDRAWN)])
+        self.assertEqual(0, self.state.claims.counts[
             'requests_refused_by_withdrawn_claims'])
 
     def test_placements_on_an_alternate_are_counted(self):
