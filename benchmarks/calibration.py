@@ -55,18 +55,14 @@ def arguments():
                         metavar='E,...', default=[0.01, 0.003])
     parser.add_argument('--history', choices=protocols.HISTORIES,
                         default=protocols.TRACE)
-    parser.add_argument('--feedback', default=True,
-                        action=argparse.BooleanOptionalAction,
-                        help='protocol rolling: ours corrects its limit by '
-                             'trials')
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--json', action='store_true')
     return parser.parse_args()
 
 
-def chosen_methods(names, variants, corrects):
+def chosen_methods(names, variants):
     by_name = {method.name: method for method in methods.make_methods(
-        _traces.DEFAULT_LAW, corrects=corrects)}
+        _traces.DEFAULT_LAW)}
     if variants:
         by_name.update((method.name, method)
                        for method in runpy.run_path(variants)['METHODS'])
@@ -107,8 +103,7 @@ def main():
     if not options.traces:
         print('No --traces DIR and no VSWITCH_TRACES: nothing to calibrate')
         return 0
-    chosen = chosen_methods(options.methods, options.variants,
-                            options.feedback)
+    chosen = chosen_methods(options.methods, options.variants)
     began, rows = time.monotonic(), []
     width = max(18, *(len(method.name) + 2 for method in chosen))
     if not options.json:

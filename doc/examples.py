@@ -50,7 +50,6 @@ NOW = 1770091506.0
 
 INSTANCES, SAMPLES, PERIOD = 24, 1152, 300
 
-_KIND = '0.01: 1 1 0 <= 22000'
 
 _RATES_CSV = """packet_bytes,rate_kbps
 88,235000
@@ -112,11 +111,6 @@ telemetry_path = traffic.csv
                     **policy_in_force.pack(policy),
                     'origins': {'profile': 'aggregate rack 7'}}
                     for number in (1, 2, 3)}}, NOW)
-        elif words[:1] == ['feedback']:
-            target.write(now=NOW, outcomes=[store.TrialOutcome(
-                _KIND, NOW - 10800.0, tuple(
-                    (percent, .14 * percent / 100 * 1.98, 198.0)
-                    for percent in (50, 100, 200, 400, 800)))])
 
 
 def _traffic():

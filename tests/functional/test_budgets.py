@@ -57,8 +57,7 @@ class BudgetsTestCase(base.VSwitchTestCase):
             service.set_up(conf),
             inventory=instance_sync.make_source(access=access),
             fleet=fleet.Fleet(
-                http.Access(**access), lambda: service.make_policies(group),
-                service.make_corrections(group)))
+                http.Access(**access), lambda: service.make_policies(group)))
         for host in self.HOSTS:
             self.describe_host(host, saturation_kbps=100,
                                overload_probability=.05)

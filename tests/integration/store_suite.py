@@ -26,7 +26,6 @@ from tests.unit.store import test_model_rows
 from tests.unit.store import test_modelers
 from tests.unit.store import test_rebalance_records
 from tests.unit.store import test_rights
-from tests.unit.store import test_trial_rows
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import generation_rows
@@ -264,7 +263,7 @@ CASES = (
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
     test_model_rows.ResumingTestCase, test_instance_rows.PlacementsTestCase,
-    test_instance_rows.PriorsTestCase, test_trial_rows.TrialsTestCase,
+    test_instance_rows.PriorsTestCase,
     test_modelers.ModelersTestCase, test_decisions.DecisionsTestCase,
     test_rebalance_records.RebalanceRecordsTestCase,
     test_budgets.BudgetsTestCase, test_budgets.StaysTestCase,

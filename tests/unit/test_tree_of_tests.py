@@ -50,7 +50,6 @@ TESTED_WITH = {
     'store/profile_rows.py': 'store/test_database.py',
     'store/service_records.py': 'store/test_modelers.py',
     'store/sql.py': 'store/test_database.py',
-    'store/trial_records.py': 'store/test_trial_rows.py',
     'telemetry/service.py': 'telemetry/test_prometheus.py',
     'traffic/rate_law.py': 'store/test_packing.py',
     'vswitch/attachments.py': 'admission/test_tunnel_table.py',
@@ -64,7 +63,7 @@ ELSEWHERE = ('store/migrations', 'tempest_plugin', 'watcher_plugin')
 #: Test modules of what is no single module of the package.
 OF_SEVERAL = {
     'devstack/test_plugin.py', 'modeler/test_kill.py',
-    'scheduler/test_corrections.py', 'scheduler/test_sharing.py',
+    'scheduler/test_sharing.py',
     'store/test_fleet.py', 'store/test_modelers.py', 'store/test_rights.py',
     'vswitch/test_catalogue.py',
 }

@@ -312,18 +312,15 @@ class Assessment:
                     f'three days it spent more than it earned (profile '
                     f'{name}, {self._residents[i]:.0f} instances)')
         verb = 'above' if reason == OVERLOAD else 'within'
-        asked = entry.policy.asked_probability
-        corrected = '' if asked is None else (
-            f', the requested {asked:g} corrected by trials')
-        limit = entry.limit_of(entry.policy)
+        limit, factor = entry.limit_of(entry.policy), ''
         if limit != entry.policy.overload_probability:
-            corrected = (f', {entry.policy.budget_limit_factor:g} times '
-                         f'{entry.policy.overload_probability:.3g}{corrected}'
-                         f', while error budget is left')
+            factor = (f', {entry.policy.budget_limit_factor:g} times '
+                      f'{entry.policy.overload_probability:.3g}, while error '
+                      f'budget is left')
         overload, limit = plain_text.distinct(
             self.overload_probability[i], limit, 3)
         return (f'with it the overload probability would be {overload}, '
-                f'{verb} the limit of {limit}{corrected} '
+                f'{verb} the limit of {limit}{factor} '
                 f'(profile {name}, '
                 f'{self._residents[i]:.0f} instances, average utilisation '
                 f'{self.utilisation[i]:.3g})')

@@ -45,8 +45,6 @@ class HostPolicy:
     :ivar pass_unknown: whether a host without a profile passes
     :ivar uplinks: tuple of the :class:`Uplink` that also carry all its traffic
     :ivar tunnel_key: name of the key that limits the tunnels, for messages
-    :ivar asked_probability: the requested limit, if a corrected limit is used
-        instead; else None
     :ivar judged: False if the host passes with any load, for example bare
         metal; then ``profile`` is None and ``pass_unknown`` is True
     :ivar enforced: False if a host that would be refused passes and the
@@ -61,7 +59,6 @@ class HostPolicy:
     pass_unknown: bool = True
     uplinks: tuple = ()
     tunnel_key: str = 'max_tunnels'
-    asked_probability: float | None = None
     judged: bool = True
     enforced: bool = True
     budget_limit_factor: float = 1.0

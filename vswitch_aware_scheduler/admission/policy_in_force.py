@@ -2,9 +2,8 @@
 """Determines the policy that each host of a fleet is judged by.
 
 The steps are always the same: aggregates and stored profiles give the policy
-of a host, aggregates add its uplinks, and feedback corrects the limit. The
-module also converts policies to dictionaries for the store and back. Pure; no
-clock except the one of the corrections.
+of a host, and aggregates add its uplinks. The module also converts policies to
+dictionaries for the store and back. Pure.
 """
 
 import dataclasses
@@ -57,7 +56,7 @@ def with_uplinks(policy, shared):
 
 
 def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
-         corrections, outcomes, bare_metal=frozenset()):
+         bare_metal=frozenset()):
     """Return the :class:`Policies` of a fleet.
 
     :param hosts: names of the hosts
@@ -66,8 +65,6 @@ def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
     :param host_profiles: {host: HostProfile of the store}
     :param host_policies: :class:`.HostPolicies`
     :param uplink_policies: :class:`.UplinkPolicies`
-    :param corrections: :class:`.Corrections`
-    :param outcomes: {kind of host: TrialOutcome}
     :param bare_metal: names of hosts whose instances are physical machines
     """
     metadata_of = {}
@@ -90,7 +87,7 @@ def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
             key = policy, shared
             if key not in behind:
                 behind[key] = with_uplinks(policy, shared)
-            policies[host] = corrections.of(behind[key], outcomes)
+            policies[host] = behind[key]
             origins[host] = host_policies.origins(metadata,
                                                   host_profiles.get(host))
         except Exception as error:

@@ -41,7 +41,6 @@ SUBCOMMANDS = {
     'explain': 'print which hosts would accept an instance now, and why',
     'rebalance': 'propose or execute migrations away from hosts with a '
                  'negative error budget',
-    'feedback': 'print how simulated placements correct the limits of hosts',
     'capacity': 'estimate the processor time that a switch needs for a '
                 'packet',
 }

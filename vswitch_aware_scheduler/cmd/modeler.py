@@ -16,6 +16,7 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import repair
@@ -63,8 +64,7 @@ def _once(conf):
                 service.update_fleet(set_up, time.time),
                 service.check_hosts(set_up))
     repair.learn_again(set_up.store, time.time, set_up.settings)
-    bounds, problem = service.most_kbps(set_up)
-    problems += problem,
+    bounds = fleet.most_kbps(set_up.store)
     with terminal.progress('learning') as progress:
         outcome = learning.run(
             set_up.store,
@@ -78,7 +78,6 @@ def _once(conf):
         set_up, time.time, outcome.last_time, most_kbps=bounds,
         stays_until=service.stays_until(set_up, began, inventory))[1],
     service.update_priors(set_up, time.time)
-    problems += service.update_trials(set_up, time.time),
     for problem in filter(None, problems):
         _say(problem)
     report = heartbeat.Heartbeat(time.time, time.monotonic)

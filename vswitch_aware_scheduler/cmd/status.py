@@ -297,14 +297,15 @@ class Checks(upgradecheck.UpgradeCommands):
         problem = (f'no host has a switch profile, so VSwitchFilter '
                    f'{"passes" if passes else "refuses"} every host')
         try:
-            kinds = service.host_kinds(self._all_options)
-            if kinds.described(self._store()):
+            described = service.any_host_is_described(self._all_options,
+                                                      self._store())
+            if described:
                 return _result(upgradecheck.Code.SUCCESS)
         except (exceptions.VSwitchError, cfg.Error, OSError) as error:
             problem = (f'neither options nor the store give a host a switch '
                        f'profile, and aggregates cannot be read ({error})')
         else:
-            if not kinds.asks_nova:
+            if described is None:
                 problem += (f', unless metadata of aggregates give one; they '
                             f'are not read, as auth_type in the group '
                             f'[{options.INVENTORY_GROUP}] is not set')

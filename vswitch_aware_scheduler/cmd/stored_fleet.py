@@ -49,8 +49,7 @@ def _find_policies(store, group, facts, hosts):
     if missing:
         # No modeler has stored the policies of these hosts yet.
         computed = fleet.stored_policies(
-            store, *service.make_policies(group),
-            service.make_corrections(group), placed_on=hosts)
+            store, *service.make_policies(group), placed_on=hosts)
         problems.update(computed.problems)
         for host in missing:
             policies[host] = computed.hosts[host]

@@ -128,8 +128,8 @@ def read_all(conf):
 #: Options that need the same value in nova.conf and vswitch.conf: scheduler,
 #: modeler and commands judge hosts by them.
 _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
-          'admission_policy', 'overload_probability', 'feedback',
-          'feedback_max', 'unknown_instance_policy', 'default_egress_kbps',
+          'admission_policy', 'overload_probability',
+          'unknown_instance_policy', 'default_egress_kbps',
           'default_ingress_kbps', 'default_on_seconds',
           'default_off_seconds', 'refuse_hosts_in_debt',
           'budget_limit_factor')

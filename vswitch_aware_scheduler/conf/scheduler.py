@@ -115,14 +115,14 @@ Related options: ``error_budgets``, ``enforcement``,
 Factor by which the overload limit of a host is multiplied while its error
 budget is positive.
 
-The overload limit is ``overload_probability``, corrected by ``feedback``. If
-the error budget of a host is positive, or has not shrunk for three days, the
-filter uses this limit times the factor, at most 1. In all other cases, and if
-the budget does not exist or was not updated for two hours, the filter uses the
-limit without the factor. Raise the factor to use fewer hosts, in a
-cloud where live migrations relieve hosts in debt (``rebalance_mode`` or
-OpenStack Watcher) and where hosts in debt get no new instances
-(``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
+The overload limit is ``overload_probability``. If the error budget of a host
+is positive, or has not shrunk for three days, the filter uses this limit times
+the factor, at most 1. In all other cases, and if the budget does not exist or
+was not updated for two hours, the filter uses the limit without the factor.
+Raise the factor to use fewer hosts, in a cloud where live migrations relieve
+hosts in debt (``rebalance_mode`` or OpenStack Watcher) and where hosts in debt
+get no new instances (``refuse_hosts_in_debt``). The evaluation of rebalancing
+uses 8.
 
 The factor changes neither the limits of uplinks nor the error budgets.
 
@@ -181,48 +181,7 @@ for the hosts of an aggregate.
 When it is too high, switches drop traffic; when it is too low, requests fail
 with "No valid host" while switches are idle.
 
-Related options: ``admission_policy``, ``feedback``.
-"""),
-    cfg.BoolOpt(
-        'feedback', default=True,
-        help="""
-Whether the scheduler corrects its overload limits by the results of simulated
-placements.
-
-Once a day vswitch-modeler places instances on simulated hosts by the rules of
-the scheduler. It then measures how often the traffic of these instances
-overloads the simulated hosts in the following days. The scheduler multiplies
-``overload_probability`` by the factor that would have met the limit. The
-factor is above 1 if models predict too much overload, and below 1 if models
-predict too little. It is 1 while there are no measurements of the last three
-days. Without this option the limit is not corrected.
-
-The modeler computes the factor and the scheduler uses it, so set the same
-value for both. Limits of the policy "average" and of uplinks are never
-corrected.
-
-When it is set and traffic grows suddenly, hosts that were filled up to a
-raised limit are overloaded more. When it is not set and models predict too
-much overload, hosts stay half empty.
-
-Related options: ``overload_probability``, ``feedback_max``.
-"""),
-    number.FloatOpt(
-        'feedback_max', default=8, min=1, max=8,
-        help="""
-Largest factor by which ``overload_probability`` is multiplied.
-
-Lower it to reduce the overload after traffic has grown; if models predict too
-much overload, more hosts are then needed. With 1, the feedback can only lower
-limits, at most to one half.
-
-Unit: none; 1 to 8.
-
-When it is too high, hosts are overloaded for longer after traffic has begun to
-grow. When it is too low and models predict too much overload, hosts stay half
-empty.
-
-Related options: ``feedback``.
+Related options: ``admission_policy``.
 """),
     # Instances without a model
     cfg.StrOpt(

@@ -16,9 +16,7 @@ import statistics
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.evaluate import packing
-from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
@@ -199,16 +197,14 @@ class Admission(Method):
     :param name: name in the report
     :param estimator: Estimator
     :param policy: admission.PROBABILITY or admission.AVERAGE
-    :param corrects: whether trials correct the limit, see :mod:`..feedback`
     :param times: factor of the limit to decide with; the result is at most 1
     """
 
     def __init__(self, name, estimator, policy=admission.PROBABILITY,
-                 corrects=False, times=1.0):
+                 times=1.0):
         super().__init__(name)
         self._estimator = estimator
         self._policy = policy
-        self._corrects = corrects
         self._times = times
 
     def start(self, saturation_kbps, overload_probability):
@@ -223,8 +219,7 @@ class Admission(Method):
                 saturation_kbps=saturation_kbps,
                 saturation_dimension='bandwidth'),
             self._policy, self._estimator.limit(overload_probability))
-        kind = _Corrected if self._corrects else _ByTable
-        return kind(self._estimator, policy, saturation_kbps, self._times)
+        return _ByTable(self._estimator, policy, saturation_kbps, self._times)
 
 
 class _ByTable(packing.FirstFit):
@@ -239,24 +234,17 @@ class _ByTable(packing.FirstFit):
     def __init__(self, estimator, policy, saturation_kbps, times):
         super().__init__()
         self._estimator = estimator
-        self._times = times
-        self._policy = self._bolder(policy)
+        self._policy = dataclasses.replace(policy, overload_probability=min(
+            times * policy.overload_probability, 1.0))
         self._saturation_kbps = saturation_kbps
         self._table = estimator.table()
         self._slots = []
         self._laws = None
 
-    def _bolder(self, policy):
-        return dataclasses.replace(policy, overload_probability=min(
-            self._times * policy.overload_probability, 1.0))
-
-    def _laws_of(self, known):
-        return known.derived(
+    def learn(self, known):
+        self._laws = known.derived(
             (self._estimator, self._saturation_kbps),
             lambda: self._estimator.fit(known, self._saturation_kbps))
-
-    def learn(self, known):
-        self._laws = self._laws_of(known)
         for host in range(len(self.residents)):
             self._describe(host)
 
@@ -285,66 +273,6 @@ class _ByTable(packing.FirstFit):
         # The value with one more instance that sends nothing.
         return self._table.assess(
             self._slots, rate_law.SILENT).overload_probability
-
-
-class _Corrected(_ByTable):
-    """First-fit in which a LoadTable admits, with a limit corrected by trials.
-
-    :param estimator: Estimator
-    :param policy: HostPolicy with the limit
-    :param saturation_kbps: capacity of each host
-    :param times: factor of the limit
-    """
-
-    def __init__(self, estimator, policy, saturation_kbps, times):
-        super().__init__(estimator, policy, saturation_kbps, times)
-        self._asked = policy
-
-    def learn(self, known):
-        # Trials are the same for all methods that learn from one history.
-        key = (self._estimator, self._saturation_kbps,
-               self._asked.overload_probability, 'corrected')
-        self._policy = self._bolder(known.derived(key, lambda: known.kept(
-            key, lambda: _Correction(self._asked, self._saturation_kbps)
-        ).policy(known, self._laws_of(known))))
-        super().learn(known)
-
-
-class _Correction:
-    """Corrects the limit of one kind of host by trials with one history.
-
-    Each call of :meth:`policy` evaluates the previous trials and starts a new
-    trial with the instances in a different order.
-
-    :param asked: HostPolicy with the requested limit
-    :param saturation_kbps: capacity of each host
-    """
-
-    def __init__(self, asked, saturation_kbps):
-        self._asked = asked
-        self._saturation_kbps = saturation_kbps
-        self._feedback = limit_feedback.Feedback(asked)
-        self._learned = 0        # number of bins
-
-    def policy(self, known, laws):
-        """Return the HostPolicy to decide with now.
-
-        :param known: :class:`.trace.Known`
-        :param laws: list of V RateLaws
-        """
-        bins, days = known.times.size, known.period_seconds / trace.DAY_SECONDS
-        rates = np.zeros((*known.rates[:, self._learned:].shape, 3))
-        rates[..., 0] = np.nan_to_num(known.rates[:, self._learned:])
-        self._feedback.count(bins * days, dict(enumerate(rates)), days)
-        rows = np.flatnonzero(
-            (known.samples >= estimate.MIN_SAMPLES)
-            & (known.peak <= self._saturation_kbps * (1 + _TOLERANCE)))
-        if rows.size >= limit_feedback.MIN_INSTANCES:
-            self._feedback.add(bins * days, limit_feedback.Trial.of(
-                {row: laws[row] for row in np.random.default_rng(
-                    bins).permutation(rows).tolist()}, self._asked))
-        self._learned = bins
-        return self._feedback.policy()
 
 
 # Published methods
@@ -739,8 +667,7 @@ class _Published(Method):
                           self._default_rates)
 
 
-def make_placing(default_law, multiples, min_samples=estimate.MIN_SAMPLES,
-                 corrects=True):
+def make_placing(default_law, multiples, min_samples=estimate.MIN_SAMPLES):
     """Return our method of placing with several factors of the limit.
 
     All of them share what they learn.
@@ -748,24 +675,20 @@ def make_placing(default_law, multiples, min_samples=estimate.MIN_SAMPLES,
     :param default_law: RateLaw of an instance about which nothing is known
     :param multiples: factors; the resulting limit is at most 1
     :param min_samples: minimum number of samples to fit a model
-    :param corrects: whether trials correct the limit
     :returns: list of Method, one for each factor
     """
     estimator = CountsEstimator(
         lambda counts: estimate.fit_model(counts, min_samples), default_law,
         min_samples)
-    return [Admission('ours', estimator, corrects=corrects, times=times)
-            for times in multiples]
+    return [Admission('ours', estimator, times=times) for times in multiples]
 
 
-def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,
-                 corrects=False):
+def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None):
     """Return the methods of the report, without the clairvoyant.
 
     :param default_law: RateLaw of an instance about which nothing is known
     :param min_samples: minimum number of samples to fit a model
     :param groups: {instance uuid: (flavor, project)}, or None
-    :param corrects: whether trials correct the limit of ours
     :returns: list of Method, in the order of :data:`NAMES`
     """
     def fit(counts):
@@ -784,7 +707,7 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,
                  'sbp': _Normal, 'queue': _Queue, 'nsigma': _NSigma,
                  'chernoff': _Chernoff}
     methods = {
-        'ours': Admission('ours', ours, corrects=corrects),
+        'ours': Admission('ours', ours),
         'prior': Admission('prior', PriorEstimator(
             fit, default_law, min_samples, groups)),
         'default': Admission('default', PriorEstimator(

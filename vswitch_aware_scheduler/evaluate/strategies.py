@@ -48,8 +48,7 @@ class Rebalanced(methods.Method):
         return self._placing.start(saturation_kbps, overload_probability)
 
 
-def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES,
-                    corrects=True):
+def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES):
     """Return the methods of :data:`NAMES`.
 
     All place instances as ``ours`` of :mod:`.methods`. If instances are moved,
@@ -57,11 +56,10 @@ def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES,
 
     :param default_law: RateLaw of an instance about which nothing is known
     :param min_samples: minimum number of samples to fit a model
-    :param corrects: whether trials correct the limit
     :returns: list of Method
     """
     careful, bold = methods.make_placing(
-        default_law, (1.0, PLACING_TIMES), min_samples, corrects)
+        default_law, (1.0, PLACING_TIMES), min_samples)
     return [
         Rebalanced('ours', bold, lambda capacity, limit: ErrorBudget(
             budget.Terms(limit), relief.Rule())),

@@ -231,7 +231,6 @@ class History:
         self._known_from = np.maximum(known_from, begin)
         self._counted = 0
         self._counts = [None] * len(trace.series)
-        self._kept = {}
 
     def until(self, end):
         """Return what is Known at the start of a bin.
@@ -239,7 +238,7 @@ class History:
         :param end: the bin, which has to increase from call to call
         """
         return Known(self._trace, self._known(end),
-                     functools.partial(self._counts_until, end), self._kept)
+                     functools.partial(self._counts_until, end))
 
     def delivered(self, longest_seconds):
         """Return (V, B) rates as telemetry delivers them.
@@ -298,14 +297,13 @@ class Known:
     :param trace: Trace
     :param known: (V, t) bool, whether a bin is known
     :param counts: callable(), returns the counts
-    :param kept: dictionary of values that later moments use again, by key
     :ivar period_seconds: length of a bin
     :ivar times: (t,) start of each bin
     :ivar uuids: V instance uuids
     :ivar rates: (V, t) bandwidth in kbit/s, NaN if unknown
     """
 
-    def __init__(self, trace, known, counts, kept):
+    def __init__(self, trace, known, counts):
         end = known.shape[1]
         self.rates = np.where(known, trace.rates[:, :end], np.nan)
         self.period_seconds = trace.period_seconds
@@ -315,17 +313,6 @@ class Known:
         self.present = known
         self._counts = counts
         self._derived = {}
-        self._kept = kept
-
-    def kept(self, key, make):
-        """Return the result of a function, cached by a key for a history.
-
-        :param key: hashable
-        :param make: callable(), computes the value
-        """
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
 
     def derived(self, key, make):
         """Return the result of a function, cached by a key.

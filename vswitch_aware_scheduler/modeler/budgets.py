@@ -139,9 +139,7 @@ def targets(store):
 
 
 def _target(policy):
-    probability = policy.asked_probability
-    if probability is None:
-        probability = policy.overload_probability
+    probability = policy.overload_probability
     if policy.profile is None or not 0 < probability < 1 \
             or policy.policy != admission.PROBABILITY:
         return None

@@ -13,7 +13,7 @@ from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['Fleet', 'hosts_not_in_nova', 'stored_policies']
+__all__ = ['Fleet', 'hosts_not_in_nova', 'most_kbps', 'stored_policies']
 
 #: Number of names in a message.
 _MOST_NAMED = 5
@@ -26,19 +26,16 @@ class Fleet:
         policies follow from the profiles in the store and from the options
     :param make_policies: callable(), returns (HostPolicies, UplinkPolicies);
         called for each update
-    :param corrections: :class:`.Corrections`
     :param options: {option: value} of the options that schedulers must have
         equal
     :param sleep: keyword ``sleep`` of :class:`.Client`
     :ivar options: as passed to the constructor
     """
 
-    def __init__(self, access, make_policies, corrections, options=None,
-                 **sleep):
+    def __init__(self, access, make_policies, options=None, **sleep):
         self.options = options or {}
         self._access = access
         self._make_policies = make_policies
-        self._corrections = corrections
         self._sleep = sleep
 
     def update(self, store, clock):
@@ -53,8 +50,8 @@ class Fleet:
         cloud = {} if self._access is None else nova.read_cloud(
             self._access, aggregate_metadata.PREFIX, **self._sleep)
         policies = stored_policies(
-            store, *self._make_policies(), self._corrections,
-            aggregates=cloud.get('aggregate'), nodes=cloud.get('node'))
+            store, *self._make_policies(), aggregates=cloud.get('aggregate'),
+            nodes=cloud.get('node'))
         facts = {kind: cloud[kind] for kind in ('aggregate', 'flavor')
                  if kind in cloud}
         if 'node' in cloud:
@@ -74,8 +71,8 @@ class Fleet:
         return policies
 
 
-def stored_policies(store, host_policies, uplink_policies, corrections,
-                    aggregates=None, nodes=None, placed_on=None):
+def stored_policies(store, host_policies, uplink_policies, aggregates=None,
+                    nodes=None, placed_on=None):
     """Return the :class:`.Policies` of all hosts.
 
     The hosts are those of Nova, of aggregates, of profiles in the store, and
@@ -84,7 +81,6 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param host_policies: :class:`.HostPolicies`
     :param uplink_policies: :class:`.UplinkPolicies`
-    :param corrections: :class:`.Corrections`
     :param aggregates: {id: dictionary} from Nova; None uses those in the store
     :param nodes: {id: (host, whether it is bare metal)} from Nova; None uses
         the bare metal hosts in the store
@@ -112,7 +108,26 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     hosts.update(profiles, nodes, placed_on)
     return policy_in_force.find(
         sorted(hosts), aggregates.values(), profiles, host_policies,
-        uplink_policies, corrections, store.trial_outcomes(), bare_metal)
+        uplink_policies, bare_metal)
+
+
+def most_kbps(store):
+    """Return the largest possible rate of each instance on its host.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :returns: {instance uuid: kbit/s in one direction}, without instances on
+        hosts whose profile in the store does not state this rate
+    :raises StoreError: if the store cannot be read
+    """
+    placements = store.placements()
+    policies, _, _ = policy_in_force.unpack(
+        store.fleet('host').facts if placements else {}, {})
+    by_host = {host: policy.profile.most_kbps
+               for host, policy in policies.items()
+               if policy.profile is not None}
+    return {uuid: by_host[placement.host]
+            for uuid, placement in placements.items()
+            if by_host.get(placement.host) is not None}
 
 
 def hosts_not_in_nova(store, profiles):

@@ -84,10 +84,6 @@ class Metrics:
             gauge, 'generation', 'Last generation of the store.')
         self._members = make(
             gauge, 'members', 'Modelers that share the instances.')
-        self._multiple = make(
-            gauge, 'limit_multiple',
-            'Factor by which feedback multiplies the overload limit, by kind '
-            'of host.', 'hosts')
         self._budgets = make(
             gauge, 'error_budgets',
             'Number of error budgets, by kind (host or uplink).', 'kind')
@@ -163,15 +159,6 @@ class Metrics:
         self._waits.clear()
         for label in {*WAITS, *([kind] if kind else [])}:
             self._waits.labels(label).set(label == kind)
-
-    def corrected(self, multiples):
-        """Report the factors by which limits are multiplied.
-
-        :param multiples: {kind of host: factor}
-        """
-        self._multiple.clear()
-        for kind, times in multiples.items():
-            self._multiple.labels(kind).set(times)
 
     def budgeted(self, budgets):
         """Report the error budgets.

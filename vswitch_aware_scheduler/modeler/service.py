@@ -21,7 +21,6 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from vswitch_aware_scheduler.admission import host_policies as policies
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import nova
@@ -34,7 +33,6 @@ from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
-from vswitch_aware_scheduler.modeler import limit_trials
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import priors
@@ -53,11 +51,10 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'Notifier',
            'QUIET_SECONDS', 'Service', 'SetUp', 'check_hosts',
-           'configured_driver', 'host_kinds', 'make_corrections',
-           'make_driver', 'make_kinds', 'make_policies', 'make_rebalancer',
-           'make_store', 'set_up', 'stays_until', 'update_budgets',
-           'update_fleet', 'update_hosts', 'update_inventory',
-           'update_priors', 'update_trials', 'words_of']
+           'any_host_is_described', 'configured_driver', 'make_driver',
+           'make_policies', 'make_rebalancer', 'make_store', 'set_up',
+           'stays_until', 'update_budgets', 'update_fleet', 'update_hosts',
+           'update_inventory', 'update_priors', 'words_of']
 
 LOG = logs.get_logger(__name__)
 
@@ -74,10 +71,10 @@ QUIET_SECONDS = 3600.0
 _DAY_SECONDS = 86400.0
 
 #: States that remain after a pass, whether it fails or succeeds.
-_LASTING = frozenset({'ahead', 'bounds', 'budgets', 'discovery', 'fleet',
-                      'hosts', 'inventory', 'metrics', 'quiet', 'rebalancing',
-                      'schedulers', 'sharing', 'slow', 'trials',
-                      'unprotected', 'waiting'})
+_LASTING = frozenset({'ahead', 'budgets', 'discovery', 'fleet', 'hosts',
+                      'inventory', 'metrics', 'quiet', 'rebalancing',
+                      'schedulers', 'sharing', 'slow', 'unprotected',
+                      'waiting'})
 
 #: States that are logged again when their text changes.
 _BY_TEXT = frozenset({'hosts', 'waiting'})
@@ -123,10 +120,6 @@ class SetUp:
     :ivar ports_seconds: seconds after which all ports are read again
     :ivar member_seconds: time for which an instance has to be measured to
         count in priors
-    :ivar kinds: :class:`.HostKinds` for trials of limits, or None
-    :ivar hosts: :class:`.HostKinds` whose profiles limit the rates of their
-        instances, or None
-    :ivar corrections: :class:`.Corrections` that result from the trials
     :ivar discovery: :class:`Discovery` of host profiles, or None
     :ivar missing: what is not configured, in words, if driver is None
     :ivar unprotected: why every instance in telemetry counts, or None
@@ -142,9 +135,6 @@ class SetUp:
     complete_seconds: float = _DAY_SECONDS
     ports_seconds: float = 0.0
     member_seconds: float = priors.MEMBER_SECONDS
-    kinds: limit_trials.HostKinds | None = None
-    hosts: limit_trials.HostKinds | None = None
-    corrections: limit_feedback.Corrections | None = None
     fleet: object = None
     earned_share: float | None = None
     discovery: object = None
@@ -207,9 +197,7 @@ def set_up(conf, patience_seconds=None):
             options.INVENTORY_GROUP].complete_interval_seconds,
         ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
         member_seconds=group.prior_min_hours * 3600.0,
-        kinds=host_kinds(conf) if group.feedback else None,
-        hosts=host_kinds(conf),
-        corrections=make_corrections(group), fleet=_fleet(conf),
+        fleet=_fleet(conf),
         earned_share=(group.error_budget_earned_share
                       if group.error_budgets else None),
         discovery=_discovery(conf), rebalancer=(
@@ -303,15 +291,6 @@ def _inventory_source(conf):
     return arguments and instance_sync.make_source(**arguments)
 
 
-def make_corrections(group):
-    """Return the :class:`.Corrections` that options select.
-
-    :param group: the options of [vswitch_scheduler]
-    """
-    return limit_feedback.Corrections(
-        group.feedback_max if group.feedback else 0.0, time.time, _ignore)
-
-
 def _ignore(topic, problem):
     """Ignore a problem: the scheduler reports problems of hosts."""
 
@@ -343,7 +322,7 @@ def _fleet(conf):
     """Return the :class:`.fleet.Fleet` that options select."""
     group = conf[options.GROUP]
     return fleet.Fleet(_nova_access(conf), lambda: make_policies(group),
-                       make_corrections(group), options.alike(group))
+                       options.alike(group))
 
 
 def _credentials(conf, process=None):
@@ -431,21 +410,40 @@ def review_aggregates(conf):
     return sorted({problem for problem in problems.values() if problem})
 
 
-def make_kinds(group):
-    """Return the :class:`.HostKinds` of options, without access to Nova.
+def any_host_is_described(conf, store):
+    """Return whether any host has a profile or is behind an uplink.
 
-    :param group: the options of [vswitch_scheduler]
-    """
-    return limit_trials.HostKinds(lambda: _host_policies(group))
-
-
-def host_kinds(conf):
-    """Return the :class:`.HostKinds` of options.
+    Aggregates are read from Nova if credentials are configured and nothing
+    else describes a host.
 
     :param conf: an oslo.config ConfigOpts with the options of this package
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :returns: bool, or None if only aggregates may describe a host and cannot
+        be read without credentials
+    :raises TelemetryError: if Nova does not answer
+    :raises VSwitchError: if the store cannot be read, or if a profile or
+        another option is invalid
     """
-    return limit_trials.HostKinds(
-        lambda: _host_policies(conf[options.GROUP]), _nova_access(conf))
+    host_policies = _host_policies(conf[options.GROUP])
+    bare_metal = store.fleet('bare_metal').facts
+    profiles = {profile.host: profile for profile in store.host_profiles()}
+
+    def any_has_profile(aggregates):
+        # No name stands for the hosts about which nothing is known.
+        return any(host_policies.find(
+            aggregates.get(host, []), profiles.get(host),
+            host in bare_metal).profile is not None
+            for host in {None} | profiles.keys() | aggregates.keys())
+
+    if any_has_profile({}):
+        return True
+    access = _nova_access(conf)
+    if access is None:
+        return None
+    aggregates = nova.read_aggregates(access)
+    return any_has_profile(aggregates) or any(
+        uplinks.is_in(metadata) for of_host in aggregates.values()
+        for _, metadata in of_host)
 
 
 def make_rebalancer(conf):
@@ -622,42 +620,6 @@ def update_priors(set_up, clock):
     LOG.debug('vswitch-modeler: priors: %s', outcome)
 
 
-@_or_problem('rates are bounded by no host',
-             answer=lambda problem: ({}, problem))
-def most_kbps(set_up):
-    """Return the largest possible rates of instances, and the problem.
-
-    :param set_up: :class:`SetUp`
-    :returns: {instance uuid: kbit/s}, and None or the problem in words, in
-        which case no rate is limited
-    :raises StoreError: if the store cannot be read
-    """
-    if set_up.hosts is None:
-        return {}, None
-    return set_up.hosts.most_kbps(set_up.store), None
-
-
-@_or_problem('trials stay as they are', exceptions.StoreChanged)
-def update_trials(set_up, clock, share=None, progress=None, writing=None):
-    """Evaluate the trials of limits and start new ones, if configured.
-
-    :param set_up: :class:`SetUp`
-    :param clock: callable, returns seconds UTC
-    :param share: as in :func:`.limit_trials.update`
-    :param progress: as in :func:`.limit_trials.update`
-    :param writing: as in :func:`.limit_trials.update`
-    :returns: None, or the problem in words; the trials are unchanged then
-    :raises StoreError: if the store cannot be read or written
-    """
-    if set_up.kinds is None:
-        return None
-    outcome = limit_trials.update(
-        set_up.store, set_up.driver, clock, set_up.kinds, share, progress,
-        writing, set_up.inventory is not None)
-    LOG.debug('vswitch-modeler: trials: %s', outcome)
-    return None
-
-
 def stays_until(set_up, began, problem):
     """Return the time up to which the hosts of instances are known, or None.
 
@@ -793,8 +755,6 @@ class Service:
         self._states = {}
         # Generation for which the priors were updated last.
         self._priors_of = None
-        # Day of the last trials.
-        self._trials_of = None
         # Ignored resources that were logged.
         self._ignored = set()
         self._heartbeat = heartbeat.Heartbeat(clock, monotonic)
@@ -1045,8 +1005,7 @@ class Service:
             if set_up.driver is not None:
                 repair.learn_again(set_up.store, self._clock,
                                    set_up.settings, share)
-                bounds, problem = most_kbps(set_up)
-                self._state('bounds', problem)
+                bounds = fleet.most_kbps(set_up.store)
                 outcome = learning.run(
                     set_up.store,
                     set_up.driver,
@@ -1066,7 +1025,6 @@ class Service:
                 update_priors(set_up, self._clock)
                 self._priors_of = set_up.store.generation()
             if set_up.driver is not None:
-                self._try(set_up, share, outcome)
                 self._state('rebalancing', common and rebalance(
                     set_up, self._clock, self._monotonic, self._alive))
             self._interruptible = False
@@ -1102,20 +1060,6 @@ class Service:
         if self._metrics is not None and update is not None \
                 and update.budgets is not None:
             self._metrics.budgeted(update.budgets.values())
-
-    def _try(self, set_up, share, outcome):
-        """Update the trials, once a day."""
-        day = limit_trials.day_of(self._clock(), outcome.last_time)
-        if day != self._trials_of:
-            self._interruptible = not self._stopping
-            problem = update_trials(set_up, self._clock, share, self._alive,
-                                    self._writing())
-            self._state('trials', problem)
-            if problem is None:
-                self._trials_of = day
-        if self._metrics is not None and set_up.corrections is not None:
-            self._metrics.corrected(set_up.corrections.multiples(
-                set_up.store.trial_outcomes()))
 
     def _failed(self, kind, error):
         self._failures += 1

@@ -15,7 +15,6 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.admission import demand
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
@@ -150,7 +149,6 @@ class Fleet:
                 row for row in self._rows if row['host'] == host],
             'details': [self.detail(name, limits) for name in names],
             'uplinks': self.uplinks() if host is None else [],
-            'feedback': self._feedback(now) if host is None else [],
             'refusals': refusals(decisions, limits.refusal_buckets)
             if host is None else None,
             'models': self._models(now, limits) if host is None else None,
@@ -218,23 +216,6 @@ class Fleet:
                 'utilisation': load.utilisation, 'loss': load.loss_fraction,
                 **self._budget(model_store.UPLINK, name)})
         return rows
-
-    def _feedback(self, now):
-        """Return a list of predictions and measurements by kind of host."""
-        kinds = []
-        for kind, outcome in sorted(self._store.trial_outcomes().items()):
-            try:
-                limit = limit_feedback.limit_of(kind)
-                multiple = limit_feedback.multiple(outcome, now)
-            except exceptions.InvalidInput:
-                continue
-            points = [{'forecast': min(limit * percent / 100.0, 1.0),
-                       'measured': overload / days, 'host_days': days}
-                      for percent, overload, days in outcome.days if days]
-            kinds.append({'kind': kind, 'limit': limit,
-                          'until': _time(outcome.until),
-                          'multiple': multiple, 'points': points})
-        return kinds
 
     # One host.
 

@@ -160,9 +160,6 @@ def _pictures(report):
     judged = [row for row in report['hosts'] if row['risk'] is not None]
     if report['host'] is None and judged:
         drawn['hosts'] = pictures.hosts(judged)
-    kinds = [kind for kind in report['feedback'] if kind['points']]
-    if kinds:
-        drawn['reliability'] = pictures.reliability(kinds)
     if report['refusals'] is not None:
         drawn['refusals'] = pictures.refusals(report['refusals'])
     for number, detail in enumerate(report['details']):

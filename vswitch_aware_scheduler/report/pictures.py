@@ -12,8 +12,7 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['distribution', 'hosts', 'refusals', 'reliability', 'require',
-           'states']
+__all__ = ['distribution', 'hosts', 'refusals', 'require', 'states']
 
 #: Value at which smaller probabilities are drawn, because axes are
 #: logarithmic.
@@ -125,35 +124,6 @@ def distribution(values):
         axes.legend(fontsize='small', frameon=False)
 
     return _drawn(draw, 5.6, 2.6)
-
-
-def reliability(kinds):
-    """Draw predicted against measured overload, by kind of host.
-
-    :param kinds: one or more items of ``feedback`` of a report, with points
-    """
-    def draw(axes, _):
-        axes.plot([_FLOOR, 1], [_FLOOR, 1], color='#999999', linewidth=1,
-                  label='forecast = measured')
-        for number, kind in enumerate(kinds):
-            axes.plot([point['forecast'] for point in kind['points']],
-                      [max(point['measured'], _FLOOR)
-                       for point in kind['points']],
-                      marker='osD^vP*X'[number % 8], markersize=4,
-                      color=_COLOURS[number % len(_COLOURS)],
-                      label=f'kind {number + 1}' if number < 8 else None)
-        points = [point for kind in kinds for point in kind['points']]
-        lowest = min(min(point['forecast'], point['measured'] or 1.0)
-                     for point in points) / 3
-        axes.set(xscale='log', yscale='log', xlim=(max(lowest, _FLOOR), 1),
-                 ylim=(max(lowest, _FLOOR), 1),
-                 xlabel='overload probability that is forecast',
-                 ylabel='share of time measured')
-        _plain_decades(axes.xaxis)
-        _plain_decades(axes.yaxis)
-        axes.legend(fontsize='small', frameon=False)
-
-    return _drawn(draw, 4.6, 3.4)
 
 
 def refusals(intervals):

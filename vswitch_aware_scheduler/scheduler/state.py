@@ -16,7 +16,6 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import claims
@@ -150,10 +149,6 @@ class SchedulerState:
             self._residency, self._statements, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
             else self._default_law)
-        self._corrections = limit_feedback.Corrections(
-            conf.feedback_max if conf.feedback else 0.0, self._clock,
-            self.report)
-        self._multiples = {}     # kind of host -> factor of its limit
         # Whether any host seen has a virtual switch, and any has a limit.
         self._switch_seen = self._limit_seen = False
         self._unlimited = wiring.nothing_limited(conf)
@@ -658,10 +653,8 @@ class SchedulerState:
     def _describe(self, table, snapshot, host):
         uuids = self._residency.residents(host)
         try:
-            policy = self._policies[host] = self._corrections.of(
-                self._aggregates.policy(host, snapshot.host_profile(host),
-                                        host in self._bare_metal),
-                snapshot.outcomes)
+            policy = self._policies[host] = self._aggregates.policy(
+                host, snapshot.host_profile(host), host in self._bare_metal)
             # Requests only read these dicts.
             self._switch_seen |= host not in self._bare_metal
             self._limit_seen = self._limit_seen or _is_limited(policy)
@@ -734,7 +727,6 @@ class SchedulerState:
             self._outdated.update(due)
             replaced_table, self._table, self._snapshot = (
                 self._table, table, snapshot)
-            self._multiples = self._corrections.multiples(snapshot.outcomes)
         # Freeing all residents at once would stop all other threads.
         for _ in replaced_table.drop_residents(_FEW_CHANGED):
             time.sleep(_PAUSE_SECONDS)
@@ -742,13 +734,8 @@ class SchedulerState:
     def _tidy(self):
         """Remove hosts that are gone and update limits, in the background."""
         with self._lock:
-            # The age of the outcomes changes the limits.
-            multiples = self._corrections.multiples(self._snapshot.outcomes)
-            if multiples != self._multiples:
-                self._multiples = multiples
-                self._outdated.update(self._policies)
             dropped = self._drop_hosts()
-            # The age of error budgets changes limits, too.
+            # The age of error budgets changes limits.
             outdated = self._table.within_budget \
                 != self._snapshot.within_budget(self._clock()) and any(
                     policy is not None and policy.budget_limit_factor > 1

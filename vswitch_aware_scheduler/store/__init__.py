@@ -17,7 +17,6 @@ from vswitch_aware_scheduler.store import prior_records
 from vswitch_aware_scheduler.store import profile_records
 from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
-from vswitch_aware_scheduler.store import trial_records
 
 __all__ = ['BudgetState', 'CLAIMED', 'Changes', 'ClaimChanges', 'ClaimsSeen',
            'Decision', 'ErrorBudget', 'FleetFacts', 'FormerInstance',
@@ -25,8 +24,8 @@ __all__ = ['BudgetState', 'CLAIMED', 'Changes', 'ClaimChanges', 'ClaimsSeen',
            'InstanceRecord', 'InventoryState', 'KEPT_DAYS', 'ModelSummary',
            'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST', 'PLACED',
            'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint', 'Share',
-           'Store', 'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
-           'TrialOutcome', 'UPLINK', 'Unmodelled', 'WITHDRAWN', 'Worker']
+           'Store', 'StoredClaim', 'StoredModel', 'StoredSums', 'UPLINK',
+           'Unmodelled', 'WITHDRAWN', 'Worker']
 
 BudgetState = budgets.BudgetState
 CLAIMED = claim_records.CLAIMED
@@ -59,8 +58,6 @@ Store = database.Store
 StoredClaim = claim_records.StoredClaim
 StoredModel = model_records.StoredModel
 StoredSums = budgets.StoredSums
-StoredTrial = trial_records.StoredTrial
-TrialOutcome = trial_records.TrialOutcome
 UPLINK = budgets.UPLINK
 Unmodelled = model_records.Unmodelled
 WITHDRAWN = claim_records.WITHDRAWN

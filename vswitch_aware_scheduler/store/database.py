@@ -36,7 +36,6 @@ from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
-from vswitch_aware_scheduler.store import trial_rows
 from vswitch_aware_scheduler.traffic import estimate
 
 __all__ = ['Store']
@@ -123,7 +122,7 @@ class Store:
     def damaged(self):
         """Return {(kind, name): reason in words} of the damaged rows.
 
-        The method reads all rows that :meth:`read_changes`, :meth:`trials` and
+        The method reads all rows that :meth:`read_changes` and
         :meth:`read_claims` read, and the rows of counts.
         """
         damaged = {}
@@ -258,14 +257,6 @@ class Store:
         """
         return self._read_rows(model_rows.laws, instance_uuids)
 
-    def trials(self):
-        """Return a list of :class:`~.StoredTrial`, oldest first."""
-        return self._read_rows(trial_rows.read)
-
-    def trial_outcomes(self):
-        """Return {kind: :class:`~.TrialOutcome`} of all kinds of hosts."""
-        return self._read(trial_rows.outcomes)
-
     def basis(self):
         """Return the :class:`~.Basis` of a pass.
 
@@ -278,8 +269,7 @@ class Store:
     def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
               now=None, unmodelled=(), based_on=None, placements=(),
               remove_placements=(), inventory=None, priors=(),
-              remove_priors=(), trials=(), followed=(), end_trials=(),
-              outcomes=(), forget_outcomes_before=None):
+              remove_priors=()):
         """Publish a new generation completely or, on any error, not at all.
 
         A record replaces the record of the same instance or host. Only one
@@ -299,20 +289,11 @@ class Store:
         :param inventory: InventoryState, or None to keep the stored one
         :param priors: list of Prior, each key once
         :param remove_priors: list of Prior to remove
-        :param trials: new StoredTrial
-        :param followed: (trial id, until before, until now) of trials
-        :param end_trials: ids of trials that have ended; unknown ids are no
-            error
-        :param outcomes: TrialOutcome that are added to the outcomes of the day
-            of their ``until``
-        :param forget_outcomes_before: outcomes of earlier days than this one,
-            in days since 1970, are removed; None: none are removed
         :returns: the new Generation. A record with a value that the database
             refuses is skipped and named in the log.
         :raises InvalidInput: when a key is given twice
         :raises StoreChanged: when another writer has changed the counts of any
-            of these instances since ``based_on``, or has followed or ended one
-            of these trials
+            of these instances since ``based_on``
         """
         models, remove = list(models), list(remove)
         unmodelled = list(unmodelled)
@@ -378,9 +359,6 @@ class Store:
                                     generation, left_out)
                 prior_rows.write(connection, priors, remove_priors, generation,
                                  left_out)
-                self._follow_trials(connection, followed)
-                trial_rows.write(connection, trials, end_trials, outcomes,
-                                 forget_outcomes_before, left_out)
                 generation_rows.remove(
                     connection, remove, remove_hosts, remove_placements,
                     generation, left_out)
@@ -764,21 +742,6 @@ class Store:
                 f'{based_on.generation.number}; expected unchanged counts: '
                 'another process has written them in the meantime')
 
-    def _follow_trials(self, connection, followed):
-        """Write until when trials have been followed.
-
-        :raises StoreChanged: if another writer has changed one of them
-        """
-        table = tables.trial
-        for trial_id, before, until in followed:
-            if not connection.execute(sa.update(table).where(
-                    table.c.trial_id == trial_id,
-                    table.c.until == before).values(until=until)).rowcount:
-                raise exceptions.StoreChanged(
-                    f'store {self.url}: trial {trial_id} has changed; '
-                    f'expected a trial that is measured until {before:.0f}: '
-                    f'another process has written it in the meantime')
-
     def _engine(self):
         pid = os.getpid()
         engine = self._engines.get(pid)
@@ -921,7 +884,6 @@ def _find_damaged(connection, damaged):
     generation_rows.changes(connection, None, damaged)
     prior_rows.read(connection, damaged)
     instance_rows.read(connection, None, damaged)
-    trial_rows.read(connection, damaged)
     fleet_rows.workers(connection, damaged)
     budget_table.read(connection, damaged)
     budget_table.read_shares(connection, damaged)

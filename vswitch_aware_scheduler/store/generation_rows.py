@@ -13,7 +13,6 @@ from vswitch_aware_scheduler.store import prior_rows
 from vswitch_aware_scheduler.store import profile_rows
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
-from vswitch_aware_scheduler.store import trial_rows
 
 __all__ = ['REMOVAL_SECONDS', 'changes', 'forget_removals', 'is_later', 'read',
            'remove']
@@ -59,7 +58,7 @@ def changes(connection, since, damaged):
 
     uuids, counts, data = [], [np.zeros(0, np.int64)], bytearray()
     hosts, removals, placements, priors = [], [], ((), ()), {}
-    outcomes = budgets = None
+    budgets = None
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = sql.stream(connection, changed(table, table.c.instance_uuid,
@@ -76,7 +75,6 @@ def changes(connection, since, damaged):
             tables.placement, *instance_rows.COLUMNS), damaged)
         priors = prior_rows.laws(connection, changed(
             tables.prior, *prior_rows.COLUMNS), damaged)
-        outcomes = trial_rows.outcomes(connection)
         budgets = budget_table.read_days(
             connection, generation.published_at)
         if not complete:
@@ -103,7 +101,7 @@ def changes(connection, since, damaged):
                             if kind == tables.PLACEMENT
                             and name not in placed_uuids],
         seen_at=inventory and inventory.seen_at, priors=priors,
-        outcomes=outcomes, budgets=budgets, damaged=damaged)
+        budgets=budgets, damaged=damaged)
 
 
 def is_later(connection, generation, other):

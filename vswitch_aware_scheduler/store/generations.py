@@ -70,8 +70,6 @@ class Changes:
     :ivar seen_at: time of the placements, seconds UTC, or None
     :ivar priors: {key of :class:`Prior`: RateLaw for an instance,
         :class:`.prior.Expected` for a group, or None if removed}
-    :ivar outcomes: {kind: :class:`TrialOutcome`} of all kinds, even if the
-        other attributes are only changes; None if unchanged
     :ivar damaged: {(kind, name): reason in words} of rows that could not be
         read. Damaged models, hosts and priors are also listed as removed;
         damaged networks count as unknown.
@@ -89,7 +87,6 @@ class Changes:
     removed_placements: tuple = ()
     seen_at: float | None = None
     priors: dict = dataclasses.field(default_factory=dict)
-    outcomes: dict | None = None
     budgets: dict | None = None
     damaged: dict = dataclasses.field(default_factory=dict)
 

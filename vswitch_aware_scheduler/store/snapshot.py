@@ -30,10 +30,8 @@ class Snapshot:
         guaranteed rates)}
     :param seen_at: time of the placements, seconds UTC, or None
     :param priors: {key: RateLaw or Expected}
-    :param outcomes: {kind of host: TrialOutcome}
     :param budgets: as returned by :func:`.budgets.read_days`
     :param guarantees: those of ``placements``; None finds them
-    :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
     :ivar generation: the store's Generation, or None for an empty snapshot
     :ivar guarantees: {instance uuid: (egress_kbps, ingress_kbps, kpps)} of the
         instances whose ports have a guarantee above 0; few
@@ -41,11 +39,10 @@ class Snapshot:
     """
 
     def __init__(self, generation=None, laws=None, host_profiles=None,
-                 placements=None, seen_at=None, priors=None, outcomes=None,
-                 budgets=None, guarantees=None):
+                 placements=None, seen_at=None, priors=None, budgets=None,
+                 guarantees=None):
         self.generation = generation
         self.seen_at = seen_at
-        self.outcomes = {} if outcomes is None else outcomes
         self._budgets = {} if budgets is None else budgets
         # Laws are bytes, which the garbage collector does not traverse: there
         # may be a million.
@@ -205,7 +202,6 @@ class Snapshot:
             changes.seen_at, _with(
                 priors, changes.priors, changes.priors.values(),
                 [key for key, law in changes.priors.items() if law is None]),
-            self.outcomes if changes.outcomes is None else changes.outcomes,
             self._budgets if changes.budgets is None else changes.budgets,
             _with(guarantees, changed, changed.values(), [
                 uuid for uuid in (*placed, *changes.removed_placements)

@@ -9,15 +9,11 @@ deleted row.
 
 ``unmodelled_instance`` has the counts of instances without a model. Together
 with the counts of the models, they are all that the modeler needs to continue
-after its last pass. ``fleet_load`` is not used; it remains for one release,
-for modelers of the earlier version.
+after its last pass.
 
 ``placement`` has the data of instances that Nova reports, ``inventory`` the
 age of these data. ``prior`` has the expected traffic of instances without a
 model.
-
-``trial`` has the simulated hosts on which the modelers have placed instances,
-and ``trial_outcome`` how often these hosts would have been overloaded.
 
 ``generation_history`` and ``claim_history`` have the tokens of the last
 writes.
@@ -44,12 +40,12 @@ from sqlalchemy.dialects import mysql
 
 __all__ = ['SCHEMA_VERSION', 'budget_share', 'budget_state', 'claim',
            'claim_counter', 'claim_history', 'decision', 'error_budget',
-           'fleet_fact', 'fleet_load', 'fleet_reading', 'former_instance',
-           'generation', 'generation_history', 'host_profile', 'inventory',
-           'metadata', 'modeler', 'placement', 'prior', 'rebalance_lock',
+           'fleet_fact', 'fleet_reading', 'former_instance', 'generation',
+           'generation_history', 'host_profile', 'inventory', 'metadata',
+           'modeler', 'placement', 'prior', 'rebalance_lock',
            'rebalance_move', 'rebalance_plan', 'removal', 'secret', 'stay',
            'sum_history', 'traffic_model', 'traffic_model_detail',
-           'trial', 'trial_outcome', 'unmodelled_instance', 'worker']
+           'unmodelled_instance', 'worker']
 
 #: The newest migration. A store with another version is not used.
 SCHEMA_VERSION = '0015'
@@ -147,13 +143,6 @@ unmodelled_instance = sa.Table(
     sa.Column('updated_at', sa.Double, nullable=False),
     **_MYSQL)
 
-fleet_load = sa.Table(
-    'fleet_load', metadata,
-    sa.Column('slot', sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column('carried', sa.Double, nullable=False),
-    sa.Column('usual', sa.Double, nullable=False),
-    **_MYSQL)
-
 # An instance that Nova has. host is empty if it is on no host. networks is the
 # result of Attachments.to_data as JSON; null if unknown. The rates are those
 # that QoS policies guarantee to its ports; NULL if unknown.
@@ -184,8 +173,8 @@ former_instance = sa.Table(
     sa.Column('removed_at', sa.Double, nullable=False),
     **_MYSQL)
 
-# One row: 64 random hexadecimal digits, created with the table. They are the
-# key of the hashes that select instances; no command prints them.
+# One row: 64 random hexadecimal digits, created with the table, a key for
+# hashes that nobody can predict. No command prints them.
 secret = sa.Table(
     'secret', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
@@ -218,31 +207,6 @@ prior = sa.Table(
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Column('slots', sa.LargeBinary, nullable=True),
     sa.Index('ix_prior_generation', 'generation'),
-    **_MYSQL)
-
-# kind is a name that limit_feedback.kind_of returns. since is the time of the
-# trial, until the end of the evaluated traffic; whole seconds UTC. hosts is a
-# JSON object: the instances, and for each multiple of the limit the host of
-# each instance.
-trial = sa.Table(
-    'trial', metadata,
-    sa.Column('trial_id', sa.String(36), primary_key=True),
-    sa.Column('kind', sa.String(255), nullable=False),
-    sa.Column('since', sa.Double, nullable=False),
-    sa.Column('until', sa.Double, nullable=False),
-    sa.Column('hosts', _TEXT, nullable=False),
-    **_MYSQL)
-
-# The outcome of all trials of a kind of host that were evaluated on a day
-# (number of days since 1970), at a multiple of the limit.
-trial_outcome = sa.Table(
-    'trial_outcome', metadata,
-    sa.Column('kind', sa.String(255), primary_key=True),
-    sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column('percent', sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column('until', sa.Double, nullable=False),
-    sa.Column('overload_days', sa.Double, nullable=False),
-    sa.Column('host_days', sa.Double, nullable=False),
     **_MYSQL)
 
 # The latest claim of an instance, see claim_records.StoredClaim. number is the

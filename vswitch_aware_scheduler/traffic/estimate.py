@@ -17,16 +17,14 @@ import struct
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.traffic import day_variation
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import slots
 
-__all__ = ['BINS_PER_DECADE', 'DAY_DEVIATIONS', 'FORGOTTEN_SAMPLES',
-           'HEADER_BYTES', 'HIGH_QUANTILES', 'LEAST_CORRELATION',
-           'LOW_QUANTILES', 'MIN_SAMPLES', 'MOST_PERIODS_APART', 'NO_SLOT',
+__all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'HEADER_BYTES',
+           'HIGH_QUANTILES', 'LEAST_CORRELATION', 'LOW_QUANTILES',
+           'MIN_SAMPLES', 'MOST_PERIODS_APART', 'NO_SLOT',
            'TransitionCounts', 'classes', 'count_all', 'count_transitions',
-           'day_variations', 'fit_model', 'fit_models', 'fit_on_off',
-           'high_slots',
+           'fit_model', 'fit_models', 'fit_on_off', 'high_slots',
            'lack_of_history', 'period_and_last_time', 'rate_bin']
 
 #: Bin 0 holds rates below 1 kbit/s; each further bin is 26 % wide.
@@ -36,11 +34,6 @@ BINS_PER_DECADE = 10
 #: their class.
 LOW_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 HIGH_QUANTILES = (0.5, 0.8, 0.95, 1.0)
-
-#: If the level of an instance changes from day to day, its model has the rates
-#: of a day that is above the average day by this number of standard deviations
-#: of the level.
-DAY_DEVIATIONS = 1.3
 
 #: Value of a slot without samples, instead of a bin.
 NO_SLOT = 255
@@ -106,12 +99,6 @@ def rate_bin(kbps):
     above = np.maximum(kbps, 1.0)
     bins = 1 + np.floor(BINS_PER_DECADE * np.log10(above)).astype(np.int64)
     return np.where(kbps < 1.0, 0, bins)
-
-
-# Middle of each bin on the logarithmic scale, NaN at NO_SLOT.
-_BIN_KBPS = np.append(0.0, 10 ** ((np.arange(1.0, 256.0) - 0.5)
-                                  / BINS_PER_DECADE))
-_BIN_KBPS[NO_SLOT] = np.nan
 
 
 def _no_slots():
@@ -723,35 +710,16 @@ def high_slots(counts, low_bins, share, key=None):
     return high
 
 
-def day_variations(counts):
-    """Return by how much the level of each instance varies between days.
-
-    :param counts: list of V TransitionCounts
-    :returns: (V,) standard deviation of the daily level divided by the mean,
-        see :func:`.day_variation.variations`
-    """
-    _, last = _covered_slots(
-        np.array([history.last_time for history in counts]),
-        np.array([history.period_seconds for history in counts]))
-    oldest = slots.latest_number(last)[:, None] - slots.SLOTS + 1
-    bins = np.take_along_axis(
-        np.stack([history.slot_bins for history in counts]),
-        (oldest + np.arange(slots.SLOTS)) % slots.SLOTS, axis=1)
-    return day_variation.variations(_BIN_KBPS[bins])
-
-
 def fit_model(counts, min_samples=MIN_SAMPLES, key=None,
               quantiles=(LOW_QUANTILES, HIGH_QUANTILES)):
     """Fit a model with low and high states to counts.
 
     The bins are divided into a low and a high class (:func:`classes`). Each
     state combines the bins between two quantiles of the bandwidth in its class
-    and has their mean rates, which are larger if the level of the instance
-    varies between days (:func:`day_variations`). The last state has the
-    largest bandwidth and the largest packet rate that were observed, and no
-    state has more. The long-run law is the observed share of samples. Jump
-    probabilities and mean sojourn times follow from the counted transitions.
-    Derivation: reference/model.rst, "Estimation".
+    and has their mean rates. The last state has the largest bandwidth and the
+    largest packet rate that were observed. The long-run law is the observed
+    share of samples. Jump probabilities and mean sojourn times follow from the
+    counted transitions. Derivation: reference/model.rst, "Estimation".
 
     :param counts: TransitionCounts
     :param min_samples: minimum number of samples
@@ -908,10 +876,6 @@ def _fit_states(counts, band, low_bins=None, keys=None):
             largest[:, 0], mean, out=np.ones(last.size),
             where=mean > 0)[:, None]
         rates[last, 2] = largest[:, 1]
-        inner = np.ones(at.size, dtype=bool)
-        inner[last] = False
-        rates[inner] *= _day_factors(counts, rates, largest, owner)[
-            inner, None]
     totals = np.add.reduceat(samples, first_state)
     law = samples / totals[owner]
     # Padded: (V, most states).
@@ -944,23 +908,6 @@ def _fit_states(counts, band, low_bins=None, keys=None):
                     state_of_bin[first_bin[i]:first_bin[i] + sizes[i]]
                     - start, keys and keys[i]))))
     return fitted
-
-
-def _day_factors(counts, rates, largest, owner):
-    """Return the factor of the rates of each state for changes of the level.
-
-    :param counts: list of V TransitionCounts
-    :param rates: (n, 3) rates of the states
-    :param largest: (V, 2) peaks of the bandwidth and of the packet rate, which
-        no state exceeds
-    :param owner: (n,) number of the counts of each state
-    """
-    factors = (1 + DAY_DEVIATIONS * day_variations(counts))[owner]
-    for values, most in ((rates[:, 0] + rates[:, 1], largest[owner, 0]),
-                         (rates[:, 2], largest[owner, 1])):
-        factors = np.minimum(factors, np.divide(
-            most, values, out=np.full(len(rates), np.inf), where=values > 0))
-    return np.maximum(factors, 1.0)
 
 
 def _classes_of_states(counts, low_bins, law, state_of_bin, key):

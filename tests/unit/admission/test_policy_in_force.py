@@ -8,7 +8,6 @@ from tests.fakes import clock as fake_clock
 from tests.fakes import host_metadata
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import host_policies
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler import store
@@ -31,7 +30,7 @@ def facts(policy):
 class PolicyInForceTestCase(unittest.TestCase):
 
     def find(self, hosts, *aggregates, stored=(), default='fast',
-             outcomes=None, bare_metal=()):
+             bare_metal=()):
         return policy_in_force.find(
             hosts, [{'name': name, 'metadata': metadata, 'hosts': members}
                     for name, metadata, members in aggregates],
@@ -42,8 +41,7 @@ class PolicyInForceTestCase(unittest.TestCase):
             uplink_policies.UplinkPolicies(host_metadata.PROFILES,
                                            admission.PROBABILITY, 0.01,
                                            ignore),
-            limit_feedback.Corrections(8.0, lambda: NOW, ignore),
-            outcomes or {}, frozenset(bare_metal))
+            frozenset(bare_metal))
 
     def test_aggregates_go_before_the_store_and_the_default(self):
         in_force = self.find(
@@ -96,18 +94,6 @@ class PolicyInForceTestCase(unittest.TestCase):
         in_force = self.find(['a', 'b'])
         self.assertIs(in_force.hosts['a'], in_force.hosts['b'])
 
-    def test_feedback_comes_last(self):
-        uncorrected = self.find(['a']).hosts['a']
-        # Overload of a tenth of what is expected, in 90 host-days.
-        outcome = store.TrialOutcome(
-            limit_feedback.kind_of(uncorrected), NOW - 7200.0, tuple(
-                (percent, .1 * 90.0 * .0001 * percent, 90.0)
-                for percent in limit_feedback.PERCENT))
-        corrected = self.find(['a'], outcomes={outcome.kind: outcome}).hosts[
-            'a']
-        self.assertAlmostEqual(.01 * 1.1 ** 17, corrected.overload_probability)
-        self.assertEqual(.01, corrected.asked_probability)
-
     def test_bare_metal_is_not_judged(self):
         self.assertFalse(self.find(['a'], bare_metal=['a']).hosts['a'].judged)
 
@@ -135,8 +121,7 @@ class PackTestCase(unittest.TestCase):
             tunnel_key='the room'))
         hosts = {name: admission.HostPolicy(
             switch.overridden({'line_rate_kbps': 5e5}, 'test'),
-            overload_probability=.003, asked_probability=.001,
-            uplinks=(tor,), enforced=False)
+            overload_probability=.003, uplinks=(tor,), enforced=False)
             for name, switch in profile.catalogue().items()}
         hosts['numbers alone'] = admission.HostPolicy(
             profile.with_numbers(None, {'packet_rate_kpps': [7]}, 'test'),

@@ -157,8 +157,7 @@ class AnswerTestCase(command_case.ManageTestCase):
                         ('prior', 'list'), ('prior', 'show', '--flavor',
                                             'small'),
                         ('profile', 'list'), ('profile', 'show', 'ovs-flat'),
-                        ('host', 'list'), ('claim', 'list'),
-                        ('feedback', 'show')):
+                        ('host', 'list'), ('claim', 'list')):
             with self.subTest(options):
                 status, text, errors = self.run_command(*options, '-f', 'yaml')
                 self.assertEqual((0, ''), (status, errors))
@@ -166,8 +165,7 @@ class AnswerTestCase(command_case.ManageTestCase):
 
     def test_every_list_has_csv(self):
         for options in (('prior', 'list'), ('profile', 'list'),
-                        ('host', 'list'), ('claim', 'list'),
-                        ('feedback', 'show')):
+                        ('host', 'list'), ('claim', 'list')):
             with self.subTest(options):
                 status, text, errors = self.run_command(*options, '-f', 'csv')
                 self.assertEqual((0, ''), (status, errors))

@@ -534,7 +534,8 @@ class ModelStatusTestCase(StatusCase):
 
     def test_the_worker_before_a_restart_does_not_count(self):
         self.worker(age=100.0, cells={'cell1': None},
-                    options={'feedback': False}, problems={'store': 'gone'})
+                    options={'enforcement': 'observe'},
+                    problems={'store': 'gone'})
         code, checks = self.check()
         self.assertEqual((1, 1), (checks[SCHEDULERS][0],
                                   checks['Options'][0]))
@@ -559,16 +560,20 @@ class ModelStatusTestCase(StatusCase):
                                         'VSwitchFilter and VSwitchWeigher')
 
     def test_options_that_differ_are_a_warning(self):
-        self.worker(options={'overload_probability': .01, 'feedback': True})
+        self.worker(options={'overload_probability': .01,
+                             'enforcement': 'enforce'})
         self.assertEqual(0, self.check()[0])
-        self.worker(options={'overload_probability': .02, 'feedback': True})
+        self.worker(options={'overload_probability': .02,
+                             'enforcement': 'enforce'})
         self.assert_told(1, OPTIONS, 'overload_probability is 0.01 here and '
                                      '0.02 in nova.conf of ctl1')
         self.worker()
-        self.store.write_fleet({'options': {'modeler': {'feedback': False}}},
+        self.store.write_fleet({'options': {
+            'modeler': {'enforcement': 'observe'}}},
                                time.time())
-        self.assert_told(1, OPTIONS, 'feedback is True here and False in '
-                                     'vswitch.conf of vswitch-modeler')
+        self.assert_told(1, OPTIONS,
+                         "enforcement is 'enforce' here and 'observe' in "
+                         'vswitch.conf of vswitch-modeler')
 
     def test_a_modeler_without_a_pass_for_longer_than_its_cycle(self):
         now = time.time()

@@ -8,9 +8,7 @@ import unittest
 import numpy as np
 
 from tests.unit.evaluate import traces
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.evaluate import methods
-from vswitch_aware_scheduler.evaluate import protocols
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import superposition
@@ -170,53 +168,6 @@ class OursTestCase(MethodTestCase):
         self.methods['strict'] = strict
         self.assertLess(self.sizes('strict', rows, 25.0, known=known)[0],
                         self.sizes('ours', rows, 25.0, known=known)[0])
-
-
-class CorrectedTestCase(unittest.TestCase):
-
-    DAY = 288
-
-    def _hosts(self, shares, corrects, count=40, **keywords):
-        """Return the hosts after days on which the share of time is on.
-
-        :param shares: of each day; instances come at 10 kbit/s, two fit
-        """
-        generator = np.random.default_rng(4)
-        rows = 10.0 * np.concatenate([
-            generator.random((count, self.DAY)) < share
-            for share in shares], axis=1)
-        way, = (method for method in methods.make_methods(
-            traces.DEFAULT_LAW, corrects=corrects) if method.name == 'ours')
-        case = protocols.Case(
-            traces.make_trace(rows), 25.0, 0.01,
-            traces.make_trace(rows[:, :2 * self.DAY], traces.START - 1e6),
-            **keywords)
-        result = protocols.evaluate(case, [way], 2)['ours']
-        return [method.overload.size for method in result.judgements]
-
-    def test_hosts_that_stay_calm_are_filled_further(self):
-        falling = [.2, .2, .02, .02, .02, .02, .02, .02]
-        corrected, plain = (
-            self._hosts(falling, corrects, protocol='rolling')
-            for corrects in (True, False))
-        self.assertLess(max(corrected), min(plain))
-
-    def test_hosts_that_are_overloaded_are_filled_less(self):
-        rising = [.02, .02, .1, .2, .3, .4, .5]
-        corrected, plain = (
-            self._hosts(rising, corrects, count=90, protocol='rolling')
-            for corrects in (True, False))
-        for with_it, without in zip(corrected, plain):
-            self.assertGreater(with_it, without)
-
-    def test_correction_changes_nothing_without_outcomes_of_trials(self):
-        # Too few to fill hosts; or nothing that comes after the only trial.
-        for keywords in ({'count': limit_feedback.MIN_INSTANCES - 1,
-                          'protocol': 'rolling'}, {'protocol': 'static'}):
-            with self.subTest(keywords):
-                self.assertEqual(*(
-                    self._hosts([.1, .1, .02, .02], corrects, **keywords)
-                    for corrects in (True, False)))
 
 
 class PriorTestCase(MethodTestCase):

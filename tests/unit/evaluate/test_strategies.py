@@ -193,7 +193,7 @@ class ProtocolTestCase(unittest.TestCase):
 
     def test_without_moves_it_is_what_the_method_ours_comes_to(self):
         plain = protocols.evaluate(self.case, methods.make_methods(
-            traces.DEFAULT_LAW, corrects=True)[1:2], 2)
+            traces.DEFAULT_LAW)[1:2], 2)
         self.assertEqual(['ours', 'clairvoyant'], list(plain))
         best = plain['clairvoyant']
         expected = plain['ours'].figures(.02, best)

@@ -338,12 +338,6 @@ class TermsTestCase(BudgetsTestCase):
         self.assertEqual('terms of the budget changed: a new budget begins',
                          why)
 
-    def test_feedback_changes_no_budget(self):
-        self.set_policies({'a': policy(overload_probability=.08,
-                                       asked_probability=.01)})
-        self.assertEqual((BEGIN, None), self.begun())
-        self.assert_settled(4, overloaded=4)
-
     def test_hosts_without_a_limit_have_no_budget(self):
         self.set_policies({
             'b': policy(policy=admission.AVERAGE), 'c': policy(

@@ -12,7 +12,6 @@ from tests.unit.store import base
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import host_policies
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler import conf as options
@@ -44,8 +43,6 @@ class FleetTestCase(base.StoreTestCase):
     def update(self, asks=True):
         return fleet.Fleet(
             self.cloud.access() if asks else None, make_policies,
-            limit_feedback.Corrections(8.0, lambda: self.now,
-                                       host_metadata.ignore),
             sleep=lambda seconds: None).update(self.store, lambda: self.now)
 
     def stored(self, kind='host'):
@@ -186,14 +183,39 @@ class FleetTestCase(base.StoreTestCase):
         self.cloud.types.clear()
         self.assertTrue(self.update().hosts['a'].judged)
 
+    def test_hosts_say_what_an_instance_cannot_exceed(self):
+        self.assertEqual({}, fleet.most_kbps(self.store))
+        uuids = [base.instance_uuid(number) for number in range(4)]
+        self.cloud.host('rack', line_rate_kbps='12')
+        self.store.write(
+            placements=[store.InstanceRecord(uuid, host) for uuid, host in zip(
+                uuids, ('known', 'unknown', None, 'rack'))],
+            host_profiles=[
+                store.HostProfile('known', None, {
+                    'saturation_kbps': 20.0, 'line_rate_kbps': 10.0}),
+                store.HostProfile('rack', None, {'saturation_kbps': 20.0})])
+        # No modeler has read the fleet yet.
+        self.assertEqual({}, fleet.most_kbps(self.store))
+        self.update()
+        expected = {uuids[0]: 30.0, uuids[3]: 32.0}
+        self.assertEqual(expected, fleet.most_kbps(self.store))
+        # What was read last stays in force if Nova does not answer.
+        self.cloud.faults[:] = [stand_ins.status(500)] * 9
+        with self.assertRaises(exceptions.TelemetryError):
+            self.update()
+        self.assertEqual(expected, fleet.most_kbps(self.store))
+        # Physical machines are not limited by a virtual switch.
+        self.cloud.faults.clear()
+        self.cloud.types['rack'] = 'ironic'
+        self.update()
+        self.assertEqual({uuids[0]: 30.0}, fleet.most_kbps(self.store))
+
     def test_the_modeler_says_what_is_wrong_and_goes_on(self):
         self.cloud.host('a', profile='slow')
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         set_up.fleet = fleet.Fleet(
             self.cloud.access(), make_policies,
-            limit_feedback.Corrections(
-                0.0, lambda: self.now, host_metadata.ignore),
             sleep=lambda seconds: None)
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         self.assertEqual({'a'}, self.stored().facts.keys())
@@ -203,28 +225,27 @@ class FleetTestCase(base.StoreTestCase):
 
     def test_schedulers_with_other_options_are_told(self):
         set_up = types.SimpleNamespace(store=self.store, fleet=fleet.Fleet(
-            None, make_policies, limit_feedback.Corrections(
-                0.0, lambda: self.now, host_metadata.ignore),
-            {'feedback': True}))
+            None, make_policies, {'enforcement': 'enforce'}))
         service.update_fleet(set_up, lambda: self.now)
-        self.assertEqual({'modeler': {'feedback': True}},
+        self.assertEqual({'modeler': {'enforcement': 'enforce'}},
                          self.stored('options').facts)
         self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
         self.store.report_worker(store.Worker(
             'ctl1:7', 'ctl1', self.now, self.now,
-            {'options': {'feedback': False}}))
-        self.assertIn('feedback is True here and False in nova.conf of ctl1',
+            {'options': {'enforcement': 'observe'}}))
+        self.assertIn("enforcement is 'enforce' here and 'observe' in "
+                      'nova.conf of ctl1',
                       service.check_schedulers(set_up, lambda: self.now))
         # The scheduler was restarted with the same options.
         self.now += 10
         self.store.report_worker(store.Worker(
             'ctl1:8', 'ctl1', self.now, self.now,
-            {'options': {'feedback': True}}))
+            {'options': {'enforcement': 'enforce'}}))
         self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
         # Another host.
         self.store.report_worker(store.Worker(
             'ctl2:7', 'ctl2', self.now - 20, self.now - 5,
-            {'options': {'feedback': False}}))
+            {'options': {'enforcement': 'observe'}}))
         self.assertIn('in nova.conf of ctl2',
                       service.check_schedulers(set_up, lambda: self.now))
         # One that ended long ago says nothing.

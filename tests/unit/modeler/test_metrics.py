@@ -106,14 +106,6 @@ class MetricsTestCase(unittest.TestCase):
         self.metrics.waits(None)
         self.assertEqual(waits, waiting())
 
-    def test_a_scrape_tells_what_limits_are_multiplied_by(self):
-        self.metrics.serve('127.0.0.1', self.port)
-        self.metrics.corrected({'0.01: a': 2.0, '0.01: b': .5})
-        self.metrics.corrected({'0.01: a': 1.1})
-        self.assertEqual({('limit_multiple', '0.01: a'): 1.1}, {
-            key: value for key, value in scraped(self.port).items()
-            if key[0] == 'limit_multiple'})
-
     def test_another_port_takes_the_place_of_the_first(self):
         port = free_port()
         self.metrics.serve('127.0.0.1', self.port)

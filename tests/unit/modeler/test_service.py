@@ -14,12 +14,9 @@ from oslo_config import cfg
 
 from tests.fakes import nova_hosts
 from tests.fakes import prometheus as fake_prometheus
-from tests.fakes import store as fake_store
 from tests.unit.modeler import base
-from tests.unit.modeler import trials
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import conf as options
@@ -28,9 +25,7 @@ from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
-from vswitch_aware_scheduler.modeler import limit_trials
 from vswitch_aware_scheduler.modeler import membership
-from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store as model_store
@@ -277,62 +272,6 @@ class BudgetsTestCase(WithInventory):
         self.assertFalse(any('pass failed' in line for line in lines))
 
 
-class TrialsTestCase(ServiceTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.kinds = limit_trials.HostKinds(trials.host_policies)
-        self.set_up = dataclasses.replace(self.set_up, kinds=self.kinds)
-        for number in range(25):
-            self.driver.put(number, TIMES, 1.0 + np.arange(50) % 2)
-
-    def test_trials_are_made_once_a_day(self):
-        self.end_at(350)
-        with mock.patch.object(limit_trials, 'update',
-                               wraps=limit_trials.update) as update:
-            passes, lines = self.serve()
-        self.assertEqual((4, 1), (passes, update.call_count))
-        self.assertTrue(all(line[:4] == 'INFO' for line in lines), lines)
-        trial, = self.store.trials()
-        self.assertEqual(25, len(trial.instances))
-
-    def test_without_kinds_of_hosts_there_are_none(self):
-        self.set_up = dataclasses.replace(self.set_up, kinds=None)
-        self.end_at(50)
-        self.serve()
-        self.assertEqual([], self.store.trials())
-
-    def test_a_signal_ends_them_while_nothing_is_written(self):
-        def find(store):
-            _tell_myself(signal.SIGTERM)
-            self.fail('it goes on')
-
-        with mock.patch.object(self.kinds, 'find', find):
-            passes, lines = self.serve()
-        self.assertEqual(0, passes)
-        self.assertTrue(any('the pass was stopped' in line for line in lines))
-        self.assertEqual([], self.store.trials())
-        self.assertIsNotNone(self.store.model(store_base.instance_uuid(1)))
-
-    def test_what_limits_are_multiplied_by_is_told(self):
-        class RecordedMetrics(metrics.Metrics):
-            def corrected(self, multiples):
-                self.multiples = multiples
-
-        recorded = RecordedMetrics()
-        running = service.Service(self.load, self.heard, lambda: base.END)
-        running._metrics = recorded
-        self.store.write(outcomes=[model_store.TrialOutcome(
-            trials.KIND, base.END, tuple(
-                (percent, 0.0, 1e9)
-                for percent in (50, 100, 200, 400, 800)))])
-        corrections = limit_feedback.Corrections(3.0, lambda: base.END, None)
-        with mock.patch.object(corrections, '_report'):
-            running._pass(
-                dataclasses.replace(self.set_up, corrections=corrections))
-        self.assertEqual({trials.KIND: 3.0}, recorded.multiples)
-
-
 class PartsTestCase(WithInventory):
     """What a pass does beside learning from telemetry."""
 
@@ -340,11 +279,9 @@ class PartsTestCase(WithInventory):
         super().setUp()
         self.set_up = dataclasses.replace(
             self.set_up, fleet=mock.Mock(**{
-                'update.return_value': mock.Mock(problems={})}),
-            kinds=mock.Mock(find=mock.Mock(return_value={})))
+                'update.return_value': mock.Mock(problems={})}))
         self.parts = (
             ('the inventory stays as it is', self.source, 'read'),
-            ('trials stay as they are', self.set_up.kinds, 'find'),
             ('the policies of hosts in the store stay as they are',
              self.set_up.fleet, 'update'))
 
@@ -366,11 +303,8 @@ class PartsTestCase(WithInventory):
             (exceptions.TelemetryError('nova: seen x; expected y'),
              'nova: seen x; expected y'),
             (ZeroDivisionError('oh'), 'unexpected ZeroDivisionError: oh'))
-        # Of trials another modeler that has written is no failed pass.
-        for (effect, *part), (problem, why) in (
-                *itertools.product(self.parts, problems),
-                (self.parts[1], (exceptions.StoreChanged('another writer'),
-                                 'another writer'))):
+        for (effect, *part), (problem, why) in itertools.product(
+                self.parts, problems):
             with self.subTest(effect, problem=problem):
                 passes, lines = self.serve_failing(
                     *part, problem, until=250, end=450)
@@ -395,10 +329,8 @@ class PartsTestCase(WithInventory):
         conf([], default_config_files=[], default_config_dirs=[])
         group = conf.vswitch_scheduler
         self.set_up = dataclasses.replace(
-            self.set_up, kinds=None, fleet=fleet.Fleet(
-                cloud.access(),
-                lambda: service.make_policies(group),
-                service.make_corrections(group)))
+            self.set_up, fleet=fleet.Fleet(
+                cloud.access(), lambda: service.make_policies(group)))
         set_hosts('compute1', 'compute01')
         self.at = {250: lambda: set_hosts('g'), 550: lambda: self.store.write(
             remove_hosts=['g', 'compute01'])}
@@ -1114,36 +1046,6 @@ class SetUpTestCase(base.ModelerTestCase):
                           options.INVENTORY_GROUP)
         cloud = service.set_up(conf).rebalancer.cloud
         self.assertEqual('http://there/placement', cloud._placement.url)
-
-    def test_trials_are_of_the_hosts_of_the_options(self):
-        conf = self._conf(default_switch_profile='ovs-vxlan',
-                          overload_probability=.02, feedback_max=2.0)
-        fake_store.make_empty(self.url)
-        set_up = service.set_up(conf)
-        kind, = set_up.kinds.find(set_up.store)
-        self.assertTrue(kind.startswith('0.02: '), kind)
-        outcome = model_store.TrialOutcome(
-            kind, set_up.corrections._clock(), tuple(
-                (percent, 0.0, 1e9) for percent in limit_feedback.PERCENT))
-        self.assertEqual(2.0, set_up.corrections.of_outcome(outcome))
-        self.assertIsNone(set_up.kinds._access)
-        for name, value in self.NOVA.items():
-            conf.set_override(name, value, options.INVENTORY_GROUP)
-        self.assertEqual(self.NOVA['url'],
-                         service.set_up(conf).kinds._access.url)
-        conf.set_override('feedback', False, options.GROUP)
-        set_up = service.set_up(conf)
-        self.assertIsNone(set_up.kinds)
-        self.assertEqual(1.0, set_up.corrections.of_outcome(outcome))
-
-    def test_profiles_that_cannot_be_used_end_trials_and_no_modeler(self):
-        for values, value in (
-                ({'default_switch_profile': 'nosuch'}, 'nosuch'),
-                ({'switch_profiles_file': '/nowhere'}, '/nowhere')):
-            set_up = service.set_up(self._conf(**values))
-            problem = service.update_trials(set_up, lambda: base.END)
-            self.assertRegex(
-                problem, f'trials stay as they are: (?!unexpected).*{value}')
 
     def test_an_inventory_is_read_where_options_say_from_where(self):
         self.assertIsNone(service.set_up(self._conf()).inventory)

@@ -43,9 +43,7 @@ def fill(target, now=None):
         models, placements=placements, now=now,
         inventory=store.InventoryState('nova', now, now),
         host_profiles=[store.HostProfile(host, 'own', source='operator')
-                       for host in ('h1', 'h2', HOSTILE)],
-        outcomes=[store.TrialOutcome(
-            '0.05: 1 1 0 <= 350', now, ((100, 0.9, 9.0), (200, 0.0, 4.0)))])
+                       for host in ('h1', 'h2', HOSTILE)])
     target.report_worker(store.Worker(HOSTILE[:99], HOSTILE[:99], now, now, {
         'problems': {'a': HOSTILE}}))
     target.write_decisions([decisions.Decision(

@@ -121,11 +121,6 @@ class FleetTestCase(base.StoreTestCase):
         self.assertAlmostEqual(_above(10, 3), next(
             row['risk'] for row in fleet.hosts if row['host'] == 'h1'))
 
-    def test_forecast_and_measurement_are_those_of_trials(self):
-        feedback, = self.fleet.report(base.NOW)['feedback']
-        self.assertEqual([(.05, .1, 9.0), (.1, 0.0, 4.0)], [
-            tuple(point.values()) for point in feedback['points']])
-
     def test_a_model_without_new_samples_is_stale(self):
         models = self.fleet.report(base.NOW)['models']
         self.assertEqual((10, 1, [base.instance_uuid(2)]), (

@@ -599,7 +599,7 @@ class TestHosts(base.StateTestCase):
     def test_problems_of_hosts_that_are_gone_are_dropped(self):
         self.ask(base.request(1), kept=[])
         topics = 'host gone', 'host gone vswitch_weight_multiplier'
-        with mock.patch.object(self.state._corrections, 'of', autospec=True,
+        with mock.patch.object(self.state._aggregates, 'policy', autospec=True,
                                side_effect=ValueError('wrong')):
             self.ask(base.request(1), kept=[], gone=[])
         self.state.report(topics[1], 'wrong')

@@ -29,7 +29,7 @@ class WorkerReportTestCase(base.StoreTestCase):
         self.elapsed = 0.0
         report = worker_report.WorkerReport(
             target, self.log, lambda: (self.plugins, self.models,
-                                       self.cells, {'feedback': True},
+                                       self.cells, {'enforcement': 'enforce'},
                                        {'claims_made': 4}),
             lambda: self.now, lambda: self.elapsed)
         self.elapsed = elapsed
@@ -64,7 +64,7 @@ class WorkerReportTestCase(base.StoreTestCase):
             (worker.name, worker.host, worker.started_at, worker.seen_at))
         self.assertEqual({'plugins': ['filter', 'weigher'], 'models': 3,
                           'cells': {'cell1': 2.5}, 'problems': {},
-                          'options': {'feedback': True},
+                          'options': {'enforcement': 'enforce'},
                           'claims': {'claims_made': 4},
                           'max_placement_results': 1000}, worker.state)
 
@@ -145,9 +145,11 @@ class WorkerReportTestCase(base.StoreTestCase):
 
     def test_options_that_differ_from_the_modelers_are_logged_once(self):
         self.modeler()
-        self.store.write_fleet({'options': {'modeler': {'feedback': False}}},
+        self.store.write_fleet({'options': {
+            'modeler': {'enforcement': 'observe'}}},
                                base.NOW)
-        self.assert_logged('feedback is True here and False in vswitch.conf')
+        self.assert_logged("enforcement is 'enforce' here and 'observe' in "
+                           'vswitch.conf')
 
 
 class VersionTestCase(base.StoreTestCase):

@@ -425,60 +425,6 @@ class TestFit(EstimateTestCase):
         self.assertGreaterEqual(fitted.mean[:2].sum() * (1 + 1e-9),
                                 bandwidth.mean())
 
-    #: Rates in the middle of their bins, so that slots have exact values.
-    QUIET, LOUD = 10 ** 2.05, 10 ** 2.55
-
-    def _days(self, days, **kwargs):
-        """Return the counts of days that are quiet and loud in turn."""
-        levels = np.where(np.arange(days) % 2, self.LOUD, self.QUIET)
-        return _counted(np.repeat(levels, slots.SLOTS_A_DAY), **kwargs)
-
-    def test_rates_are_those_of_a_day_above_the_average(self):
-        counts = self._days(slots.DAYS)
-        deviation = (self.LOUD - self.QUIET) / 2 * math.sqrt(14 / 13)
-        mean = (self.LOUD + self.QUIET) / 2
-        [variation] = estimate.day_variations([counts])
-        self.assertAlmostEqual(deviation / mean, variation, 9)
-        fitted = estimate.fit_model(counts)
-        np.testing.assert_allclose(
-            [self.QUIET * (
-                1 + estimate.DAY_DEVIATIONS * deviation / mean), self.LOUD],
-            fitted.rates[:, 0], rtol=1e-9)
-        np.testing.assert_allclose([.5, .5], fitted.stationary, rtol=1e-9)
-
-    def test_no_rate_is_above_the_peak(self):
-        rng = np.random.default_rng(8)
-        levels = np.repeat(10 ** rng.uniform(2, 4, 14), slots.SLOTS_A_DAY)
-        egress = levels * rng.uniform(.5, 1, levels.size)
-        counts = _counted(egress, egress / 2, .001 * egress)
-        self.assertGreater(estimate.day_variations([counts])[0], .5)
-        fitted = estimate.fit_model(counts)
-        bandwidth = fitted.rates[:, :2].sum(axis=1)
-        self.assertTrue((np.diff(bandwidth) >= 0).all())
-        self.assertAlmostEqual(1.5 * egress.max(), bandwidth[-1], 6)
-        self.assertLessEqual(bandwidth.max(), bandwidth[-1] * (1 + 1e-12))
-        self.assertLessEqual(fitted.rates[:, 2].max(),
-                             .001 * egress.max() * (1 + 1e-12))
-
-    def test_two_days_do_not_show_how_days_differ(self):
-        fitted = estimate.fit_model(self._days(2))
-        np.testing.assert_allclose([self.QUIET, self.LOUD],
-                                   fitted.rates[:, 0], rtol=1e-9)
-
-    def test_days_are_found_from_any_hour_on(self):
-        # The ring starts at a position that depends on the time.
-        for hours in (0, 7, 101):
-            with self.subTest(hours=hours):
-                times = 5e8 + 3600 * hours + PERIOD * np.arange(
-                    slots.DAYS * slots.SLOTS_A_DAY)
-                levels = np.where(np.arange(times.size) // 288 % 2,
-                                  self.LOUD, self.QUIET)
-                [variation] = estimate.day_variations(
-                    [_counted(levels, times=times)])
-                expected = (self.LOUD - self.QUIET) / (self.LOUD + self.QUIET)
-                self.assertAlmostEqual(expected * math.sqrt(14 / 13),
-                                       variation, delta=.1)
-
     def test_states_are_parts_of_a_low_and_a_high_class(self):
         # Samples in bins of their own: the parts of each class.
         low, high = [10, 13, 17, 22], [10_000, 13_000, 17_000, 22_000]

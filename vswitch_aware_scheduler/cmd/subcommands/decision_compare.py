@@ -35,8 +35,7 @@ def run(arguments, conf, store, driver, progress=None, clock=None):
     end = (clock or time.time)() if arguments.end is None else arguments.end
     last, left_out = _last_decisions(store, arguments.start, end)
     policies = fleet.stored_policies(
-        store, *service.make_policies(conf[options.GROUP]),
-        service.make_corrections(conf[options.GROUP])).hosts
+        store, *service.make_policies(conf[options.GROUP])).hosts
     instances = collections.defaultdict(list)
     for uuid, placement in store.placements().items():
         if placement.host in last:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage evaluate: arguments and answer."""
 
-import argparse
 import dataclasses
 import math
 
@@ -89,12 +88,6 @@ def add_arguments(parser):
                         help='with --protocol rolling: models use the samples '
                              'of an instance since the start of the trace or '
                              'since its arrival (default: trace)')
-    parser.add_argument('--feedback', default=True,
-                        action=argparse.BooleanOptionalAction,
-                        help='with --protocol rolling: the method "ours" '
-                             'corrects its limit by the results of simulated '
-                             'placements, as the services do (default: '
-                             '--feedback)')
     parser.add_argument('--rebalance', action='store_true',
                         help='with --protocol rolling: also migrate '
                              'instances away from hosts with a negative error '
@@ -147,10 +140,9 @@ def run(arguments, conf, progress=None):
     if arguments.plot_dir is not None:
         plots.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING
-    corrects = rolling and arguments.feedback
     conditions = _conditions(arguments, rolling)
     selected = _methods(
-        arguments.methods, conf, corrects, arguments.rebalance,
+        arguments.methods, conf, arguments.rebalance,
         None if arguments.groups is None
         else trace.load_groups(arguments.groups))
     limit = arguments.overload_probability
@@ -172,7 +164,7 @@ def run(arguments, conf, progress=None):
         'protocol': arguments.protocol,
         'history': arguments.history if rolling else None,
         'saturation_kbps': arguments.saturation_kbps,
-        'feedback': corrects, 'rebalance': arguments.rebalance,
+        'rebalance': arguments.rebalance,
         'overload_probability': limit, 'seeds': arguments.seeds,
         'instances': len(case.trace.series),
         'host_cores': arguments.host_cores,
@@ -214,13 +206,11 @@ def _conditions(arguments, rolling):
     return closed_loop.Conditions(**values)
 
 
-def _methods(names, conf, corrects, rebalances, groups):
+def _methods(names, conf, rebalances, groups):
     default = model.TrafficModel.on_off(**options.default_demand(conf)).law
-    available = methods.make_methods(default, conf.min_samples, groups,
-                                     corrects)
+    available = methods.make_methods(default, conf.min_samples, groups)
     if rebalances:
-        moving = strategies.make_rebalanced(default, conf.min_samples,
-                                            corrects)
+        moving = strategies.make_rebalanced(default, conf.min_samples)
         if names is None:
             return moving
         available = moving + [method for method in available

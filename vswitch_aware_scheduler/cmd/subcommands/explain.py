@@ -273,8 +273,8 @@ class _Judged:
             'overload_after': _number(after.overload_probability[i],
                                       has_profile),
             'overload_limit': after.limit(i),
-            'asked_limit': policy.asked_probability if has_profile
-            and policy.asked_probability is not None else after.limit(i),
+            'asked_limit': None if after.limit(i) is None
+            else policy.overload_probability,
             'checks': list(self._checks(i)) if policy.judged else [],
             'uplinks': [self._uplink(i, uplink) for uplink in policy.uplinks],
             'if_independent': self._if_independent(i)
@@ -582,8 +582,8 @@ def _limit(row):
         return 'none of the overload probability'
     text = f'{row["overload_limit"]:.3g}'
     if row['asked_limit'] != row['overload_limit']:
-        text += (f', the requested {row["asked_limit"]:g} corrected by trials '
-                 f'(times {row["overload_limit"] / row["asked_limit"]:.3g})')
+        text += (f', {row["overload_limit"] / row["asked_limit"]:.3g} times '
+                 f'{row["asked_limit"]:g}, while error budget is left')
     return text
 
 

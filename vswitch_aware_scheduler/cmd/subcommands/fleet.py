@@ -243,10 +243,7 @@ class Fleet:
             'loss_fraction': load.loss_fraction if has_profile else None,
             'limit': load.limit,
             'budget_limit_factor': policy.budget_limit_factor,
-            'asked_limit': (policy.overload_probability
-                            if policy.asked_probability is None
-                            else policy.asked_probability)
-            if limited else None}
+            'asked_limit': policy.overload_probability if limited else None}
 
     # Episodes
 

@@ -34,8 +34,6 @@ def _show(arguments, conf):
             'jump': model.jump.tolist(),
             'sojourn_seconds': model.sojourn_seconds.tolist(),
             'stationary': model.stationary.tolist(),
-            # Programs for the previous version read this key.
-            'regime_law': None,
             'low_states': model.low_states,
             'high_share': (None if model.high is None else float(
                 model.stationary[model.low_states:].sum())),

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage prior: prints the priors of instances without a model."""
 
+import math
+
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 
 __all__ = ['add_arguments']
+
+#: Number of kinds of hosts for which ``prior show`` prints a line.
+_MOST_KINDS = 8
 
 
 def add_arguments(parser):
@@ -71,6 +77,26 @@ def _p99_kbps(law):
     return float(bandwidth[order][(below < 0.99 - 1e-9).sum()])
 
 
+def _kinds_of_hosts(target, conf):
+    """Return {capacities: HostPolicy}, those of the most hosts first."""
+    policies = {}
+    for policy in fleet.stored_policies(
+            target, *service.make_policies(conf)).hosts.values():
+        text = ', '.join(_limit(*limit) for limit in policy.capacities
+                         if limit[2] < math.inf)
+        if text:
+            policies.setdefault(text, []).append(policy)
+    most_frequent = sorted(
+        policies, key=lambda text: (-len(policies[text]), text))
+    return {text: policies[text][0] for text in most_frequent[:_MOST_KINDS]}
+
+
+def _limit(weights, packet_bytes, capacity):
+    text = f'{" ".join(f"{weight:.12g}" for weight in weights)} ' \
+           f'<= {capacity:.12g}'
+    return f'{text} at {packet_bytes:g} bytes' if weights[2] else text
+
+
 def _show(arguments, conf):
     target = context.open_store(conf)
     uuid = None if arguments.instance is None else instances.find_uuid(
@@ -84,7 +110,7 @@ def _show(arguments, conf):
     law, prior_of = prior
     left_out = {
         kind: traffic_prior.share_above(law, policy.capacities)
-        for kind, policy in service.make_kinds(conf).find(target).items()}
+        for kind, policy in _kinds_of_hosts(target, conf).items()}
     remarks = [
         f'No instance has {kind} {value!r}: that is how a new one counts.'
         for kind, value, _ in instances.unseen_groups(
@@ -95,10 +121,8 @@ def _show(arguments, conf):
             'prior_of': prior_of, 'remarks': remarks,
             'mean': rates.by_name(law.mean.tolist(), law.packets_known),
             'above_capacity': left_out,
-            # Programs for the previous version read the keys calm and busy.
             'states': [{**rates.by_name(of_state, law.packets_known),
-                        'probability': share, 'calm': share, 'busy': share}
-                       for of_state, share in states]}):
+                        'probability': share} for of_state, share in states]}):
         return 0
     terminal.print_fields([
         ('Prior of', prior_of), ('Mean egress', rates.number(law.mean[0])),

@@ -13,7 +13,7 @@ from alembic import op
 import sqlalchemy as sa
 
 __all__ = ['add_column', 'byte_collation', 'compare_as_bytes',
-           'create_table', 'insert_row', 'is_mysql']
+           'create_table', 'drop_table', 'insert_row', 'is_mysql']
 
 
 def _may_be_partial():
@@ -75,6 +75,15 @@ def create_table(name, *items, **options):
         if index.name not in present:
             index.create(bind)
     return table
+
+
+def drop_table(name):
+    """Drop a table, unless it is gone.
+
+    :param name: name of the table
+    """
+    if not _may_be_partial() or sa.inspect(op.get_bind()).has_table(name):
+        op.drop_table(name)
 
 
 def add_column(table_name, column):

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import random
 from unittest import mock
 
 import numpy as np
@@ -88,34 +87,6 @@ class EvaluateTestCase(command_case.ManageTestCase):
                                 self.trace, '--seeds', '1',
                                 '--methods', 'ours')
         self.assertEqual('trace', answer['history'])
-        self.assertTrue(answer['feedback'])
-
-    def test_feedback_is_the_default_of_the_protocol_rolling_alone(self):
-        for options, corrects in (
-                ((), False), (('--feedback',), False),
-                (('--protocol', 'rolling'), True),
-                (('--protocol', 'rolling', '--feedback'), True),
-                (('--protocol', 'rolling', '--no-feedback'), False)):
-            answer = self._evaluate('--seeds', '1', '--methods', 'ours',
-                                    *options)
-            self.assertEqual(corrects, answer['feedback'], options)
-
-    def test_feedback_changes_what_the_method_ours_packs(self):
-        # Half as much every ten days: laws of the past expect too much.
-        with open(self.trace, 'w', newline='') as stream:
-            rows = csv.writer(stream)
-            rows.writerow(['instance', 'time', 'egress_kbps', 'ingress_kbps'])
-            generator = random.Random(4)
-            for name in range(30):
-                rows.writerows(
-                    [name, 3600 * hour,
-                     40 * (generator.random() < .2 * .5 ** (hour / 240)), 0]
-                    for hour in range(0, 720, 2))
-        hosts = [self._evaluate(
-            '--protocol', 'rolling', '--seeds', '1', '--methods', 'ours',
-            '--overload-probability', '.01', *options)['methods'][0]['hosts']
-            for options in ((), ('--no-feedback',))]
-        self.assertLess(*hosts)
 
     def test_rebalance_reports_moves_beside_no_moves(self):
         answer = self._evaluate('--protocol', 'rolling', '--rebalance',

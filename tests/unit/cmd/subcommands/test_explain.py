@@ -249,15 +249,18 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertIn('only observed',
                       self.text('--flavor', 'busy', '--host', 'h'))
 
-    def test_a_limit_that_feedback_corrects_has_both_numbers(self):
+    def test_the_limit_while_budget_is_left_has_both_numbers(self):
         self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
-        self.facts(h=packed(switch(), overload_probability=.02,
-                            asked_probability=.01))
+        self.facts(h=packed(switch(), budget_limit_factor=2.0))
+        _, rows = self.explain('--flavor', 'busy')
+        self.assertEqual((.01, .01), (rows['h']['overload_limit'],
+                                      rows['h']['asked_limit']))
+        self.store.settle_budgets(store.BudgetState(300.0, self.now), [
+            (None, fake_store.budget('h', until=self.now))])
         _, rows = self.explain('--flavor', 'busy')
         self.assertEqual((.02, .01), (rows['h']['overload_limit'],
                                       rows['h']['asked_limit']))
-        self.assertIn('0.02, the requested 0.01 corrected by trials '
-                      '(times 2)',
+        self.assertIn('0.02, 2 times 0.01, while error budget is left',
                       self.text('--flavor', 'busy', '--host', 'h'))
 
     def test_averages_decide_where_the_policy_is_average(self):

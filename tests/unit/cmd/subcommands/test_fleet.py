@@ -31,13 +31,13 @@ class HostsTestCase(FleetTestCase):
                  dict.fromkeys((1, 2, 3, 4), ON_OFF))
         self.modeled(
             h1=packed(profile.SwitchProfile('p', saturation_kbps=250.0),
-                      overload_probability=.02, asked_probability=.01),
+                      overload_probability=.02),
             h2=packed(profile.SwitchProfile('p', saturation_kbps=250.0)))
         answer = self.ask('fleet')
         self.assertEqual([], answer['remarks'])
         loaded, empty = answer['hosts']
         self.assertEqual(
-            ('h1', 'p', 'aggregate rack', 3, 3, 0, 0, 0, .02, .01, []),
+            ('h1', 'p', 'aggregate rack', 3, 3, 0, 0, 0, .02, .02, []),
             tuple(loaded[key] for key in (
                 'host', 'profile', 'origin', 'instances', 'with_model',
                 'with_flavor', 'with_prior', 'unknown', 'limit',

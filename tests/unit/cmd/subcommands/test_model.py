@@ -52,8 +52,6 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         self.assertEqual((1, 126), (shown['low_states'],
                                     shown['high_slots']))
         self.assertAlmostEqual(.25, shown['high_share'])
-        # There are no regimes any more.
-        self.assertIsNone(shown['regime_law'])
         output = self.run_command('model', 'show', uuid)[1]
         self.assertRegex(output, 'STATIONARY +CLASS')
         self.assertRegex(output, '0.750000 +low\n')

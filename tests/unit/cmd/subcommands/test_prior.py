@@ -64,9 +64,9 @@ class PriorCommandTestCase(command_case.ManageTestCase):
         answer = self.ask('prior', 'show', base.instance_uuid(3))
         self.assertEqual(
             [{'egress_kbps': 4, 'ingress_kbps': 2, 'kpps': 0,
-              'probability': .275, 'calm': .275, 'busy': .275},
+              'probability': .275},
              {'egress_kbps': 40, 'ingress_kbps': 20, 'kpps': 1,
-              'probability': .725, 'calm': .725, 'busy': .725}],
+              'probability': .725}],
             answer['states'])
         _, output, _ = self.run_command('prior', 'show',
                                         base.instance_uuid(3))

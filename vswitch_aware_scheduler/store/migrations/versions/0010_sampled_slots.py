@@ -2,7 +2,6 @@
 """The class of each sampled slot, beside the laws
 
 The column law keeps its format, which schedulers of the version before read.
-The table fleet_load is no longer used.
 """
 
 import sqlalchemy as sa

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that are serialised, and guarantees of ports
+"""Claims that are serialised, guarantees of ports, tables without use
 
 Claims live for minutes, so that the table is created again without its rows.
 """
@@ -27,3 +27,5 @@ def upgrade():
         'claim', *(item._copy() for item in claim.columns),
         *(sa.Index(index.name, *(column.name for column in index.columns))
           for index in claim.indexes), **claim.kwargs)
+    for name in ('fleet_load', 'trial', 'trial_outcome'):
+        steps.drop_table(name)
