@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import itertools
 import math
 import statistics
@@ -43,7 +44,7 @@ class MethodTestCase(unittest.TestCase):
     def setUp(self):
         self.methods = {
             method.name: method for method in methods.make_methods(
-                traces.DEFAULT_LAW)}
+                traces.SETTINGS)}
 
     def pack(self, name, rows, capacity, limit=0.01, known=None):
         """Return the FirstFit after all rows were placed in order."""
@@ -186,13 +187,14 @@ class CorrectedTestCase(unittest.TestCase):
             generator.random((count, self.DAY)) < share
             for share in shares], axis=1)
         way, = (method for method in methods.make_methods(
-            traces.DEFAULT_LAW, corrects=corrects) if method.name == 'ours')
+            dataclasses.replace(traces.SETTINGS, feedback=corrects))
+            if method.name == 'ours')
         case = protocols.Case(
             traces.make_trace(rows), 25.0, 0.01,
             traces.make_trace(rows[:, :2 * self.DAY], traces.START - 1e6),
             **keywords)
         result = protocols.evaluate(case, [way], 2)['ours']
-        return [method.overload.size for method in result.judgements]
+        return [judged.hosts.size for judged in result.judgements]
 
     def test_hosts_that_stay_calm_are_filled_further(self):
         falling = [.2, .2, .02, .02, .02, .02, .02, .02]
@@ -217,6 +219,24 @@ class CorrectedTestCase(unittest.TestCase):
                 self.assertEqual(*(
                     self._hosts([.1, .1, .02, .02], corrects, **keywords)
                     for corrects in (True, False)))
+
+
+class FactorTestCase(MethodTestCase):
+
+    def test_the_factor_of_the_limit_is_for_hosts_without_debt(self):
+        # On in a tenth of the time: two fit at .01, three at .028.
+        rows = by_chance(6)
+        sizes = []
+        for in_debt in ([False], [True]):
+            packer = methods.make_placing(traces.SETTINGS, 4.0).start(
+                20.0, .01)
+            packer.learn(traces.known_of(rows))
+            for row in (0, 1):
+                packer.place(row)
+            packer.lower_limits(np.array(in_debt))
+            packer.place(2)
+            sizes.append(len(packer.residents))
+        self.assertEqual([1, 2], sizes)
 
 
 class PriorTestCase(MethodTestCase):
