@@ -235,7 +235,7 @@ class History:
         self._known_from = np.maximum(known_from, begin)
         self._known_until = np.full(
             len(trace.series), trace.times.size) if known_until is None \
-            else known_until
+            else np.asarray(known_until)
         self._half_life_seconds = half_life_days * DAY_SECONDS
         self._counted = 0
         self._counts = [None] * len(trace.series)

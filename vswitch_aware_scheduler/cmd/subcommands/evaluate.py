@@ -305,8 +305,8 @@ def tables(lines):
 
     header = ['FLEET', 'METHOD', *(title for title, _, _ in COLUMNS)]
     return [
-        ('All days. HOURS, WEEK, VM, VM99: overload divided by E; HOSTS, PEAK '
-         'and FLUID: hosts', header, rows(lambda line: line)),
+        ('All days. HOURS, WEEK, VM, VM99: overload over E; HOSTS, PEAK: '
+         'over the clairvoyant', header, rows(lambda line: line)),
         (f'Last {protocols.LAST_DAYS} days', header,
          rows(lambda line: line['last_days']))]
 
