@@ -240,6 +240,18 @@ class ProtocolTestCase(unittest.TestCase):
         figures = self._results(2, settings)['none'].figures(.02, best)
         self.assertEqual({**expected, 'method': 'none'}, figures)
 
+    def test_instances_that_leave_are_on_hosts_equally_long(self):
+        self.case = dataclasses.replace(self.case, saturation_kbps=12.0,
+                                        lifetime_days=2.0)
+        for words in ({}, {'switch_share': .1, 'memory_mib': .01}):
+            results = self._results(**words)
+            presence = {name: result.judgements[0].vm_bins.tolist()
+                        for name, result in results.items()}
+            for name in strategies.NAMES:
+                self.assertEqual(presence['clairvoyant'], presence[name])
+            self.assertLess(max(presence['ours']), 4 * 24)
+            self.assertGreater(results['ours'].judgements[0].moves, 0)
+
     def test_conditions_change_what_comes_of_moves_only(self):
         plain = self._results()
         for condition in ({'delay_seconds': 3600.0}, {'failing_share': .5},
