@@ -81,7 +81,7 @@ class _Scaled(methods.CountsEstimator):
     """Ours, with rates multiplied by a factor, up to the capacity."""
 
     def __init__(self, factor):
-        super().__init__(estimate.fit_model, _traces.DEFAULT_LAW)
+        super().__init__(estimate.fit_model, _traces.settings().default_law)
         self._factor = factor
 
     def fit(self, known, saturation_kbps):

@@ -64,6 +64,7 @@ def main():
         return 0
     trace = traces.load(os.path.join(options.traces, options.trace))
     groups = traces.load_groups(options.groups) if options.groups else {}
+    default_law = _traces.settings().default_law
     known = traces.History(
         trace, trace.times.size, np.zeros(len(trace.series), dtype=np.int64)
     ).until(trace.times.size)
@@ -85,7 +86,7 @@ def main():
             [laws[j] for j in others])
         group = next(pools[one] for one in prior.levels_of(*key)
                      if one in pools)
-        for name, law in (('default', _traces.DEFAULT_LAW),
+        for name, law in (('default', default_law),
                           ('fleet', pools[prior.FLEET].law),
                           ('group', group.law)):
             found[name].append(scores(law, seen))

@@ -31,6 +31,7 @@ TESTED_WITH = {
     'conf/store.py': 'conf/test_opts.py',
     'demo/cell_lock.py': 'demo/test_clouds.py',
     'demo/cloud.py': 'demo/test_clouds.py',
+    'evaluate/settings.py': 'cmd/subcommands/test_evaluate.py',
     'metrics_server.py': 'modeler/test_metrics.py',
     'osc/plugin.py': 'osc/test_commands.py',
     'rebalance/cloud.py': 'rebalance/test_executor.py',

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.evaluate import measures
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import relief
@@ -62,12 +62,10 @@ class Conditions:
 
 
 class Strategy(abc.ABC):
-    """Decides which instances move. Each Replay has its own Strategy.
+    """Decides which instances move. Each Replay has its own Strategy."""
 
-    :ivar moves_any: whether the strategy moves instances at all
-    """
-
-    moves_any = True
+    #: Whether a closed host refuses arrivals; otherwise its limit is lower.
+    refuses = True
 
     @abc.abstractmethod
     def decide(self, fleet):
@@ -77,7 +75,7 @@ class Strategy(abc.ABC):
         """
 
     def closed(self, hosts):
-        """Return (hosts,) bool: whether a host accepts no arrivals.
+        """Return (hosts,) bool: whether a host is closed for arrivals.
 
         :param hosts: number of hosts
         """
@@ -179,14 +177,15 @@ class Replay:
     :param known: (V, B) rates of each instance in telemetry, kbit/s, including
         the past
     :param rates: (V, T) rates of each instance in the evaluated time, kbit/s
-    :param arrivals: (V,) evaluated bin in which each instance arrives
+    :param stays: (2, V) evaluated bin in which each instance arrives, and the
+        one in which it has left
     :param capacity: capacity of each host in kbit/s
     :param bin_seconds: length of a bin
     :param conditions: Conditions
     :param generator: numpy.random.Generator that selects failing migrations
     """
 
-    def __init__(self, packer, strategy, known, rates, arrivals, capacity,
+    def __init__(self, packer, strategy, known, rates, stays, capacity,
                  bin_seconds, conditions, generator):
         self.packer = packer
         self.bin_seconds = bin_seconds
@@ -200,7 +199,7 @@ class Replay:
         self._begin = known.shape[1] - rates.shape[1]
         self._known = known
         self._rates = rates
-        self._arrivals = arrivals
+        self._arrivals, self._departures = stays
         self._capacity = capacity
         self._most = capacity * (1 + _TOLERANCE)
         self._conditions = conditions
@@ -212,13 +211,13 @@ class Replay:
         # Each instance can be on a host of its own and move to another one.
         # Unused rows take no memory.
         hosts = 2 * count
-        self._used, self._overload, self._avoidable, self._seen = (
-            np.zeros((hosts, bins), dtype=bool) for _ in range(4))
-        self._placed = np.zeros(count, dtype=bool)
+        self._used, self._seen = (
+            np.zeros((hosts, bins), dtype=bool) for _ in range(2))
         self._running = []       # [instance, destination, kbit to transfer]
-        self._sent = self._cut = self._transferred = 0.0
-        self._moves = 0
-        self._done = 0           # judged bins
+        self.migrations = measures.Migrations(
+            [], self._size, np.zeros((hosts, bins))
+            if self.migration_kbps else None)
+        self._done = 0           # simulated bins
         self.fleet = Fleet(self, relief.Loads(
             known[None], np.full((1, hosts), capacity),
             np.full(count, -1)), self._used, self._seen)
@@ -239,60 +238,61 @@ class Replay:
                         + self.bins_per_period)
             while waiting and self._arrivals[waiting[0]] < until:
                 self._place(waiting.pop(0))
-            self._judge(self._done, until)
+            self._observe(self._done, until)
             self._done = until
-            if self._strategy.moves_any and self.fleet.count:
+            for row in self.packer.end_stays(until):
+                self.fleet.loads.put(row, -1)
+                self._running = [migration for migration in self._running
+                                 if migration[0] != row]
+            if self.fleet.count:
                 self.fleet.end = max(self._begin + until - self._delay, 0)
                 self.fleet.judged_end = max(until - self._delay, 0)
                 self._strategy.decide(self.fleet)
 
     def _place(self, row):
-        count = len(self.packer.residents)
-        host = self.packer.place(row, self._strategy.closed(count))
+        closed = self._strategy.closed(len(self.packer.residents))
+        if not self._strategy.refuses:
+            self.packer.lower_limits(closed)
+            closed = None
+        host = self.packer.place(row, int(self._arrivals[row]),
+                                 int(self._departures[row]), closed)
         self.fleet.loads.put(row, host)
         self.fleet.count = len(self.packer.residents)
-        self._placed[row] = True
 
-    def _judge(self, first, last):
-        """Record the use, load and overload of hosts in some bins."""
+    def _observe(self, first, last):
+        """Record the use of hosts and their overload by telemetry."""
         count = self.fleet.count
         if not count:
             return
         residents = (self.fleet.loads.hosts
                      == np.arange(count)[:, None]).astype(float)
-        is_present = (np.arange(first, last) >= self._arrivals[:, None])
-        rates = np.where(is_present, self._rates[:, first:last], 0.0)
+        at = np.arange(first, last)
+        is_present = ((at >= self._arrivals[:, None])
+                      & (at < self._departures[:, None]))
         bins = slice(first, last)
         self._used[:count, bins] = residents @ is_present > 0
-        alone_above = residents @ (rates > self._most) > 0
-        load = residents @ rates
-        migration_load = self._transfer(count, last - first)
-        load += migration_load
-        above = load > self._most
-        self._overload[:count, bins] = above
-        self._avoidable[:count, bins] = above & ~alone_above
-        known_rates = np.where(is_present, self._known[
+        rates = np.where(is_present, self._known[
             :, self._begin + first:self._begin + last], 0.0)
-        known_load = residents @ known_rates + migration_load
-        self._seen[:count, bins] = (known_load > self._most) & ~(
-            residents @ (known_rates > self._most) > 0)
-        self._sent += float(load.sum())
-        self._cut += float((load[above] - self._capacity).sum())
+        load = residents @ rates + self._transfer(count, bins)
+        self._seen[:count, bins] = (load > self._most) & ~(
+            residents @ (rates > self._most) > 0)
 
     def _transfer(self, count, bins):
         """Continue running migrations. Return (hosts, bins) their load."""
-        load = np.zeros((count, bins))
-        rate = self.migration_kbps
+        if not self.migration_kbps:
+            return 0.0
+        load = self.migrations.load[:count, bins]
+        rate, number = self.migration_kbps, load.shape[1]
         for migration in list(self._running):
             instance, destination, kbit_left = migration
             bins_left = kbit_left / rate / self.bin_seconds
-            added = np.clip(bins_left - np.arange(bins), 0.0, 1.0) * rate
+            added = np.clip(bins_left - np.arange(number), 0.0, 1.0) * rate
             load[self.fleet.loads.hosts[instance]] += added
             load[destination] += added
-            migration[2] = kbit_left - rate * self.bin_seconds * bins
+            migration[2] = kbit_left - rate * self.bin_seconds * number
             if migration[2] <= 0:
                 self._running.remove(migration)
-                self._end(instance, destination)
+                self._end(instance, destination, bins.stop)
         return load
 
     def free_instances(self):
@@ -322,7 +322,7 @@ class Replay:
         :param instance: row of the instance
         :param destination: host
         """
-        self._transferred += self._size
+        self.migrations.started.append(self._done)
         while destination >= self.fleet.count:
             self.packer.open()
             self.fleet.count += 1
@@ -331,36 +331,9 @@ class Replay:
         if self.migration_kbps:
             self._running.append([instance, destination, self._size])
         else:
-            self._end(instance, destination)
+            self._end(instance, destination, self._done)
         return True
 
-    def _end(self, instance, destination):
-        self.packer.move(instance, int(self.fleet.loads.hosts[instance]),
-                         destination)
+    def _end(self, instance, destination, now):
+        self.packer.move(instance, destination, now)
         self.fleet.loads.put(instance, destination)
-        self._moves += 1
-
-    def predicted(self):
-        """Return the expected overload of each used host."""
-        hosts = self._used[:self.fleet.count].any(axis=1)
-        return np.asarray(self.packer.predicted())[hosts]
-
-    def judgement(self):
-        """Return the :class:`.packing.Judgement` of the simulation."""
-        used = self._used[:self.fleet.count]
-        bins = np.count_nonzero(used, axis=1)
-        hosts = np.flatnonzero(bins)
-        sent = self._sent * self.bin_seconds
-        weeks = float((self._rates.shape[1] - self._arrivals[self._placed])
-                      .sum()) * self.bin_seconds / (7 * 86400)
-        return packing.Judgement(
-            np.count_nonzero(self._overload[hosts] & used[hosts], axis=1)
-            / bins[hosts],
-            np.count_nonzero(self._avoidable[hosts] & used[hosts], axis=1)
-            / bins[hosts],
-            self._cut / self._sent if self._sent else 0.0,
-            bins[hosts] / max(used.shape[1], 1),
-            int(used.sum(axis=0).max(initial=0)),
-            self._moves / weeks if weeks else 0.0,
-            self._transferred / (sent + self._transferred)
-            if self._transferred else 0.0)

@@ -234,12 +234,13 @@ class _ByTable(packing.FirstFit):
     def __init__(self, estimator, policy, saturation_kbps, times):
         super().__init__()
         self._estimator = estimator
-        self._policy = dataclasses.replace(policy, overload_probability=min(
-            times * policy.overload_probability, 1.0))
+        self._times = times
+        self._policy = policy
         self._saturation_kbps = saturation_kbps
         self._table = estimator.table()
         self._slots = []
         self._laws = None
+        self._in_debt = set()
 
     def learn(self, known):
         self._laws = known.derived(
@@ -249,8 +250,11 @@ class _ByTable(packing.FirstFit):
             self._describe(host)
 
     def _describe(self, host):
+        times = 1.0 if host in self._in_debt else self._times
+        policy = dataclasses.replace(self._policy, overload_probability=min(
+            times * self._policy.overload_probability, 1.0))
         slot = self._table.describe(
-            host, self._policy,
+            host, policy,
             {row: self._laws[row] for row in self.residents[host]})
         if host == len(self._slots):
             self._slots.append(slot)
@@ -258,16 +262,24 @@ class _ByTable(packing.FirstFit):
     def admitted(self, instance):
         return self._table.assess(self._slots, self._laws[instance]).admitted
 
-    def added(self, host, instance):
+    def changed(self, host):
         self._describe(host)
 
     def open(self):
         super().open()
         self._describe(len(self.residents) - 1)
 
-    def moved(self, source, destination):
-        self._describe(source)
-        self._describe(destination)
+    def lower_limits(self, in_debt):
+        """Use the limit without its factor for hosts in debt.
+
+        :param in_debt: (hosts,) bool
+        """
+        if self._times == 1:
+            return
+        before = self._in_debt
+        self._in_debt = set(np.flatnonzero(in_debt).tolist())
+        for host in before ^ self._in_debt:
+            self._describe(host)
 
     def predicted(self):
         # The value with one more instance that sends nothing.
@@ -298,11 +310,11 @@ class _Figures(packing.FirstFit):
         self._sums = None        # (hosts, k)
 
     def learn(self, known):
-        figures = self._figures = known.derived(
+        self._figures = known.derived(
             (type(self), self.capacity), lambda: self._completed(known))
-        self._sums = np.array(
-            [figures[rows].sum(axis=0) for rows in self.residents]
-        ).reshape(-1, figures.shape[1])
+        self._sums = np.zeros((0, self._figures.shape[1]))
+        for host in range(len(self.residents)):
+            self.changed(host)
 
     def _completed(self, known):
         enough = known.samples >= estimate.MIN_SAMPLES
@@ -315,12 +327,19 @@ class _Figures(packing.FirstFit):
         figures[~enough] = unknown
         return figures
 
-    def added(self, host, instance):
-        figures = self._figures[instance]
+    def changed(self, host):
+        sums = self.sums(self.residents[host])
         if host == len(self._sums):
-            self._sums = np.vstack([self._sums, figures])
+            self._sums = np.vstack([self._sums, sums])
         else:
-            self._sums[host] += figures
+            self._sums[host] = sums
+
+    def sums(self, rows):
+        """Return (k,) the sums of numbers of some instances.
+
+        :param rows: rows of the instances
+        """
+        return self._figures[rows].sum(axis=0)
 
     def admitted(self, instance):
         return self.fits(self._sums + self._figures[instance])
@@ -469,11 +488,14 @@ class _NSigma(_Normal):
     _N = 5.0
 
     def learn(self, known):
-        super().learn(known)
-        covariance = self._covariance = known.derived(
+        self._covariance = known.derived(
             'covariance', lambda: _covariances(known))
-        for host, rows in enumerate(self.residents):
-            self._sums[host, 1] += covariance[np.ix_(rows, rows)].sum()
+        super().learn(known)
+
+    def sums(self, rows):
+        sums = super().sums(rows)
+        sums[1] += self._covariance[np.ix_(rows, rows)].sum()
+        return sums
 
     def _covariances_with(self, instance):
         row = self._covariance[instance]
@@ -483,11 +505,6 @@ class _NSigma(_Normal):
         sums = self._sums + self._figures[instance]
         sums[:, 1] += self._covariances_with(instance)
         return self.fits(sums)
-
-    def added(self, host, instance):
-        super().added(host, instance)
-        row = self._covariance[instance]
-        self._sums[host, 1] += 2 * row[self.residents[host]].sum()
 
     def fits(self, sums):
         deviation = np.sqrt(np.maximum(sums[:, 1], 0))
@@ -503,12 +520,11 @@ def _covariances(known):
     present = known.present
     rates = np.nan_to_num(known.rates, nan=0.0)
     bins = np.count_nonzero(present, axis=1)
+    known_for = present.astype(np.float32)
     mean = rates.sum(axis=1) / np.maximum(bins, 1)
     # Single precision is sufficient for a variance and takes half the time.
     away = np.where(present, rates - mean[:, None], 0).astype(np.float32)
-    # Each instance is known from some bin to the last: a pair is known for the
-    # shorter time.
-    together = np.maximum(np.minimum(bins, bins[:, None]), 1)
+    together = np.maximum(known_for @ known_for.T, 1)
     covariance = (away @ away.T).astype(float) / together
     np.fill_diagonal(covariance, 0.0)
     enough = known.samples >= estimate.MIN_SAMPLES
@@ -582,18 +598,28 @@ class _Queue(_Figures):
         return np.column_stack([base, spike, probability])
 
     def learn(self, known):
-        super().learn(known)
-        self._base = self._sums[:, 0]
-        self._block = np.array([
-            self._figures[rows, 1].max() for rows in self.residents])
-        most = max(map(len, self.residents), default=0)
+        self._base, self._block = np.zeros((2, 0))
         # Row h: P(n instances of host h are on).
-        self._on = np.zeros((len(self.residents), most + 1))
-        self._on[:, 0] = 1.0
-        for host, rows in enumerate(self.residents):
-            for row in rows:
-                self._on[host] = _with_one_more(
-                    self._on[host], self._figures[row, 2])
+        self._on = np.zeros((0, 2))
+        super().learn(known)
+
+    def changed(self, host):
+        rows = self.residents[host]
+        if host == len(self._on):
+            self._on = np.pad(self._on, ((0, 1), (0, 0)))
+            self._base = np.append(self._base, 0.0)
+            self._block = np.append(self._block, 0.0)
+        missing = len(rows) + 1 - self._on.shape[1]
+        if missing > 0:
+            self._on = np.pad(self._on, ((0, 0), (0, missing)))
+        figures = self._figures[rows]
+        self._base[host] = figures[:, 0].sum()
+        self._block[host] = figures[:, 1].max(initial=0.0)
+        on = np.zeros(self._on.shape[1])
+        on[0] = 1.0
+        for probability in figures[:, 2].tolist():
+            on = _with_one_more(on, probability)
+        self._on[host] = on
 
     def _blocks(self, on):
         """Return the least n for which P(more than n on) is in the limit."""
@@ -608,19 +634,6 @@ class _Queue(_Figures):
         on = _with_one_more(on, probability)
         block = np.maximum(self._block, spike)
         return self.within(self._base + base + self._blocks(on) * block)
-
-    def added(self, host, instance):
-        base, spike, probability = self._figures[instance]
-        if host == len(self._on):
-            self._on = np.pad(self._on, ((0, 1), (0, 0)))
-            self._on[host, 0] = 1.0
-            self._base = np.append(self._base, 0.0)
-            self._block = np.append(self._block, 0.0)
-        if len(self.residents[host]) >= self._on.shape[1]:
-            self._on = np.pad(self._on, ((0, 0), (0, 8)))
-        self._base[host] += base
-        self._block[host] = max(self._block[host], spike)
-        self._on[host] = _with_one_more(self._on[host], probability)
 
     def fits(self, sums):
         raise NotImplementedError('use admitted()')
@@ -667,34 +680,32 @@ class _Published(Method):
                           self._default_rates)
 
 
-def make_placing(default_law, multiples, min_samples=estimate.MIN_SAMPLES):
-    """Return our method of placing with several factors of the limit.
+def make_placing(settings, times=1.0):
+    """Return our method of placing.
 
-    All of them share what they learn.
-
-    :param default_law: RateLaw of an instance about which nothing is known
-    :param multiples: factors; the resulting limit is at most 1
-    :param min_samples: minimum number of samples to fit a model
-    :returns: list of Method, one for each factor
+    :param settings: :class:`.settings.Settings`
+    :param times: factor of the limit; the resulting limit is at most 1
+    :returns: Method
     """
+    samples = settings.min_samples
     estimator = CountsEstimator(
-        lambda counts: estimate.fit_model(counts, min_samples), default_law,
-        min_samples)
-    return [Admission('ours', estimator, times=times) for times in multiples]
+        lambda counts: estimate.fit_model(counts, samples),
+        settings.default_law, samples)
+    return Admission('ours', estimator, settings.admission_policy, times)
 
 
-def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None):
+def make_methods(settings, groups=None):
     """Return the methods of the report, without the clairvoyant.
 
-    :param default_law: RateLaw of an instance about which nothing is known
-    :param min_samples: minimum number of samples to fit a model
+    :param settings: :class:`.settings.Settings`
     :param groups: {instance uuid: (flavor, project)}, or None
     :returns: list of Method, in the order of :data:`NAMES`
     """
+    default_law, min_samples = settings.default_law, settings.min_samples
+
     def fit(counts):
         return estimate.fit_model(counts, min_samples)
 
-    ours = CountsEstimator(fit, default_law, min_samples)
     on_off = CountsEstimator(
         lambda counts: estimate.fit_on_off(
             counts, min_samples=min_samples),
@@ -707,7 +718,7 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None):
                  'sbp': _Normal, 'queue': _Queue, 'nsigma': _NSigma,
                  'chernoff': _Chernoff}
     methods = {
-        'ours': Admission('ours', ours),
+        'ours': make_placing(settings),
         'prior': Admission('prior', PriorEstimator(
             fit, default_law, min_samples, groups)),
         'default': Admission('default', PriorEstimator(

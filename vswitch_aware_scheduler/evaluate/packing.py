@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First-fit on identical hosts, and the evaluation of the result.
+"""First-fit on identical hosts.
 
 Pure: arrays in, arrays out.
 """
 
 import abc
-import dataclasses
+import heapq
 
 import numpy as np
 
-__all__ = ['Clairvoyant', 'FirstFit', 'Judgement', 'judge']
+from vswitch_aware_scheduler.evaluate import measures
 
-#: Sums and shares are compared with this relative tolerance.
-_TOLERANCE = 1e-9
+__all__ = ['Clairvoyant', 'FirstFit', 'STAYS']
+
+#: End of the bins of an instance that does not leave.
+STAYS = np.iinfo(np.int64).max
+
+_TOLERANCE = measures.TOLERANCE
 
 #: Number of hosts that the clairvoyant computes together.
 _BLOCK = 8
@@ -25,10 +29,14 @@ class FirstFit(abc.ABC):
     rule would refuse it, because all methods must place the same instances.
 
     :ivar residents: one list of instances for each host, in order of arrival
+    :ivar stays: list of the stays of all instances, see :mod:`.measures`
     """
 
     def __init__(self):
         self.residents = []
+        self.stays = []
+        self._current = {}       # stay of each resident
+        self._departures = []    # heap of (end, instance)
         self._needs = None
         self._left = np.zeros((0, 0))
 
@@ -84,17 +92,26 @@ class FirstFit(abc.ABC):
     def predicted(self):
         """Return (hosts,) overload probability that the method expects."""
 
-    def added(self, host, instance):
-        """Update the state after an instance joined a host.
+    def changed(self, host):
+        """Update the state after the residents of a host changed.
 
         :param host: number of the host, possibly a new one
-        :param instance: row of the instance
         """
 
-    def place(self, instance, closed=None):
+    def host_of(self, instance):
+        """Return the number of the host of an instance, or -1.
+
+        :param instance: row of the instance
+        """
+        stay = self._current.get(instance)
+        return -1 if stay is None else stay[1]
+
+    def place(self, instance, first=0, end=STAYS, closed=None):
         """Put an instance on a host. Return the number of the host.
 
         :param instance: row of the instance in the trace
+        :param first: bin of its arrival
+        :param end: bin of its departure
         :param closed: (hosts,) bool: hosts that accept no arrivals; default:
             none
         """
@@ -113,11 +130,27 @@ class FirstFit(abc.ABC):
         else:
             host = len(self.residents)
             self.open()
+        self._join(instance, host, first, end)
+        if end != STAYS:
+            heapq.heappush(self._departures, (end, instance))
+        return host
+
+    def _join(self, instance, host, first, end):
         if self._needs is not None:
             self._left[host] -= self._needs[instance]
         self.residents[host].append(instance)
-        self.added(host, instance)
-        return host
+        self._current[instance] = stay = [instance, host, first, end]
+        self.stays.append(stay)
+        self.changed(host)
+
+    def _leave(self, instance):
+        stay = self._current.pop(instance)
+        host = stay[1]
+        if self._needs is not None:
+            self._left[host] += self._needs[instance]
+        self.residents[host].remove(instance)
+        self.changed(host)
+        return stay
 
     def open(self):
         """Add an empty host."""
@@ -125,96 +158,28 @@ class FirstFit(abc.ABC):
         if self._needs is not None:
             self._left = np.vstack([self._left, self._room])
 
-    def move(self, instance, source, destination):
-        """Move an instance from a host to another one.
+    def end_stays(self, now):
+        """Remove the instances that have left. Return their rows.
+
+        :param now: instances with a departure up to this bin have left
+        """
+        gone = []
+        while self._departures and self._departures[0][0] <= now:
+            gone.append(heapq.heappop(self._departures)[1])
+            self._leave(gone[-1])
+        return gone
+
+    def move(self, instance, destination, now):
+        """Move an instance to another host.
 
         :param instance: row of the instance
-        :param source: number of the host
         :param destination: number of the other host
+        :param now: first bin of the instance on that host
         """
-        self.residents[source].remove(instance)
-        self.residents[destination].append(instance)
-        if self._needs is not None:
-            self._left[source] += self._needs[instance]
-            self._left[destination] -= self._needs[instance]
-        self.moved(source, destination)
-
-    def moved(self, source, destination):
-        """Update the state after an instance moved between hosts.
-
-        :param source: number of the host
-        :param destination: number of the other host
-        """
-        raise NotImplementedError(f'{type(self).__name__} moves nothing')
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Judgement:
-    """What happened on each of h hosts.
-
-    A host counts in the bins in which it has an instance.
-
-    :ivar used: (h,) share of all bins in which the host counts
-    :ivar overload: (h,) share of the host's bins with a sum above the capacity
-    :ivar avoidable: (h,) share of the host's bins with such a sum in which no
-        instance alone exceeds the capacity
-    :ivar loss: traffic above the capacity divided by all traffic, of all hosts
-    :ivar peak_hosts: largest number of hosts that count in one bin
-    :ivar moves_per_instance_week: live migrations per instance and week
-    :ivar migration_share: traffic of migrations, as a share of all traffic
-    """
-
-    overload: np.ndarray
-    avoidable: np.ndarray
-    loss: float
-    used: np.ndarray
-    peak_hosts: int
-    moves_per_instance_week: float = 0.0
-    migration_share: float = 0.0
-
-    @property
-    def mean_hosts(self):
-        """Mean number of hosts that count."""
-        return float(self.used.sum())
-
-    @property
-    def weighted(self):
-        """Share of avoidable overload in the bins of all hosts together."""
-        return (float(self.avoidable @ self.used / self.used.sum())
-                if self.used.any() else 0.0)
-
-
-def judge(residents, rates, from_bin, capacity):
-    """Evaluate a packing on the traffic that followed.
-
-    A host counts from the bin of its first instance on, an instance from its
-    own bin on.
-
-    :param residents: list of rows for each host
-    :param rates: (V, T) kbit/s, 0 where there is no sample
-    :param from_bin: (V,) bin from which on each instance is on its host
-    :param capacity: capacity of each host in kbit/s
-    :returns: Judgement
-    """
-    limit = capacity * (1 + _TOLERANCE)
-    overload, avoidable, used = np.zeros((3, len(residents)))
-    cut = carried = 0.0
-    for host, rows in enumerate(residents):
-        opened = min(int(from_bin[row]) for row in rows)
-        total = np.zeros(rates.shape[1] - opened)
-        alone = np.zeros(total.size, dtype=bool)
-        for row in rows:
-            first = int(from_bin[row])
-            total[first - opened:] += rates[row, first:]
-            alone[first - opened:] |= rates[row, first:] > limit
-        above = total > limit
-        used[host] = total.size / rates.shape[1]
-        overload[host] = above.mean()
-        avoidable[host] = (above & ~alone).mean()
-        cut += float((total[above] - capacity).sum())
-        carried += float(total.sum())
-    return Judgement(overload, avoidable, cut / carried if carried else 0.0,
-                     used, len(residents))
+        stay = self._leave(instance)
+        end = stay[3]
+        stay[3] = min(end, now)
+        self._join(instance, destination, now, end)
 
 
 class Clairvoyant(FirstFit):
@@ -224,21 +189,22 @@ class Clairvoyant(FirstFit):
     within the limit, from its first instance to the end.
 
     :param rates: (V, T) kbit/s, 0 where there is no sample
-    :param from_bin: (V,) bin from which on each instance would be on its host
+    :param arrivals: (V,) bin from which on each instance would be on its host
+    :param departures: (V,) end of the bins of each instance
     :param capacity: capacity of each host in kbit/s
     :param overload_probability: limit
     """
 
-    def __init__(self, rates, from_bin, capacity, overload_probability):
+    def __init__(self, rates, arrivals, departures, capacity,
+                 overload_probability):
         super().__init__()
         self._rates = rates
-        self._from_bin = from_bin
+        self._arrivals, self._departs = arrivals, departures
         self._limit = capacity * (1 + _TOLERANCE)
         self._share = overload_probability * (1 + _TOLERANCE)
         bins = rates.shape[1]
         self._total = np.zeros((0, bins))
-        self._alone = np.zeros((0, bins), dtype=bool)
-        self._opened = np.zeros(0, dtype=np.int64)
+        self._alone, self._used = np.zeros((2, 0, bins), dtype=bool)
 
     def learn(self, known):
         """Do nothing: everything is known.
@@ -247,17 +213,17 @@ class Clairvoyant(FirstFit):
         """
 
     def _will_be(self, instance):
-        first = self._from_bin[instance]
-        future = np.zeros(self._rates.shape[1])
-        future[first:] = self._rates[instance, first:]
-        return future
+        """Return the rates and the presence of an instance in all bins."""
+        present = np.zeros(self._rates.shape[1], dtype=bool)
+        present[self._arrivals[instance]:self._departs[instance]] = True
+        return np.where(present, self._rates[instance], 0.0), present
 
-    def _avoidable(self, hosts, future):
+    def _avoidable(self, hosts, future, present):
         above = self._total[hosts] + future > self._limit
         above &= ~self._alone[hosts]
         above &= future <= self._limit
-        return (np.count_nonzero(above, axis=1)
-                / (future.size - self._opened[hosts]))
+        return (np.count_nonzero(above, axis=1) / np.maximum(
+            np.count_nonzero(self._used[hosts] | present, axis=1), 1))
 
     def admitted(self, instance):
         """Return (hosts,) bool, correct up to the first host that accepts it.
@@ -266,35 +232,40 @@ class Clairvoyant(FirstFit):
         """
         future = self._will_be(instance)
         result = np.zeros(len(self.residents), dtype=bool)
-        has_room = self.has_room(instance)
+        possible = self.has_room(instance) & np.array(
+            [len(rows) > 0 for rows in self.residents], dtype=bool)
         for first in range(0, result.size, _BLOCK):
             block = slice(first, min(first + _BLOCK, result.size))
-            result[block] = self._avoidable(block, future) <= self._share
-            if (result[block] & has_room[block]).any():
+            result[block] = self._avoidable(block, *future) <= self._share
+            if (result[block] & possible[block]).any():
                 break
         return result
 
     def predicted(self):
         """Return the share of avoidable overload, which is known."""
-        hosts = slice(0, len(self.residents))
-        return self._avoidable(hosts, np.zeros(self._rates.shape[1]))
+        hosts, bins = slice(0, len(self.residents)), self._rates.shape[1]
+        return self._avoidable(hosts, np.zeros(bins),
+                               np.zeros(bins, dtype=bool))
 
-    def added(self, host, instance):
-        """Update the state after an instance joined a host.
+    def place(self, instance, first=0, end=STAYS, closed=None):
+        """Put an instance on a host, as :meth:`FirstFit.place`.
 
-        :param host: number of the host
         :param instance: row of the instance
+        :param first: bin of its arrival
+        :param end: bin of its departure
+        :param closed: hosts that accept no arrivals
         """
+        host = super().place(instance, first, end, closed)
         if host == len(self._total):
             # Double the room; rows beyond the hosts are empty.
             size = max(_BLOCK, 2 * len(self._total))
-            for name in ('_total', '_alone', '_opened'):
+            for name in ('_total', '_alone', '_used'):
                 old = getattr(self, name)
                 new = np.zeros((size,) + old.shape[1:], dtype=old.dtype)
                 new[:len(old)] = old
                 setattr(self, name, new)
-        if len(self.residents[host]) == 1:
-            self._opened[host] = self._from_bin[instance]
-        future = self._will_be(instance)
+        future, present = self._will_be(instance)
         self._total[host] += future
         self._alone[host] |= future > self._limit
+        self._used[host] |= present
+        return host

@@ -57,7 +57,7 @@ def draw(directory, results, overload_probability):
     """Write reliability.png and frontier.png.
 
     :param directory: as in :func:`prepare`
-    :param results: {name: Result} of :func:`.protocols.evaluate`
+    :param results: {label: Result} of :func:`.protocols.evaluate`
     :param overload_probability: limit, drawn as a line
     :returns: list of the two paths
     :raises InvalidInput: as :func:`prepare`
@@ -81,13 +81,13 @@ def _reliability(axes, results, limit):
               label='predicted = realised')
     axes.axvline(limit, color='grey', linestyle=':', linewidth=1)
     axes.axhline(limit, color='grey', linestyle=':', linewidth=1)
-    for number, result in enumerate(results.values()):
+    for number, (name, result) in enumerate(results.items()):
         predicted = np.concatenate(result.predicted)
-        realised = np.concatenate([judgement.avoidable
+        realised = np.concatenate([judgement.avoidable_shares
                                    for judgement in result.judgements])
         axes.scatter(np.maximum(predicted, _FLOOR),
                      np.maximum(realised, _FLOOR), s=14, alpha=0.6,
-                     label=result.method, **_mark(number))
+                     label=name, **_mark(number))
     axes.set(xscale='log', yscale='log', xlabel='predicted overload '
              'probability of a host', ylabel='realised avoidable overload '
              'share of the host', title='Reliability, host by host '
@@ -98,13 +98,12 @@ def _reliability(axes, results, limit):
 def _frontier(axes, results, limit):
     axes.axhline(limit, color='grey', linestyle=':', linewidth=1,
                  label='limit')
-    for number, result in enumerate(results.values()):
-        realised = np.mean([
-            judgement.avoidable.mean() if judgement.avoidable.size else 0.0
-            for judgement in result.judgements])
-        axes.scatter(result.hosts, max(realised, _FLOOR), s=60,
-                     label=result.method, **_mark(number))
-    axes.set(yscale='log', xlabel='hosts', ylabel='realised avoidable '
-             'overload share, mean of the hosts', title='Frontier: what '
-             'keeping to the limit costs')
+    for number, (name, result) in enumerate(results.items()):
+        figures = result.figures(limit, result)
+        axes.scatter(figures['hosts_mean'], max(
+            limit * figures['overload_over_limit_weighted'], _FLOOR),
+                     s=60, label=name, **_mark(number))
+    axes.set(yscale='log', xlabel='hosts, mean over time', ylabel='realised '
+             'avoidable overload share of all host-hours',
+             title='Frontier: what keeping to the limit costs')
     axes.legend(fontsize='small', loc='upper left', bbox_to_anchor=(1.01, 1))

@@ -8,11 +8,11 @@ rebalance move instances. What is known when: reference/evaluation.rst,
 """
 
 import dataclasses
-import itertools
 
 import numpy as np
 
 from vswitch_aware_scheduler.evaluate import closed_loop
+from vswitch_aware_scheduler.evaluate import measures
 from vswitch_aware_scheduler.evaluate import packing
 from vswitch_aware_scheduler.evaluate import strategies
 from vswitch_aware_scheduler.evaluate import trace as traces
@@ -24,6 +24,9 @@ __all__ = ['Case', 'CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'Result',
 STATIC, ROLLING = PROTOCOLS = ('static', 'rolling')
 ARRIVAL, TRACE = HISTORIES = ('arrival', 'trace')
 CLAIRVOYANT = 'clairvoyant'
+
+#: The last days, whose measures are also reported apart.
+LAST_DAYS = 10
 
 #: Longest time for which a sample replaces missing later ones.
 _LONGEST_GAP_SECONDS = 3600.0
@@ -47,6 +50,8 @@ class Case:
     :ivar needs: (V, 2) cores and memory in MB of each instance, or None if
         hosts have enough of both
     :ivar room: (cores, memory in MB) of each host, infinite if sufficient
+    :ivar lifetime_days: mean of the exponential time after which an instance
+        leaves; None: instances stay
     """
 
     trace: traces.Trace
@@ -59,6 +64,7 @@ class Case:
     needs: np.ndarray | None = None
     room: tuple = (np.inf, np.inf)
     conditions: closed_loop.Conditions = closed_loop.Conditions()
+    lifetime_days: float | None = None
 
     def __post_init__(self):
         for name, allowed in (('protocol', PROTOCOLS),
@@ -75,6 +81,10 @@ class Case:
             raise exceptions.InvalidInput(
                 f'overload probability: {self.overload_probability}; '
                 f'expected a number between 0 and 1')
+        if self.lifetime_days is not None \
+                and not 0 < self.lifetime_days < np.inf:
+            raise exceptions.InvalidInput(
+                f'lifetime: {self.lifetime_days} days; expected a number > 0')
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,7 +92,10 @@ class Result:
     """The result of a method, with one entry of each list for each seed.
 
     :ivar method: name of the method
-    :ivar judgements: list of Judgement
+    :ivar judgements: list of Judgement of all evaluated bins
+    :ivar last_judgements: list of Judgement of the last :data:`LAST_DAYS`
+    :ivar bounds: list of the FluidBound of all bins
+    :ivar last_bounds: list of the FluidBound of the last days
     :ivar predicted: list of (hosts,) overload probabilities that the method
         expected
     :ivar refused: list of the number of instances with a known peak above the
@@ -91,93 +104,77 @@ class Result:
 
     method: str
     judgements: list = dataclasses.field(default_factory=list)
+    last_judgements: list = dataclasses.field(default_factory=list)
+    bounds: list = dataclasses.field(default_factory=list)
+    last_bounds: list = dataclasses.field(default_factory=list)
     predicted: list = dataclasses.field(default_factory=list)
     refused: list = dataclasses.field(default_factory=list)
-
-    @property
-    def hosts(self):
-        """Largest number of hosts in use at a time, mean over the orders."""
-        return float(np.mean(
-            [judged.peak_hosts for judged in self.judgements]))
-
-    @property
-    def hosts_mean(self):
-        """Number of hosts in use, mean over time and over the orders."""
-        return float(np.mean(
-            [judged.mean_hosts for judged in self.judgements]))
 
     def figures(self, overload_probability, clairvoyant):
         """Return the row of the report, means over the seeds.
 
         :param overload_probability: limit
-        :param clairvoyant: Result to compare with, or None
+        :param clairvoyant: Result to compare with
         """
-        limit = overload_probability * (1 + 1e-9)
-
-        def mean(of):
-            return float(np.mean(
-                [of(judged) for judged in self.judgements]))
-
         return {
             'method': self.method,
-            'hosts': self.hosts,
             'refused': float(np.mean(self.refused)),
-            'overload_mean': mean(lambda judged: _mean(judged.overload)),
-            'overload_avoidable_mean': mean(
-                lambda judged: _mean(judged.avoidable)),
-            'overload_worst': mean(
-                lambda judged: judged.overload.max(initial=0.0)),
-            'overload_avoidable_worst': mean(
-                lambda judged: judged.avoidable.max(initial=0.0)),
-            'hosts_above': mean(
-                lambda judged: _mean(judged.overload > limit)),
-            'hosts_above_avoidable': mean(
-                lambda judged: _mean(judged.avoidable > limit)),
-            'loss': mean(lambda judged: judged.loss),
-            'predicted_mean': float(np.mean(
-                [_mean(hosts) for hosts in self.predicted])),
-            'hosts_relative': (None if not clairvoyant
-                               or not clairvoyant.hosts
-                               else self.hosts / clairvoyant.hosts),
-            'hosts_mean': self.hosts_mean,
-            'hosts_mean_relative': (
-                None if not clairvoyant or not clairvoyant.hosts_mean
-                else self.hosts_mean / clairvoyant.hosts_mean),
-            'overload_avoidable_weighted': mean(
-                lambda judged: judged.weighted),
-            'overload_over_limit': mean(
-                lambda judged: _mean(judged.avoidable)) / overload_probability,
-            'overload_over_limit_weighted': mean(
-                lambda judged: judged.weighted) / overload_probability,
-            'overload_over_limit_worst': mean(
-                lambda judged: judged.avoidable.max(initial=0.0)
-            ) / overload_probability,
-            'moves_per_instance_week': mean(
-                lambda judged: judged.moves_per_instance_week),
-            'migration_share': mean(
-                lambda judged: judged.migration_share),
+            'predicted_mean': _mean(
+                [_mean(hosts) or 0.0 for hosts in self.predicted]),
+            **_figures(self.judgements, clairvoyant.judgements, self.bounds,
+                       overload_probability),
+            'last_days': _figures(
+                self.last_judgements, clairvoyant.last_judgements,
+                self.last_bounds, overload_probability),
         }
 
 
+def _figures(judgements, clairvoyant, bounds, limit):
+    """Return the means of the measures, and ratios of host numbers."""
+    figures, best = (_means([judged.figures(limit) for judged in of])
+                     for of in (judgements, clairvoyant))
+    fluid = {f'fluid_{name}': value for name, value in _means(
+        [dataclasses.asdict(bound) for bound in bounds]).items()}
+    return {
+        **figures, **fluid,
+        'hosts_relative': _ratio(figures['hosts'], best['hosts']),
+        'hosts_mean_relative': _ratio(figures['hosts_mean'],
+                                      best['hosts_mean']),
+        'fluid_relative': _ratio(figures['host_hours'],
+                                 fluid['fluid_within_limit'])}
+
+
+def _means(rows):
+    return {name: _mean([row[name] for row in rows if row[name] is not None])
+            for name in rows[0]}
+
+
 def _mean(values):
-    return float(np.mean(values)) if len(values) else 0.0
+    return float(np.mean(values)) if len(values) else None
 
 
-def evaluate(case, methods, seeds=3, progress=None):
+def _ratio(value, of):
+    return value / of if of else None
+
+
+def evaluate(case, methods, seeds=3, progress=None, half_life_days=0):
     """Replay a case in several random orders.
 
     :param case: Case
     :param methods: list of :class:`.methods.Method`
     :param seeds: number of orders; their seeds are 1, 2, ...
     :param progress: callable(done, total), or None
+    :param half_life_days: age at which a sample counts half; 0: none ages
     :returns: {name: Result}, including the clairvoyant
     :raises InvalidInput: if there is nothing to learn from or to evaluate
     """
     limits = [(case.saturation_kbps, case.overload_probability)]
-    return evaluate_limits(case, limits, methods, seeds, progress)[0]
+    return evaluate_limits(case, limits, methods, seeds, progress,
+                           half_life_days)[0]
 
 
-def evaluate_limits(case, limits, methods, seeds=3, progress=None):
+def evaluate_limits(case, limits, methods, seeds=3, progress=None,
+                    half_life_days=0):
     """Replay a case with several limits, which share what is learned.
 
     :param case: Case, whose own limits are ignored
@@ -185,6 +182,7 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None):
     :param methods: as in :func:`evaluate`
     :param seeds: as in :func:`evaluate`
     :param progress: as in :func:`evaluate`
+    :param half_life_days: as in :func:`evaluate`
     :returns: list of results as of :func:`evaluate`, in the order of limits
     """
     trace, begin = _trace_and_begin(case)
@@ -195,7 +193,7 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None):
     histories = {}
     groups = [[_Run(dataclasses.replace(
         case, saturation_kbps=capacity, overload_probability=limit),
-        methods, trace, begin, rates, seed + 1, histories)
+        methods, trace, begin, rates, seed + 1, histories, half_life_days)
         for seed in range(seeds)] for capacity, limit in limits]
     runs = [run for group in groups for run in group]
     # All runs simulate one day before the next, because what is learned is
@@ -218,15 +216,25 @@ def _results(runs, rates):
     """Return {name: Result} of the runs of one case."""
     results = {name: Result(name) for name in runs[0].names}
     for run in runs:
-        for name, replay in run.replays.items():
-            results[name].judgements.append(replay.judgement())
-            results[name].predicted.append(replay.predicted())
-            results[name].refused.append(run.refused)
-        for name, packer in run.packers.items():
-            results[name].judgements.append(packing.judge(
-                packer.residents, rates, run.arrivals, run.capacity))
-            results[name].predicted.append(packer.predicted())
-            results[name].refused.append(run.refused)
+        seconds = run.bin_seconds
+        # Every method places the same instances at the same times.
+        bounds = [measures.fluid_bound(
+            run.packers[CLAIRVOYANT].stays, rates, run.capacity, seconds,
+            run.limit, begin, *run.resources) for begin in run.begins(rates)]
+        for name, result in results.items():
+            packer = run.packers[name]
+            moved = run.replays[name].migrations if name in run.replays \
+                else measures.Migrations()
+            judged, last = (measures.judge(
+                packer.stays, rates, run.capacity, seconds, begin, moved)
+                for begin in run.begins(rates))
+            result.judgements.append(judged)
+            result.last_judgements.append(last)
+            result.bounds.append(bounds[0])
+            result.last_bounds.append(bounds[1])
+            result.predicted.append(
+                np.asarray(packer.predicted(), dtype=float)[judged.hosts])
+            result.refused.append(run.refused)
     return results
 
 
@@ -239,13 +247,18 @@ class _Run:
     :param begin: first evaluated bin
     :param rates: (V, T) kbit/s in the evaluated time
     :param seed: seed of the order
-    :param histories: {(case, start): History} of the runs so far
+    :param histories: {what is known when: History} of the runs so far
+    :param half_life_days: as in :func:`evaluate`
     :ivar history: History
     :ivar days: [(bin at which the methods learn, rows in order of arrival)]
     """
 
-    def __init__(self, case, methods, trace, begin, rates, seed, histories):
+    def __init__(self, case, methods, trace, begin, rates, seed, histories,
+                 half_life_days=0):
         self.capacity = case.saturation_kbps
+        self.limit = case.overload_probability
+        self.bin_seconds = trace.period_seconds
+        self.resources = ()
         self.refused = 0
         count, bins = rates.shape
         generator = np.random.default_rng(seed)
@@ -255,12 +268,20 @@ class _Run:
         else:
             self.arrivals = generator.integers(0, bins, count)
             self.days = _days(trace, begin, bins, self.arrivals)
-        known_from = np.full(count, begin)
+        self.departures = np.full(count, packing.STAYS)
+        if case.lifetime_days is not None:
+            # Another generator: arrivals are the same with lifetimes.
+            self.departures = self.arrivals + np.maximum(1, np.rint(
+                np.random.default_rng((seed, 2)).exponential(
+                    case.lifetime_days * traces.DAY_SECONDS
+                    / self.bin_seconds, count))).astype(np.int64)
+        known = np.full((2, count), [[begin], [trace.times.size]])
         if (case.protocol, case.history) == (ROLLING, ARRIVAL):
-            known_from += self.arrivals
-        key = known_from.tobytes()
+            known[0] += self.arrivals
+            known[1] = np.minimum(known[1] - begin, self.departures) + begin
+        key = known.tobytes()
         if key not in histories:
-            history = traces.History(trace, begin, known_from)
+            history = traces.History(trace, begin, *known, half_life_days)
             moves = any(isinstance(method, strategies.Rebalanced)
                         for method in methods)
             # Missing samples of the trace count as no traffic, as in the
@@ -271,19 +292,17 @@ class _Run:
         self.history, delivered = histories[key]
         self.packers, self.replays = {}, {}
         for method in methods:
-            packer = method.start(case.saturation_kbps,
-                                  case.overload_probability)
+            packer = self.packers[method.name] = method.start(
+                case.saturation_kbps, case.overload_probability)
             if isinstance(method, strategies.Rebalanced):
                 self.replays[method.name] = closed_loop.Replay(
                     packer, method.strategy(case.saturation_kbps,
                                             case.overload_probability),
-                    delivered, rates, self.arrivals, case.saturation_kbps,
-                    trace.period_seconds, case.conditions,
-                    np.random.default_rng((seed, 1)))
-            else:
-                self.packers[method.name] = packer
+                    delivered, rates, (self.arrivals, self.departures),
+                    case.saturation_kbps, trace.period_seconds,
+                    case.conditions, np.random.default_rng((seed, 1)))
         self.packers[CLAIRVOYANT] = packing.Clairvoyant(
-            rates, self.arrivals, case.saturation_kbps,
+            rates, self.arrivals, self.departures, case.saturation_kbps,
             case.overload_probability)
         self.fits_host = np.ones(count, dtype=bool)
         if case.needs is not None:
@@ -291,10 +310,18 @@ class _Run:
             limited = np.isfinite(case.room)
             needs, room = case.needs[:, limited], np.array(case.room)[limited]
             self.fits_host = (needs <= room).all(axis=1)
-            for packer in itertools.chain(self.packers.values(), (
-                    replay.packer for replay in self.replays.values())):
+            self.resources = needs, room
+            for packer in self.packers.values():
                 packer.limit_resources(needs, room)
-        self.names = [*(method.name for method in methods), CLAIRVOYANT]
+        self.names = list(self.packers)
+
+    def begins(self, rates):
+        """Return the first bins of the evaluated time and of its last days.
+
+        :param rates: (V, T) kbit/s in the evaluated time
+        """
+        return 0, max(0, rates.shape[1] - round(
+            LAST_DAYS * traces.DAY_SECONDS / self.bin_seconds))
 
     def place(self, known, rows, end):
         """Learn, then place the instances of a day that are not refused.
@@ -312,10 +339,14 @@ class _Run:
             replay.advance(known, rows[fits].tolist(), end)
         if not len(rows):
             return
-        for packer in self.packers.values():
+        for name, packer in self.packers.items():
+            if name in self.replays:
+                continue
             packer.learn(known)
             for row in rows[fits].tolist():
-                packer.place(row)
+                first = int(self.arrivals[row])
+                packer.end_stays(first)
+                packer.place(row, first, int(self.departures[row]))
 
 
 def _trace_and_begin(case):

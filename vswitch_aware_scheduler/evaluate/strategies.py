@@ -9,20 +9,17 @@ import numpy as np
 
 from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.traffic import estimate
 
-__all__ = ['ErrorBudget', 'NAMES', 'NoMoves', 'Rebalanced', 'Sandpiper',
+__all__ = ['ErrorBudget', 'NAMES', 'Rebalanced', 'Sandpiper',
            'WorkloadBalance', 'make_rebalanced']
 
 #: Names in the order of the report; the clairvoyant follows.
 NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
-
-#: Factor of the limit for placing, if error budgets move instances.
-PLACING_TIMES = 8.0
 
 
 class Rebalanced(methods.Method):
@@ -48,51 +45,51 @@ class Rebalanced(methods.Method):
         return self._placing.start(saturation_kbps, overload_probability)
 
 
-def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES):
+def make_rebalanced(settings):
     """Return the methods of :data:`NAMES`.
 
-    All place instances as ``ours`` of :mod:`.methods`. If instances are moved,
-    the limit for placing is multiplied by :data:`PLACING_TIMES`.
+    All place instances as ``ours`` of :mod:`.methods`, with the limit
+    multiplied by ``budget_limit_factor``.
 
-    :param default_law: RateLaw of an instance about which nothing is known
-    :param min_samples: minimum number of samples to fit a model
+    :param settings: :class:`.settings.Settings`
     :returns: list of Method
     """
-    careful, bold = methods.make_placing(
-        default_law, (1.0, PLACING_TIMES), min_samples)
+    placing = methods.make_placing(settings, settings.budget_limit_factor)
+
+    def budgets(rule):
+        return lambda capacity, limit: ErrorBudget(
+            settings.terms(limit), rule, settings.churn,
+            settings.rebalance_checks, settings.refuse_hosts_in_debt)
+
     return [
-        Rebalanced('ours', bold, lambda capacity, limit: ErrorBudget(
-            budget.Terms(limit), relief.Rule())),
-        Rebalanced('none', careful, lambda capacity, limit: NoMoves()),
-        Rebalanced('workload_balance', bold,
+        Rebalanced('ours', placing, budgets(relief.Rule())),
+        Rebalanced('none', placing, budgets(None)),
+        Rebalanced('workload_balance', placing,
                    lambda capacity, limit: WorkloadBalance(capacity)),
-        Rebalanced('sandpiper', bold,
+        Rebalanced('sandpiper', placing,
                    lambda capacity, limit: Sandpiper(capacity))]
-
-
-class NoMoves(closed_loop.Strategy):
-    """Leaves every instance on its first host."""
-
-    moves_any = False
-
-    def decide(self, fleet):
-        """Do nothing.
-
-        :param fleet: ignored
-        """
 
 
 class ErrorBudget(closed_loop.Strategy):
     """Relieves hosts that have spent more overload than they have earned.
 
     :param terms: :class:`~..rebalance.budget.Terms`
-    :param rule: :class:`~..rebalance.relief.Rule`
+    :param rule: :class:`~..rebalance.relief.Rule`; None: nothing moves
+    :param churn: :class:`~..rebalance.advisor.Churn`
+    :param checks: number of consecutive rounds in debt before a host is
+        relieved
+    :param refuses: whether hosts in debt refuse arrivals
     """
 
-    def __init__(self, terms, rule):
+    def __init__(self, terms, rule, churn, checks, refuses):
         self._terms = terms
         self._rule = rule
+        self._churn = churn
+        self._checks = checks
+        self.refuses = refuses
         self._balance = np.zeros(0)
+        self._rounds = np.zeros(0)     # consecutive rounds in debt
+        self._moved_at = np.zeros(0)
         self._counted = 0        # judged bins
         self._fleet = None
 
@@ -121,6 +118,8 @@ class ErrorBudget(closed_loop.Strategy):
         hosts, bins = fleet.used.shape
         if not self._balance.size:
             self._balance = np.full(hosts, self._terms.first)
+            self._rounds = np.zeros(hosts, dtype=np.int64)
+            self._moved_at = np.full(fleet.loads.hosts.size, -np.inf)
         new = slice(self._counted, max(fleet.judged_end, self._counted))
         self._counted = new.stop
         count = slice(0, fleet.count)
@@ -136,15 +135,21 @@ class ErrorBudget(closed_loop.Strategy):
         """
         self._count(fleet)
         self._fleet = fleet
-        if not (self._balance[:fleet.count] < 0).any():
+        self._rounds = np.where(self._balance < 0, self._rounds + 1, 0)
+        relieved = self._rounds >= self._checks
+        if self._rule is None or not relieved.any():
             return
-        for move in relief.plan(
+        now = fleet.end * fleet.bin_seconds
+        for move in advisor.advise(
                 fleet.recent(self._rule.window_seconds),
-                self._balance[:fleet.hosts],
+                np.where(relieved, self._balance, np.maximum(
+                    self._balance, 0.0))[:fleet.hosts],
                 self._terms, self._rule, fleet.bins(self._rule.recent_seconds),
-                fleet.constraints(), fleet.empty_hosts(),
+                fleet.constraints(), fleet.empty_hosts(), self._churn,
+                self._moved_at, now,
                 self._costs(fleet) if fleet.migration_seconds else None,
-                self._accepting()):
+                accepting=self._accepting()).moves:
+            self._moved_at[move.instance] = now
             if move.destination >= fleet.count \
                     or not fleet.sizes[move.destination]:
                 self._balance[move.destination] = self._terms.first

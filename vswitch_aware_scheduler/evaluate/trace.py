@@ -223,12 +223,20 @@ class History:
     :param trace: Trace
     :param begin: earlier bins are known for every instance
     :param known_from: (V,) bin from which on each instance is measured
+    :param known_until: (V,) bin from which on each instance is not measured
+        any more; default: none ends
+    :param half_life_days: age at which a sample counts half; 0: none ages
     """
 
-    def __init__(self, trace, begin, known_from):
+    def __init__(self, trace, begin, known_from, known_until=None,
+                 half_life_days=0):
         self._trace = trace
         self._begin = begin
         self._known_from = np.maximum(known_from, begin)
+        self._known_until = np.full(
+            len(trace.series), trace.times.size) if known_until is None \
+            else np.asarray(known_until)
+        self._half_life_seconds = half_life_days * DAY_SECONDS
         self._counted = 0
         self._counts = [None] * len(trace.series)
 
@@ -259,7 +267,9 @@ class History:
 
     def _known(self, end):
         column = np.arange(end)
-        return (column < self._begin) | (column >= self._known_from[:, None])
+        return (column < self._begin) | (
+            (column >= self._known_from[:, None])
+            & (column < self._known_until[:, None]))
 
     def _counts_until(self, end):
         """Return the counts, with new samples merged into the previous counts.
@@ -276,7 +286,9 @@ class History:
         for row, recording in enumerate(self._trace.series):
             column = self._trace.columns[row]
             is_available = (column < end) & (
-                (column < self._begin) | (column >= self._known_from[row]))
+                (column < self._begin) | (
+                    (column >= self._known_from[row])
+                    & (column < self._known_until[row])))
             new = is_available & (column >= self._counted)
             if new.any():
                 pieces[row] = dataclasses.replace(
@@ -285,8 +297,13 @@ class History:
         for row, piece in zip(pieces, estimate.count_all(
                 list(pieces.values()))):
             earlier = self._counts[row]
-            self._counts[row] = (piece if earlier is None
-                                 else earlier.merged(piece))
+            if earlier is not None:
+                if self._half_life_seconds:
+                    earlier = earlier.aged(0.5 ** (
+                        (piece.last_time - earlier.last_time)
+                        / self._half_life_seconds))
+                piece = earlier.merged(piece)
+            self._counts[row] = piece
         self._counted = end
         return tuple(self._counts)
 

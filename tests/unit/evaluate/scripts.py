@@ -4,6 +4,7 @@
 import numpy as np
 
 from vswitch_aware_scheduler.evaluate import closed_loop
+from vswitch_aware_scheduler.evaluate import measures
 from vswitch_aware_scheduler.evaluate import packing
 
 
@@ -19,8 +20,8 @@ class First(packing.FirstFit):
     def predicted(self):
         return np.arange(len(self.residents)) / 10
 
-    def moved(self, source, destination):
-        pass
+    def lower_limits(self, in_debt):
+        self.in_debt = in_debt
 
 
 class Script(closed_loop.Strategy):
@@ -39,12 +40,21 @@ class Script(closed_loop.Strategy):
 
 
 def replay(rates, arrivals, strategy, known=None, capacity=10.0,
-           seed=1, **conditions):
+           seed=1, departures=None, **conditions):
     rates = np.array(rates, dtype=float)
     replayed = closed_loop.Replay(
         First(), strategy, rates if known is None else known, rates,
-        np.array(arrivals), capacity, 300.0,
+        (np.array(arrivals), np.full(len(rates), packing.STAYS)
+         if departures is None else np.array(departures)), capacity, 300.0,
         closed_loop.Conditions(**conditions), np.random.default_rng(seed))
     replayed.advance(None, np.argsort(arrivals, kind='stable').tolist(),
                      rates.shape[1])
+    replayed.evaluated = rates, capacity
     return replayed
+
+
+def judged(replayed):
+    """Return the Judgement of a Replay."""
+    rates, capacity = replayed.evaluated
+    return measures.judge(replayed.packer.stays, rates, capacity, 300.0,
+                          migrations=replayed.migrations)

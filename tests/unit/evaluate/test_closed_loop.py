@@ -7,11 +7,12 @@ import numpy as np
 from tests.unit.evaluate import scripts
 from tests.unit.evaluate import traces
 from vswitch_aware_scheduler.evaluate import closed_loop
-from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.evaluate import measures
 from vswitch_aware_scheduler import exceptions
 
 Script = scripts.Script
 replay = scripts.replay
+judged = scripts.judged
 
 HOUR = 12
 
@@ -22,40 +23,35 @@ class ReplayTestCase(unittest.TestCase):
         generator = np.random.default_rng(1)
         rates = generator.exponential(2.0, (9, 100))
         arrivals = generator.integers(0, 90, 9)
-        for strategy in (Script(), Script({50: [(0, 0)]})):
-            strategy.moves_any = not strategy.moves
-            replayed = replay(rates, arrivals, strategy)
-            judged = packing.judge([list(range(9))], rates, arrivals, 10.0)
-            judgement = replayed.judgement()
-            np.testing.assert_allclose(judged.overload, judgement.overload)
-            np.testing.assert_allclose(judged.avoidable, judgement.avoidable)
-            np.testing.assert_allclose(judged.used, judgement.used)
-            self.assertAlmostEqual(judged.loss, judgement.loss)
-            self.assertEqual(judged.peak_hosts, judgement.peak_hosts)
-            self.assertEqual(0.0, judgement.moves_per_instance_week)
+        expected = measures.judge(
+            [[row, 0, first, 100] for row, first in enumerate(arrivals)],
+            rates, 10.0, 300.0)
+        self.assertEqual(expected.figures(.01), judged(
+            replay(rates, arrivals, Script())).figures(.01))
 
     def test_a_move_counts_from_the_next_bin_on(self):
         # 12 on one host is too much; apart it is not.
         strategy = Script({6: [(1, 1)]})
         replayed = replay(np.full((2, 12), 6.0), [0, 0], strategy)
-        judgement = replayed.judgement()
-        np.testing.assert_allclose([.5, 0.0], judgement.avoidable)
-        np.testing.assert_allclose([1.0, .5], judgement.used)
-        self.assertEqual(2, judgement.peak_hosts)
-        self.assertAlmostEqual(1.5, judgement.mean_hosts)
-        self.assertAlmostEqual(6 / 18, judgement.weighted)
+        judgement = judged(replayed)
+        self.assertEqual([6, 0], judgement.avoidable.tolist())
+        self.assertEqual([12, 6], judgement.bins.tolist())
+        figures = judgement.figures(.01)
+        self.assertEqual(2, figures['hosts'])
+        self.assertAlmostEqual(1.5, figures['hosts_mean'])
+        self.assertAlmostEqual(100 * 6 / 18,
+                               figures['overload_over_limit_weighted'])
         # One move in two times an hour of an instance.
-        self.assertAlmostEqual(84.0, judgement.moves_per_instance_week)
+        self.assertAlmostEqual(84.0, figures['moves_per_instance_week'])
         # 8 GiB beside 12 kbit/s for an hour.
         size = 8192 * 8 * 1.024 ** 2 * 1e3
         self.assertAlmostEqual(size / (size + 12 * 3600),
                                judgement.migration_share)
-        np.testing.assert_allclose([0.0, .1], replayed.predicted())
 
     def test_a_host_that_is_empty_does_not_count_and_is_used_again(self):
         strategy = Script({3: [(0, 1)], 6: [(0, 0)]})
-        judgement = replay(np.ones((1, 12)), [0], strategy).judgement()
-        np.testing.assert_allclose([.75, .25], judgement.used)
+        judgement = judged(replay(np.ones((1, 12)), [0], strategy))
+        self.assertEqual([9, 3], judgement.bins.tolist())
         self.assertEqual(1, judgement.peak_hosts)
 
     def test_decisions_come_once_a_period(self):
@@ -80,8 +76,8 @@ class ReplayTestCase(unittest.TestCase):
         reported = rates.copy()
         reported[0, :6] = 0.0
         strategy = Script()
-        judgement = replay(rates, [0, 0], strategy, reported).judgement()
-        np.testing.assert_allclose([1.0], judgement.avoidable)
+        judgement = judged(replay(rates, [0, 0], strategy, reported))
+        self.assertEqual([12], judgement.avoidable.tolist())
         self.assertEqual(6, strategy.seen[-1][2])
 
     def test_the_past_comes_before_the_judged_time(self):
@@ -95,9 +91,9 @@ class ReplayTestCase(unittest.TestCase):
         replayed = replay(np.ones((1, 6)), [0], strategy, failing_share=1.0)
         self.assertEqual([False, False], strategy.done)
         self.assertEqual(0, replayed.fleet.loads.hosts[0])
-        judgement = replayed.judgement()
-        np.testing.assert_allclose([1.0], judgement.used)
-        self.assertEqual(0.0, judgement.moves_per_instance_week)
+        judgement = judged(replayed)
+        self.assertEqual([6], judgement.bins.tolist())
+        self.assertEqual(0, judgement.moves)
         self.assertGreater(judgement.migration_share, 0)
 
     def test_as_many_migrations_fail_as_the_share_says(self):
@@ -112,10 +108,10 @@ class ReplayTestCase(unittest.TestCase):
         strategy = Script({3: [(1, 1)]})
         replayed = replay(np.full((2, 36), 4.5), [0, 0], strategy,
                           memory_mib=1.0, switch_share=.2)
-        judgement = replayed.judgement()
+        judgement = judged(replayed)
         # 9 + 2 is too much on the source; the destination has 2 alone and is
         # in use when the instance runs there.
-        np.testing.assert_allclose([14 / 36, 0.0], judgement.avoidable)
+        self.assertEqual([14, 0], judgement.avoidable.tolist())
         self.assertEqual([0, 1], replayed.fleet.loads.hosts.tolist())
         self.assertAlmostEqual(
             8388.608 / (8388.608 + (2 * 4.5 * 36 + 14 * 2 + 14 * 2 * 0) * 300
@@ -140,9 +136,26 @@ class ReplayTestCase(unittest.TestCase):
 
     def test_arrivals_wait_for_the_period_they_come_in(self):
         replayed = replay(np.full((3, 12), 4.0), [0, 4, 11], Script())
-        judgement = replayed.judgement()
+        judgement = judged(replayed)
         # Three are 12 from bin 11 on.
-        np.testing.assert_allclose([1 / 12], judgement.avoidable)
+        self.assertEqual([1], judgement.avoidable.tolist())
+
+    def test_an_instance_that_leaves_frees_its_host_after_the_period(self):
+        strategy = Script({6: [(1, 1)]})
+        replayed = replay(np.full((2, 12), 6.0), [0, 0], strategy,
+                          departures=[7, 20])
+        judgement = judged(replayed)
+        # Both are on host 0 up to bin 6; one is there for one more bin.
+        self.assertEqual([7, 6], judgement.bins.tolist())
+        self.assertEqual([6, 0], judgement.avoidable.tolist())
+        self.assertEqual([7, 12], judgement.vm_bins.tolist())
+        self.assertEqual([-1, 1], replayed.fleet.loads.hosts.tolist())
+
+    def test_one_that_leaves_during_its_migration_stays_where_it_was(self):
+        replayed = replay(np.ones((2, 24)), [0, 0], Script({3: [(1, 1)]}),
+                          departures=[20, 8], memory_mib=1e3, switch_share=.1)
+        self.assertEqual([[0, 0, 0, 20], [1, 0, 0, 8]], replayed.packer.stays)
+        self.assertEqual([False, False], replayed.busy_hosts().tolist())
 
 
 class ConditionsTestCase(unittest.TestCase):

@@ -5,6 +5,7 @@ import unittest
 
 import numpy as np
 
+from vswitch_aware_scheduler.evaluate import measures
 from vswitch_aware_scheduler.evaluate import packing
 
 
@@ -17,33 +18,6 @@ def avoidable(rates, rows, from_bin, capacity):
         present = [rates[row][t] for row in rows if from_bin[row] <= t]
         count += sum(present) > capacity and max(present) <= capacity
     return count, len(bins)
-
-
-class JudgeTestCase(unittest.TestCase):
-
-    def test_overload_by_hand(self):
-        rates = np.array([[6.0, 6, 12, 0], [4, 5, 1, 0], [20, 1, 1, 1]])
-        judged = packing.judge([[0, 1], [2]], rates, np.zeros(3, int), 10.0)
-        # Host 0 carries 10, 11, 13, 0; in the third bin instance 0 alone is
-        # above. Host 1 is above in the first bin, alone.
-        np.testing.assert_allclose([0.5, 0.25], judged.overload)
-        np.testing.assert_allclose([0.25, 0.0], judged.avoidable)
-        self.assertAlmostEqual((1 + 3 + 10) / (34 + 23), judged.loss)
-
-    def test_a_sum_equal_to_the_capacity_is_no_overload(self):
-        rates = np.array([[0.1], [0.2], [0.3]])
-        judged = packing.judge([[0, 1, 2]], rates, np.zeros(3, int), 0.6)
-        self.assertEqual(0.0, judged.overload[0])
-
-    def test_a_host_counts_from_its_first_instance_on(self):
-        rates = np.array([[9.0, 9, 9, 9], [9, 9, 9, 9]])
-        judged = packing.judge([[0, 1]], rates, np.array([1, 3]), 10.0)
-        np.testing.assert_allclose([1 / 3], judged.overload)
-        self.assertAlmostEqual(8 / 36, judged.loss)
-
-    def test_nothing_to_judge_loses_nothing(self):
-        judged = packing.judge([], np.zeros((1, 2)), np.zeros(1, int), 1.0)
-        self.assertEqual((0, 0.0), (judged.overload.size, judged.loss))
 
 
 class _All(packing.FirstFit):
@@ -81,7 +55,7 @@ class ResourcesTestCase(unittest.TestCase):
     def test_the_clairvoyant_looks_on_behind_a_host_without_room(self):
         # Seventeen hosts, without a core left but for the last.
         packer = packing.Clairvoyant(np.zeros((18, 2)), np.zeros(18, int),
-                                     1.0, 0.5)
+                                     np.full(18, 2), 1.0, 0.5)
         needs = np.full((18, 1), 2.0)
         needs[16:] = 1.0
         packer.limit_resources(needs, [2.0])
@@ -93,10 +67,12 @@ class ResourcesTestCase(unittest.TestCase):
 
 class ClairvoyantTestCase(unittest.TestCase):
 
-    def _packed(self, rates, from_bin, capacity, limit, order):
-        packer = packing.Clairvoyant(rates, from_bin, capacity, limit)
+    def _packed(self, rates, from_bin, capacity, limit, order, until=None):
+        until = np.full(len(rates), rates.shape[1]) if until is None else until
+        packer = packing.Clairvoyant(rates, from_bin, until, capacity, limit)
         for row in order:
-            packer.place(row)
+            packer.end_stays(from_bin[row])
+            packer.place(row, int(from_bin[row]), int(until[row]))
         return packer
 
     def test_clairvoyant_packing_is_first_fit_on_future_rates(self):
@@ -142,12 +118,26 @@ class ClairvoyantTestCase(unittest.TestCase):
         rates = generator.exponential(2.0, (40, 300))
         from_bin = np.sort(generator.integers(0, 200, 40))
         packer = self._packed(rates, from_bin, 10.0, 0.05, range(40))
-        judged = packing.judge(packer.residents, rates, from_bin, 10.0)
-        np.testing.assert_allclose(judged.avoidable, packer.predicted())
+        judged = measures.judge(packer.stays, rates, 10.0, 300.0)
+        np.testing.assert_allclose(judged.avoidable_shares,
+                                   packer.predicted())
         self.assertGreater(len(packer.residents), 8)
-        self.assertGreater(judged.avoidable.max(), 0.0)
+        self.assertGreater(judged.avoidable.max(), 0)
         # With all there to the end, a later instance only adds.
-        self.assertLessEqual(judged.avoidable.max(), 0.05 + 1e-12)
+        self.assertLessEqual(judged.avoidable_shares.max(), 0.05 + 1e-12)
+
+    def test_it_knows_when_instances_leave(self):
+        generator = np.random.default_rng(5)
+        rates = generator.exponential(4.0, (60, 300))
+        from_bin = np.sort(generator.integers(0, 250, 60))
+        until = from_bin + generator.integers(1, 80, 60)
+        packer = self._packed(rates, from_bin, 10.0, 0.05, range(60), until)
+        judged = measures.judge(packer.stays, rates, 10.0, 300.0)
+        np.testing.assert_allclose(judged.avoidable_shares,
+                                   packer.predicted())
+        stayed = self._packed(rates, from_bin, 10.0, 0.05, range(60))
+        self.assertLess(judged.bins.sum(), measures.judge(
+            stayed.stays, rates, 10.0, 300.0).bins.sum())
 
 
 class FirstFitTestCase(unittest.TestCase):
@@ -168,3 +158,21 @@ class FirstFitTestCase(unittest.TestCase):
         self.assertEqual([0, 0, 1, 1, 0],
                          [packer.place(row) for row in (2, 4, 3, 5, 6)])
         self.assertEqual([[2, 4, 6], [3, 5]], packer.residents)
+
+    def test_one_that_leaves_makes_room_and_its_host_is_used_again(self):
+        packer = _All()
+        packer.limit_resources(np.full((4, 1), 2.0), [3.0])
+        hosts = []
+        for row, first, end in ((0, 0, 5), (1, 0, packing.STAYS), (2, 5, 7),
+                                (3, 6, packing.STAYS)):
+            packer.end_stays(first)
+            hosts.append(packer.place(row, first, end))
+        self.assertEqual([0, 1, 0, 2], hosts)
+        self.assertEqual([2], packer.end_stays(packing.STAYS - 1))
+        self.assertEqual([[], [1], [3]], packer.residents)
+        self.assertEqual([[0, 0, 0, 5], [2, 0, 5, 7]],
+                         [stay for stay in packer.stays if stay[1] == 0])
+        packer.move(1, 0, 9)
+        self.assertEqual([0, -1], [packer.host_of(1), packer.host_of(0)])
+        self.assertEqual([[1, 1, 0, 9], [1, 0, 9, packing.STAYS]],
+                         [stay for stay in packer.stays if stay[0] == 1])

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 
-from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.evaluate import measures
 from vswitch_aware_scheduler.evaluate import plots
 from vswitch_aware_scheduler.evaluate import protocols
 from vswitch_aware_scheduler import exceptions
@@ -17,13 +17,15 @@ from vswitch_aware_scheduler import exceptions
 class DrawTestCase(unittest.TestCase):
 
     def setUp(self):
+        bound = measures.FluidBound(1.0, 1.0)
         self.results = {
             name: protocols.Result(
-                name, [packing.Judgement(
-                    np.array(shares), np.array(shares), 0.0,
-                    np.ones(len(shares)), len(shares))],
-                [np.array(shares)], [0])
-            for name, shares in (('ours', [0.01, 0.0]), ('peak', []))}
+                name, [judgement], [judgement], [bound], [bound],
+                [np.zeros(len(judgement.hosts))], [0])
+            for name, judgement in (
+                ('ours', measures.judge([[0, 0, 0, 9], [0, 1, 9, 10]],
+                                        np.arange(10.0)[None], 5.0, 300.0)),
+                ('peak', measures.judge([], np.zeros((1, 10)), 5.0, 300.0)))}
 
     def test_two_pictures_are_written(self):
         with tempfile.TemporaryDirectory() as directory:

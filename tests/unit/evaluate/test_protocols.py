@@ -27,9 +27,9 @@ class Recorder(methods.Method):
                 outer.calls.append(('place', instance))
                 return np.ones(len(self.residents), dtype=bool)
 
-            def added(self, host, instance):
+            def changed(self, host):
                 if len(self.residents[host]) == 1:
-                    outer.calls.append(('place', instance))
+                    outer.calls.append(('place', self.residents[host][0]))
 
             def predicted(self):
                 return np.full(len(self.residents), 0.25)
@@ -64,22 +64,70 @@ class StaticTestCase(unittest.TestCase):
         figures = self._figures([[1, 1, 1, 6, 12, 0],
                                  [1, 1, 1, 5, 1, 0],
                                  [1, 11, 1, 1, 1, 1]])
-        self.assertEqual({
-            'method': 'recorder', 'hosts': 1.0, 'refused': 1.0,
-            'overload_mean': 2 / 3, 'overload_avoidable_mean': 1 / 3,
-            'overload_worst': 2 / 3, 'overload_avoidable_worst': 1 / 3,
-            'hosts_above': 1.0, 'hosts_above_avoidable': 1.0,
-            'loss': 4 / 24, 'predicted_mean': 0.25,
-            'hosts_relative': 0.5, 'hosts_mean': 1.0,
-            'hosts_mean_relative': 0.5,
-            'overload_avoidable_weighted': 1 / 3,
-            'overload_over_limit': 100 / 3,
-            'overload_over_limit_weighted': 100 / 3,
-            'overload_over_limit_worst': 100 / 3,
-            'moves_per_instance_week': 0.0, 'migration_share': 0.0}, {
-                **figures, 'loss': round(figures['loss'] * 24, 9) / 24,
-                **{name: round(figures[name] * 3, 9) / 3 for name in figures
-                   if name.startswith('overload_over_limit')}})
+        for name, expected in {
+                'method': 'recorder', 'hosts': 1.0, 'refused': 1.0,
+                'overload_mean': 2 / 3, 'overload_avoidable_mean': 1 / 3,
+                'overload_over_limit_weighted': 100 / 3, 'loss': 4 / 24,
+                'predicted_mean': 0.25, 'hosts_relative': 0.5,
+                'hosts_mean': 1.0, 'hosts_mean_relative': 0.5,
+                # In the bin of 11, two hosts: no overload may be.
+                'fluid_within_limit': 4 / 12, 'fluid_relative': 3 / 4,
+                'fluid_without_overload': 5 / 12,
+                'vm_over_limit': 50.0}.items():
+            if isinstance(expected, str):
+                self.assertEqual(expected, figures[name])
+            else:
+                self.assertAlmostEqual(expected, figures[name], msg=name)
+        # The trace is shorter than ten days.
+        self.assertEqual(figures, {**figures, **figures['last_days']})
+
+    def test_the_last_ten_days_are_also_measured_apart(self):
+        rows = np.ones((2, 24 * DAY))
+        # Learned in twelve days; then overload in 4 of 12 days' bins, one of
+        # them in the last ten days.
+        rows[:, [12 * DAY, 12 * DAY + 1, 13 * DAY, 20 * DAY]] = 6.0
+        figures = self._figures(rows)
+        for of, share in ((figures, 4 / (12 * DAY)),
+                          (figures['last_days'], 1 / (10 * DAY))):
+            self.assertAlmostEqual(100 * share,
+                                   of['overload_over_limit_weighted'])
+            self.assertEqual(1, of['week_hosts'])
+
+    def test_instances_leave_after_exponential_lifetimes(self):
+        count, days = 400, 40
+        trace = traces.trace.Trace.from_series(traces.make_series(
+            np.ones((count, 24 * days)), period=3600.0))
+        for protocol in protocols.PROTOCOLS:
+            results = [protocols.evaluate(case(
+                trace, 1e6, protocol=protocol, lifetime_days=mean),
+                [Recorder()], 1)['recorder'].judgements[0]
+                for mean in (2.0, 2.0, None)]
+            for left, again in zip(*(judged.vm_bins for judged in results[:2]),
+                                   strict=True):
+                self.assertEqual(left, again)
+            seconds = results[0].vm_bins * 3600.0
+            # The few that the end of the trace cuts short; five deviations.
+            self.assertAlmostEqual(2.0, seconds.mean() / 86400, delta=.5)
+            self.assertGreater(results[2].vm_bins.mean(),
+                               4 * results[0].vm_bins.mean())
+
+    def test_every_method_places_instances_that_leave(self):
+        generator = np.random.default_rng(1)
+        trace = traces.make_trace(generator.exponential(1.0, (30, 4 * DAY)))
+        for protocol in protocols.PROTOCOLS:
+            for history in protocols.HISTORIES:
+                results = protocols.evaluate(
+                    case(trace, 20.0, protocol=protocol, history=history,
+                         lifetime_days=1.0),
+                    methods.make_methods(traces.SETTINGS), 1)
+                presence = {tuple(result.judgements[0].vm_bins)
+                            for result in results.values()}
+                self.assertEqual(1, len(presence))
+                for result in results.values():
+                    self.assertGreaterEqual(
+                        result.judgements[0].bins.sum() / 12,
+                        0 if result.judgements[0].avoidable.any()
+                        else result.bounds[0].within_limit)
 
     def test_cores_and_memory_end_what_a_host_takes(self):
         # Of 4 cores and 8 GB: by cores two of the first kind, and by memory
@@ -91,11 +139,12 @@ class StaticTestCase(unittest.TestCase):
             results = protocols.evaluate(
                 case(trace, 1000.0, protocol=protocol, needs=needs,
                      room=(4.0, 8192.0)),
-                methods.make_methods(traces.DEFAULT_LAW), 2)
+                methods.make_methods(traces.SETTINGS), 2)
             for name, result in results.items():
                 with self.subTest(name, protocol=protocol):
-                    self.assertEqual(([2, 2], 4.0), (
-                        result.refused, result.hosts))
+                    self.assertEqual(([2, 2], [4, 4]), (
+                        result.refused, [judged.peak_hosts for judged
+                                         in result.judgements]))
 
     def test_a_resource_without_end_refuses_nothing(self):
         trace = traces.make_trace(np.ones((6, 10)))
@@ -104,8 +153,9 @@ class StaticTestCase(unittest.TestCase):
                             ((4.0, np.inf), 2.0), ((np.inf, np.inf), 1.0)):
             results = protocols.evaluate(
                 case(trace, 1000.0, needs=needs, room=room),
-                [methods.make_methods(traces.DEFAULT_LAW)[0]], 1)
-            self.assertEqual(hosts, results['agnostic'].hosts)
+                [methods.make_methods(traces.SETTINGS)[0]], 1)
+            self.assertEqual(
+                hosts, results['agnostic'].judgements[0].peak_hosts)
 
     def test_no_sample_is_no_traffic_when_judged(self):
         nan = float('nan')
@@ -198,9 +248,10 @@ class RollingTestCase(unittest.TestCase):
         arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
         present = np.arange(4 * DAY) >= arrivals[:, None]
         total = (self.rows * present).sum(axis=0)
-        self.assertAlmostEqual(
-            float(np.mean(total[arrivals.min():] > 100.0)),
-            result.judgements[0].overload[0])
+        self.assertEqual(np.count_nonzero(total > 100.0),
+                         result.judgements[0].overload[0])
+        self.assertEqual(4 * DAY - arrivals.min(),
+                         result.judgements[0].bins[0])
 
     def test_one_whose_known_peak_is_too_high_is_refused(self):
         self.rows[:, :DAY] = 101.0
@@ -215,7 +266,7 @@ class RollingTestCase(unittest.TestCase):
         for history in protocols.HISTORIES:
             results = protocols.evaluate(
                 case(self.trace, 20.0, protocol='rolling', history=history),
-                methods.make_methods(traces.DEFAULT_LAW), 2)
+                methods.make_methods(traces.SETTINGS), 2)
             self.assertEqual(list(methods.NAMES), list(results))
             for result in results.values():
                 placed = [judgement.overload.size
@@ -233,11 +284,11 @@ class LimitsTestCase(unittest.TestCase):
                          {'protocol': 'rolling', 'history': 'arrival'}):
             together = protocols.evaluate_limits(
                 case(trace, **keywords), limits,
-                methods.make_methods(traces.DEFAULT_LAW), 2)
+                methods.make_methods(traces.SETTINGS), 2)
             for (capacity, limit), results in zip(limits, together):
                 alone = protocols.evaluate(
                     case(trace, capacity, limit, **keywords),
-                    methods.make_methods(traces.DEFAULT_LAW), 2)
+                    methods.make_methods(traces.SETTINGS), 2)
                 for name, result in alone.items():
                     self.assertEqual(
                         result.figures(limit, alone['clairvoyant']),
@@ -251,7 +302,8 @@ class CaseTestCase(unittest.TestCase):
         for keywords in ({'protocol': 'other'}, {'history': 'other'},
                          {'saturation_kbps': 0}, {'saturation_kbps': NAN},
                          {'overload_probability': 0},
-                         {'overload_probability': 1}):
+                         {'overload_probability': 1}, {'lifetime_days': 0},
+                         {'lifetime_days': NAN}):
             with self.subTest(keywords), \
                     self.assertRaises(exceptions.InvalidInput):
                 case(trace, **keywords)

@@ -97,6 +97,27 @@ class TraceTestCase(unittest.TestCase):
 
 class HistoryTestCase(unittest.TestCase):
 
+    def _counts(self, days, half_life_days):
+        binned = traces.make_trace(np.ones((1, 288 * days)))
+        history = trace.History(binned, 0, [0], None, half_life_days)
+        for day in range(1, days + 1):
+            counts = history.until(288 * day).counts[0]
+        return counts.total_samples
+
+    def test_a_sample_of_a_half_life_ago_counts_half(self):
+        self.assertEqual(288 * 4, self._counts(4, 0))
+        self.assertAlmostEqual(288 * (1 + .5 + .25 + .125),
+                               self._counts(4, 1.0))
+
+    def test_an_instance_that_left_is_measured_no_more(self):
+        history = trace.History(traces.make_trace(np.ones((2, 10))), 2,
+                                [4, 2], [8, 10])
+        known = history.until(10)
+        np.testing.assert_array_equal(
+            [0, 1, 4, 5, 6, 7], np.flatnonzero(known.present[0]))
+        self.assertEqual([6, 10], [counts.total_samples
+                                   for counts in known.counts])
+
     def test_only_samples_before_the_moment_are_known(self):
         history = trace.History(traces.make_trace([[1, 2, 9]]), 0, [0])
         past = history.until(2)

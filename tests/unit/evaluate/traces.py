@@ -3,16 +3,24 @@
 
 import numpy as np
 
+from vswitch_aware_scheduler.evaluate import settings
 from vswitch_aware_scheduler.evaluate import trace
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
 
 PERIOD = 300.0
 START = 1.375e9
 NO_SAMPLE = float('nan')
 
-DEFAULT_LAW = model.TrafficModel.on_off(
-    60.0, 40.0, on_seconds=1.0, off_seconds=9.0).law
+#: A configuration with a small default demand; the rest is as shipped.
+SETTINGS = settings.Settings(
+    overload_probability=0.01, admission_policy='probability', min_samples=24,
+    modeler_half_life_days=30.0, default_egress_kbps=60.0,
+    default_ingress_kbps=40.0, default_on_seconds=1.0, default_off_seconds=9.0,
+    error_budget_earned_share=0.6, refuse_hosts_in_debt=False,
+    budget_limit_factor=1.0, rebalance_checks=2, rebalance_most_moves=10,
+    rebalance_cool_down_hours=24.0)
+
+DEFAULT_LAW = SETTINGS.default_law
 
 
 def make_series(rows, start=START, period=PERIOD):

@@ -3,30 +3,34 @@
 
 import dataclasses
 import math
+import os
+import textwrap
 
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.evaluate import plots
 from vswitch_aware_scheduler.evaluate import protocols
+from vswitch_aware_scheduler.evaluate import settings as evaluation_settings
 from vswitch_aware_scheduler.evaluate import strategies
 from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['add_arguments', 'run', 'table']
+__all__ = ['COLUMNS', 'add_arguments', 'run', 'settings_text', 'tables']
 
-_COLUMNS = ('hosts', 'hosts_relative', 'refused', 'overload_mean',
-            'overload_avoidable_mean', 'overload_worst', 'hosts_above',
-            'loss', 'predicted_mean')
+#: Columns of a table: title, key, digits after the point.
+COLUMNS = (
+    ('HOURS', 'overload_over_limit_weighted', 2),
+    ('WEEK', 'week_over_limit_worst', 2), ('ABOVE', 'week_hosts_above', 2),
+    ('VM', 'vm_over_limit', 2), ('VM99', 'vm_over_limit_p99', 2),
+    ('VMS', 'vms_above', 2), ('HOSTS', 'hosts_mean_relative', 2),
+    ('FLUID', 'fluid_relative', 2), ('PEAK', 'hosts_relative', 2),
+    ('MOVES', 'moves_per_instance_week', 3))
 
-#: Columns with --rebalance.
-_MOVING = ('overload_over_limit', 'overload_over_limit_weighted',
-           'overload_over_limit_worst', 'hosts', 'hosts_relative',
-           'hosts_mean', 'hosts_mean_relative', 'moves_per_instance_week',
-           'loss', 'migration_share')
+#: A line of text has at most this width, of which the names of a fleet and of
+#: a method together have the second number.
+_WIDTH, _NAMES_WIDTH = 100, 30
 
 #: Conditions of --rebalance: flag, field, name of the value, description.
 _CONDITIONS = (
@@ -51,13 +55,20 @@ def add_arguments(parser):
     :param parser: argparse parser
     """
     parser.set_defaults(function=_print)
-    parser.add_argument('--trace', metavar='PATH', required=True,
+    parser.add_argument('--trace', metavar='PATH', required=True, nargs='+',
+                        dest='traces',
                         help='recorded traffic: a file or folder in a format '
-                             'of the telemetry driver "file"')
+                             'of the telemetry driver "file"; several '
+                             'traces are fleets, each evaluated alone')
     parser.add_argument('--saturation-kbps', metavar='C', type=float,
-                        required=True,
+                        required=True, nargs='+',
                         help='capacity of the switch of each host, egress '
-                             'and ingress together, in kbit/s')
+                             'and ingress together, in kbit/s: one for all '
+                             'traces, or one for each')
+    parser.add_argument('--lifetime-days', metavar='MEAN', type=float,
+                        help='instances leave after a random time with this '
+                             'mean, exponentially distributed (default: '
+                             'instances stay)')
     parser.add_argument('--overload-probability', metavar='E', type=float,
                         help='limit of the overload probability (default: '
                              'the option overload_probability)')
@@ -140,42 +151,81 @@ def run(arguments, conf, progress=None):
     if arguments.plot_dir is not None:
         plots.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING
+    settings = _settings(arguments, conf, rolling)
+    limit = settings.overload_probability
+    capacities = _capacities(arguments)
     conditions = _conditions(arguments, rolling)
     selected = _methods(
-        arguments.methods, conf, arguments.rebalance,
+        arguments.methods, settings, arguments.rebalance,
         None if arguments.groups is None
         else trace.load_groups(arguments.groups))
-    limit = arguments.overload_probability
-    if limit is None:
-        limit = conf.overload_probability
-    case = protocols.Case(
-        trace.load(arguments.trace), arguments.saturation_kbps, limit,
-        None if arguments.train_trace is None
-        else trace.load(arguments.train_trace),
-        arguments.train_days, arguments.protocol, arguments.history,
-        conditions=conditions)
-    if room != (math.inf, math.inf):
-        case = dataclasses.replace(case, room=room, needs=trace.load_needs(
-            arguments.trace, case.trace.uuids))
-    results = protocols.evaluate(case, selected, arguments.seeds, progress)
-    best = results[protocols.CLAIRVOYANT]
+    past = None if arguments.train_trace is None \
+        else trace.load(arguments.train_trace)
+    fleets, lines, pictured = [], [], {}
+    for number, (path, capacity) in enumerate(
+            zip(arguments.traces, capacities)):
+        case = protocols.Case(
+            trace.load(path), capacity, limit, past, arguments.train_days,
+            arguments.protocol, arguments.history, conditions=conditions,
+            lifetime_days=arguments.lifetime_days)
+        if room != (math.inf, math.inf):
+            case = dataclasses.replace(
+                case, room=room,
+                needs=trace.load_needs(path, case.trace.uuids))
+        results = protocols.evaluate(
+            case, selected, arguments.seeds, progress and (
+                lambda done, total, number=number: progress(
+                    done + number * total, total * len(capacities))),
+            settings.modeler_half_life_days)
+        fleet = os.path.splitext(os.path.basename(os.path.normpath(path)))[0]
+        fleets.append({
+            'fleet': fleet, 'trace': path, 'saturation_kbps': capacity,
+            'instances': len(case.trace.series),
+            'days': case.trace.times.size * case.trace.period_seconds
+            / trace.DAY_SECONDS})
+        lines += [{'fleet': fleet, **result.figures(
+            limit, results[protocols.CLAIRVOYANT])}
+            for result in results.values()]
+        pictured.update((name if len(capacities) == 1 else f'{fleet} {name}',
+                         result) for name, result in results.items())
     answer = {
-        'trace': arguments.trace, 'train_trace': arguments.train_trace,
+        'settings': dataclasses.asdict(settings), 'fleets': fleets,
+        'train_trace': arguments.train_trace,
         'protocol': arguments.protocol,
         'history': arguments.history if rolling else None,
-        'saturation_kbps': arguments.saturation_kbps,
         'rebalance': arguments.rebalance,
         'overload_probability': limit, 'seeds': arguments.seeds,
-        'instances': len(case.trace.series),
+        'lifetime_days': arguments.lifetime_days,
         'host_cores': arguments.host_cores,
-        'host_memory_mb': arguments.host_memory_mb,
-        'methods': [result.figures(limit, best)
-                    for result in results.values()]}
+        'host_memory_mb': arguments.host_memory_mb, 'methods': lines}
     if arguments.rebalance:
         answer['conditions'] = dataclasses.asdict(conditions)
     if arguments.plot_dir:
-        answer['pictures'] = plots.draw(arguments.plot_dir, results, limit)
+        answer['pictures'] = plots.draw(arguments.plot_dir, pictured, limit)
     return answer
+
+
+def _settings(arguments, conf, rolling):
+    """Return the Settings of the configuration and of the arguments."""
+    settings = evaluation_settings.Settings.of(conf)
+    if arguments.overload_probability is None:
+        return settings
+    return dataclasses.replace(
+        settings, overload_probability=arguments.overload_probability)
+
+
+def _capacities(arguments):
+    """Return the capacity of the hosts of each trace."""
+    traces, capacities = arguments.traces, arguments.saturation_kbps
+    if len(traces) > 1 and arguments.train_trace is not None:
+        raise exceptions.InvalidInput(
+            f'train-trace: given with {len(traces)} traces; expected one '
+            f'trace, which it precedes')
+    if len(capacities) not in (1, len(traces)):
+        raise exceptions.InvalidInput(
+            f'saturation-kbps: {len(capacities)} values for {len(traces)} '
+            f'traces; expected one value, or one for each trace')
+    return capacities * (len(traces) // len(capacities))
 
 
 def _room(flag, value):
@@ -206,11 +256,10 @@ def _conditions(arguments, rolling):
     return closed_loop.Conditions(**values)
 
 
-def _methods(names, conf, rebalances, groups):
-    default = model.TrafficModel.on_off(**options.default_demand(conf)).law
-    available = methods.make_methods(default, conf.min_samples, groups)
+def _methods(names, settings, rebalances, groups):
+    available = methods.make_methods(settings, groups)
     if rebalances:
-        moving = strategies.make_rebalanced(default, conf.min_samples)
+        moving = strategies.make_rebalanced(settings)
         if names is None:
             return moving
         available = moving + [method for method in available
@@ -227,24 +276,54 @@ def _methods(names, conf, rebalances, groups):
     return [method for method in available if method.name in requested]
 
 
-def table(answer):
-    """Return the header and the rows of the answer as text.
+def tables(lines):
+    """Return the tables of results as (title, header, rows) of text.
 
-    :param answer: result of :func:`run`
+    A table is at most 100 characters wide.
+
+    :param lines: list of the rows of :meth:`.protocols.Result.figures`, each
+        with ``fleet``, the name of its fleet
     """
-    columns = _MOVING if answer['rebalance'] else _COLUMNS
+    def cell(value, digits):
+        return '-' if value is None else f'{value:.{digits}f}'
 
-    def cell(value):
-        return '-' if value is None else f'{value:.4g}'
+    longest = _NAMES_WIDTH - max(len(line['method']) for line in lines)
 
-    return (['METHOD', *(name.upper() for name in columns)],
-            [[line['method'], *(cell(line[name]) for name in columns)]
-             for line in answer['methods']])
+    def rows(of):
+        return [[line['fleet'][:longest], line['method'],
+                 *(cell(of(line)[key], digits) for _, key, digits in COLUMNS)]
+                for line in lines]
+
+    header = ['FLEET', 'METHOD', *(title for title, _, _ in COLUMNS)]
+    return [
+        ('All days. HOURS, WEEK, VM, VM99: overload over E; HOSTS, PEAK: '
+         'over the clairvoyant', header, rows(lambda line: line)),
+        (f'Last {protocols.LAST_DAYS} days', header,
+         rows(lambda line: line['last_days']))]
+
+
+def settings_text(settings):
+    """Return the settings of an evaluation as text of several lines.
+
+    :param settings: dictionary of the options
+    """
+    return textwrap.fill(
+        'Settings: ' + ', '.join(f'{name} = {value}' for name, value
+                                 in settings.items()),
+        _WIDTH, subsequent_indent='    ', break_on_hyphens=False)
 
 
 def _print(arguments, conf):
     with terminal.progress('evaluating') as progress:
         answer = run(arguments, conf, progress)
     if not output.print_answer(arguments, answer):
-        terminal.print_table(*table(answer))
+        for line in settings_text(answer['settings']).splitlines():
+            terminal.print_line(line)
+        for fleet in answer['fleets']:
+            terminal.print_line(
+                f'{fleet["fleet"]}: {fleet["instances"]} instances, '
+                f'{fleet["days"]:.3g} days, hosts of '
+                f'{fleet["saturation_kbps"]:g} kbit/s')
+        terminal.print_line()
+        terminal.print_tables(tables(answer['methods']))
     return 0

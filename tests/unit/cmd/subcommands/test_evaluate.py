@@ -13,7 +13,11 @@ from vswitch_aware_scheduler.evaluate import protocols
 
 KEYS = {'method', 'hosts', 'refused', 'overload_mean',
         'overload_avoidable_mean', 'overload_worst', 'hosts_above', 'loss',
-        'predicted_mean'}
+        'predicted_mean', 'overload_over_limit_weighted', 'host_hours',
+        'week_hosts', 'week_over_limit_worst', 'week_hosts_above',
+        'vm_over_limit', 'vm_over_limit_p99', 'vms_above',
+        'fluid_within_limit', 'fluid_without_overload', 'fluid_relative',
+        'last_days', 'fleet'}
 
 
 class EvaluateTestCase(command_case.ManageTestCase):
@@ -41,7 +45,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
             self.assertLessEqual(KEYS, set(line))
         self.assertEqual((0.02, 3, 8), (answer['overload_probability'],
                                         answer['seeds'],
-                                        answer['instances']))
+                                        answer['fleets'][0]['instances']))
 
     def test_cores_and_memory_of_hosts_need_a_trace_that_has_them(self):
         for options, message in (
@@ -116,7 +120,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
             '--protocol', 'rolling', '--rebalance', '--methods', 'none',
             '--seeds', '1')
         self.assertEqual(0, status)
-        self.assertIn('MOVES_PER_INSTANCE_WEEK', output.splitlines()[0])
+        self.assertIn('MOVES', output)
 
     def test_conditions_of_rebalancing_are_in_the_answer(self):
         answer = self._evaluate(
@@ -168,9 +172,67 @@ class EvaluateTestCase(command_case.ManageTestCase):
             '--methods', 'ours,sbp', '--seeds', '1')
         self.assertEqual((0, ''), (status, errors))
         lines = output.splitlines()
-        self.assertEqual(['ours', 'sbp', 'clairvoyant'],
-                         [line.split()[0] for line in lines[2:]])
-        self.assertTrue(lines[0].startswith('METHOD'))
+        self.assertLessEqual(max(map(len, lines)), 100)
+        self.assertIn('overload_probability = 0.01,', lines[0])
+        start = lines.index('Last 10 days')
+        self.assertEqual(['FLEET', 'METHOD', 'HOURS', 'WEEK', 'ABOVE', 'VM',
+                          'VM99', 'VMS', 'HOSTS', 'FLUID', 'PEAK', 'MOVES'],
+                         lines[start + 1].split())
+        self.assertEqual([['trace', 'ours'], ['trace', 'sbp'],
+                          ['trace', 'clairvoyant']],
+                         [line.split()[:2] for line in lines[start + 3:]])
+
+    def test_a_table_of_long_names_fits_the_width(self):
+        status, output, _ = self.run_command(
+            'evaluate', '--trace', self.trace, '--saturation-kbps', '60',
+            '--protocol', 'rolling', '--rebalance', '--seeds', '1')
+        self.assertEqual(0, status)
+        self.assertLessEqual(max(map(len, output.splitlines())), 100)
+        self.assertIn('workload_balance', output)
+
+    def test_several_fleets_are_evaluated_each_alone(self):
+        other = os.path.join(self.directory, 'other.csv')
+        with open(self.trace) as stream, open(other, 'w') as copy:
+            copy.writelines(line for line in stream
+                            if not line.startswith('7,'))
+        words = ['--methods', 'peak', '--seeds', '2']
+        together = self.ask('evaluate', '--trace', self.trace, other,
+                            '--saturation-kbps', '100', '60', *words)
+        self.assertEqual([('trace', 8, 100.0), ('other', 7, 60.0)], [
+            (fleet['fleet'], fleet['instances'], fleet['saturation_kbps'])
+            for fleet in together['fleets']])
+        alone = [self.ask('evaluate', '--trace', path, '--saturation-kbps',
+                          capacity, *words)['methods']
+                 for path, capacity in ((self.trace, '100'), (other, '60'))]
+        self.assertEqual(alone[0] + alone[1], together['methods'])
+
+    def test_settings_are_those_of_the_configuration(self):
+        shipped = self._evaluate('--methods', 'peak', '--seeds', '1')
+        self.assertEqual((0.01, 24, 1.0, False, 30.0), tuple(
+            shipped['settings'][name] for name in (
+                'overload_probability', 'min_samples', 'budget_limit_factor',
+                'refuse_hosts_in_debt', 'modeler_half_life_days')))
+        self._configure('budget_limit_factor = 3',
+                        'refuse_hosts_in_debt = true',
+                        'rebalance_most_moves = 7',
+                        'admission_policy = average')
+        answer = self._evaluate('--methods', 'ours', '--seeds', '1',
+                                '--protocol', 'rolling')
+        self.assertEqual((3.0, True, 7, 'average'), tuple(
+            answer['settings'][name] for name in (
+                'budget_limit_factor', 'refuse_hosts_in_debt',
+                'rebalance_most_moves', 'admission_policy')))
+        average = self._evaluate('--methods', 'average', '--seeds', '1',
+                                 '--protocol', 'rolling')
+        self.assertEqual(average['methods'][0]['hosts'],
+                         answer['methods'][0]['hosts'])
+
+    def test_instances_can_leave(self):
+        hours = [self._evaluate('--methods', 'peak', '--seeds', '1', *words)[
+            'methods'][0]['host_hours'] for words in (
+                (), ('--lifetime-days', '.1'), ('--lifetime-days', '.1'))]
+        self.assertEqual(hours[1], hours[2])
+        self.assertLess(hours[1], hours[0])
 
     def test_pictures_are_written_where_wanted(self):
         where = os.path.join(self.directory, 'pictures')
@@ -197,6 +259,11 @@ class EvaluateTestCase(command_case.ManageTestCase):
         base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
         for options, text in (
                 (('--seeds', '0'), 'seeds: 0'),
+                (('--lifetime-days', '0'), 'lifetime: 0.0 days; expected'),
+                (('--saturation-kbps', '9', '8'),
+                 '2 values for 1 traces; expected one value'),
+                (('--trace', self.trace, self.trace, '--train-trace',
+                  self.trace), 'train-trace: given with 2 traces'),
                 (('--methods', 'best'), "'best'; expected one of agnostic"),
                 (('--train-days', '1', '--protocol', 'rolling'),
                  'train-days'),

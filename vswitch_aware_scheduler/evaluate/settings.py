@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a configuration that an evaluation simulates.
+
+Pure: the caller reads the configuration.
+"""
+
+import dataclasses
+
+from vswitch_aware_scheduler.rebalance import advisor
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['Settings']
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Values of the options of the same names, which describe them."""
+
+    overload_probability: float
+    admission_policy: str
+    min_samples: int
+    modeler_half_life_days: float
+    default_egress_kbps: float
+    default_ingress_kbps: float
+    default_on_seconds: float
+    default_off_seconds: float
+    error_budget_earned_share: float
+    refuse_hosts_in_debt: bool
+    budget_limit_factor: float
+    rebalance_checks: int
+    rebalance_most_moves: int
+    rebalance_cool_down_hours: float
+
+    @classmethod
+    def of(cls, group):
+        """Return the Settings of an object with these attributes.
+
+        :param group: for example the options of [vswitch_scheduler]
+        """
+        return cls(**{field.name: getattr(group, field.name)
+                      for field in dataclasses.fields(cls)})
+
+    @property
+    def default_law(self):
+        """RateLaw of an instance about which nothing is known."""
+        return model.TrafficModel.on_off(
+            self.default_egress_kbps, self.default_ingress_kbps,
+            on_seconds=self.default_on_seconds,
+            off_seconds=self.default_off_seconds).law
+
+    @property
+    def churn(self):
+        """The limits on the number of moves, :class:`~.advisor.Churn`."""
+        return advisor.Churn(self.rebalance_cool_down_hours * 3600.0,
+                             self.rebalance_most_moves)
+
+    def terms(self, overload_probability):
+        """Return the :class:`~.budget.Terms` of hosts with a limit.
+
+        :param overload_probability: limit
+        """
+        return budget.Terms(overload_probability,
+                            self.error_budget_earned_share)
