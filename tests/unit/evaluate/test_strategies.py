@@ -236,7 +236,7 @@ class ProtocolTestCase(unittest.TestCase):
         self.assertEqual(['ours', 'clairvoyant'], list(plain))
         best = plain['clairvoyant']
         expected = plain['ours'].figures(.02, best)
-        figures = self._results(2, settings)['none'].figures(.02, best)
+        figures = self._results(2, traces.SETTINGS)['none'].figures(.02, best)
         self.assertEqual({**expected, 'method': 'none'}, figures)
 
     def test_instances_that_leave_are_on_hosts_equally_long(self):

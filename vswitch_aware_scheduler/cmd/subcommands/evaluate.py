@@ -151,7 +151,7 @@ def run(arguments, conf, progress=None):
     if arguments.plot_dir is not None:
         plots.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING
-    settings = _settings(arguments, conf, rolling)
+    settings = _settings(arguments, conf)
     limit = settings.overload_probability
     capacities = _capacities(arguments)
     conditions = _conditions(arguments, rolling)
@@ -205,7 +205,7 @@ def run(arguments, conf, progress=None):
     return answer
 
 
-def _settings(arguments, conf, rolling):
+def _settings(arguments, conf):
     """Return the Settings of the configuration and of the arguments."""
     settings = evaluation_settings.Settings.of(conf)
     if arguments.overload_probability is None:
