@@ -474,6 +474,9 @@ class OpenStack(servers.Server):
             auth_strategy = keystone
             [placement_database]
             connection = {self._database.url_of('placement')}
+            # A request may use two at a time. With fewer connections than
+            # that, requests wait for each other, and fail after 30 s.
+            max_pool_size = 40
             ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''
             [DEFAULT]
