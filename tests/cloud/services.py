@@ -474,8 +474,8 @@ class OpenStack(servers.Server):
             auth_strategy = keystone
             [placement_database]
             connection = {self._database.url_of('placement')}
-            # A request may use two at a time. With fewer connections than
-            # that, requests wait for each other, and fail after 30 s.
+            # More than a request of each thread needs. With the default of
+            # 15, requests failed that waited 30 s for a connection.
             max_pool_size = 40
             ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''
