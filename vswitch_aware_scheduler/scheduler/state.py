@@ -41,7 +41,8 @@ LOG = logs.get_logger(__name__)
 #: is younger than this. They arrive before the hosts are judged.
 _FRESH_SECONDS = 0.02
 
-#: Time limit in seconds for a transaction of claims. A slower one is retried.
+#: Time limit in seconds for a transaction of claims, unless requests wait
+#: longer. A slower one is retried.
 _CLAIMS_TIMEOUT_SECONDS = 2.0
 
 #: Number of refused requests that are compared with later withdrawals.
@@ -117,7 +118,7 @@ class SchedulerState:
         self._residency = residency.Residency()
         self._statements = request_demand.Statements()
         self.claims = claims.Claims(
-            wiring.make_store(conf, _CLAIMS_TIMEOUT_SECONDS),
+            wiring.make_store(conf, _claims_timeout_seconds(conf)),
             conf.claims_refresh_seconds, conf.claim_patience_seconds,
             self._lock, self._receive_claims, self._count,
             worker_report.name(), self.report)
@@ -785,6 +786,16 @@ class SchedulerState:
         # A dropped host may be among the hosts of the last request.
         self._last_hosts = []
         return len(outdated_hosts)
+
+
+def _claims_timeout_seconds(conf):
+    """Return the time limit for a transaction of claims, in seconds.
+
+    Databases limit the wait for a lock to a second, or a fifth, less. A
+    request has to wait for a lock as long as its patience.
+    """
+    return max(min(conf.store_timeout_seconds, _CLAIMS_TIMEOUT_SECONDS),
+               1.25 * conf.claim_patience_seconds + 1.5)
 
 
 def _hosts(host_states):
