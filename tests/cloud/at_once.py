@@ -106,6 +106,8 @@ def play(stage, number, fault=None):
     line['slow_claims'] = sum(wait > .3 for wait in waits)
     line.update((name, int(openstack.total(f'{name}_total') - before[name]))
                 for name in COUNTERS)
+    line['refused_by_placement'] = (
+        line['claims_made'] - line['claim_conflicts'] - line['placed'])
     began = time.monotonic()
     _clear(stage)
     line['clear_seconds'] = round(time.monotonic() - began, 1)
@@ -185,7 +187,8 @@ def describe(line):
             f'{line["placed"]:4} placed, {line["refused"]} refused, '
             f'over {sum(line["over"].values())}, '
             f'failed {len(line["failed"])}; '
-            + ', '.join(f'{line[name]} {name}' for name in COUNTERS)
+            + ', '.join(f'{line[name]} {name}' for name in (
+                *COUNTERS, 'refused_by_placement'))
             + f'; claim {1e3 * line["claim_seconds"]["median"]:.0f} ms '
             f'(median), {1e3 * line["claim_seconds"]["most"]:.0f} ms (most), '
             f'{line["slow_claims"]} above 300 ms; '
@@ -208,7 +211,7 @@ def sum_of(lines):
             'most': max(line['claim_seconds']['most'] for line in lines)},
         **{name: round(sum(line[name] for line in lines), 1) for name in (
             'placed', 'refused', 'seconds', 'clear_seconds', 'slow_claims',
-            *COUNTERS)}}
+            'refused_by_placement', *COUNTERS)}}
 
 
 def is_good(line, fit, exact):

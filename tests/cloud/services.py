@@ -474,6 +474,9 @@ class OpenStack(servers.Server):
             auth_strategy = keystone
             [placement_database]
             connection = {self._database.url_of('placement')}
+            # More than a request of each thread needs. With the default of
+            # 15, requests failed that waited 30 s for a connection.
+            max_pool_size = 40
             ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''
             [DEFAULT]

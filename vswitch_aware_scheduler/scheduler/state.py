@@ -40,7 +40,8 @@ LOG = logs.get_logger(__name__)
 #: is younger than this. They arrive before the hosts are judged.
 _FRESH_SECONDS = 0.02
 
-#: Time limit in seconds for a transaction of claims. A slower one is retried.
+#: Time limit in seconds for a transaction of claims, unless requests wait
+#: longer. A slower one is retried.
 _CLAIMS_TIMEOUT_SECONDS = 2.0
 
 #: Number of refused requests that are compared with later withdrawals.
@@ -116,11 +117,11 @@ class SchedulerState:
         self._residency = residency.Residency()
         self._statements = request_demand.Statements()
         self.claims = claims.Claims(
-            wiring.make_store(conf, _CLAIMS_TIMEOUT_SECONDS),
+            wiring.make_store(conf, _claims_timeout_seconds(conf)),
             conf.claims_refresh_seconds, conf.claim_patience_seconds,
             self._lock, self._receive_claims, self._count,
             worker_report.name(), self.report)
-        # Uuids of the claims that a refused request was compared with.
+        # _Refusal of each of the last requests that hosts were refused to.
         self._refused = collections.deque(maxlen=_MOST_REFUSED)
         # The first reading verifies the claims of others: those of the last
         # ten minutes may concern instances that were moved or deleted since.
@@ -231,8 +232,7 @@ class SchedulerState:
         self._recent.passing = host_states
         if not host_states:
             with self._lock:
-                self._note_refused(self._recent.judged[1],
-                                   _hosts(self._recent.judged[3]))
+                self._note_refused(_hosts(self._recent.judged[3]))
 
     def _law_on(self, host, demand):
         """Return the RateLaw that an instance would have on a host."""
@@ -356,8 +356,6 @@ class SchedulerState:
         self.metrics.claimed(pending.age())
         if pending.admitted:
             recent.claims[uuid] = pending
-            # Its conflicts on other hosts did not refuse the instance.
-            recent.refused[1].clear()
             return True
         recent.conflicts += 1
         LOG.debug('vswitch: %s has no room any more for instance %s',
@@ -389,28 +387,31 @@ class SchedulerState:
         with self._lock:
             hosts = self._observe(host_states)
             assessment = self._judge(hosts, demand, attachments)
-            self._note_refused(demand.instance_uuid, hosts)
+            self._note_refused(hosts)
         self.decisions.judged(assessment, demand, spec_obj,
                               bool(assessment.passing.any()))
 
-    def _note_refused(self, uuid, hosts):
+    def _note_refused(self, hosts):
         """Store which claims may have caused a refusal, with the lock."""
         recent, hosts = self._recent, set(hosts)
-        if recent.refused[0] != uuid:
+        if recent.refusal is None:
             # A request that has several conflicts counts once.
-            recent.refused = uuid, set()
-            self._refused.append(recent.refused[1])
-        recent.refused[1].update(
+            recent.refusal = _Refusal()
+            self._refused.append(recent.refusal)
+        recent.refusal.claimed.update(
             claim.instance_uuid for claim in self._residency.claims
             if claim.host in hosts)
 
     def _withdrawn(self, instance_uuid):
         """Count the refusals by a claim that is void now, with the lock."""
-        for claimed in self._refused:
-            if instance_uuid in claimed:
-                claimed.clear()
-                self.claims.counts[
-                    'requests_refused_by_withdrawn_claims'] += 1
+        for refusal in self._refused:
+            if instance_uuid in refusal.claimed and not refusal.withdrawn:
+                refusal.withdrawn = True
+                self._count_refusal(refusal)
+
+    def _count_refusal(self, refusal):
+        self.claims.counts['requests_refused_by_withdrawn_claims'] += \
+            refusal.failed and refusal.withdrawn
 
     def claim_failed(self, instance_uuid):
         """Withdraw a claim of this thread, which Placement has refused.
@@ -443,9 +444,13 @@ class SchedulerState:
 
         :param failed: whether Nova withdraws the placements of the request
         """
-        pending_claims = self._recent.claims
+        pending_claims, refusal = self._recent.claims, self._recent.refusal
         self._recent.begin(False)
         self.decisions.request_finished(failed)
+        if failed and refusal is not None:
+            with self._lock:
+                refusal.failed = True
+                self._count_refusal(refusal)
         if failed:
             for pending in pending_claims.values():
                 self._withdraw(pending)
@@ -780,6 +785,16 @@ class SchedulerState:
         return len(outdated_hosts)
 
 
+def _claims_timeout_seconds(conf):
+    """Return the time limit for a transaction of claims, in seconds.
+
+    Databases limit the wait for a lock to a second, or a fifth, less. A
+    request has to wait for a lock as long as its patience.
+    """
+    return max(min(conf.store_timeout_seconds, _CLAIMS_TIMEOUT_SECONDS),
+               1.25 * conf.claim_patience_seconds + 1.5)
+
+
 def _hosts(host_states):
     # Three times as fast as map() with operator.attrgetter.
     return [host_state.host for host_state in host_states]
@@ -789,6 +804,20 @@ def _is_limited(policy):
     """Return whether a policy limits its host, or is still unknown."""
     return policy is None or policy.profile is not None \
         or bool(policy.uplinks)
+
+
+@dataclasses.dataclass(eq=False)
+class _Refusal:
+    """A request that hosts were refused to.
+
+    :ivar claimed: uuids of the instances with a claim on these hosts
+    :ivar withdrawn: whether such a claim has been withdrawn since
+    :ivar failed: whether the request has found no host at all
+    """
+
+    claimed: set = dataclasses.field(default_factory=set)
+    withdrawn: bool = False
+    failed: bool = False
 
 
 class _Request(threading.local):
@@ -802,8 +831,7 @@ class _Request(threading.local):
         version, and keeps each host.
     :ivar passing: HostStates that pass the filter, by the last judgement
     :ivar claims: {uuid: Pending} of the admitted claims
-    :ivar refused: (uuid of the last instance that hosts were refused to, set
-        of the instances whose claims may have caused that)
+    :ivar refusal: _Refusal if hosts were refused to the request, or None
     :ivar conflicts: number of hosts that had no room any more
     :ivar missed: whether a claim has waited for the store in vain
     """
@@ -820,7 +848,7 @@ class _Request(threading.local):
         self.judged, self.filtered = (None,) * 5, (None, None)
         self.passing = None
         self.claims = {}
-        self.refused = None, set()
+        self.refusal = None
         self.conflicts, self.missed = 0, False
 
     def host_state(self, provider_uuids):

@@ -47,16 +47,16 @@ def make_aggregates(conf, report):
             report), report)
 
 
-def make_store(conf, most_seconds=float('inf')):
+def make_store(conf, timeout_seconds=None):
     """Return the Store, or a substitute that raises why there is no store.
 
     :param conf: the group [vswitch_scheduler]
-    :param most_seconds: upper bound in seconds of the time limit of a
-        statement
+    :param timeout_seconds: time limit of a statement in seconds; None means
+        the option store_timeout_seconds
     """
     try:
-        return store.Store(conf.store_url, min(
-            conf.store_timeout_seconds, most_seconds))
+        return store.Store(conf.store_url, timeout_seconds
+                           or conf.store_timeout_seconds)
     except Exception as error:
         return _NoStore(error)
 

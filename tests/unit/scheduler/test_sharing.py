@@ -2,9 +2,12 @@
 """Workers at one store: what one places counts with the others."""
 
 import collections
+import contextlib
 import json
 import os
+import sqlite3
 import tempfile
+import threading
 import time
 
 from nova import objects
@@ -157,6 +160,22 @@ class TestWorkers(SharingTestCase):
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [0, .3])
         self.wait_for(lambda: self.two.claims.counts[
             'requests_refused_by_withdrawn_claims'] == 1)
+
+    def test_a_request_waits_for_a_lock_as_long_as_its_patience(self):
+        placing = threading.Thread(target=self.place, args=(1, self.a))
+        with contextlib.closing(sqlite3.connect(
+                self.path, isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            placing.start()
+            # The store of a worker with a short patience waits for 2 s.
+            placing.join(3.0)
+            self.assertTrue(placing.is_alive())
+            other.execute('ROLLBACK')
+        placing.join(PATIENCE_SECONDS)
+        self.assertEqual((1, 0), (
+            self.one.claims.counts['claims_made'],
+            self.one.claims.counts['claim_misses']))
+        self.assertEqual({1: (store.CLAIMED, 'a')}, self.claims())
 
     def test_the_last_room_goes_to_one_of_two_workers_that_judged_it(self):
         spec_one, spec_two = (base.request(number, egress_kbps=60)

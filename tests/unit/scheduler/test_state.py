@@ -888,6 +888,7 @@ class TestClaims(base.StateTestCase):
         hosts = self._filter()
         self._others_place('a', 'b', 'c')
         self._choose(hosts)
+        self.state.request_finished(True)
         counts = self.state.claims.counts
         self.assertEqual(0, counts[
             'requests_refused_by_withdrawn_claims'])
@@ -901,12 +902,23 @@ class TestClaims(base.StateTestCase):
         self.assertEqual(1, counts[
             'requests_refused_by_withdrawn_claims'])
 
+    def test_a_withdrawal_before_the_request_fails_is_counted(self):
+        hosts = self._filter()
+        self._others_place('a', 'b', 'c')
+        self._choose(hosts)
+        self.state._receive_claims([fake_store.claim(
+            50, 'a', state=store.WITHDRAWN)])
+        self.state.request_finished(True)
+        self.assertEqual(1, self.state.claims.counts[
+            'requests_refused_by_withdrawn_claims'])
+
     def test_a_request_that_is_placed_was_refused_by_no_claim(self):
         hosts = self._filter()
         self._others_place('a')
         self.assertIsNotNone(self._choose(hosts))
         self.state._receive_claims([fake_store.claim(
             50, 'a', state=store.WITHDRAWN)])
+        self.state.request_finished(False)
         self.assertEqual(0, self.state.claims.counts[
             'requests_refused_by_withdrawn_claims'])
 
