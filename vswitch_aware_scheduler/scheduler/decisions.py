@@ -107,7 +107,7 @@ class Decisions:
         if before is not None and before.host is not None:
             # Nova filters again to find alternates.
             return
-        if not any_passes:
+        if not any_passes and (before is None or before.any_passes):
             self._log_refused(assessment, demand)
         judged = _Judged(self._clock(), assessment, demand, spec_obj,
                          any_passes)

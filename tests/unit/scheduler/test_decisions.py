@@ -176,6 +176,20 @@ class TestDecisions(DecisionsTestCase):
         self.assertEqual([store.NO_HOST],
                          [one.outcome for one in self.written])
 
+    def test_a_request_that_is_refused_host_by_host_is_one_line(self):
+        self.state.request_started()
+        other = base.host_state('other', [], self.free.aggregates)
+        spec = base.request(7, egress_kbps=30)
+        passing = self.filter.filter_all([self.free, other], spec)
+        with self.state._lock:
+            for number, host in ((4, 'free'), (5, 'other')):
+                self.state._count(fake_store.claim(
+                    number, host, law=base.constant(80)))
+        self.assertIsNone(base.choose(self.state, passing, spec))
+        self.state.request_finished(True)
+        self.assertEqual(1, len([text for text in self.infos
+                                 if 'no host' in text]))
+
     def test_at_most_so_many_hosts_are_named(self):
         hosts = [base.host_state(f'h{i}', [], [base.aggregate(
             saturation_kbps=str(29 - i / 10))]) for i in range(30)]
