@@ -437,7 +437,7 @@ class TestClaims(ResidencyTestCase):
 
 
 class TestAnyOrder(unittest.TestCase):
-    """Readings, claims and broadcasts of one cloud, in random order.
+    """Readings and claims of one cloud, in random order.
 
     The model is Nova itself: instances that boot, are rescheduled, move,
     resize, are reverted and deleted, in steps of a database. A worker reads
