@@ -25,6 +25,9 @@ from vswitch_aware_scheduler.traffic import rate_law
 
 NOW = clock.NOW
 
+#: The fixtures of a test remove the directory that is the default during it.
+_TEMPORARY = tempfile.gettempdir()
+
 #: Longest wait for a thread: nothing here takes that long unless it failed.
 PATIENCE_SECONDS = 30.0
 
@@ -38,7 +41,8 @@ LIMITS = json.dumps(['kernel', [[[1.0, 1.0, 0.0], 800.0, 1000.0]]])
 @functools.cache
 def _migrated_file():
     """Return the path of an empty SQLite store, made once in a process."""
-    directory = tempfile.TemporaryDirectory(prefix='vswitch-empty-store-')
+    directory = tempfile.TemporaryDirectory(
+        prefix='vswitch-empty-store-', dir=_TEMPORARY)
     atexit.register(directory.cleanup)
     path = os.path.join(directory.name, 'vswitch.sqlite')
     migration.sync(f'sqlite:///{path}')

@@ -65,8 +65,9 @@ _BUGS = ('VSwitchFilter: ', 'VSwitchWeigher: ', 'hook ', "Nova's record: ",
 #: How warnings of the deployment begin, see scheduler.worker_report, and those
 #: of the threads that write to the store.
 _NOT_OF_REQUESTS = tuple(f'vswitch: {topic}: ' for topic in (
-    'modeler', 'options', 'plugins', 'traffic models',
-    'claims of other workers', 'recording of decisions', 'worker report'))
+    'modeler', 'options', 'plugins', 'traffic models', 'claims',
+    'claims of other workers', 'recording of decisions', 'worker report')) + (
+        'vswitch: hosts of ',)
 
 
 _INSTANCE_ROWS = sqlalchemy.text(

@@ -153,8 +153,7 @@ class Claims(worker_thread.WorkerThread):
         self.start()
         self.wake()
         if waits and self._answers and self._patience_seconds:
-            pending.done.wait(self._patience_seconds)
-            if not pending.settled:
+            if not pending.done.wait(self._patience_seconds):
                 self._answers = False
                 self._report('claims', (
                     f'the store has not accepted a claim within '

@@ -219,6 +219,10 @@ class TestMisses(ClaimsTestCase):
         began = time.monotonic()
         self.assertTrue(one.claim(1).admitted)
         self.assertLess(time.monotonic() - began, PATIENCE_SECONDS / 2)
+        # One line says why.
+        self.wait_for(lambda: one.all_problems)
+        self.assertEqual({'claims of other workers'}, {
+            topic for topic, problem in one.all_problems if problem})
 
     def test_a_store_that_cannot_be_written_is_still_read(self):
         one, two = self.worker(room=2), self.worker(room=2, patience=.01)
