@@ -87,8 +87,8 @@ class _Scaled(methods.CountsEstimator):
     def fit(self, known, saturation_kbps):
         limits = [(model.DIMENSIONS['bandwidth'], None, saturation_kbps)]
         return [prior.scaled(rate_law.RateLaw.from_arrays(
-            law.probabilities, law.rates * self._factor, law.high,
-            law.low_states), limits)
+            law.probabilities, law.rates * self._factor,
+            law.at_instants), limits)
             for law in super().fit(known, saturation_kbps)]
 
 

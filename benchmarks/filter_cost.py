@@ -46,8 +46,8 @@ from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import weights
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import slots
 
 CONF = nova.conf.CONF
 
@@ -59,10 +59,10 @@ WAITS = tuple(f'{hosts}_{other}_ms' for hosts in ('few_hosts', 'hosts')
 def make_models(count, generator):
     """Return random models of eight states, heavy-tailed, mostly quiet.
 
-    The last two states are high ones; some slots are busy for all.
+    At some instants, many are in one of the last two states.
     """
     models = []
-    busy = generator.random(slots.SLOTS) < .02
+    busy = generator.random(instants.INSTANTS) < .02
     for _ in range(count):
         scale = generator.lognormal(5, 1.5)
         rates = np.zeros((8, 3))
@@ -73,8 +73,9 @@ def make_models(count, generator):
         np.fill_diagonal(jump, 0)
         jump /= jump.sum(axis=1, keepdims=True)
         models.append(model.TrafficModel(
-            rates, jump, np.full(8, 300.0),
-            generator.random(slots.SLOTS) < .005 + .2 * busy, 6))
+            rates, jump, np.full(8, 300.0), np.where(
+                busy & (generator.random(busy.size) < .2), 7,
+                generator.choice(8, busy.size, p=law))))
     return models
 
 

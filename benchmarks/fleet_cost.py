@@ -22,8 +22,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import slots
 
 #: Hosts of one write, for memory, and different models.
 _TOGETHER, _MODELS = 1000, 300
@@ -40,7 +40,7 @@ def make_models(generator):
         found.append(model.TrafficModel(
             np.stack([levels, .7 * levels, 0 * levels], 1),
             jump / jump.sum(1)[:, None], np.linspace(3000, 300, count),
-            generator.random(slots.SLOTS) < .3, max(1, count // 2)))
+            generator.integers(0, count, instants.INSTANTS)))
     return found
 
 

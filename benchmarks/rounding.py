@@ -131,7 +131,7 @@ def laws_of(path):
     counts = traces.History(
         trace, trace.times.size, np.zeros(len(trace.series), dtype=np.int64)
     ).until(trace.times.size).counts
-    return [estimate.fit_model(one).law.without_classes() for one in counts
+    return [estimate.fit_model(one).law.independent() for one in counts
             if one is not None and estimate.lack_of_history(one) is None]
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.store import snapshot
+from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import attachments
 
 #: Records of one write, for memory.
@@ -34,14 +34,14 @@ _TOGETHER = 20_000
 
 
 def make_models(count, generator):
-    """Return models of four low and four high states."""
+    """Return models of eight states."""
     jump = (np.ones((8, 8)) - np.eye(8)) / 7
     found = []
     for _ in range(count):
         found.append(model.TrafficModel(
             generator.lognormal(5, 2, (8, 3)), jump,
             1000 * generator.dirichlet(np.ones(8)),
-            generator.random(slots.SLOTS) < .1, 4))
+            generator.integers(0, 8, instants.INSTANTS)))
     return found
 
 

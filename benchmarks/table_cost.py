@@ -18,25 +18,30 @@ import tracemalloc
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import profile
 
 
 def make_laws(count, generator):
     """Return random laws of eight states, heavy-tailed, mostly quiet.
 
-    All but the first, with which questions are asked, have classes: the last
-    two states are high ones.
+    All but the first, with which questions are asked, were sampled. At some
+    instants, many are in one of the last two states.
     """
     levels = np.array([.1, .2, .5, 1, 2, 4, 8, 20])
     shares = [.5, .25, .15, .05, .03, .01, .007, .003]
-    busy = generator.random(slots.SLOTS) < .02
+    busy = generator.random(instants.INSTANTS) < .02
+
+    def rows():
+        drawn = generator.choice(8, instants.INSTANTS, p=shares)
+        return np.where(busy & (generator.random(drawn.size) < .2),
+                        np.maximum(drawn, 6), drawn)
+
     return [rate_law.RateLaw.from_arrays(
         shares, np.outer(generator.lognormal(5, 1.5) * levels,
                          [1.0, .5, 0.0]),
-        *((generator.random(slots.SLOTS) < .005 + .2 * busy, 6)
-          if number else ())) for number in range(count)]
+        rows() if number else None) for number in range(count)]
 
 
 def build(hosts, instances, laws, policy, generator):

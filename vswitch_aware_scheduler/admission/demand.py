@@ -235,8 +235,7 @@ def raised(law, guaranteed, packet_bytes):
     if guaranteed[2] and not law.packets_known:
         rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
     return rate_law.RateLaw.from_arrays(
-        law.probabilities, np.maximum(rates, guaranteed), law.high,
-        law.low_states)
+        law.probabilities, np.maximum(rates, guaranteed), law.at_instants)
 
 
 def _size(stated):

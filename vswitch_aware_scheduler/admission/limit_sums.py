@@ -2,9 +2,9 @@
 """The sums of the rates of the instances on hosts, for each limit.
 
 :class:`LimitSums` keeps, for each host and limit, the distribution of the sum
-of the rates as a look-up table. If residents have classes, it also keeps the
-sums in the sampled time slots. This module makes no decisions. Derivation:
-reference/model.rst, reference/admission.rst.
+of the rates as a look-up table. If residents were sampled at the instants, the
+table is adapted to their sums there, which are kept as well. This module makes
+no decisions. Derivation: reference/model.rst, reference/admission.rst.
 """
 
 import collections
@@ -13,10 +13,11 @@ import typing
 
 import numpy as np
 
+from vswitch_aware_scheduler.admission import joint
 from vswitch_aware_scheduler.admission import rows as admission_rows
-from vswitch_aware_scheduler.admission import slot_sums
 from vswitch_aware_scheduler.admission import sources as admission_sources
 from vswitch_aware_scheduler.traffic import fourier_sum
+from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['ERROR', 'Load', 'LimitSums', 'SLACK']
@@ -72,9 +73,13 @@ _MOST_BYTES = 2 ** 24
 # the base, which is the sum of the smallest rates.
 _CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _STEP, _NUMBERS = range(7)
 _UNLIMITED = (np.inf, np.inf, 0.0, 0.0, 0.0, 0.0)
-_UNIT, _KIND, _ROW, _SLOT_ROW, _PLACES = range(5)
+_UNIT, _KIND, _ROW, _SUMS_ROW, _PLACES = range(5)
 _NO_ROW = -1
 _NOWHERE = (0, 0, _NO_ROW, _NO_ROW)
+
+#: (504,) probabilities of equal distance in a fixed random order.
+_SHUFFLED = (np.random.RandomState(1).permutation(sampled.INSTANTS)
+             + 0.5) / sampled.INSTANTS
 
 
 class Load(typing.NamedTuple):
@@ -109,7 +114,8 @@ class _Limit(typing.NamedTuple):
     step: float                  # one table cell
     parts: list                  # of Part: the residents of the host
     mean: float                  # in table cells, above the smallest rates
-    totals: np.ndarray | None    # for SlotSums.set, if residents have classes
+    sampled: float               # number of residents sampled at instants
+    residents: int
 
 
 class LimitSums:
@@ -143,7 +149,9 @@ class LimitSums:
         self._tables = [*[_Tables(cells, np.complex64)] * 3,
                         _Tables(cells, np.complex128),
                         _Tables(cells * _FINER, np.complex128)]
-        self._slot_sums = slot_sums.SlotSums()
+        # Sums at the instants as shares of the capacity, and their weights.
+        self._at_instants = admission_rows.Rows(
+            ('<f4', (sampled.INSTANTS,)), ('<f4', (sampled.INSTANTS,)))
         # Caches: Levels of laws, figures of laws, transforms of laws by kind,
         # and parts of hosts. None refers to this object, so that its memory is
         # freed at once.
@@ -296,7 +304,7 @@ class LimitSums:
         """Free the look-up tables of a host."""
         for places in self._places[..., slot].T:
             for row, rows in zip(places[_ROW:].tolist(), (
-                    self._tables[places[_KIND]], self._slot_sums)):
+                    self._tables[places[_KIND]], self._at_instants)):
                 if row != _NO_ROW:
                     rows.free(row)
             places[_KIND:] = _NOWHERE[_KIND:]
@@ -310,7 +318,7 @@ class LimitSums:
             for begin in range(0, len(slots), _TOGETHER):
                 chunk = slots[begin:begin + _TOGETHER]
                 # Allocate one array for all instead of copying it repeatedly.
-                for rows in self._tables[_SMOOTH], self._slot_sums:
+                for rows in self._tables[_SMOOTH], self._at_instants:
                     rows.expected = len(slots) - begin
                 self._tabulate([limit for slot in chunk
                                 for limit in self._sum(self._hosts[slot])])
@@ -340,14 +348,14 @@ class LimitSums:
                 numbers[_CAPACITY], sums, np.concatenate([
                     part.steps[position] for part in parts]))
             places[_ROW] = self._tables[kind].take()
-            totals = None
-            if sums[admission_sources.CLASSED]:
-                places[_SLOT_ROW] = self._slot_sums.take()
-                totals = sums[admission_sources.TOTALS]
+            if sums[admission_sources.SAMPLED]:
+                places[_SUMS_ROW] = self._at_instants.take()
             mean = sums[admission_sources.ROUNDED_MEAN] if kind == _FEW \
                 else numbers[_MEAN]
             to_tabulate.append(_Limit(position, host.slot, kind, unit, step,
-                                      parts, mean / step, totals))
+                                      parts, mean / step,
+                                      sums[admission_sources.SAMPLED],
+                                      len(host.residents)))
         return to_tabulate
 
     def _parts_of(self, host, limits):
@@ -374,7 +382,7 @@ class LimitSums:
     def _kind_and_step(self, capacity, sums, steps):
         """Return the kind of look-up table of a limit, and its cell.
 
-        :param sums: (13,) sums of :meth:`.Sources.figures`
+        :param sums: (7,) sums of :meth:`.Sources.figures`
         :param steps: (n,) common steps of the sources
         """
         common = 0.0
@@ -414,33 +422,68 @@ class LimitSums:
                     self._places[_KIND, limits[i].position,
                                  limits[i].slot] = _ROUGH
                     [tables[i]] = self._tables_of(_ROUGH, [limits[i]])
+            at = [i for i, limit in enumerate(limits) if limit.sampled]
+            if at:
+                self._adapt([limits[i] for i in at], tables, at)
             self._tables[kind].values[0][self._rows(_ROW, limits)] = tables
-        in_slots = [limit for limit in to_tabulate if limit.totals is not None]
-        if in_slots:
-            self._slot_sums.set(
-                self._rows(_SLOT_ROW, in_slots), np.array([
-                    sum(part.in_slots(limit.position) for part in limit.parts)
-                    for limit in in_slots]),
-                np.array([limit.totals for limit in in_slots]))
+
+    def _adapt(self, limits, tables, at):
+        """Keep the sums of limits at the instants, and adapt their tables.
+
+        :param limits: list of s :class:`_Limit` of one kind with sampled
+            residents
+        :param tables: (l, n) complex, tables of independent residents; those
+            of residents that depend on each other are changed
+        :param at: positions of the limits in ``tables``
+        """
+        sums, weights = np.array([
+            sum(part.at_instants(limit.unit) for part in limit.parts)
+            for limit in limits]).swapaxes(0, 1)
+        positions, slots, steps, sampled_ones = (
+            np.array(values) for values in zip(*[
+                (limit.position, limit.slot, limit.step, limit.sampled)
+                for limit in limits]))
+        sums /= steps[:, None]
+        weights /= sampled_ones[:, None]
+        for i, limit in enumerate(limits):
+            if limit.sampled < limit.residents:
+                # The others are independent of them: their sum takes each
+                # value for its share of the instants, in an order that says
+                # nothing.
+                [others] = self._tables_of(limit.kind, [limit], True)
+                sums[i] += np.interp(-_SHUFFLED, -others.real,
+                                     np.arange(others.size))
+        capacity, base = self._numbers[[_CAPACITY, _BASE]][
+            :, positions, slots]
+        rows = self._rows(_SUMS_ROW, limits)
+        kept, its_weights = self._at_instants.values
+        kept[rows] = sums * (steps / capacity)[:, None]
+        its_weights[rows] = weights
+        adapted = tables[at]
+        joint.adapt(adapted, sums, weights, (
+            joint.LADDER * capacity[:, None] - base[:, None])
+            / steps[:, None], limits[0].kind in (_ON_GRID, _FINE))
+        tables[at] = adapted
 
     def _rows(self, number, limits):
         """Return the (l,) rows of some limits.
 
-        :param number: _ROW or _SLOT_ROW
+        :param number: _ROW or _SUMS_ROW
         :param limits: list of :class:`_Limit`
         """
         return self._places[number, [limit.position for limit in limits],
                             [limit.slot for limit in limits]]
 
-    def _tables_of(self, kind, limits):
+    def _tables_of(self, kind, limits, unsampled=False):
         """Return the look-up tables of some limits, as if of a given kind.
 
         :param limits: list of :class:`_Limit`
+        :param unsampled: as in :meth:`.Part.transform`
         """
         grid, known = self._grids[kind], self._transforms[kind]
         spectra = np.array([
             functools.reduce(np.multiply, (
-                part.transform(grid, limit.unit, limit.step, known)
+                part.transform(grid, limit.unit, limit.step, known, unsampled)
                 for part in limit.parts)) for limit in limits])
         return grid.table(spectra, np.array([limit.mean for limit in limits]))
 
@@ -452,9 +495,10 @@ class LimitSums:
         :param levels: Levels of the source
         :returns: (2, f): P(sum > capacity), and mean excess
         """
-        classed = places[_SLOT_ROW] >= 0
         # Smooth tails have the same tables.
-        kinds = 2 * np.maximum(places[_KIND], _FEW) + classed
+        kinds = 2 * np.maximum(places[_KIND], _FEW)
+        if levels.at_instants is not None:
+            kinds += places[_SUMS_ROW] != _NO_ROW
         if kinds.size > _READ_TOGETHER or (kinds != kinds[0]).any():
             effects = np.empty((2, kinds.size))
             for kind in np.flatnonzero(np.bincount(kinds)).tolist():
@@ -468,24 +512,26 @@ class LimitSums:
         base = numbers[_BASE] / step
         # Hosts are the last axis, so that inner loops are long.
         values = levels.values.take(places[_UNIT], axis=1)
-        thresholds = (capacity - values) / step - base
-        if classed[0]:
-            of_slots, wider = self._slot_sums.with_source(
-                places[_SLOT_ROW], slot_sums.class_moments(
-                    values / capacity, levels.shares), levels.high)
-            of_slots *= capacity / step
-            of_slots -= base
-            thresholds = np.concatenate([thresholds, of_slots])
-        states = levels.masses.size
+        is_joint = kinds[0] % 2
+        ladder = joint.LADDER if is_joint else joint.LADDER[:1]
+        thresholds = (
+            (ladder[:, None, None] * capacity - values) / step - base)
         looked_up = self._tables[places[_KIND, 0]].look_up(
-            places[_ROW], thresholds, states, places[_KIND] <= _FEW)
-        effects = _average(levels.masses, looked_up[:states])
-        if classed[0]:
-            looked_up.imag[states:] *= wider
-            # At least the value of independent instances.
-            np.maximum(effects, _average(
-                slot_sums.GROUP_SHARES, looked_up[states:]), out=effects)
+            places[_ROW], thresholds, places[_KIND] <= _FEW)
+        effects = _average(levels.masses, looked_up[0])
         effects[1] *= step
+        if is_joint:
+            rows, units = places[_SUMS_ROW], places[_UNIT]
+            sums, weights = self._at_instants.values
+            sums = sums[rows] + ((levels.at_instants[units] + numbers[
+                _BASE][:, None]) / capacity[:, None]).astype('<f4')
+            weights = np.where(levels.was_drawn, 0.0, weights[rows])
+            probability, trust = joint.at_capacity(
+                sums, weights, np.concatenate([effects[:1], (
+                    looked_up.real[1:] * levels.masses[:, None]).sum(axis=1)]))
+            excess = np.maximum(sums - 1, 0.0).mean(axis=1) * capacity
+            effects[1] += trust * (excess - effects[1])
+            effects[0] = probability
         return effects
 
 
@@ -500,17 +546,14 @@ class _Tables(admission_rows.Rows):
         self._last = fourier_sum.table_cells(cells) - 1
         super().__init__((dtype, (self._last + 1,)))
 
-    def look_up(self, rows, places, exact, smooth):
+    def look_up(self, rows, places, smooth):
         """Return with which probability and how far sums exceed thresholds.
 
         :param rows: (f,) int, rows of the sums
-        :param places: (n, f) thresholds in cells
-        :param exact: the first ``exact`` of the n thresholds are within the
-            capacity and evaluated exactly; the others are interpolated
-            linearly
+        :param places: (..., f) thresholds in cells
         :param smooth: (f,) bool, whether the tail is smooth and has no steps
-        :returns: (n, f) complex: real part P(sum > threshold), imaginary part
-            E[(sum - threshold)+] in cells
+        :returns: (..., f) complex: real part P(sum > threshold), imaginary
+            part E[(sum - threshold)+] in cells
         """
         below = np.floor(places + fourier_sum.NEAR)
         np.maximum(below, 0.0, out=below)
@@ -529,14 +572,13 @@ class _Tables(admission_rows.Rows):
         # On the grid the tail has steps. Elsewhere it is a parabola between
         # two cells, whose mean follows from the excess and which stays between
         # their tails. Thresholds far below 0 are handled below.
-        low, low_rise = lower[:exact], rise[:exact]
-        line = np.maximum(part[:exact], 0.0) * smooth
+        line = np.maximum(part, 0.0) * smooth
         bend = line * (line - 1.0)
-        bend *= 6.0 * low.real + 3.0 * low_rise.real + 6.0 * low_rise.imag
-        bend += low_rise.real * line
-        np.maximum(bend, low_rise.real, out=bend)
+        bend *= 6.0 * lower.real + 3.0 * rise.real + 6.0 * rise.imag
+        bend += rise.real * line
+        np.maximum(bend, rise.real, out=bend)
         np.minimum(bend, 0.0, out=bend)
-        np.add(low.real, bend, out=looked_up.real[:exact])
+        np.add(lower.real, bend, out=looked_up.real)
         # Thresholds below any possible sum.
         deep = part < -fourier_sum.NEAR
         if deep.any():

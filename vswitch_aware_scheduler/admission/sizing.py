@@ -82,7 +82,7 @@ def host_size(policy, law):
     :param law: RateLaw of each of the instances
     :returns: HostSize
     """
-    law = law.without_classes()
+    law = law.independent()
     assessed = functools.cache(functools.partial(_with_others, policy, law))
     # An instance that is admitted in addition to n others is also admitted in
     # addition to fewer.

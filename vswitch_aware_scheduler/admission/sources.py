@@ -1,27 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rate laws as arrays in the units of limits. Pure; numpy only."""
 
-import functools
+import itertools
 
 import numpy as np
 
 from vswitch_aware_scheduler.admission import rows as admission_rows
-from vswitch_aware_scheduler.admission import slot_sums
 from vswitch_aware_scheduler.traffic import fourier_sum
+from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['ACTIVE', 'CLASSED', 'KnownLaws', 'Levels', 'MOST_IN_PART', 'Part',
-           'ROUNDED_MEAN', 'Sources', 'TOTALS', 'VARIANCE', 'divided']
-
-_ROW_BYTES = 8 * rate_law.LAW_COLUMNS
+__all__ = ['ACTIVE', 'KnownLaws', 'Levels', 'MOST_IN_PART', 'Part',
+           'ROUNDED_MEAN', 'SAMPLED', 'Sources', 'VARIANCE', 'divided']
 
 #: Maximum number of different laws of a host that are one part. More are
 #: divided into parts of 64 to 128 laws on average.
 MOST_IN_PART = 128
 
 # Columns of Sources.figures. The first three are peak, mean and smallest rate.
-ACTIVE, VARIANCE, ROUNDED_MEAN, TOTALS, CLASSED, _LOW, _MORE, _STEP = (
-    3, 4, 5, slice(6, 8), 8, slice(9, 11), slice(11, 13), 13)
+ACTIVE, VARIANCE, ROUNDED_MEAN, SAMPLED, _STEP = range(3, 8)
 
 
 class Sources:
@@ -35,17 +32,17 @@ class Sources:
     """
 
     def __init__(self, laws):
-        lengths = list(map(len, laws))
-        longest = max(lengths)
-        whole = np.frombuffer(b''.join([
+        # Where the instance was sampled, bytes follow the rows.
+        self._sampled = np.array([law.is_sampled for law in laws])
+        rows = [law.independent() if is_sampled else law
+                for law, is_sampled in zip(laws, self._sampled.tolist())]
+        longest = max(map(len, rows))
+        packed = np.frombuffer(b''.join([
             law if len(law) == longest else _padded(law, longest)
-            for law in laws]), np.uint8).reshape(-1, longest)
-        self._low_states = whole[:, -1]
-        self._states = np.array(lengths) // _ROW_BYTES - rate_law.TAIL_ROWS
-        rows = np.ascontiguousarray(
-            whole[:, :-rate_law.TAIL_BYTES].view('<f8').T).reshape(
-                -1, rate_law.LAW_COLUMNS, len(laws))
-        self.masses, self._rates = rows[:, 0], rows[:, 1:].swapaxes(0, 1)
+            for law in rows]), '<f8').reshape(len(laws), -1)
+        arrays = np.ascontiguousarray(packed.T).reshape(
+            -1, rate_law.LAW_COLUMNS, len(laws))
+        self.masses, self._rates = arrays[:, 0], arrays[:, 1:].swapaxes(0, 1)
 
     def values(self, weights, packet_bytes):
         """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values` does.
@@ -69,13 +66,11 @@ class Sources:
         :param capacity: capacity of the sum
         :param most_steps: number of cells of a grid up to the capacity,
             ``most`` of :func:`.fourier_sum.common_step`
-        :returns: (n, 14): peak; mean above the smallest rate; smallest rate;
+        :returns: (n, 8): peak; mean above the smallest rate; smallest rate;
             whether the rate varies; variance; the mean above the smallest
-            rate if rates are rounded to the grid; mean and variance as in
-            :func:`.slot_sums.class_moments` over all time; whether the source
-            has classes; mean and variance while the source is low; the
-            difference to them while the source is high; the common step of
-            rates above the smallest rate
+            rate if rates are rounded to the grid; whether the instance was
+            sampled at the instants; the common step of rates above the
+            smallest rate
         """
         values = self.values(*unit)
         least, peaks = values.min(axis=0), values.max(axis=0)
@@ -84,18 +79,14 @@ class Sources:
         means = weighted.sum(axis=0)
         weighted *= above
         rounded = np.rint(above * (most_steps / capacity))
-        total, low, high = slot_sums.class_moments(
-            values / capacity, self.shares)
         # A source that exceeds the capacity alone also exceeds it with others.
         above[above > capacity] = 0.0
         steps = fourier_sum.common_step(above, capacity, most_steps)
-        have_classes = self._low_states < np.minimum(
-            self._states, rate_law.MOST_LOW_STATES)
         return np.array([
             peaks, means, least, peaks > least,
             weighted.sum(axis=0) - means * means,
             (rounded * self.masses).sum(axis=0) * (capacity / most_steps),
-            *total, have_classes, *low, *(high - low), steps]).T
+            self._sampled, steps]).T
 
     def transforms(self, grid, unit, step):
         """Return the (n, frequencies) transforms of the sources.
@@ -107,11 +98,6 @@ class Sources:
         values = self.values(*unit)
         values -= values.min(axis=0)
         return grid.transforms((values / step).T, self.masses.T)
-
-    @functools.cached_property
-    def shares(self):
-        """(3, m, n) as returned by :func:`.slot_sums.class_shares`."""
-        return slot_sums.class_shares(self.masses, self._low_states)
 
 
 class KnownLaws:
@@ -171,7 +157,7 @@ class Part:
     :param limits: tuple of (unit, capacity) of l limits
     :param known: :class:`KnownLaws` of figures
     :param most_steps: as in :meth:`Sources.figures`
-    :ivar sums: (l, 13) sums of the figures
+    :ivar sums: (l, 7) sums of the figures
     :ivar steps: (l, n) common steps of the laws
     """
 
@@ -180,42 +166,59 @@ class Part:
         figures = known.of(self._laws, limits, lambda sources: np.array([
             sources.figures(unit, capacity, most_steps)
             for unit, capacity in limits]).swapaxes(0, 1))
-        self._more = figures[..., _MORE]
         self._amounts = np.array(amounts, dtype=float)
         self.sums = (self._amounts @ figures.reshape(
             len(counts), -1)).reshape(figures.shape[1:])[:, :_STEP]
         self.steps = figures[..., _STEP].T
-        self._transforms, self._in_slots = {}, {}
+        self._transforms, self._at_instants = {}, {}
 
-    def transform(self, grid, unit, step, known):
+    def transform(self, grid, unit, step, known, unsampled=False):
         """Return the transform of the sum.
 
         :param grid: as in :meth:`Sources.transforms`
         :param unit: as in :meth:`Sources.transforms`
         :param step: as in :meth:`Sources.transforms`
         :param known: :class:`KnownLaws` of transforms
+        :param unsampled: whether only residents count that were not sampled at
+            the instants; there is at least one
         """
         key = grid, unit, step
-        if key not in self._transforms:
-            self._transforms[key] = fourier_sum.product(known.of(
-                self._laws, key,
-                lambda sources: sources.transforms(*key)), self._amounts)
-        return self._transforms[key]
+        if (key, unsampled) not in self._transforms:
+            wanted = [not (unsampled and law.is_sampled)
+                      for law in self._laws]
+            laws = list(itertools.compress(self._laws, wanted))
+            self._transforms[key, unsampled] = fourier_sum.product(
+                known.of(laws, key, lambda sources: sources.transforms(*key)),
+                self._amounts[wanted]) if laws else 1.0
+        return self._transforms[key, unsampled]
 
-    def in_slots(self, position):
-        """Return the (2, 504) mean and variance in each slot for a limit.
+    def at_instants(self, unit):
+        """Return the sums of the sampled residents at the instants.
 
-        :param position: position of the limit
+        :param unit: as in :meth:`Sources.transforms`
+        :returns: (2, 504): sums in the unit, above the smallest rates, and the
+            numbers of residents whose row was not drawn
         """
-        if position not in self._in_slots:
-            bits = b''.join([law[-rate_law.TAIL_BYTES:-1]
-                             for law in self._laws])
-            high = np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(
-                len(self._laws), -1).astype('<f4')
-            more = self._amounts * self._more[:, position].T
-            in_slots = self._in_slots[position] = more.astype('<f4') @ high
-            in_slots += self.sums[position, _LOW, None]
-        return self._in_slots[position]
+        if unit not in self._at_instants:
+            total = np.zeros((2, sampled.INSTANTS))
+            chosen = [i for i, law in enumerate(self._laws) if law.is_sampled]
+            if chosen:
+                laws = [self._laws[i] for i in chosen]
+                rows = np.frombuffer(b''.join([
+                    law[-sampled.INSTANTS:] for law in laws]), np.uint8)
+                values = Sources(laws).values(*unit)
+                values -= values.min(axis=0)
+                m, n = values.shape
+                at = (rows & (sampled.DRAWN - 1)).reshape(n, -1) \
+                    + m * np.arange(n)[:, None]
+                amounts = self._amounts[chosen]
+                total[0] = amounts @ values.T.ravel().take(at, mode='clip')
+                total[1] = amounts.sum()
+                if rows.max() >= sampled.DRAWN:
+                    total[1] -= amounts @ (
+                        rows >= sampled.DRAWN).reshape(n, -1)
+            self._at_instants[unit] = total
+        return self._at_instants[unit]
 
 
 class Levels:
@@ -227,10 +230,9 @@ class Levels:
     :ivar values: (n, u) rates of the states
     :ivar means: (u,) mean rates
     :ivar peaks: (u,) peak rates
-    :ivar shares: (3, n, 1) as returned by :func:`.slot_sums.class_shares`; (1,
-        n, 1) without classes
-    :ivar high: sorted numbers of the slots in which the source was high, or
-        None without classes
+    :ivar at_instants: (u, 504) rates at the instants; None if the instance was
+        not sampled at them
+    :ivar was_drawn: (504,) bool, whether the row of the instant was drawn
     """
 
     def __init__(self, law, units):
@@ -242,13 +244,15 @@ class Levels:
             self.values[:, i] = source.values(*unit)[:, 0]
         self.means = (self.masses[:, None] * self.values).sum(axis=0)
         self.peaks = self.values.max(axis=0)
-        self.shares, self.high = source.masses[None], None
-        if law.has_classes:
-            self.shares, self.high = source.shares, np.flatnonzero(law.high)
+        self.at_instants, self.was_drawn = None, None
+        if law.is_sampled:
+            rows = law.at_instants
+            self.was_drawn = rows >= sampled.DRAWN
+            self.at_instants = self.values.T[
+                :, rows & (sampled.DRAWN - 1)].copy()
 
 
 def _padded(law, length):
     """Return a law that repeats its last state with probability 0."""
-    rates = law[-rate_law.TAIL_BYTES - _ROW_BYTES + 8:-rate_law.TAIL_BYTES]
-    return b''.join([law[:-rate_law.TAIL_BYTES], (bytes(8) + rates) * (
-        (length - len(law)) // _ROW_BYTES), law[-rate_law.TAIL_BYTES:]])
+    return law + (bytes(8) + law[8 - rate_law.ROW_BYTES:]) * (
+        (length - len(law)) // rate_law.ROW_BYTES)

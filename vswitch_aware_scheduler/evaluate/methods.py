@@ -113,12 +113,11 @@ class CountsEstimator(Estimator):
                  if law is not None
                  and peak <= saturation_kbps * (1 + _TOLERANCE)]
         if peers:
-            expected = prior.Pool.of_counts(peers).expected
+            expected = prior.Pool.of_counts(peers).law
         else:
-            expected = prior.Expected(prior.scaled(self._default_law, [(
-                model.DIMENSIONS['bandwidth'], None, saturation_kbps)]))
-        return [expected.of(uuid) if law is None else law
-                for uuid, law in zip(known.uuids, fitted)]
+            expected = prior.scaled(self._default_law, [(
+                model.DIMENSIONS['bandwidth'], None, saturation_kbps)])
+        return [expected if law is None else law for law in fitted]
 
     def models(self, known):
         """Return a list of V RateLaws, None for short histories.
@@ -176,11 +175,10 @@ class PriorEstimator(Estimator):
         for group in set(groups):
             pool = next((pools[key] for key in prior.levels_of(*group)
                          if key in pools), None)
-            expected[group] = prior.Expected(default) if pool is None else \
-                dataclasses.replace(pool.expected, law=prior.cut(
-                    pool.law, limits, limits))
-        return [expected[group].of(uuid) if law is None else law
-                for uuid, law, group in zip(known.uuids, laws, groups)]
+            expected[group] = default if pool is None else prior.cut(
+                pool.law, limits, limits)
+        return [expected[group] if law is None else law
+                for law, group in zip(laws, groups)]
 
     def _pools(self, laws, groups):
         if not self._learns:

@@ -35,6 +35,7 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import series as rate_series
 
@@ -256,6 +257,7 @@ class _Pass:
         self._most_kbps = most_kbps
         self._progress = progress or (lambda done, total: None)
         self._reported_step = -1
+        self._instants = sampled.Instants(store.secret())
         self._basis = store.basis()
         self._projects = store.projects()
         self._points = {uuid: point
@@ -390,7 +392,8 @@ class _Pass:
         learned_of = self._learned(pieces)
         stretches = [self._stretches(series) for series in pieces]
         next_counts = iter(estimate.count_all(
-            [part for parts in stretches for part in parts]))
+            [part for parts in stretches for part in parts],
+            self._instants))
         for series, parts in zip(pieces, stretches):
             counts = [next(next_counts) for _ in parts]
             learned = learned_of.get(series.instance_uuid)

@@ -113,10 +113,8 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
         [weights[uuid] for uuid in members])
     expected_priors = {}
     for key, pool in pools.items():
-        expected = pool.expected
         expected_priors[key] = model_store.Prior(
-            *key, expected.law, float(pool.members),
-            high_shares=expected.high_shares)
+            *key, pool.law, float(pool.members))
     for uuid, its_counts in counts.items() if pools else ():
         if uuid not in weights:
             continue
@@ -126,7 +124,7 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
         pool = prior.Pool.of_counts([its_counts]).mixed(
             wider, samples / (samples + min_samples))
         expected_priors[uuid] = model_store.Prior(
-            None, None, _with_bits(pool, its_counts, uuid), samples, uuid)
+            None, None, pool.law, samples, uuid)
     stored = store.priors()
     changed = [its_prior for key, its_prior in expected_priors.items()
                if _content(stored.get(key)) != _content(its_prior)]
@@ -163,15 +161,5 @@ def _instances(store, uuids, now, needs_inventory):
     return groups, weights
 
 
-def _with_bits(pool, counts, uuid):
-    """Return the law of an instance with a short history.
-
-    Its bits are the observed ones; unknown bits are drawn.
-    """
-    [low_bins] = estimate.classes([counts])
-    return prior.with_high(pool.law, estimate.high_slots(
-        counts, low_bins, pool.high, uuid))
-
-
 def _content(stored):
-    return stored and (stored.law, stored.members, stored.high_shares)
+    return stored and (stored.law, stored.members)

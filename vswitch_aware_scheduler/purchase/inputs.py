@@ -79,8 +79,7 @@ class Vm:
         law = self.law
         return dataclasses.replace(
             self, law=rate_law.RateLaw.from_arrays(
-                law.probabilities, law.rates * factor, law.high,
-                law.low_states),
+                law.probabilities, law.rates * factor, law.at_instants),
             model=None if self.model is None else dataclasses.replace(
                 self.model, rates=self.model.rates * factor))
 

@@ -186,11 +186,10 @@ def _claims(rows, now, damaged):
                 f'expected {claim_records.CLAIMED} or '
                 f'{claim_records.WITHDRAWN}')
             del rows[name]
-    names, counts, data = packing.usable_laws(
-        list(rows), [row.law for row in rows.values()],
-        [row.slots for row in rows.values()], 'claim', damaged)
+    names, sizes, data = packing.usable_laws(
+        list(rows), [row.law for row in rows.values()], 'claim', damaged)
     claims = []
-    for name, law in zip(names, rate_law.split_laws(data, counts)):
+    for name, law in zip(names, rate_law.split_laws(data, sizes)):
         row = rows[name]
         claims.append(claim_records.StoredClaim(
             name, row.token, row.host, row.source, law, row.rule,

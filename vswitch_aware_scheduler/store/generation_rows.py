@@ -56,19 +56,19 @@ def changes(connection, since, damaged):
             query = query.where(table.c.generation > since.number)
         return query
 
-    uuids, counts, data = [], [np.zeros(0, np.int64)], bytearray()
+    uuids, sizes, data = [], [np.zeros(0, np.int64)], bytearray()
     hosts, removals, placements, priors = [], [], ((), ()), {}
     budgets = None
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = sql.stream(connection, changed(table, table.c.instance_uuid,
-                                              table.c.law, table.c.slots))
+                                              table.c.law))
         for chunk in rows.partitions(sql.CHUNK):
-            usable_uuids, state_counts, rates = packing.usable_laws(
+            usable_uuids, its_sizes, laws = packing.usable_laws(
                 *zip(*chunk), 'model', damaged)
             uuids.extend(usable_uuids)
-            counts.append(state_counts)
-            data += rates
+            sizes.append(its_sizes)
+            data += laws
         hosts = profile_rows.read(connection, changed(
             tables.host_profile, tables.host_profile), damaged)
         placements = instance_rows.values(connection, changed(
@@ -90,7 +90,7 @@ def changes(connection, since, damaged):
     inventory = instance_rows.inventory(connection)
     return generations.Changes(
         generation=generation, complete=complete, instance_uuids=uuids,
-        states=np.concatenate(counts), packed_laws=data,
+        law_sizes=np.concatenate(sizes), packed_laws=data,
         removed=[name for kind, name in removals
                  if kind == tables.INSTANCE and name not in changed_uuids],
         host_profiles=hosts,

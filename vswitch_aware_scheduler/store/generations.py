@@ -59,7 +59,7 @@ class Changes:
     :ivar complete: True if these are all rows; everything that was read before
         is void
     :ivar instance_uuids: list of the uuids of n instances, in any order
-    :ivar states: (n,) int64, number of states of the law of each instance
+    :ivar law_sizes: (n,) int64, number of bytes of the law of each instance
     :ivar packed_laws: the RateLaws one after the other, bytes or a bytearray
     :ivar removed: list of the uuids of instances that have no model any more
     :ivar placements: (list of instance uuids, list of (host, flavor, project,
@@ -68,8 +68,7 @@ class Changes:
     :ivar removed_placements: list of the uuids of instances that no longer
         exist
     :ivar seen_at: time of the placements, seconds UTC, or None
-    :ivar priors: {key of :class:`Prior`: RateLaw for an instance,
-        :class:`.prior.Expected` for a group, or None if removed}
+    :ivar priors: {key of :class:`Prior`: RateLaw, or None if removed}
     :ivar damaged: {(kind, name): reason in words} of rows that could not be
         read. Damaged models, hosts and priors are also listed as removed;
         damaged networks count as unknown.
@@ -78,7 +77,7 @@ class Changes:
     generation: Generation
     complete: bool
     instance_uuids: list
-    states: np.ndarray
+    law_sizes: np.ndarray
     packed_laws: bytes
     removed: list
     host_profiles: list
@@ -94,9 +93,8 @@ class Changes:
         """Yield (instance uuid, RateLaw) of all changed models."""
         end, packed = 0, memoryview(self.packed_laws)
         for first in range(0, len(self.instance_uuids), _CHUNK):
-            states = self.states[first:first + _CHUNK]
-            start, end = end, end + 8 * rate_law.LAW_COLUMNS * int(
-                states.sum() + rate_law.TAIL_ROWS * len(states))
+            sizes = self.law_sizes[first:first + _CHUNK]
+            start, end = end, end + int(sizes.sum())
             yield from zip(self.instance_uuids[first:first + _CHUNK],
                            rate_law.split_laws(
-                               bytes(packed[start:end]), states))
+                               bytes(packed[start:end]), sizes))

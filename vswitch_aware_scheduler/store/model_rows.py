@@ -30,12 +30,12 @@ def laws(connection, instance_uuids, damaged):
     table, laws_by_uuid = tables.traffic_model, {}
     for chunk in sql.key_chunks(instance_uuids):
         rows = connection.execute(sa.select(
-            table.c.instance_uuid, table.c.law, table.c.slots).where(
+            table.c.instance_uuid, table.c.law).where(
                 table.c.instance_uuid.in_(chunk))).all()
         if rows:
-            uuids, counts, data = packing.usable_laws(
+            uuids, sizes, data = packing.usable_laws(
                 *zip(*rows), 'model', damaged)
-            laws_by_uuid.update(zip(uuids, rate_law.split_laws(data, counts)))
+            laws_by_uuid.update(zip(uuids, rate_law.split_laws(data, sizes)))
     return laws_by_uuid
 
 
@@ -198,14 +198,14 @@ def summaries(connection, name, damaged):
         query = query.where(table.c.name == name)
     model_summaries = []
     for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
-        names, counts, data = packing.usable_laws(
+        names, sizes, data = packing.usable_laws(
             [row.instance_uuid for row in chunk], [row.law for row in chunk],
-            [row.slots for row in chunk], 'model', damaged)
+            'model', damaged)
         if not names:
             continue
         usable = set(names)
         chunk = [row for row in chunk if row.instance_uuid in usable]
-        for row, law in zip(chunk, rate_law.split_laws(data, counts)):
+        for row, law in zip(chunk, rate_law.split_laws(data, sizes)):
             model_summaries.append(model_records.ModelSummary(
                 row.instance_uuid, row.name, tuple(law.mean.tolist()),
                 tuple(law.peak.tolist()),
@@ -222,8 +222,7 @@ def unreadable(connection, damaged):
     """
     table, damaged_models = tables.traffic_model, {}
     for chunk in sql.stream(connection, sa.select(
-            table.c.instance_uuid, table.c.law,
-            table.c.slots)).partitions(sql.CHUNK):
+            table.c.instance_uuid, table.c.law)).partitions(sql.CHUNK):
         packing.usable_laws(*zip(*chunk), 'model', damaged_models)
     damaged.update(damaged_models)
     return {uuid for _, uuid in damaged_models}

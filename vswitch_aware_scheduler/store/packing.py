@@ -11,28 +11,16 @@ import numbers
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import slots as sampled_slots
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['check_text', 'guarantee_of', 'pack_attachments', 'pack_guarantee',
-           'pack_law', 'pack_prior', 'storable', 'unpack_attachments',
-           'unpack_laws', 'unpack_prior', 'usable_attachments',
-           'usable_guarantee', 'usable_laws']
+           'pack_law', 'storable', 'unpack_attachments', 'unpack_laws',
+           'usable_attachments', 'usable_guarantee', 'usable_laws']
 
-#: First byte of a packed law. One row for each state follows: its probability
-#: twice, and three rates. (The earlier version stored two probabilities, of
-#: two regimes. It can read these rows.)
-_LAW_FORMAT = 2
-_LAW_COLUMNS = 5
-_LAW_ROW_BYTES = 8 * _LAW_COLUMNS
-
-#: Share of the time of each regime in the earlier version.
-_REGIME_SHARES = (0.9, 0.1)
-
-#: Number of bytes after the states of a RateLaw.
-_TAIL_BYTES = 8 * rate_law.LAW_COLUMNS * rate_law.TAIL_ROWS
+#: First byte of a packed law. The bytes of the RateLaw follow.
+_LAW_FORMAT = 3
 
 
 def check_text(value, limit, kind, owner, value_name,
@@ -54,30 +42,29 @@ def check_text(value, limit, kind, owner, value_name,
             f'1 to {limit} characters')
 
 
-def usable_laws(names, laws, tails, kind, damaged):
+def usable_laws(names, laws, kind, damaged):
     """Return packed laws concatenated, without damaged ones.
 
     :param names: n instance uuids or keys
     :param laws: n values of the column ``law``
-    :param tails: n values of the column ``slots``
     :param kind: kind of the names, for example 'model'
     :param damaged: {(kind, name): reason in words}, to which damaged laws are
         added
-    :returns: (names, counts, data) of the other laws, as :func:`unpack_laws`
+    :returns: (names, sizes, data) of the other laws, as :func:`unpack_laws`
     """
     try:
-        return (names, *unpack_laws(names, laws, tails))
+        return (names, *unpack_laws(names, laws))
     except (exceptions.StoreError, TypeError, ValueError):
         pass
     usable = []
-    for name, law, tail in zip(names, laws, tails):
+    for name, law in zip(names, laws):
         try:
-            unpack_laws([name], [law], [tail])
-            usable.append((name, law, tail))
+            unpack_laws([name], [law])
+            usable.append((name, law))
         except (exceptions.StoreError, TypeError, ValueError) as error:
             damaged[kind, name] = str(error)
-    names, laws, tails = zip(*usable) if usable else ((), (), ())
-    return (names, *unpack_laws(names, laws, tails))
+    names, laws = zip(*usable) if usable else ((), ())
+    return (names, *unpack_laws(names, laws))
 
 
 def usable_attachments(instance_uuid, text, kind, damaged):
@@ -182,69 +169,20 @@ def pack_guarantee(rates):
 
 
 def pack_law(owner):
-    """Return the columns of the law of a model, a claim or a prior.
+    """Return the column of the law of a model, a claim or a prior.
 
     :param owner: record with an attribute ``law``
-    :returns: {'law': bytes, 'slots': bytes}
+    :returns: {'law': bytes}
     """
-    law = owner.law
-    rows = np.frombuffer(law[:-_TAIL_BYTES], '<f8').reshape(
-        -1, rate_law.LAW_COLUMNS)
-    return {'law': bytes([_LAW_FORMAT]) + np.hstack(
-        [rows[:, :1], rows]).tobytes(), 'slots': bytes(law[-_TAIL_BYTES:])}
+    return {'law': bytes([_LAW_FORMAT]) + owner.law}
 
 
-def pack_prior(prior_of):
-    """Return the columns of the law of a :class:`Prior`.
-
-    :param prior_of: Prior
-    """
-    columns = pack_law(prior_of)
-    if prior_of.instance_uuid is None:
-        columns['slots'] = prior_of.high_shares + columns['slots'][-1:]
-    return columns
-
-
-def unpack_prior(law, tail):
-    """Return the Expected of a group.
-
-    :param law: RateLaw that :func:`unpack_laws` returned
-    :param tail: value of the column ``slots``, or None
-    """
-    return prior.Expected(law, bytes(sampled_slots.SLOTS) if tail is None
-                          else tail[:sampled_slots.SLOTS])
-
-
-def _unpack_tails(names, tails, states):
-    """Return (n, _TAIL_BYTES) uint8, the part of RateLaws after the states.
-
-    For the law of a group, the bits of the slots are 0: they are drawn later.
-    """
-    packed = []
-    for name, tail, count in zip(names, tails, states.tolist()):
-        if tail is None:
-            tail = bytes(_TAIL_BYTES - 1) + bytes([min(count, 255)])
-        elif len(tail) == sampled_slots.SLOTS + 1:
-            tail = bytes(_TAIL_BYTES - 1) + tail[-1:]
-        if len(tail) != _TAIL_BYTES or not 1 <= tail[-1] <= max(count, 1):
-            raise exceptions.StoreError(
-                f'instance {name}: the sampled slots of its law are damaged: '
-                f'{len(tail)} bytes, the last one '
-                f'{tail[-1] if tail else None}; expected {_TAIL_BYTES} or '
-                f'{sampled_slots.SLOTS + 1} bytes, and a number of low '
-                f'states of 1 to {count}')
-        packed.append(tail)
-    return np.frombuffer(b''.join(packed), np.uint8).reshape(-1, _TAIL_BYTES)
-
-
-def unpack_laws(names, laws, tails):
+def unpack_laws(names, laws):
     """Return many packed laws as concatenated RateLaws.
 
     :param names: n instance uuids or keys, for the message of an error
     :param laws: n values of the column ``law``, see :func:`pack_law`
-    :param tails: n values of the column ``slots``; None for laws of an earlier
-        version
-    :returns: (counts, data): (n,) int64 number of states of each law, and the
+    :returns: (sizes, data): (n,) int64 number of bytes of each law, and the
         concatenated RateLaws as bytes
     :raises StoreVersionError: if a law has another format
     :raises StoreError: if a law is damaged
@@ -256,39 +194,41 @@ def unpack_laws(names, laws, tails):
                 f'instance {name}: format of its law: '
                 f'{law[0] if law else None}; expected {_LAW_FORMAT}')
     sizes = np.fromiter(map(len, laws), np.int64, len(laws)) - 1
-    bad = (sizes % _LAW_ROW_BYTES != 0) | (sizes == 0)
+    states, rest = np.divmod(sizes, rate_law.ROW_BYTES)
+    is_sampled = rest == sampled.INSTANTS % rate_law.ROW_BYTES
+    states -= is_sampled * (sampled.INSTANTS // rate_law.ROW_BYTES)
+    bad = (states < 1) | (rest != 0) & ~is_sampled
+    data = b''.join([law[1:] for law in laws])
     if not bad.any():
-        counts = sizes // _LAW_ROW_BYTES
-        rows = np.frombuffer(b''.join([law[1:] for law in laws]),
-                             '<f8').reshape(-1, _LAW_COLUMNS)
-        wrong = ~(np.isfinite(rows).all(axis=1) & (rows >= 0).all(axis=1)
-                  & (rows[:, :2] <= 1).all(axis=1))
-        if not wrong.any():
-            return counts, _in_one_piece(
-                rows, counts, _unpack_tails(names, tails, counts))
-        bad = np.add.reduceat(wrong, np.cumsum(counts) - counts) > 0
-    raise exceptions.StoreError(
-        f'instance {names[int(np.argmax(bad))]}: its law is damaged; expected '
-        f'rows of finite numbers >= 0')
+        bad |= _are_damaged(np.frombuffer(data, np.uint8), states, sizes,
+                            is_sampled)
+    if bad.any():
+        raise exceptions.StoreError(
+            f'instance {names[int(np.argmax(bad))]}: its law is damaged; '
+            f'expected rows of finite numbers >= 0, and {sampled.INSTANTS} '
+            f'numbers of rows or none')
+    return sizes, data
 
 
-def _in_one_piece(rows, counts, tails):
-    """Return concatenated RateLaws.
+def _are_damaged(data, states, sizes, is_sampled):
+    """Return (n,) bool: which laws have impossible contents.
 
-    :param rows: (number of all states, _LAW_COLUMNS)
-    :param counts: (n,) number of states of each law
-    :param tails: (n, _TAIL_BYTES) uint8
+    :param data: uint8 array of the concatenated laws
+    :param states: (n,) number of states of each law
+    :param sizes: (n,) number of bytes of each law
+    :param is_sampled: (n,) bool
     """
-    tail_rows = rate_law.TAIL_ROWS
-    packed = np.empty((len(rows) + tail_rows * counts.size,
-                       rate_law.LAW_COLUMNS), dtype='<f8')
-    at = np.arange(len(rows)) + np.repeat(
-        tail_rows * np.arange(counts.size), counts)
-    # This is exact if both regimes have the same probability.
-    packed[at, 0] = np.where(
-        rows[:, 0] == rows[:, 1], rows[:, 0], rows[:, :2] @ _REGIME_SHARES)
-    packed[at, 1:] = rows[:, 2:]
-    ends = np.cumsum(counts + tail_rows)
-    packed[ends[:, None] + np.arange(-tail_rows, 0)] = tails.view(
-        '<f8').reshape(-1, tail_rows, rate_law.LAW_COLUMNS)
-    return packed.tobytes()
+    bad = np.zeros(states.size, dtype=bool)
+    starts = np.cumsum(sizes) - sizes
+    at = (starts + states * rate_law.ROW_BYTES)[is_sampled, None] + np.arange(
+        sampled.INSTANTS)
+    of_rows = np.ones(data.size, dtype=bool)
+    of_rows[at] = False
+    bad[is_sampled] = (data[at] & (sampled.DRAWN - 1)
+                       >= states[is_sampled, None]).any(axis=1)
+    rows = data[of_rows].view('<f8').reshape(-1, rate_law.LAW_COLUMNS)
+    wrong = ~(np.isfinite(rows).all(axis=1) & (rows >= 0).all(axis=1)
+              & (rows[:, 0] <= 1))
+    if wrong.any():
+        bad |= np.add.reduceat(wrong, np.cumsum(states) - states) > 0
+    return bad

@@ -7,7 +7,6 @@ import math
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import slots as sampled_slots
 
 __all__ = ['Prior']
 
@@ -22,11 +21,10 @@ class Prior:
     :ivar instance_uuid: None for a group
     :ivar flavor: name, or None for any flavor
     :ivar project: id, or None for any project
-    :ivar law: RateLaw; the law of a group has no bits
+    :ivar law: RateLaw
     :ivar members: number of instances of the group that have a law, or number
         of samples of the instance; above 0
     :ivar updated_at: time of the write, seconds UTC; set by the store
-    :ivar high_shares: for a group, as in :class:`.prior.Expected`
     :raises InvalidModel: if a value is invalid; the message names the group,
         the value and the valid values
     """
@@ -37,7 +35,6 @@ class Prior:
     members: float
     instance_uuid: str | None = None
     updated_at: float | None = None
-    high_shares: bytes = bytes(sampled_slots.SLOTS)
 
     def __post_init__(self):
         for name, limit in (('flavor', 255), ('project', 255),

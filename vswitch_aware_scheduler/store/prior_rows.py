@@ -13,23 +13,19 @@ from vswitch_aware_scheduler.traffic import rate_law
 __all__ = ['COLUMNS', 'laws', 'read', 'write']
 
 COLUMNS = [tables.prior.c[name] for name in (
-    'instance_uuid', 'flavor', 'project', 'members', 'law', 'slots')]
+    'instance_uuid', 'flavor', 'project', 'members', 'law')]
 
 
 def laws(connection, query, damaged):
-    """Return {key: RateLaw or Expected; None if removed or damaged}.
+    """Return {key: RateLaw; None if removed or damaged}.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param query: SELECT of :data:`COLUMNS`
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     rows = {_key(row): row for row in connection.execute(query)}
-    expected_laws = dict.fromkeys(rows)
-    for key, law in _unpacked([row for row in rows.values() if row.members],
-                              damaged).items():
-        expected_laws[key] = law if rows[key].instance_uuid else \
-            packing.unpack_prior(law, rows[key].slots)
-    return expected_laws
+    return {**dict.fromkeys(rows), **_unpacked(
+        [row for row in rows.values() if row.members], damaged)}
 
 
 def _key(row):
@@ -38,10 +34,10 @@ def _key(row):
 
 def _unpacked(rows, damaged):
     """Return {key: RateLaw} of rows of the table prior."""
-    keys, counts, data = packing.usable_laws(
-        [_key(row) for row in rows], [row.law for row in rows],
-        [row.slots for row in rows], 'prior', damaged)
-    return dict(zip(keys, rate_law.split_laws(data, counts)))
+    keys, sizes, data = packing.usable_laws(
+        [_key(row) for row in rows], [row.law for row in rows], 'prior',
+        damaged)
+    return dict(zip(keys, rate_law.split_laws(data, sizes)))
 
 
 def read(connection, damaged):
@@ -59,8 +55,7 @@ def read(connection, damaged):
         try:
             priors[key] = prior_records.Prior(
                 row.flavor or None, row.project or None, law, row.members,
-                row.instance_uuid or None, row.updated_at,
-                packing.unpack_prior(law, row.slots).high_shares)
+                row.instance_uuid or None, row.updated_at)
         except (exceptions.InvalidModel, TypeError) as error:
             damaged['prior', key] = str(error)
     return priors
@@ -76,9 +71,9 @@ def write(connection, priors, remove, generation, left_out):
     :param left_out: {(kind, name): reason}, to which records are added
         that the database refuses
     """
-    rows = [(record, record.members, packing.pack_prior(record))
+    rows = [(record, record.members, packing.pack_law(record))
             for record in priors] + [
-        (record, 0.0, {'law': b'', 'slots': None}) for record in remove]
+        (record, 0.0, {'law': b''}) for record in remove]
     for chunk in sql.chunks(rows):
         sql.upsert(connection, tables.prior, [
             {'instance_uuid': record.instance_uuid or '',

@@ -29,7 +29,7 @@ class Snapshot:
     :param placements: {instance uuid: (host, flavor, project, Attachments,
         guaranteed rates)}
     :param seen_at: time of the placements, seconds UTC, or None
-    :param priors: {key: RateLaw or Expected}
+    :param priors: {key: RateLaw}
     :param budgets: as returned by :func:`.budgets.read_days`
     :param guarantees: those of ``placements``; None finds them
     :ivar generation: the store's Generation, or None for an empty snapshot
@@ -125,9 +125,6 @@ class Snapshot:
     def group_prior(self, instance_uuid, flavor=None, project=None):
         """Return the expected law of an instance, by its group alone.
 
-        The sampled slots in which the instance is high are drawn, the same in
-        every process.
-
         :param instance_uuid: uuid of the instance
         :param flavor: as in :meth:`prior`
         :param project: as in :meth:`prior`
@@ -139,10 +136,9 @@ class Snapshot:
             _, flavor, project, *_ = self._placements.get(
                 instance_uuid, (None, None, project))
         for key in prior.levels_of(flavor, project):
-            expected = self._priors.get(key)
-            if expected is not None:
-                return expected.of(instance_uuid), _LEVELS[
-                    key[0] is not None, key[1] is not None]
+            law = self._priors.get(key)
+            if law is not None:
+                return law, _LEVELS[key[0] is not None, key[1] is not None]
         return None
 
     def host_profile(self, host):

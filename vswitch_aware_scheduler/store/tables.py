@@ -86,8 +86,6 @@ generation_history = sa.Table(
     sa.Column('written_at', sa.Double, nullable=False),
     **_MYSQL)
 
-# slots is the part of a RateLaw after the states; null for a law that an
-# earlier version wrote.
 traffic_model = sa.Table(
     'traffic_model', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -100,7 +98,6 @@ traffic_model = sa.Table(
     sa.Column('refused', _TEXT, nullable=False),
     sa.Column('source', sa.String(255), nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
-    sa.Column('slots', sa.LargeBinary, nullable=True),
     sa.Index('ix_traffic_model_generation', 'generation'),
     **_MYSQL)
 
@@ -194,8 +191,6 @@ inventory = sa.Table(
 # The prior of an instance with a short history, or of a group: then
 # instance_uuid is empty, and so are values that do not identify the group. A
 # row without members marks a removed prior, for readers that have read it.
-# slots is as in traffic_model for an instance; for a group it has the 504
-# bytes of Expected.high_shares and the number of low states.
 prior = sa.Table(
     'prior', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -205,7 +200,6 @@ prior = sa.Table(
     sa.Column('law', _BLOB, nullable=False),
     sa.Column('members', sa.Double, nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
-    sa.Column('slots', sa.LargeBinary, nullable=True),
     sa.Index('ix_prior_generation', 'generation'),
     **_MYSQL)
 
@@ -221,7 +215,6 @@ claim = sa.Table(
     sa.Column('host', sa.String(255), nullable=False),
     sa.Column('source', sa.String(255), nullable=True),
     sa.Column('law', _BLOB, nullable=False),
-    sa.Column('slots', sa.LargeBinary, nullable=True),
     sa.Column('rule', sa.String(255), nullable=False),
     sa.Column('egress_kbps', sa.Double, nullable=True),
     sa.Column('ingress_kbps', sa.Double, nullable=True),

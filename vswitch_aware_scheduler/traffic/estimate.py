@@ -17,26 +17,24 @@ import struct
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import slots
 
 __all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'HEADER_BYTES',
-           'HIGH_QUANTILES', 'LEAST_CORRELATION', 'LOW_QUANTILES',
-           'MIN_SAMPLES', 'MOST_PERIODS_APART', 'NO_SLOT',
-           'TransitionCounts', 'classes', 'count_all', 'count_transitions',
-           'fit_model', 'fit_models', 'fit_on_off', 'high_slots',
-           'lack_of_history', 'period_and_last_time', 'rate_bin']
+           'LEAST_CORRELATION', 'MIN_SAMPLES', 'MOST_PERIODS_APART', 'NO_BIN',
+           'TransitionCounts', 'count_all', 'count_transitions', 'fit_model',
+           'fit_models', 'fit_on_off', 'lack_of_history',
+           'period_and_last_time', 'rate_bin']
 
 #: Bin 0 holds rates below 1 kbit/s; each further bin is 26 % wide.
 BINS_PER_DECADE = 10
 
-#: Upper ends of the states of a fitted model, as quantiles of the samples of
-#: their class.
-LOW_QUANTILES = (0.5, 0.9, 0.99, 1.0)
-HIGH_QUANTILES = (0.5, 0.8, 0.95, 1.0)
+#: Number of rows into which the bins of an instance are combined. With more,
+#: the sums of instances are no more accurate (contributor/dependence.rst).
+_ROWS = 7
 
-#: Value of a slot without samples, instead of a bin.
-NO_SLOT = 255
+#: Value of an instant without a sample, instead of a bin.
+NO_BIN = 255
 
 #: A shorter history is too short to fit a model.
 MIN_SAMPLES = 24
@@ -69,18 +67,16 @@ _COUNT_TOGETHER = 100_000
 _BINS = 1 << 16
 
 #: Number of models that are fitted together.
-_FIT_TOGETHER = 1000
+_FIT_TOGETHER = 250
+
+#: Rates that differ by less than this, relatively, are equal.
+_SAME_RATE = 1e-9
 
 _HEADER = struct.Struct('<BHIdddhh')
-#: Formats of counts and of aged counts. Earlier formats have twice as many
-#: float64 as bins instead of the sampled slots. The first of them has no
-#: transitions across gaps, the last one is for aged counts.
-_FORMAT, _FORMAT_AGED = 5, 6
-_FORMATS_BEFORE = 2, 3, 4
-_FORMATS = *_FORMATS_BEFORE, _FORMAT, _FORMAT_AGED
+#: Formats of counts and of aged counts.
+_FORMAT, _FORMAT_AGED = _FORMATS = 7, 8
 _GAP_STEP = np.dtype([('from', '<i2'), ('to', '<i2'), ('periods', '<u2'),
                       ('count', '<f8')])
-_SLOTS_BYTES = slots.SLOTS + 4 * 8
 #: Larger numbers in packed counts are damaged. Together with the counts of
 #: other instances, they would hide the digits of the others.
 _MOST_SAMPLES, _MOST_TOTAL = 1e9, 1e20
@@ -101,29 +97,8 @@ def rate_bin(kbps):
     return np.where(kbps < 1.0, 0, bins)
 
 
-def _no_slots():
-    return np.full(slots.SLOTS, NO_SLOT, dtype=np.uint8)
-
-
-def _covered_slots(times, period_seconds):
-    """Return the first and the last slot that each sample covers.
-
-    A sample covers the slots whose middle is in its period, and at least the
-    slot of its own middle. Of a longer period than 14 days, only the last 14
-    days count, because older slots are not kept.
-
-    :param times: (n,) start of each sample, seconds UTC
-    :param period_seconds: sampling period of each sample
-    :returns: two int64 arrays
-    """
-    middle = times + period_seconds / 2
-    own = np.floor(middle / slots.SLOT_SECONDS)
-    last = np.ceil((times + period_seconds) / slots.SLOT_SECONDS - 0.5) - 1
-    first = np.maximum(np.ceil(times / slots.SLOT_SECONDS - 0.5),
-                       last - slots.EACH * slots.SLOTS)
-    longer = np.asarray(period_seconds) > slots.SLOT_SECONDS
-    return (np.where(longer, first, own).astype(np.int64),
-            np.where(longer, last, own).astype(np.int64))
+def _no_bins():
+    return np.full(sampled.INSTANTS, NO_BIN, dtype=np.uint8)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -146,11 +121,9 @@ class TransitionCounts:
     :ivar moves: (m, m) number of times that a sample of bin j directly
         followed a sample of bin i; the diagonal counts transitions within a
         bin
-    :ivar slot_bins: (504,) uint8, bin of the mean rate in each of the sampled
-        slots up to the last sample, by position in the ring (:mod:`.slots`);
-        :data:`NO_SLOT` for a slot without samples
-    :ivar slot_edges: (2, 2) sum in kbit/s and number of the samples in the
-        first and in the last slot, whether the slot is sampled or not
+    :ivar at_instants: (504,) uint8, bin of the sample at each of the instants
+        up to the end of the last sample, by position in the ring
+        (:mod:`.instants`); :data:`NO_BIN` for an instant without a sample
     :ivar gap_moves: (g, 4) transitions across gaps, in increasing order: bin
         before, bin after, sampling periods between the samples (2 to
         :data:`MOST_PERIODS_APART`), number of such transitions
@@ -169,9 +142,7 @@ class TransitionCounts:
     totals: np.ndarray
     peaks: np.ndarray
     moves: np.ndarray
-    slot_bins: np.ndarray = dataclasses.field(default_factory=_no_slots)
-    slot_edges: np.ndarray = dataclasses.field(
-        default_factory=lambda: np.zeros((2, 2)))
+    at_instants: np.ndarray = dataclasses.field(default_factory=_no_bins)
     gap_moves: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((0, 4)))
     recent_peaks: np.ndarray | None = None
@@ -288,31 +259,21 @@ class TransitionCounts:
         return TransitionCounts(
             self.period_seconds, self.first_time, later.last_time,
             self.first_bin, later.last_bin, bins, samples, totals, peaks,
-            moves, *self._merged_slots(later), gap_moves, recent,
+            moves, self._merged_instants(later), gap_moves, recent,
             self.recent_weight)
 
-    def _merged_slots(self, later):
-        """Return ``slot_bins`` and ``slot_edges`` of both counts together."""
-        firsts, lasts = _covered_slots(np.array([
-            self.first_time, later.first_time, self.last_time,
-            later.last_time]), self.period_seconds)
-        (first, next_first), (last, end) = (
-            firsts[:2].tolist(), lasts[2:].tolist())
-        latest = slots.latest_slots(end)
-        bins = np.where(latest <= last, self.slot_bins, later.slot_bins)
-        edges = np.stack([self.slot_edges[0], later.slot_edges[1]])
-        if next_first == last:
-            # Both have samples in this slot.
-            both = self.slot_edges[1] + later.slot_edges[0]
-            if first == last:
-                edges[0] = both
-            if next_first == end:
-                edges[1] = both
-            if slots.sampled(last) and both[1]:
-                position = slots.ring_index(last)
-                if latest[position] == last:
-                    bins[position] = rate_bin(both[0] / both[1])
-        return bins, edges
+    @property
+    def _newest_number(self):
+        """Number of the interval with the end of the last sample."""
+        return sampled.newest_number(self.last_time + self.period_seconds)
+
+    def _merged_instants(self, later):
+        """Return ``at_instants`` of both counts together."""
+        kept = np.where(
+            sampled.latest_numbers(later._newest_number)
+            <= self._newest_number, self.at_instants, NO_BIN)
+        return np.where(later.at_instants != NO_BIN, later.at_instants,
+                        kept).astype(np.uint8)
 
     def _spread(self, bins):
         """Return copies of the arrays, extended to a larger set of bins."""
@@ -347,8 +308,8 @@ class TransitionCounts:
             rows.astype('<u2').tobytes(), columns.astype('<u2').tobytes(),
             *(array.astype('<f8').tobytes() for array in (
                 self.samples, self.totals, self.peaks,
-                self.moves[rows, columns], recent, self.slot_edges)),
-            self.slot_bins.tobytes(), gap_steps.tobytes()])
+                self.moves[rows, columns], recent)),
+            self.at_instants.tobytes(), gap_steps.tobytes()])
 
     @classmethod
     def from_bytes(cls, data):
@@ -367,21 +328,16 @@ class TransitionCounts:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: format: {version}; expected '
                 f'one of {", ".join(map(str, _FORMATS))}')
-        has_slots = version not in _FORMATS_BEFORE
-        recent = (version in (_FORMATS_BEFORE[-1], _FORMAT_AGED)) * (
-            2 * m + 1)
-        expected_bytes = (
-            _HEADER.size + 2 * m + 4 * k + 8 * (6 * m + k + recent)
-            + (_SLOTS_BYTES if has_slots else 16 * m))
+        recent = (version == _FORMAT_AGED) * (2 * m + 1)
+        expected_bytes = (_HEADER.size + 2 * m + 4 * k
+                          + 8 * (6 * m + k + recent) + sampled.INSTANTS)
         gap_steps, excess = divmod(len(data) - expected_bytes,
                                    _GAP_STEP.itemsize)
-        has_gaps = version != _FORMATS_BEFORE[0]
-        if excess or gap_steps < 0 or (gap_steps and not has_gaps):
-            more = '' if not has_gaps else (
-                f' and {_GAP_STEP.itemsize} for each step across a gap')
+        if excess or gap_steps < 0:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: {len(data)} bytes; expected '
-                f'{expected_bytes}{more}')
+                f'{expected_bytes} and {_GAP_STEP.itemsize} for each step '
+                f'across a gap')
         offset = _HEADER.size
 
         def take(kind, count):
@@ -407,8 +363,7 @@ class TransitionCounts:
                 f'packed transition counts: a step is from or to bin number '
                 f'{outside}; expected one below {m}')
         numbers = np.frombuffer(
-            data, '<f8', 6 * m + k + recent + (4 if has_slots else 2 * m),
-            offset)
+            data, '<f8', 6 * m + k + recent, offset)
         if not ((numbers >= 0) & (numbers < _MOST_TOTAL)).all() \
                 or not ((numbers[:m] > 1 / _MOST_SAMPLES)
                         & (numbers[:m] < _MOST_SAMPLES)).all():
@@ -421,8 +376,6 @@ class TransitionCounts:
         samples = take('<f8', m).astype(float)
         totals = take('<f8', 3 * m).astype(float).reshape(m, 3)
         peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
-        if not has_slots:
-            take('<f8', 2 * m)
         moves = np.zeros((m, m))
         moves[rows, columns] = take('<f8', k)
         recent_weight, recent_peaks = 1.0, None
@@ -433,10 +386,7 @@ class TransitionCounts:
                 raise exceptions.InvalidSeries(
                     f'packed transition counts: weight of the recent peaks:'
                     f' {recent_weight}; expected 0 < weight <= 1')
-        slot_edges, slot_bins = np.zeros((2, 2)), _no_slots()
-        if has_slots:
-            slot_edges = take('<f8', 4).astype(float).reshape(2, 2)
-            slot_bins = take(np.uint8, slots.SLOTS).copy()
+        at_instants = take(np.uint8, sampled.INSTANTS).copy()
         packed = take(_GAP_STEP, gap_steps)
         gap_moves = np.zeros((gap_steps, 4))
         for column, name in enumerate(_GAP_STEP.names):
@@ -455,27 +405,29 @@ class TransitionCounts:
                 f'expected 2 to {MOST_PERIODS_APART} periods and 0 to '
                 f'{_MOST_SAMPLES:g} steps')
         return cls(period, first, last, first_bin, last_bin, bins, samples,
-                   totals, peaks, moves, slot_bins, slot_edges, gap_moves,
-                   recent_peaks, recent_weight)
+                   totals, peaks, moves, at_instants, gap_moves, recent_peaks,
+                   recent_weight)
 
 
-def count_transitions(series):
+def count_transitions(series, instants=sampled.PUBLIC):
     """Return the TransitionCounts of a series.
 
     :param series: RateSeries with at least one sample
+    :param instants: :class:`.Instants`
     :returns: TransitionCounts
     :raises NotEnoughSamples: if the series is empty
     """
-    [counts] = count_all([series])
+    [counts] = count_all([series], instants)
     if isinstance(counts, exceptions.NotEnoughSamples):
         raise counts
     return counts
 
 
-def count_all(series):
+def count_all(series, instants=sampled.PUBLIC):
     """Return the TransitionCounts of each of many series.
 
     :param series: list of RateSeries
+    :param instants: :class:`.Instants`
     :returns: list in the same order, TransitionCounts for each, or in its
         place the NotEnoughSamples that states why there are none
     """
@@ -489,13 +441,14 @@ def count_all(series):
             batch.append(i)
             samples += len(recording)
         if batch and (samples >= _COUNT_TOGETHER or i == len(series) - 1):
-            for j, counts in zip(batch, _count([series[j] for j in batch])):
+            for j, counts in zip(batch, _count(
+                    [series[j] for j in batch], instants)):
                 results[j] = counts
             batch, samples = [], 0
     return results
 
 
-def _count(series):
+def _count(series, instants):
     sizes = np.array([len(recording) for recording in series])
     owner = np.repeat(np.arange(sizes.size), sizes)
     times = np.concatenate([recording.times for recording in series])
@@ -515,7 +468,7 @@ def _count(series):
                        for column in rates.T], axis=1)
     periods = np.array([recording.period_seconds for recording in series],
                        dtype=float)
-    slot_bins, slot_edges = _count_slots(owner, times, periods, bandwidth)
+    at_instants = _at_instants(instants, owner, times, periods, sample_bin)
     # The previous sample belongs to the same series, and there is no gap.
     same = owner[1:] == owner[:-1]
     apart = _periods_apart(np.diff(times), periods[owner[1:]])
@@ -537,7 +490,7 @@ def _count(series):
             bins[k:k + n].copy(), samples[k:k + n].copy(),
             totals[k:k + n].copy(), peaks[k:k + n].copy(),
             moves[end - n * n:end].reshape(n, n).copy(),
-            slot_bins[number], slot_edges[number],
+            at_instants[number],
             gap_moves.get(number, np.zeros((0, 4))))
         for number, (period, i, j, first_bin, last_bin, k, n, end)
         in enumerate(zip(
@@ -546,40 +499,37 @@ def _count(series):
             first.tolist(), m.tolist(), ends.tolist()))]
 
 
-def _count_slots(owner, times, periods, bandwidth):
-    """Return ``slot_bins`` and ``slot_edges`` of each series.
+def _at_instants(instants, owner, times, periods, sample_bin):
+    """Return (V, 504) uint8, ``at_instants`` of each series.
 
+    :param instants: :class:`.Instants`
     :param owner: number of the series of each sample, not decreasing
     :param times: start of each sample in seconds, increasing within a series
     :param periods: (V,) sampling period of each series in seconds
-    :param bandwidth: bandwidth of each sample in kbit/s
+    :param sample_bin: bin of each sample
     """
-    first, last = _covered_slots(times, periods[owner])
-    # A sample that is longer than a slot counts in each slot that it covers.
-    repeats = last - first + 1
-    sample = np.repeat(np.arange(times.size), repeats)
-    slot = first[sample] + np.arange(sample.size) - np.repeat(
-        np.cumsum(repeats) - repeats, repeats)
-    begins = np.ones(sample.size, dtype=bool)
-    of = owner[sample]
-    begins[1:] = (np.diff(of) != 0) | (np.diff(slot) > 0)
-    number = np.cumsum(begins) - 1
-    sums = np.bincount(number, weights=bandwidth[sample])
-    counts = np.bincount(number)
-    of, slot = of[begins], slot[begins]
-    begin = np.searchsorted(of, np.arange(periods.size))
-    end = np.append(begin[1:], of.size) - 1
-    edges = np.stack([np.stack([sums[at], counts[at]], axis=1)
-                      for at in (begin, end)], axis=1)
-    # The last 504 sampled slots end at the last slot. An older slot has lost
-    # its position to a newer slot, which may have no sample.
-    oldest = slots.latest_number(slot[end]) - slots.SLOTS
-    near = np.flatnonzero(
-        slots.sampled(slot) & (slot // slots.EACH > oldest[of]))
-    bins = np.full((periods.size, slots.SLOTS), NO_SLOT, dtype=np.uint8)
-    bins[of[near], slots.ring_index(slot[near])] = rate_bin(
-        sums[near] / counts[near])
-    return bins, edges
+    begin = np.searchsorted(owner, np.arange(periods.size))
+    end = np.append(begin[1:], owner.size) - 1
+    newest = sampled.newest_number(times[end] + periods)
+    # One interval earlier, because rounding may move a limit of an interval.
+    oldest = np.maximum(sampled.newest_number(times[begin]),
+                        newest - sampled.INSTANTS + 1)
+    amounts = newest - oldest + 1
+    of = np.repeat(np.arange(periods.size), amounts)
+    number = newest[of] - np.arange(of.size) + np.repeat(
+        np.cumsum(amounts) - amounts, amounts)
+    at = instants.times(number)
+    # One increasing number for series and time, to search all at once.
+    first = times.min()
+    width = max(float(times.max() - first), float(at.max() - first)) + 1.0
+    sample = np.searchsorted(owner * width + (times - first),
+                             of * width + (at - first), side='right') - 1
+    covered = (sample >= begin[of]) & (
+        at < times[np.maximum(sample, 0)] + periods[of])
+    bins = np.full((periods.size, sampled.INSTANTS), NO_BIN, dtype=np.uint8)
+    bins[of[covered], number[covered] % sampled.INSTANTS] = np.minimum(
+        sample_bin[sample[covered]], NO_BIN - 1)
+    return bins
 
 
 def _periods_apart(seconds, period_seconds):
@@ -627,167 +577,103 @@ def _are_valid(period_seconds, first_time, last_time):
         and -math.inf < first_time <= last_time < math.inf
 
 
-def classes(counts):
-    """Divide the bins of each instance into low and high bins.
+def _row_of_bins(counts):
+    """Combine the bins of each instance into rows of similar rates.
 
-    The boundary minimises the variance within the two classes of the square
-    roots of the rates, where each sample counts as the mean of its bin.
-    Without the square root, the high class would only contain the few largest
-    samples. Derivation: reference/model.rst, "Instances that are busy
-    together".
+    The rows minimise the variance of the bandwidth within them, where each
+    sample counts as the mean of its bin (dynamic programming; Fisher 1958).
+    They therefore minimise the error of sums.
 
     :param counts: list of V TransitionCounts
-    :returns: (V,) int64, number of low bins of each instance; 1 if the
-        instance has only one bin
+    :returns: (bins of all,) int64, row of each bin from 0 for each instance
     """
     sizes = np.array([history.bins.size for history in counts])
-    samples = np.concatenate([history.samples for history in counts])
-    totals = np.concatenate([history.totals for history in counts])
-    starts = np.cumsum(sizes) - sizes
-    owner = np.repeat(np.arange(sizes.size), sizes)
-    roots = np.sqrt((totals[:, 0] + totals[:, 1]) / samples)
-
-    count, sum_ = (_sums_up_to(values, sizes)
-                   for values in (samples, samples * roots))
-    ends = starts + sizes - 1
-    above, above_sum = count[ends][owner] - count, sum_[ends][owner] - sum_
-    last = np.zeros(samples.size, dtype=bool)
-    last[ends] = True
-    apart = np.where(last, -1.0, (
-        sum_ / count - above_sum / np.where(last, 1.0, above)) ** 2
-        * count * above)
-    most = np.maximum.reduceat(apart, starts)[owner]
-    low = np.minimum.reduceat(np.where(
-        apart >= most, np.arange(samples.size), samples.size), starts)
-    return low - starts + 1
-
-
-def _sums_up_to(values, sizes):
-    """Return the sums up to each bin of the same instance.
-
-    The sums of an instance do not depend on other instances, not even by
-    rounding.
-
-    :param values: (bins of all,) numbers
-    :param sizes: (V,) number of bins of each instance
-    """
     own = np.arange(sizes.max()) < sizes[:, None]
-    table = np.zeros(own.shape)
-    table[own] = values
-    return np.cumsum(table, axis=1)[own]
+    rows = np.broadcast_to(np.arange(own.shape[1]), own.shape).copy()
+    large = np.flatnonzero(sizes > _ROWS)
+    if large.size:
+        samples, rates = np.zeros((2, *own.shape))
+        samples[own] = np.concatenate([history.samples for history in counts])
+        rates[own] = np.concatenate(
+            [history.totals[:, :2].sum(axis=1) for history in counts])
+        rows[large] = _least_variance(samples[large], rates[large],
+                                      sizes[large])
+    return rows[own]
 
 
-def high_slots(counts, low_bins, share, key=None):
-    """Return in which of the sampled slots an instance was high.
+def _least_variance(samples, totals, sizes):
+    """Return (n, m) int64, the row of each bin with the least variance.
 
-    A slot without a sample takes the value of a day that has a sample at the
-    same time of the day: seven days away, or else the first that is found in
-    steps of three days back around the ring. In a short history, slots that
-    two instances have in common therefore count as if they repeated, and each
-    day counts about as often. If no day has a sample, the bit is drawn at
-    random, so that the instance is independent of others.
-
-    :param counts: TransitionCounts
-    :param low_bins: number of low bins of the instance
-    :param share: probability that a drawn bit is set: one number, or (504,)
-    :param key: seed of the drawn bits, for example the uuid of the instance;
-        None uses the counts
-    :returns: (504,) bool by position in the ring, see :mod:`.slots`
+    :param samples: (n, m) number of samples of each bin, 0 beyond the bins of
+        an instance
+    :param totals: (n, m) sum of the bandwidth of these samples
+    :param sizes: (n,) number of bins of each instance, > _ROWS
     """
-    high = counts.slot_bins > counts.bins[low_bins - 1]
-    missing = counts.slot_bins == NO_SLOT
-    for days in slots.REPLACEMENT_DAYS:
-        if not missing.any():
-            return high
-        # Negative positions count from the end: the slots are a ring.
-        source = np.arange(slots.SLOTS) - days * slots.SAMPLED_A_DAY
-        high = np.where(missing, high[source], high)
-        missing &= missing[source]
-    if missing.any():
-        if key is None:
-            key = hashlib.sha256(counts.to_bytes()).hexdigest()
-        high = np.where(missing, slots.drawn(key, share), high)
-    return high
+    n, m = samples.shape
+    count, total = (np.pad(np.cumsum(values, axis=1), [(0, 0), (1, 0)])
+                    for values in (samples, totals))
+    # gain[:, i, j]: what a row of the bins i to j - 1 explains.
+    between = count[:, None] - count[:, :, None]
+    gain = np.where(between > 0, (total[:, None] - total[:, :, None]) ** 2
+                    / np.where(between > 0, between, 1.0), -np.inf)
+    best, choices = gain[:, 0], []
+    for _ in range(_ROWS - 1):
+        explained = best[:, :, None] + gain
+        choices.append(explained.argmax(axis=1))
+        best = explained.max(axis=1)
+    rows, every = np.zeros((n, m), dtype=np.int64), np.arange(n)
+    end = sizes
+    for choice in reversed(choices):
+        end = choice[every, end]
+        rows += np.arange(m) >= end[:, None]
+    return rows
 
 
-def fit_model(counts, min_samples=MIN_SAMPLES, key=None,
-              quantiles=(LOW_QUANTILES, HIGH_QUANTILES)):
-    """Fit a model with low and high states to counts.
+def fit_model(counts, min_samples=MIN_SAMPLES, key=None):
+    """Fit a model to counts.
 
-    The bins are divided into a low and a high class (:func:`classes`). Each
-    state combines the bins between two quantiles of the bandwidth in its class
-    and has their mean rates. The last state has the largest bandwidth and the
-    largest packet rate that were observed. The long-run law is the observed
+    Each state combines neighbouring bins and has their mean rates, except the
+    last one, which has the largest bandwidth and the largest packet rate that
+    were observed, for the time of one sample. The long-run law is the observed
     share of samples. Jump probabilities and mean sojourn times follow from the
     counted transitions. Derivation: reference/model.rst, "Estimation".
 
     :param counts: TransitionCounts
     :param min_samples: minimum number of samples
-    :param key: as in :func:`high_slots`
-    :param quantiles: for the low and the high class, the upper ends of the
-        states as quantiles of the samples, increasing, the last one 1
-    :returns: TrafficModel with at most four low and four high states
+    :param key: seed of the rows of instants without a sample, for example the
+        uuid of the instance; None uses the counts
+    :returns: TrafficModel with at most eight states
     :raises NotEnoughSamples: if the history is too short or has no traffic
-    :raises InvalidModel: if the quantiles are invalid
     """
-    [fitted] = fit_models([counts], min_samples, [key], quantiles)
+    [fitted] = fit_models([counts], min_samples, [key])
     if isinstance(fitted, exceptions.NotEnoughSamples):
         raise fitted
     return fitted
 
 
-def fit_models(counts, min_samples=MIN_SAMPLES, keys=None,
-               quantiles=(LOW_QUANTILES, HIGH_QUANTILES)):
+def fit_models(counts, min_samples=MIN_SAMPLES, keys=None):
     """Fit a model to each of many counts, as :func:`fit_model` does.
 
     :param counts: list of TransitionCounts
     :param min_samples: minimum number of samples
     :param keys: list of one key for each of the counts, or None
-    :param quantiles: as in :func:`fit_model`
     :returns: list in the same order, with a TrafficModel or the
         NotEnoughSamples that explains why there is none
     """
-    low_ends, high_ends = map(_checked_quantiles, quantiles)
     results = [lack_of_history(history, min_samples) for history in counts]
     enough = [i for i, lack in enumerate(results) if lack is None]
     for first in range(0, len(enough), _FIT_TOGETHER):
         chosen = enough[first:first + _FIT_TOGETHER]
         batch = [counts[i] for i in chosen]
-        sizes = np.array([history.bins.size for history in batch])
-        starts = np.cumsum(sizes) - sizes
-        owner = np.repeat(np.arange(sizes.size), sizes)
-        low_bins = classes(batch)
-        high = np.arange(owner.size) - starts[owner] >= low_bins[owner]
-        # Number of the class of each bin: one low and one high for each
-        # instance.
-        number = 2 * owner + high
-        samples = np.concatenate([history.samples for history in batch])
-        totals = np.bincount(number, weights=samples)
-        so_far = _sums_up_to(samples, sizes)
-        before = np.where(high, totals[2 * owner], 0.0)
-        below = (so_far - samples - before) / totals[number] * (1 + 1e-12)
-        band = np.where(
-            high, low_ends.size + np.searchsorted(
-                high_ends[:-1], below, side='right'),
-            np.searchsorted(low_ends[:-1], below, side='right'))
         for i, fitted in zip(chosen, _fit_states(
-                batch, band, low_bins, keys and [keys[i] for i in chosen])):
+                batch, _row_of_bins(batch), True,
+                [keys and keys[i] for i in chosen])):
             results[i] = fitted
     return results
 
 
-def _checked_quantiles(values):
-    quantiles = np.asarray(values, dtype=float)
-    if quantiles.ndim != 1 or not quantiles.size or quantiles[-1] != 1 \
-            or (np.diff(quantiles) <= 0).any() or quantiles[0] <= 0:
-        raise exceptions.InvalidModel(
-            f'level quantiles: {quantiles.tolist()}; expected increasing '
-            f'numbers above 0, the last one 1')
-    return quantiles
-
-
 def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
-    """Fit the on/off model of equation 1, which has no sampled slots.
+    """Fit the on/off model of equation 1, which has no instants.
 
     A sample is on if its bandwidth is at least ``threshold`` times the 99th
     percentile of the bandwidth. The rate of the on state is the mean of these
@@ -837,7 +723,7 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
     return None
 
 
-def _fit_states(counts, band, low_bins=None, keys=None):
+def _fit_states(counts, band, has_peak=False, keys=None):
     """Return models with one state for each band of bins.
 
     All models are computed together: first arrays of all bins of all counts,
@@ -846,9 +732,9 @@ def _fit_states(counts, band, low_bins=None, keys=None):
     :param counts: list of V TransitionCounts
     :param band: (bins of all,) int64, not decreasing within the bins of one of
         the counts
-    :param low_bins: (V,) number of low bins of each, the first ones; None: the
-        models have no classes, and each state has mean rates
-    :param keys: V keys of :func:`high_slots`, or None
+    :param has_peak: whether the models get a last state with the largest
+        observed rates, and the rows of the instants
+    :param keys: V keys as in :func:`fit_model`, if ``has_peak``
     """
     sizes = np.array([history.bins.size for history in counts])
     first_bin = np.cumsum(sizes) - sizes
@@ -859,64 +745,118 @@ def _fit_states(counts, band, low_bins=None, keys=None):
     first_state = state_of_bin[first_bin]
     n = np.diff(first_state, append=at.size)
     owner = np.repeat(np.arange(n.size), n)  # of each state
+    place = np.arange(at.size) - first_state[owner]
 
     def gathered(name):
         return np.add.reduceat(np.concatenate(
             [getattr(history, name) for history in counts]), at)
 
     samples = gathered('samples')
-    rates = gathered('totals') / samples[:, None]
-    if low_bins is not None:
-        # The last state has the largest observed rates.
-        last = first_state + n - 1
-        largest = np.maximum.reduceat(np.concatenate(
-            [history.peaks for history in counts]), at)[last]
-        mean = rates[last, 0] + rates[last, 1]
-        rates[last, :2] *= np.divide(
-            largest[:, 0], mean, out=np.ones(last.size),
-            where=mean > 0)[:, None]
-        rates[last, 2] = largest[:, 1]
     totals = np.add.reduceat(samples, first_state)
-    law = samples / totals[owner]
     # Padded: (V, most states).
-    place = np.arange(at.size) - first_state[owner]
-    padded = np.zeros((n.size, int(n.max())))
-    padded[owner, place] = law
-    steps = _steps(counts, sizes, state_of_bin - first_state[
-        np.repeat(np.arange(n.size), sizes)], padded.shape[1])
+    most = int(n.max()) + has_peak
+    law, rates = np.zeros((n.size, most)), np.zeros((n.size, most, 3))
+    law[owner, place] = samples / totals[owner]
+    rates[owner, place] = gathered('totals') / samples[:, None]
+    state = state_of_bin - first_state[np.repeat(np.arange(n.size), sizes)]
+    steps = _steps(counts, sizes, state, most)
     period = np.array([history.period_seconds for history in counts])
     observed = np.maximum(steps.sum(axis=(1, 2)), 1.0) * period
-    steps *= 1 - np.eye(padded.shape[1])
+    steps *= 1 - np.eye(most)
     exits = np.maximum(steps.sum(axis=(1, 2)), 1.0)
-    jump = _jump_probabilities(steps, padded)
+    jump = _jump_probabilities(steps, law)
     visits = model.visits(jump)
     # Sojourn times that give the observed law, scaled so that the chain leaves
     # its states as often as observed.
-    sojourn = np.divide(padded, visits, out=np.zeros_like(padded),
-                        where=padded > 0)
+    sojourn = np.divide(law, visits, out=np.zeros_like(law), where=law > 0)
     sojourn *= (observed / exits * visits.sum(axis=1))[:, None]
+    sojourn[n == 1, 0] = observed[n == 1]
+    if has_peak:
+        largest = np.array([history.peaks.max(axis=0) for history in counts])
+        n = n + _add_peaks(n - 1, largest, totals, period, law, rates, jump,
+                           sojourn)
     fitted = []
-    for i, (start, count) in enumerate(zip(first_state.tolist(),
-                                           n.tolist())):
-        states = slice(start, start + count)
+    for i, count in enumerate(n.tolist()):
         fitted.append(model.TrafficModel.of_fit(
-            rates[states], jump[i, :count, :count],
-            sojourn[i, :count] if count > 1 else observed[i:i + 1],
-            law[states], *(
-                (None, None) if low_bins is None else _classes_of_states(
-                    counts[i], int(low_bins[i]), law[states],
-                    state_of_bin[first_bin[i]:first_bin[i] + sizes[i]]
-                    - start, keys and keys[i]))))
+            rates[i, :count], jump[i, :count, :count], sojourn[i, :count],
+            law[i, :count], _rows_at_instants(
+                counts[i], state[first_bin[i]:first_bin[i] + sizes[i]],
+                law[i, :count], keys[i]) if has_peak else None))
     return fitted
 
 
-def _classes_of_states(counts, low_bins, law, state_of_bin, key):
-    """Return ``high`` and ``low_states`` of a model, None without classes."""
-    if low_bins >= counts.bins.size:
-        return None, None
-    low_states = int(state_of_bin[low_bins])
-    return high_slots(counts, low_bins, law[low_states:].sum(), key), \
-        low_states
+def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
+    """Divide the last state of models into its peak and the rest.
+
+    The peak is visited from the rest for the time of one sample. The mean of
+    the rates and the time outside the last state are unchanged.
+
+    :param last: (V,) number of the last state of each model
+    :param largest: (V, 2) largest bandwidth in kbit/s and largest kpps
+    :param totals: (V,) number of samples
+    :param period: (V,) sampling period in seconds
+    :param law: (V, most) long-run laws; changed
+    :param rates: (V, most, 3); changed
+    :param jump: (V, most, most); changed
+    :param sojourn: (V, most) seconds; changed
+    :returns: (V,) bool: which models got one more state
+    """
+    every = np.arange(last.size)
+    mean, share = rates[every, last], law[every, last]
+    bandwidth = mean[:, 0] + mean[:, 1]
+    peak = np.column_stack([mean[:, :2] * np.divide(
+        largest[:, 0], bandwidth, out=np.ones(last.size),
+        where=bandwidth > 0)[:, None], largest[:, 1]])
+    # Equal rates remain equal, whatever the rounding of their mean.
+    same = (peak <= mean * (1 + _SAME_RATE)).all(axis=1)
+    rates[every[same], last[same]] = peak[same]
+    at = every[~same]
+    last, mean, share, peak = last[at], mean[at], share[at], peak[at]
+    part = np.minimum(1.0 / totals[at], share / 2)
+    with np.errstate(divide='ignore', invalid='ignore'):
+        # At most what the state has of each rate.
+        part = np.fmin(part, np.nanmin(share[:, None] * mean / peak,
+                                       axis=1) / 2)
+    rates[at, last] = (share[:, None] * mean - part[:, None] * peak) / (
+        share - part)[:, None]
+    rates[at, last + 1] = peak
+    law[at, last], law[at, last + 1] = share - part, part
+    # Number of visits of the peak for each visit of the last state.
+    stay = np.minimum(period[at], sojourn[at, last] / 2)
+    visits = part / share * sojourn[at, last] / stay
+    alone = last == 0
+    visits[alone] = np.maximum(visits[alone], 1.0)
+    jump[at, last] /= (1 + visits)[:, None]
+    jump[at, last, last + 1] = np.where(alone, 1.0, visits / (1 + visits))
+    jump[at, last + 1, last] = 1.0
+    sojourn[at, last + 1] = part / share * sojourn[at, last] / visits
+    sojourn[at, last] *= (1 - part / share) / np.where(
+        alone, visits, 1 + visits)
+    return ~same
+
+
+def _rows_at_instants(counts, state_of_bin, law, key):
+    """Return the rows of an instance at the instants, None if too few.
+
+    :param counts: TransitionCounts
+    :param state_of_bin: (m,) state of each bin
+    :param law: (n,) long-run law of the states
+    :param key: as in :func:`fit_model`
+    :returns: (504,) uint8 as in :class:`.TrafficModel`, or None
+    """
+    known = counts.at_instants != NO_BIN
+    if np.count_nonzero(known) < sampled.ENOUGH:
+        return None
+    # An aged bin may be gone.
+    at = np.minimum(np.searchsorted(counts.bins, counts.at_instants),
+                    counts.bins.size - 1)
+    rows = state_of_bin[at].astype(np.uint8)
+    if not known.all():
+        if key is None:
+            key = hashlib.sha256(counts.to_bytes()).hexdigest()
+        drawn = sampled.drawn_rows(key, law)
+        rows[~known] = drawn[~known] + sampled.DRAWN
+    return rows
 
 
 def _steps(counts, sizes, state, most):

@@ -9,13 +9,12 @@ no clock, no configuration, no I/O.
 import dataclasses
 import functools
 import math
-import numbers
 
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import slots
 
 __all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LEAST_CAPACITY', 'TrafficModel',
            'dimension_weights', 'visits']
@@ -35,7 +34,7 @@ DIMENSIONS = {
 LEAST_CAPACITY = 1e-6
 
 #: Version of :meth:`TrafficModel.to_dict`.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _TOLERANCE = 1e-9
 
@@ -96,11 +95,10 @@ class TrafficModel:
         diagonal, rows sum to 1 within 1e-9. A model with one state has [[0]].
         The chain must have a single closed class of states, so that the
         long-run law is unique. States that are left forever get probability 0.
-    :param high: (504,) bool, whether the instance was in a high state in each
-        of the sampled slots, by position in the ring (:mod:`.slots`); None if
-        unknown
-    :param low_states: number of low states, which come first: 1..n-1, at most
-        254; None if and only if ``high`` is None
+    :param at_instants: (504,) uint8, number of the state at each of the
+        instants, by position in the ring (:mod:`.instants`);
+        :data:`.instants.DRAWN` is added to states that were drawn. At most 32
+        states. None if the instance counts as independent of others
     :raises InvalidModel: if an argument is invalid; the message names the
         argument, the value and the valid values
     """
@@ -108,8 +106,7 @@ class TrafficModel:
     rates: np.ndarray
     jump: np.ndarray
     sojourn_seconds: np.ndarray
-    high: np.ndarray | None = None
-    low_states: int | None = None
+    at_instants: np.ndarray | None = None
 
     def __post_init__(self):
         for name in ('rates', 'jump', 'sojourn_seconds'):
@@ -147,31 +144,32 @@ class TrafficModel:
             _invalid(f'the sum of row {worst} of jump', sums[worst],
                      '1 within 1e-9')
         self._embedded  # noqa: B018, a chain without a single law is refused
-        self._require_classes()
+        self._require_instants()
 
-    def _require_classes(self):
-        if self.high is None and self.low_states is None:
+    def _require_instants(self):
+        if self.at_instants is None:
             return
-        most = min(len(self.rates) - 1, rate_law.MOST_LOW_STATES - 1)
-        if not isinstance(self.low_states, numbers.Integral) \
-                or not 1 <= self.low_states <= most:
-            _invalid('low_states', repr(self.low_states)[:80],
-                     f'a whole number 1..{most} with high, and None without')
-        object.__setattr__(self, 'low_states', int(self.low_states))
         try:
-            high = np.array(self.high)
+            rows = np.array(self.at_instants)
         except (TypeError, ValueError, OverflowError):
-            high = np.array(None)
-        if high.shape != (slots.SLOTS,) or not np.isin(high, (0, 1)).all():
-            _invalid('high', repr(self.high)[:80],
-                     f'{slots.SLOTS} truth values')
-        high = high.astype(bool)
-        high.flags.writeable = False
-        object.__setattr__(self, 'high', high)
+            rows = np.array(None)
+        most = min(len(self.rates), rate_law.MOST_ROWS) - 1
+        if len(self.rates) > rate_law.MOST_ROWS \
+                or rows.shape != (sampled.INSTANTS,) \
+                or rows.dtype.kind not in 'iu' or (rows < 0).any() \
+                or (rows % sampled.DRAWN > most).any() \
+                or (rows >= 2 * sampled.DRAWN).any():
+            _invalid('at_instants', repr(self.at_instants)[:80],
+                     f'{sampled.INSTANTS} numbers of states 0..{most}, '
+                     f'{sampled.DRAWN} more if drawn, and at most '
+                     f'{rate_law.MOST_ROWS} states')
+        rows = rows.astype(np.uint8)
+        rows.flags.writeable = False
+        object.__setattr__(self, 'at_instants', rows)
 
     @classmethod
-    def of_fit(cls, rates, jump, sojourn_seconds, stationary, high=None,
-               low_states=None):
+    def of_fit(cls, rates, jump, sojourn_seconds, stationary,
+               at_instants=None):
         """Return the model of arrays that are known to be valid.
 
         The method validates and computes nothing, because estimation creates
@@ -182,8 +180,7 @@ class TrafficModel:
         :param sojourn_seconds: as in the constructor
         :param stationary: (n,) long-run law, which has to be consistent with
             the other arrays
-        :param high: as in the constructor
-        :param low_states: as in the constructor
+        :param at_instants: as in the constructor
         :returns: TrafficModel
         """
         self = object.__new__(cls)
@@ -191,12 +188,11 @@ class TrafficModel:
         for name, array in (
                 ('rates', rates), ('jump', jump),
                 ('sojourn_seconds', sojourn_seconds),
-                ('stationary', stationary), ('high', high)):
+                ('stationary', stationary), ('at_instants', at_instants)):
             if array is not None:
                 array = array.copy()
                 array.flags.writeable = False
             self.__dict__[name] = array
-        self.__dict__['low_states'] = low_states
         return self
 
     @classmethod
@@ -267,10 +263,14 @@ class TrafficModel:
     @functools.cached_property
     def law(self):
         """The :class:`RateLaw` of the states with a positive probability."""
-        visited = self.stationary > 0
+        visited, rows = self.stationary > 0, self.at_instants
+        if rows is not None and not visited.all():
+            # A state that is left forever was drawn by nobody.
+            number = np.maximum(np.cumsum(visited) - 1, 0)
+            rows = number[rows % sampled.DRAWN] + (
+                rows & sampled.DRAWN)
         return rate_law.RateLaw.from_arrays(
-            self.stationary[visited], self.rates[visited], self.high,
-            int(np.count_nonzero(visited[:self.low_states])) or None)
+            self.stationary[visited], self.rates[visited], rows)
 
     @property
     def mean(self):
@@ -281,6 +281,12 @@ class TrafficModel:
     def peak(self):
         """(3,) largest rate of any state that occurs, by column."""
         return self.law.peak
+
+    @property
+    def sampled_instants(self):
+        """Number of instants at which the instance was sampled."""
+        return 0 if self.at_instants is None else int(np.count_nonzero(
+            self.at_instants < sampled.DRAWN))
 
     @property
     def packets_known(self):
@@ -320,31 +326,27 @@ class TrafficModel:
                 and np.array_equal(self.jump, other.jump)
                 and np.array_equal(self.sojourn_seconds,
                                    other.sojourn_seconds)
-                and np.array_equal(self.high, other.high)
-                and self.low_states == other.low_states)
+                and np.array_equal(self.at_instants, other.at_instants))
 
     __hash__ = None
 
     def to_dict(self):
         """Return the model as lists and numbers, for JSON.
 
-        Keys: format_version, rates, jump, sojourn_seconds. A model with
-        classes also has low_states and high, the packed bits in hexadecimal.
+        Keys: format_version, rates, jump, sojourn_seconds; and at_instants, in
+        hexadecimal, if the instance was sampled.
         """
         data = {'format_version': FORMAT_VERSION,
                 'rates': self.rates.tolist(),
                 'jump': self.jump.tolist(),
                 'sojourn_seconds': self.sojourn_seconds.tolist()}
-        if self.high is not None:
-            data['high'] = np.packbits(self.high).tobytes().hex()
-            data['low_states'] = self.low_states
+        if self.at_instants is not None:
+            data['at_instants'] = self.at_instants.tobytes().hex()
         return data
 
     @classmethod
     def from_dict(cls, data):
         """Return the model of a dictionary that :meth:`to_dict` returned.
-
-        The key regime_law of an earlier version is ignored.
 
         :param data: dictionary
         :returns: TrafficModel
@@ -353,17 +355,17 @@ class TrafficModel:
         try:
             version = data['format_version']
             arrays = data['rates'], data['jump'], data['sojourn_seconds']
-            high, low_states = data.get('high'), data.get('low_states')
+            at_instants = data.get('at_instants')
         except (AttributeError, KeyError, TypeError) as error:
             _invalid('its dictionary', f'without {error}',
                      'format_version, rates, jump and sojourn_seconds')
         if version != FORMAT_VERSION:
             _invalid('format_version', version, FORMAT_VERSION)
-        if high is not None:
+        if at_instants is not None:
             try:
-                high = np.unpackbits(np.frombuffer(
-                    bytes.fromhex(high), np.uint8))
+                at_instants = np.frombuffer(
+                    bytes.fromhex(at_instants), np.uint8)
             except (TypeError, ValueError):
-                _invalid('high', repr(high)[:80],
-                         f'{2 * rate_law.BITS_BYTES} hexadecimal digits')
-        return cls(*arrays, high, low_states)
+                _invalid('at_instants', repr(at_instants)[:80],
+                         f'{2 * sampled.INSTANTS} hexadecimal digits')
+        return cls(*arrays, at_instants)

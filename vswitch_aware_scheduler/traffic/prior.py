@@ -17,11 +17,10 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import slots
 
-__all__ = ['Expected', 'FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT',
+__all__ = ['FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT',
            'Pool', 'credibility_constant', 'cut', 'group_pools', 'levels_of',
-           'scaled', 'share_above', 'with_high']
+           'scaled', 'share_above']
 
 #: With fewer instances there is no prior.
 MIN_PEERS = 20
@@ -42,15 +41,6 @@ MOST_LEFT_OUT = 0.5
 #: (None, project).
 FLEET = (None, None)
 
-#: Offset of the bins of high states.
-_HIGH = 1 << 16
-
-#: Number of instances whose bits are unpacked together.
-_TOGETHER = 1000
-
-#: Number of steps in which shares of high slots are stored.
-_SHARE_STEPS = 255
-
 
 def levels_of(flavor, project):
     """Return the keys of the groups of an instance, the narrowest first.
@@ -62,71 +52,21 @@ def levels_of(flavor, project):
     return list(dict.fromkeys(keys))
 
 
-@dataclasses.dataclass(frozen=True)
-class Expected:
-    """The expected traffic of a randomly chosen instance of a group.
-
-    :ivar law: RateLaw, without bits
-    :ivar high_shares: 504 bytes: for each position in the ring of sampled
-        slots, the share of the group's instances that were high, where 255
-        means all
-    """
-
-    law: rate_law.RateLaw
-    high_shares: bytes = bytes(slots.SLOTS)
-
-    def of(self, instance_uuid):
-        """Return the RateLaw of an instance of the group.
-
-        Each slot is high with the probability :attr:`high_shares`. The
-        correlation of the instance with others is therefore the mean of the
-        group.
-
-        :param instance_uuid: uuid of the instance, the seed of the draw; None
-            returns a law without low and high states
-        """
-        if instance_uuid is None:
-            return self.law.without_classes()
-        if not self.law.has_classes:
-            return self.law
-        return with_high(self.law, slots.drawn(
-            instance_uuid, _unpacked(self.high_shares)))
-
-
-def with_high(law, high):
-    """Return a RateLaw with other bits. A law without classes is unchanged.
-
-    :param law: RateLaw
-    :param high: (504,) bool, whether the instance is high in each slot
-    """
-    return rate_law.RateLaw.from_arrays(
-        law.probabilities, law.rates, high, law.low_states
-    )
-
-
-def _unpacked(high_shares):
-    return np.frombuffer(high_shares, np.uint8) / _SHARE_STEPS
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
     """The law of a randomly chosen instance of a group, by rate bin.
 
     :ivar members: number of instances, each counted once regardless of its
         number of samples; a deleted instance counts as less than one
-    :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`; 65,536
-        is added to bins of high states
+    :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`
     :ivar shares: (m,) share of time in each bin
     :ivar amounts: (m, 3) share multiplied by the rate, for each column
-    :ivar high: (504,) share of the instances that were high in each of the
-        sampled slots, by position in the ring (:mod:`.slots`)
     """
 
     members: float
     bins: np.ndarray
     shares: np.ndarray
     amounts: np.ndarray
-    high: np.ndarray
 
     @classmethod
     def of_counts(cls, counts):
@@ -135,18 +75,12 @@ class Pool:
         :param counts: non-empty list of TransitionCounts
         :returns: Pool
         """
-        bins, high = [], []
-        for history, low in zip(counts, estimate.classes(counts).tolist()):
-            of_bin = np.arange(history.bins.size) >= low
-            bins.append(history.bins + _HIGH * of_bin)
-            high.append(estimate.high_slots(history, low, float(
-                history.samples[of_bin].sum() / history.total_samples)))
         return cls._of(
-            len(counts), np.concatenate(bins), np.concatenate(
-                [history.samples / history.total_samples
-                 for history in counts]),
+            len(counts), np.concatenate([history.bins for history in counts]),
+            np.concatenate([history.samples / history.total_samples
+                            for history in counts]),
             np.concatenate([history.totals / history.total_samples
-                            for history in counts]), np.mean(high, axis=0))
+                            for history in counts]))
 
     @classmethod
     def of_laws(cls, laws):
@@ -159,25 +93,18 @@ class Pool:
                         np.ones(len(laws))).everyone()
 
     @classmethod
-    def _of_rows(cls, members, rows, high, weights=None):
+    def _of_rows(cls, members, rows, weights):
         """Return the pool of the rows of the given laws.
 
-        :param rows: for each row, probability, three rates, and whether the
-            state is high
-        :param high: (504,) share of the instances that were high in each slot
-        :param weights: weight of each row, the same for all rows of a law;
-            None: all laws have the same weight
+        :param rows: for each row, probability and three rates
+        :param weights: weight of each row, the same for all rows of a law
         """
-        shares, rates = rows[:, 0], rows[:, 1:4]
-        if weights is not None:
-            shares = shares * weights
-        return cls._of(members,
-                       estimate.rate_bin(rates[:, 0] + rates[:, 1])
-                       + _HIGH * rows[:, 4].astype(np.int64),
-                       shares, shares[:, None] * rates, high)
+        shares, rates = rows[:, 0] * weights, rows[:, 1:]
+        return cls._of(members, estimate.rate_bin(rates[:, 0] + rates[:, 1]),
+                       shares, shares[:, None] * rates)
 
     @classmethod
-    def _of(cls, members, bins, shares, amounts, high):
+    def _of(cls, members, bins, shares, amounts):
         """Return the pool of states in any order, combined by their bins."""
         kept, where = np.unique(bins, return_inverse=True)
 
@@ -186,7 +113,7 @@ class Pool:
 
         return cls(members, kept, gathered(shares) / shares.sum(),
                    np.stack([gathered(column) for column in amounts.T],
-                            axis=1) / shares.sum(), high)
+                            axis=1) / shares.sum())
 
     def mixed(self, other, weight):
         """Return the weighted mean of this pool and another one.
@@ -203,8 +130,7 @@ class Pool:
             np.concatenate([weight * self.shares,
                             other_weight * other.shares]),
             np.concatenate([weight * self.amounts,
-                            other_weight * other.amounts]),
-            weight * self.high + other_weight * other.high)
+                            other_weight * other.amounts]))
 
     def shrunk(self, parent, constant):
         """Return the mean of this pool and the pool of a wider group.
@@ -220,20 +146,14 @@ class Pool:
 
     @property
     def law(self):
-        """The RateLaw, with one state for each bin, mean rates and no bits."""
+        """The RateLaw, with one state for each bin, and mean rates.
+
+        An instance without a model of its own is independent of others.
+        """
         has_share = self.shares > 0
-        low = int(np.count_nonzero(self.bins[has_share] < _HIGH))
         return rate_law.RateLaw.from_arrays(
             self.shares[has_share],
-            self.amounts[has_share] / self.shares[has_share, None],
-            np.zeros(slots.SLOTS, dtype=bool), low or None)
-
-    @property
-    def expected(self):
-        """The :class:`Expected` of an instance of the group."""
-        return Expected(self.law, np.rint(
-            _SHARE_STEPS * np.clip(self.high, 0, 1)).astype(
-                np.uint8).tobytes())
+            self.amounts[has_share] / self.shares[has_share, None])
 
 
 def credibility_constant(values, groups, parents):
@@ -311,45 +231,19 @@ class _Members:
         self._flavors = flavors
         self._projects = projects
         self._weights = weights
-        sizes = np.fromiter(map(len, laws), np.int64, len(laws)) // (
-            8 * rate_law.LAW_COLUMNS)
-        self._sizes = sizes - rate_law.TAIL_ROWS
-        packed = np.frombuffer(b''.join(laws), '<f8').reshape(
+        laws = [law.independent() for law in laws]
+        self._sizes = np.fromiter(map(len, laws), np.int64, len(laws)) \
+            // rate_law.ROW_BYTES
+        self._rows = np.frombuffer(b''.join(laws), '<f8').reshape(
             -1, rate_law.LAW_COLUMNS)
-        ends = np.cumsum(sizes)
-        # The bits of each law follow its states.
-        tails = ends[:, None] + np.arange(-rate_law.TAIL_ROWS, 0)
-        tail = packed[tails].reshape(len(laws), -1).view(np.uint8)
-        self._bits = tail[:, :-1]
-        states = np.ones(len(packed), dtype=bool)
-        states[tails] = False
-        position = np.arange(len(packed)) - np.repeat(ends - sizes, sizes)
-        high = position >= np.repeat(tail[:, -1].astype(np.int64), sizes)
-        self._rows = np.column_stack([packed, high])[states]
 
     def everyone(self):
         """Return the pool of all instances with equal weights."""
         return self._pool(self._weights)
 
     def _pool(self, weights):
-        return Pool._of_rows(
-            self._weights.sum(), self._rows,
-            self._high(np.arange(weights.size), weights),
-            np.repeat(weights, self._sizes))
-
-    def _high(self, members, weights):
-        """Return the share of the given members that are high in each slot.
-
-        :param members: numbers of the instances
-        :param weights: weight of each member
-        :returns: (504,) by position in the ring
-        """
-        total = np.zeros(slots.SLOTS)
-        for first in range(0, len(members), _TOGETHER):
-            some = slice(first, first + _TOGETHER)
-            total += weights[some] @ np.unpackbits(
-                self._bits[members[some]], axis=1)
-        return total / weights.sum()
+        return Pool._of_rows(self._weights.sum(), self._rows,
+                             np.repeat(weights, self._sizes))
 
     def by_instance(self):
         """Return the pools in which each instance has the same weight."""
@@ -437,10 +331,6 @@ class _Members:
         order = np.argsort(of_row, kind='stable')
         rows = self._rows[order]
         of_row = of_row[order]
-        of_member = np.argsort(numbers, kind='stable')
-        first = np.searchsorted(
-            numbers[of_member], np.arange(numbers.max(initial=-1) + 2))
-        member_weights = weights
         weights = np.repeat(weights, self._sizes)[order]
         count = int(numbers.max(initial=-1)) + 1
         ends = np.searchsorted(of_row, np.arange(count + 1))
@@ -449,9 +339,7 @@ class _Members:
             weights=self._weights[numbers >= 0])
         for number in range(count):
             some = slice(ends[number], ends[number + 1])
-            inside = of_member[first[number]:first[number + 1]]
             yield Pool._of_rows(float(members[number]), rows[some],
-                                self._high(inside, member_weights[inside]),
                                 weights[some])
 
 
@@ -517,10 +405,8 @@ def cut(law, limits, capacities, group=None):
         shares[above] *= max(1 - most / own_share, 0.0)
         shares /= shares.sum()
     kept = shares > 0
-    low = int(np.count_nonzero(kept[:law.low_states]))
     return scaled(rate_law.RateLaw.from_arrays(
-        shares[kept], law.rates[kept], law.high if low else None,
-        low or None), limits)
+        shares[kept], law.rates[kept]), limits)
 
 
 def scaled(law, limits):
@@ -543,5 +429,4 @@ def scaled(law, limits):
     if (factor == 1).all():
         return law
     return rate_law.RateLaw.from_arrays(
-        law.probabilities, law.rates * factor[:, None], law.high,
-        law.low_states)
+        law.probabilities, law.rates * factor[:, None], law.at_instants)

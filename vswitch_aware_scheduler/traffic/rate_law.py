@@ -6,92 +6,80 @@ Pure.
 
 import numpy as np
 
-from vswitch_aware_scheduler.traffic import slots
+from vswitch_aware_scheduler.traffic import instants as sampled
 
-__all__ = ['LAW_COLUMNS', 'RateLaw', 'SILENT', 'TAIL_BYTES', 'TAIL_ROWS',
+__all__ = ['LAW_COLUMNS', 'MOST_ROWS', 'ROW_BYTES', 'RateLaw', 'SILENT',
            'split_laws']
 
 #: Columns of a packed :class:`RateLaw`: probability, egress_kbps,
-#: ingress_kbps and kpps.
+#: ingress_kbps and kpps; and bytes of a row.
 LAW_COLUMNS = 4
+ROW_BYTES = 8 * LAW_COLUMNS
 
-#: Bytes of the bits of the sampled slots, and bytes including the number of
-#: low states. This is as long as TAIL_ROWS rows of the states.
-BITS_BYTES = slots.SLOTS // 8
-TAIL_BYTES = BITS_BYTES + 1
-TAIL_ROWS = TAIL_BYTES // (8 * LAW_COLUMNS)
-
-#: Largest number of low states, which is one byte.
-MOST_LOW_STATES = 255
+#: Largest number of states of a law that has rows at instants.
+MOST_ROWS = 32
 
 
 class RateLaw(bytes):
     """The long-run distribution of an instance's rates, for admission.
 
     The object is its own packed form, because a scheduler stores and compares
-    very many. It has n little-endian rows of :data:`LAW_COLUMNS` float64, low
-    states first. Then follow one bit for each position of the ring of sampled
-    slots, whether the instance was high (:func:`numpy.packbits`), and one
-    byte, the number of low states. A law without classes has only low states
-    and no bit set. The contents are not validated: they come from a
-    TrafficModel or from the store.
+    very many. It has n little-endian rows of :data:`LAW_COLUMNS` float64, one
+    for each state. If the instance was sampled at the instants, one byte for
+    each position in the ring follows (:mod:`.instants`). The contents are not
+    validated: they come from a TrafficModel or from the store.
     """
 
     __slots__ = ()
 
     @classmethod
-    def from_arrays(cls, probabilities, rates, high=None, low_states=None):
+    def from_arrays(cls, probabilities, rates, at_instants=None):
         """Create a law from arrays with one item for each state.
 
         :param probabilities: (n,) >= 0, sum 1
         :param rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
-        :param high: (504,) bool by position in the ring, see :mod:`.slots`;
-            None for a law without classes
-        :param low_states: number of low states, which come first, 1..n; n or
-            None for a law without classes
+        :param at_instants: (504,) uint8, as in :class:`.TrafficModel`; None if
+            the instance counts as independent of others
         :returns: RateLaw
         """
         rates = np.asarray(rates, dtype=float)
         packed = np.empty((len(rates), LAW_COLUMNS), dtype='<f8')
         packed[:, 0] = probabilities
         packed[:, 1:] = rates
-        bits = bytes(BITS_BYTES)
-        if high is None or low_states is None or low_states >= len(rates):
-            low_states = min(len(rates), MOST_LOW_STATES)
-        else:
-            bits = np.packbits(np.asarray(high, dtype=bool)).tobytes()
-        return cls(packed.tobytes() + bits + bytes([low_states]))
+        return cls(packed.tobytes() + (
+            b'' if at_instants is None
+            else np.asarray(at_instants, np.uint8).tobytes()))
+
+    @property
+    def states(self):
+        """Number of states, n."""
+        return len(self) // ROW_BYTES - (
+            sampled.INSTANTS // ROW_BYTES if self.is_sampled else 0)
+
+    @property
+    def is_sampled(self):
+        """Whether the instance was sampled at the instants."""
+        return len(self) % ROW_BYTES != 0
 
     @property
     def _rows(self):
-        return np.frombuffer(self, '<f8').reshape(
-            -1, LAW_COLUMNS)[:-TAIL_ROWS]
+        return np.frombuffer(self, '<f8', self.states * LAW_COLUMNS).reshape(
+            -1, LAW_COLUMNS)
+
+    @property
+    def at_instants(self):
+        """(504,) uint8, as in :class:`.TrafficModel`, or None."""
+        return np.frombuffer(self, np.uint8, offset=self.states * ROW_BYTES) \
+            if self.is_sampled else None
+
+    def independent(self):
+        """Return the law of an instance that is independent of others."""
+        return RateLaw(self[:self.states * ROW_BYTES])
 
     @property
     def probabilities(self):
         """(n,) share of time in each state; sums to 1."""
         return self._rows[:, 0]
-
-    @property
-    def high(self):
-        """(504,) bool: whether the instance was high, by ring position."""
-        return np.unpackbits(np.frombuffer(
-            self[-TAIL_BYTES:-1], np.uint8)).astype(bool)
-
-    @property
-    def low_states(self):
-        """Number of the n states that are low; n without classes."""
-        states = len(self) // (8 * LAW_COLUMNS) - TAIL_ROWS
-        return states if self[-1] >= MOST_LOW_STATES else self[-1]
-
-    @property
-    def has_classes(self):
-        """Whether the slots in which the instance was high are known."""
-        return self.low_states < len(self) // (8 * LAW_COLUMNS) - TAIL_ROWS
-
-    def without_classes(self):
-        """Return the law without classes and slots."""
-        return RateLaw.from_arrays(self.probabilities, self.rates)
 
     @property
     def rates(self):
@@ -143,14 +131,13 @@ def values_of(rates, weights, packet_bytes, packets_known):
     return values
 
 
-def split_laws(packed, counts):
+def split_laws(packed, sizes):
     """Return the list of RateLaws that were concatenated.
 
     :param packed: bytes of n laws, one after the other
-    :param counts: (n,) int, number of states of each
+    :param sizes: (n,) int, number of bytes of each
     """
-    ends = np.cumsum(np.multiply(counts, 8 * LAW_COLUMNS)
-                     + TAIL_BYTES).tolist()
+    ends = np.cumsum(sizes).tolist()
     return [RateLaw(packed[start:end])
             for start, end in zip([0, *ends], ends)]
 

@@ -293,13 +293,13 @@ class _Judged:
         host = self._after.host(i)
         table = admission.LoadTable()
         table.describe(host, self._own.policy(host), {
-            uuid: law.without_classes()
+            uuid: law.independent()
             for uuid, law in self._own.residents(host).items()})
         return {when: _number(table.assess_each(
             table.slots_of([host]), [law], self._subject.uuid,
             self._subject.attachments).overload_probability[0])
             for when, law in (('before', rate_law.SILENT),
-                              ('after', self._laws[i].without_classes()))}
+                              ('after', self._laws[i].independent()))}
 
     def _checks(self, i):
         """Yield the checks of a host without its uplinks, in their order."""
@@ -418,8 +418,7 @@ class _Judged:
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             scaled = rate_law.RateLaw.from_arrays(
-                law.probabilities, law.rates * middle, law.high,
-                law.low_states)
+                law.probabilities, law.rates * middle, law.at_instants)
             if self._assess(self._table, [host], [scaled]).admitted[0]:
                 low = middle
             else:

@@ -10,6 +10,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.traffic import series as rate_series
 
@@ -43,6 +44,7 @@ def _fit(arguments, conf):
     driver = context.telemetry_driver(arguments)
     target = context.open_or_make_store(conf)
     names = {item.uuid: item.name for item in driver.instances()}
+    instants = sampled.Instants(target.secret())
     measured, models, unmodelled, refused = [], [], [], []
     refused_samples = rate_series.Refused()
 
@@ -59,7 +61,7 @@ def _fit(arguments, conf):
             refused_samples += series.refused
             reason = _refusal(series, conf.min_samples)
             try:
-                counts = estimate.count_transitions(series)
+                counts = estimate.count_transitions(series, instants)
             except exceptions.NotEnoughSamples as error:
                 refuse(series.instance_uuid, reason, error)
                 continue

@@ -337,7 +337,7 @@ class Fleet:
             for kind, value, _ in instances.unseen_groups(
                 self._store, None if flavors.get(flavor) else flavor, project)]
         demand = self.stored.demand(None, flavor, project)
-        return dataclasses.replace(demand, law=demand.law.without_classes())
+        return dataclasses.replace(demand, law=demand.law.independent())
 
     # Instances of a host
 

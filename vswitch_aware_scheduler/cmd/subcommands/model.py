@@ -7,6 +7,7 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import instants as sampled
 
 __all__ = ['add_arguments']
 
@@ -34,11 +35,7 @@ def _show(arguments, conf):
             'jump': model.jump.tolist(),
             'sojourn_seconds': model.sojourn_seconds.tolist(),
             'stationary': model.stationary.tolist(),
-            'low_states': model.low_states,
-            'high_share': (None if model.high is None else float(
-                model.stationary[model.low_states:].sum())),
-            'high_slots': (None if model.high is None else
-                           int(model.high.sum())),
+            'sampled_instants': model.sampled_instants,
             'mean': rates.by_name(model.mean.tolist(), model.packets_known),
             'peak': rates.by_name(model.peak.tolist(), model.packets_known),
             'packets_known': model.packets_known,
@@ -71,21 +68,20 @@ def _show(arguments, conf):
         ('Format version', record.format_version),
         ('Mean', rates_text(model.mean)),
         ('Peak', rates_text(model.peak)),
-        ('High', '-' if model.high is None else
-         f'{100 * model.stationary[model.low_states:].sum():.3g} % of the '
-         f'time, {model.high.sum()} of {model.high.size} sampled slots')])
+        ('Together', 'independent of others: too few samples at the instants'
+         if model.at_instants is None else
+         f'sampled at {model.sampled_instants} of {sampled.INSTANTS} '
+         f'instants')])
     states = range(len(model.rates))
     terminal.print_below(
         'States: rates, mean sojourn time, long-run share of time '
-        '(stationary law), class')
-    low_states = len(states) if model.low_states is None \
-        else model.low_states
+        '(stationary law)')
     terminal.print_table(
         ['STATE', 'EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'SOJOURN_SECONDS',
-         'STATIONARY', 'CLASS'],
+         'STATIONARY'],
         [[i, *rates.cells(model.rates[i], model.packets_known),
-          rates.number(model.sojourn_seconds[i]), f'{model.stationary[i]:.6f}',
-          'low' if i < low_states else 'high'] for i in states])
+          rates.number(model.sojourn_seconds[i]), f'{model.stationary[i]:.6f}']
+         for i in states])
     terminal.print_below(
         'Jump matrix: probability that a state (row) is followed by '
         'another (column)')

@@ -132,9 +132,9 @@ def _mix(arguments, conf, opened, law_of):
                     f'expected a number above 0, or --mix FILE')
             needs.append(value)
         traffic, law, is_prior, traffic_model = law_of()
-        # VMs of one kind are not all high at the same time.
+        # VMs of one kind do not all send at the same time.
         vm = inputs.Vm(arguments.flavor or 'vm', *needs,
-                       law.without_classes(), traffic_model, is_prior,
+                       law.independent(), traffic_model, is_prior,
                        arguments.count or 1)
         return traffic, inputs.mix_of_flavors([vm], sizing.MOST + 1)
     for flag, value in (('--vm-cores', arguments.vm_cores),
@@ -171,7 +171,7 @@ def _stated_mix(arguments, flavors, opened):
                     f'of a flavor of this name; expected one of '
                     f'{", ".join(inputs.TRAFFIC_KEYS[:3])}, or a flavor of '
                     f'which {traffic_prior.MIN_PEERS} instances have a model')
-            law, is_prior = flavor_prior[0].without_classes(), True
+            law, is_prior = flavor_prior[0].independent(), True
         vms.append(inputs.Vm(flavor.name, flavor.cores, flavor.memory_mb,
                              law, flavor.model, is_prior, flavor.count))
     return inputs.mix_of_flavors(vms, sizing.MOST + 1)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tail of a sum whose terms may depend on each other.
+
+Two estimates of the probability that a sum exceeds a threshold are combined.
+The overlay is exact if the terms are independent. The sums at the instants
+have every dependence, but are few. Where the number of sums above a threshold
+is within the range of chance of the overlay, the overlay counts; beyond it,
+the sums do, and above the largest of them the overlay, stretched to it. Pure;
+numpy only. Derivation: reference/model.rst, "Instances that are busy
+together".
+"""
+
+import numpy as np
+
+__all__ = ['LADDER', 'adapt', 'at_capacity', 'effective_number']
+
+#: Thresholds at which both estimates are compared, as shares of the capacity.
+LADDER = np.array([1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25])
+
+#: Largest deviation that is attributed to chance, in standard deviations, and
+#: the smallest one that is not.
+_CHANCE, _NO_CHANCE = 2.0, 3.0
+
+#: Smallest probability with a logarithm.
+_TINY = 1e-300
+
+#: Sums that are larger than a threshold by less are equal to it, as a share of
+#: the capacity and in cells.
+_EQUAL = 1e-6
+
+
+def effective_number(weights):
+    """Return how many equally weighted instants the instants are worth.
+
+    :param weights: (..., 504) weights of the instants, >= 0
+    :returns: (...), 0 if all weights are 0 (Kish 1965)
+    """
+    total = weights.sum(axis=-1)
+    squares = (weights * weights).sum(axis=-1)
+    return np.divide(total * total, squares, out=np.zeros_like(total),
+                     where=squares > 0)
+
+
+def _trust(expected, observed):
+    """Return the weight of the sums at the instants, 0 to 1.
+
+    The deviation is the signed root of the deviance of a Poisson number.
+
+    :param expected: (l, ...) numbers of sums above thresholds by the overlay
+    :param observed: (l, ...) numbers that were observed
+    :returns: (...)
+    """
+    expected = np.maximum(expected, _TINY)
+    deviance = observed * np.log(np.maximum(observed, _TINY) / expected) - (
+        observed - expected)
+    largest = np.sqrt(2 * np.maximum(deviance, 0.0)).max(axis=0)
+    return np.clip((largest - _CHANCE) / (_NO_CHANCE - _CHANCE), 0.0, 1.0)
+
+
+def _mixed(overlay, of_sums, trust):
+    """Return the weighted geometric mean of two probabilities."""
+    return np.exp((1 - trust) * np.log(np.maximum(overlay, _TINY))
+                  + trust * np.log(np.maximum(of_sums, _TINY)))
+
+
+def at_capacity(sums, weights, ladder):
+    """Return the probability that sums exceed 1, the capacity.
+
+    :param sums: (h, 504) sums at the instants, as shares of the capacity
+    :param weights: (h, 504) weights of the instants
+    :param ladder: (7, h) probabilities by the overlay that the sums exceed
+        :data:`LADDER`
+    :returns: two (h,): the probability, and how far the sums count
+    """
+    number = effective_number(weights)
+    weights = weights / np.maximum(weights.sum(axis=1), _TINY)[:, None]
+    above = np.array([(weights * (sums > share + _EQUAL)).sum(axis=1)
+                      for share in LADDER])
+    trust = np.where(number > 0, _trust(number * ladder, number * above), 0.0)
+    is_above = sums > 1 + _EQUAL
+    # Between the two neighbours of the capacity, the probability is linear.
+    upper = np.where(is_above, sums, np.inf).min(axis=1)
+    lower = np.where(is_above, -np.inf, sums).max(axis=1)
+    with np.errstate(invalid='ignore'):
+        part = np.where(np.isfinite(upper - lower),
+                        (upper - 1) / (upper - lower), 0.5)
+    of_sums = (number * above[0] + part) / (number + 1)
+    beyond = np.flatnonzero((above[0] == 0) & (trust > 0))
+    for host in beyond.tolist():
+        # Stretch the overlay to the largest sum.
+        logs = np.log(np.maximum(ladder[::-1, host], _TINY))
+        largest = np.interp(np.log(number[host] + 1), -logs, LADDER[::-1])
+        of_sums[host] = min(np.exp(np.interp(
+            largest / max(lower[host], _TINY), LADDER[::-1], logs)),
+            1.0 / (number[host] + 1))
+    return _mixed(ladder[0], of_sums, trust), trust
+
+
+def adapt(tables, sums, weights, ladders, on_grid):
+    """Adapt look-up tables of independent terms to sums at the instants.
+
+    :param tables: (l, n) complex as returned by :meth:`.Grid.table`; those of
+        sums whose terms depend on each other are changed
+    :param sums: (l, 504) sums at the instants in table cells
+    :param weights: (l, 504) weights of the instants
+    :param ladders: (l, 7) the thresholds of :data:`LADDER` in table cells
+    :param on_grid: whether all sums are whole numbers of cells
+    """
+    numbers = effective_number(weights)
+    weights = weights / np.maximum(weights.sum(axis=1), _TINY)[:, None]
+    at = np.clip(np.floor(ladders + _EQUAL), 0, tables.shape[1] - 1)
+    above = np.array([(weights * (sums > cells[:, None] + _EQUAL)).sum(axis=1)
+                      for cells in at.T])
+    tails = np.take_along_axis(tables.real, at.astype(np.int64), axis=1).T
+    trust = _trust(numbers * tails, numbers * above)
+    for i in np.flatnonzero((trust > 0) & (numbers > 0)).tolist():
+        tables[i] = _stretched(tables[i], sums[i], weights[i], numbers[i],
+                               trust[i], on_grid)
+
+
+def _stretched(table, sums, weights, number, trust, on_grid):
+    """Return the look-up table of a sum whose terms depend on each other."""
+    tail, least = table.real, 1.0 / (number + 1)
+    order = np.argsort(sums)
+    ordered = sums[order]
+    # P(sum > k-th largest) is k / (n + 1) in the mean, and 1 below all.
+    reached = np.cumsum(weights[order][::-1])[::-1] * (number * least)
+    # On the grid, the tail is constant up to the next cell.
+    places = np.arange(tail.size) + 0.5 * on_grid
+    of_sums = np.interp(places, ordered, reached, left=1.0)
+    largest = ordered[-1]
+    beyond = int(np.searchsorted(places, largest, side='right'))
+    # Where the overlay falls to the probability of the largest sum.
+    same = tail.size - int(np.searchsorted(tail[::-1], least))
+    if largest > 0 and same > 0:
+        of_sums[beyond:] = np.minimum(least, np.interp(
+            places[beyond:] * (same / largest), places, tail))
+    else:
+        of_sums[beyond:] = tail[beyond:]
+    changed = np.empty_like(table)
+    changed.real = np.minimum(_mixed(tail, of_sums, trust), 1.0)
+    # The mean excess is the integral of the tail.
+    end = table.imag[-1] * (1 - trust) + trust * float(
+        weights @ np.maximum(sums - places[-1], 0.0))
+    steps = changed.real[:-1] if on_grid else (
+        changed.real[1:] + changed.real[:-1]) / 2
+    changed.imag = end + np.append(np.cumsum(steps[::-1])[::-1], 0.0)
+    return changed
