@@ -5,7 +5,8 @@ Two estimates of the probability that a sum exceeds a threshold are combined.
 The overlay is exact if the terms are independent. The sums at the instants
 have every dependence, but are few. Where the number of sums above a threshold
 is within the range of chance of the overlay, the overlay counts; beyond it,
-the sums do, and above the largest of them the overlay, stretched to it. Pure;
+the sums do, and above the largest of them the overlay, stretched to it, never
+compressed: n sums do not show that something is rarer than 1 / (n + 1). Pure;
 numpy only. Derivation: reference/model.rst, "Instances that are busy
 together".
 """
@@ -91,7 +92,8 @@ def at_capacity(sums, weights, ladder):
         logs = np.log(np.maximum(ladder[::-1, host], _TINY))
         largest = np.interp(np.log(number[host] + 1), -logs, LADDER[::-1])
         of_sums[host] = min(np.exp(np.interp(
-            largest / max(lower[host], _TINY), LADDER[::-1], logs)),
+            min(largest / max(lower[host], _TINY), 1.0), LADDER[::-1],
+            logs)),
             1.0 / (number[host] + 1))
     return _mixed(ladder[0], of_sums, trust), trust
 
@@ -134,7 +136,7 @@ def _stretched(table, sums, weights, number, trust, on_grid):
     same = tail.size - int(np.searchsorted(tail[::-1], least))
     if largest > 0 and same > 0:
         of_sums[beyond:] = np.minimum(least, np.interp(
-            places[beyond:] * (same / largest), places, tail))
+            places[beyond:] * min(same / largest, 1.0), places, tail))
     else:
         of_sums[beyond:] = tail[beyond:]
     changed = np.empty_like(table)
