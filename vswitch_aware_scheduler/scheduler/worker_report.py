@@ -23,8 +23,9 @@ __all__ = ['CHECK_SECONDS', 'FIRST_SECONDS', 'REPORT_SECONDS',
 CONF = nova.conf.CONF
 LOG = logs.get_logger(__name__)
 
-#: Seconds between two reports of a worker. Until the cells of Nova are known,
-#: the first report waits up to this time and retries every FIRST_SECONDS.
+#: Seconds between two reports of a worker. Until the worker has read the store
+#: and the list of Nova's cells, the first report waits up to this time and
+#: retries every FIRST_SECONDS.
 REPORT_SECONDS = 60.0
 FIRST_SECONDS = 0.5
 
@@ -86,11 +87,11 @@ class WorkerReport:
         :returns: seconds until the next step
         """
         try:
-            facts = self._facts()
-            if not facts[2] \
+            plugins, models, cells, options, claims = self._facts()
+            if (models is None or not cells) \
                     and self._monotonic() < self._began + REPORT_SECONDS:
                 return FIRST_SECONDS
-            self._step(*facts)
+            self._step(plugins, models, cells, options, claims)
         except Exception:
             # The snapshot and the claims use the same store and report its
             # problems.

@@ -89,16 +89,25 @@ class WorkerReportTestCase(base.StoreTestCase):
         self.assertEqual(60.0, self.report.step())
         self.assertEqual(1, len(self.store.workers()))
 
-    def test_the_first_report_waits_until_cells_are_known(self):
+    def test_the_first_report_waits_until_cells_and_models_are_known(self):
         self.modeler()
-        self.cells = {}
         self.elapsed = 59.0
-        self.assertLess(self.report.step(), 1.0)
-        self.assertEqual([], self.store.workers())
-        self.cells = {'cell1': None}
+        for self.cells, self.models in (
+                ({}, None), ({}, 0), ({'cell1': None}, None)):
+            self.assertLess(self.report.step(), 1.0)
+            self.assertEqual([], self.store.workers())
+        self.models = 0
         self.assertEqual(60.0, self.report.step())
-        self.assertEqual({'cell1': None},
-                         self.store.workers()[0].state['cells'])
+        [worker] = self.store.workers()
+        self.assertEqual(({'cell1': None}, 0), (
+            worker.state['cells'], worker.state['models']))
+
+    def test_the_first_report_waits_for_at_most_a_minute(self):
+        self.modeler()
+        self.cells, self.models = {}, None
+        self.elapsed = 60.0
+        self.assertEqual(60.0, self.report.step())
+        self.assertEqual(1, len(self.store.workers()))
 
     def assert_logged(self, words, times=3):
         with self.assertLogs(level='WARNING') as logs:
