@@ -80,8 +80,9 @@ def at_capacity(sums, weights, ladder):
     trust = np.where(number > 0, _trust(number * ladder, number * above), 0.0)
     is_above = sums > 1 + _EQUAL
     # Between the two neighbours of the capacity, the probability is linear.
-    upper = np.where(is_above, sums, np.inf).min(axis=1)
-    lower = np.where(is_above, -np.inf, sums).max(axis=1)
+    counts = weights > 0
+    upper = np.where(is_above & counts, sums, np.inf).min(axis=1)
+    lower = np.where(~is_above & counts, sums, -np.inf).max(axis=1)
     with np.errstate(invalid='ignore'):
         part = np.where(np.isfinite(upper - lower),
                         (upper - 1) / (upper - lower), 0.5)
@@ -123,6 +124,7 @@ def adapt(tables, sums, weights, ladders, on_grid):
 def _stretched(table, sums, weights, number, trust, on_grid):
     """Return the look-up table of a sum whose terms depend on each other."""
     tail, least = table.real, 1.0 / (number + 1)
+    sums, weights = sums[weights > 0], weights[weights > 0]
     order = np.argsort(sums)
     ordered = sums[order]
     # P(sum > k-th largest) is k / (n + 1) in the mean, and 1 below all.
