@@ -689,7 +689,7 @@ class Store:
         process has written in between.
         """
         return self._engine().execution_options(
-            begin='BEGIN IMMEDIATE').begin()
+            begin=engines.BEGIN_WRITING).begin()
 
     @contextlib.contextmanager
     def _writing(self):

@@ -10,7 +10,9 @@ import functools
 import importlib
 import os
 import pathlib
+import random
 import sqlite3
+import time
 
 from oslo_db import exception as db_exception
 from oslo_db.sqlalchemy import exc_filters
@@ -23,9 +25,9 @@ from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.store import native_calls
 from vswitch_aware_scheduler.store import postgresql
 
-__all__ = ['create', 'hide_password', 'is_locked', 'is_refused_value',
-           'is_write_protected', 'parse', 'reason', 'require_file',
-           'sqlite_files', 'sqlite_path', 'translate_errors']
+__all__ = ['BEGIN_WRITING', 'create', 'hide_password', 'is_locked',
+           'is_refused_value', 'is_write_protected', 'parse', 'reason',
+           'require_file', 'sqlite_files', 'sqlite_path', 'translate_errors']
 
 #: Longest time in seconds for reading a table.
 _READ_SECONDS = 600
@@ -36,6 +38,14 @@ _RECYCLE_SECONDS = 3600
 
 #: {module of a client: extra of this package that installs it}
 _EXTRAS = {'pymysql': 'mysql', 'psycopg2': 'postgresql'}
+
+#: SQLite: begin a transaction that writes.
+BEGIN_WRITING = 'BEGIN IMMEDIATE'
+
+#: SQLite itself waits up to 0.1 s between two attempts to lock a file, and the
+#: longer it has waited, the longer. While several processes write one after
+#: the other, some would wait for seconds. All try equally often instead.
+_SQLITE_PAUSE_SECONDS = 0.002, 0.008
 
 _EXPECTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
              'postgresql+psycopg2://...')
@@ -269,8 +279,25 @@ def _disable_implicit_transactions(connection, _record):
 
 
 def _begin(connection):
-    connection.exec_driver_sql(
-        connection.get_execution_options().get('begin', 'BEGIN'))
+    statement = connection.get_execution_options().get('begin', 'BEGIN')
+    if statement == BEGIN_WRITING:
+        raw = connection.connection.dbapi_connection
+        seconds = float(connection.engine.url.query['timeout'])
+        limit = time.monotonic() + seconds
+        raw.execute('PRAGMA busy_timeout = 0')
+        try:
+            while time.monotonic() < limit:
+                try:
+                    raw.execute(statement)
+                    return
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xff != sqlite3.SQLITE_BUSY:
+                        break
+                time.sleep(random.uniform(*_SQLITE_PAUSE_SECONDS))
+        finally:
+            raw.execute(f'PRAGMA busy_timeout = {round(1000 * seconds)}')
+    # Errors are translated here.
+    connection.exec_driver_sql(statement)
 
 
 def _limit_answers(seconds, _dialect, _record, _arguments, parameters):

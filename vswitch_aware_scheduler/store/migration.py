@@ -145,7 +145,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
             # SQLite fails if a reader becomes a writer while another session
             # writes.
             with engine.connect().execution_options(
-                    begin='BEGIN IMMEDIATE') as connection, \
+                    begin=engines.BEGIN_WRITING) as connection, \
                     _only_synchronisation(connection, shown), \
                     connection.begin():
                 return _upgrade(connection, shown, wanted_version,
