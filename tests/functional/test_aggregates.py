@@ -40,7 +40,8 @@ class AggregateTestCase(base.VSwitchTestCase):
         self.boot(half, 'host1')
         self.boot_refused(half)
         # Of four, for eleven sixteenths.
-        self.describe_host('host1', overload_probability='0.6875')
+        self.describe_host('host1', overload_probability='0.34375',
+                           prediction_margin='0.5')
         self.boot(half, 'host1')
         self.boot_refused(half)
 

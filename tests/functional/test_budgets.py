@@ -14,7 +14,6 @@ import fixtures
 from oslo_config import cfg
 
 from tests.fakes import keystone as fake_keystone
-from tests.fakes import store as fake_store
 from tests.functional import base
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd.subcommands import explain
@@ -185,50 +184,3 @@ class OffTestCase(BudgetsTestCase):
         self.assertEqual(['done'],
                          [record.state for record in self.store.moves()])
         self.assertEqual('host2', self.host_of({'id': move.instance_uuid}))
-
-
-class BudgetLimitFactorTestCase(base.VSwitchTestCase):
-    HOSTS = ('host1', 'host2', 'host3')
-    OPTIONS = {'overload_probability': .05, 'budget_limit_factor': 4.0}
-    SHARE_ON, KBPS = .1, 10000
-
-    def fill(self, host, limit):
-        """Boot what a limit permits on a host, see one more refused."""
-        # One is on at a time.
-        room = base.most_instances(self.SHARE_ON, 1, limit)
-        residents = len(self.residents(host))
-        self.assertLess(residents, room)
-        self.boot_many(self.small, room - residents, host=host)
-        self.boot_refused(self.small, host=host)
-
-    def settle(self, before, **hosts):
-        """Store budgets: balance in seconds and age in seconds of hosts."""
-        now = time.time()
-        until = {host: now - age for host, (_, age) in hosts.items()}
-        self.store.settle_budgets(store.BudgetState(300.0, now), [
-            (before.get(host), fake_store.budget(
-                host, balance=balance, until=until[host]))
-            for host, (balance, _) in hosts.items()])
-        self.store.write()
-        self.plugin.refresh()
-        return until
-
-    def test_only_a_host_with_budget_left_takes_more_than_the_limit(self):
-        for host in self.HOSTS:
-            self.describe_host(host, saturation_kbps=self.KBPS)
-        self.small = self.on_off_flavor('small', self.KBPS, self.SHARE_ON)
-        until = self.settle({}, host1=(1.0, 0), host2=(-1.0, 0),
-                            host3=(1.0, 10800))
-        self.fill('host2', .05)
-        self.fill('host3', .05)
-        self.fill('host1', .05 * 4)
-        # Debt is repaid, a budget is settled, another one is overspent.
-        self.delete(*[self.admin_api.get_server(uuid)
-                      for uuid in list(self.residents('host1'))[:1]])
-        until = self.settle(until, host1=(-1.0, 0), host2=(1.0, 0),
-                            host3=(1.0, 0))
-        self.boot_refused(self.small, host='host1')
-        # An aggregate overrides the factor.
-        self.describe_host('host2', budget_limit_factor=2)
-        self.fill('host2', .05 * 2)
-        self.fill('host3', .05 * 4)

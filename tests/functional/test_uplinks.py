@@ -96,7 +96,8 @@ class UplinkTestCase(base.VSwitchTestCase):
     def test_an_uplink_can_be_full_in_the_share_of_time(self):
         half = self.on_off_flavor('half', 1000, 0.5)
         fits = base.most_instances(0.5, 2, 0.2)
-        self.set_metadata(self.rack, uplink_overload_probability=0.2)
+        self.set_metadata(self.rack, uplink_overload_probability=0.3,
+                          uplink_prediction_margin=1.5)
         for number in range(fits):
             self.boot(half, host=self.HOSTS[number % 2])
         for host in self.HOSTS[:2]:

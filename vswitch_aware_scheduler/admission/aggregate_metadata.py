@@ -57,6 +57,7 @@ class Stated:
     :ivar numbers: {key of a switch profile: list of its values, as texts}
     :ivar policy: the most cautious of the admission policies
     :ivar limit: the lowest of the limits of the overload probability
+    :ivar margin: the largest of the margins of predictions
     """
 
     values: dict
@@ -64,6 +65,7 @@ class Stated:
     numbers: dict
     policy: str
     limit: float
+    margin: float
 
 
 class Keys:
@@ -73,19 +75,22 @@ class Keys:
     :param profiles: {name: SwitchProfile}
     :param policy: admission policy if no aggregate sets one
     :param overload_probability: limit if no aggregate sets one
+    :param prediction_margin: margin if no aggregate sets one
     :param numbers: names of the numbers of a profile that a key can override
     :param report: callable(topic, problem or None), receives invalid values
     :param others: {name: check} of other keys with this prefix
     """
 
     def __init__(self, prefix, profiles, policy, overload_probability,
-                 numbers, report, others=None):
+                 prediction_margin, numbers, report, others=None):
         self._profile = prefix + 'profile'
         self._numbers = {prefix + name: name for name in numbers}
         self._policy = prefix + 'admission_policy'
         self._limit = prefix + 'overload_probability'
+        self._margin = prefix + 'prediction_margin'
         self._defaults = {self._policy: {policy: None},
-                          self._limit: {overload_probability: None}}
+                          self._limit: {overload_probability: None},
+                          self._margin: {prediction_margin: None}}
         self._report = report
         self._checks = {
             self._profile: refusing(
@@ -96,6 +101,8 @@ class Keys:
                 (admission.AVERAGE, admission.PROBABILITY).__contains__),
             self._limit: refusing('a number 0..1',
                                   lambda text: 0 <= float(text) <= 1),
+            self._margin: refusing('a number 0.001..1000',
+                                   lambda text: .001 <= float(text) <= 1000),
             **{prefix + name: check for name, check in (others or {}).items()},
             **dict.fromkeys(self._numbers, self._check_number)}
 
@@ -121,7 +128,8 @@ class Keys:
             {self._numbers[key]: list(texts)
              for key, texts in values.items() if key in self._numbers},
             admission.most_cautious(all_values[self._policy]),
-            min(map(float, all_values[self._limit])))
+            min(map(float, all_values[self._limit])),
+            max(map(float, all_values[self._margin])))
 
     def _refuse(self, where, key, text):
         raise exceptions.InvalidOverride(

@@ -173,7 +173,7 @@ class Assessment:
         return int(places[0]) if places.size else None
 
     def limit(self, i):
-        """Return the limit of the overload probability of a host, or None.
+        """Return the limit in force of a host, or None without one.
 
         :param i: position of the host
         """
@@ -181,7 +181,7 @@ class Assessment:
         if entry.policy.profile is None \
                 or entry.policy.policy == admission_policy.AVERAGE:
             return None
-        return entry.limit_of(entry.policy)
+        return entry.policy.limit_in_force
 
     def loads(self, i):
         """Return the rates of a host, for each limit of its switch.
@@ -312,15 +312,14 @@ class Assessment:
                     f'three days it spent more than it earned (profile '
                     f'{name}, {self._residents[i]:.0f} instances)')
         verb = 'above' if reason == OVERLOAD else 'within'
-        limit, factor = entry.limit_of(entry.policy), ''
-        if limit != entry.policy.overload_probability:
-            factor = (f', {entry.policy.budget_limit_factor:g} times '
-                      f'{entry.policy.overload_probability:.3g}, while error '
-                      f'budget is left')
+        margin = entry.policy.prediction_margin
+        divided = '' if margin == 1 else (
+            f', {entry.policy.overload_probability:.3g} divided by the '
+            f'prediction margin {margin:g}')
         overload, limit = plain_text.distinct(
-            self.overload_probability[i], limit, 3)
+            self.overload_probability[i], entry.policy.limit_in_force, 3)
         return (f'with it the overload probability would be {overload}, '
-                f'{verb} the limit of {limit}{factor} '
+                f'{verb} the limit of {limit}{divided} '
                 f'(profile {name}, '
                 f'{self._residents[i]:.0f} instances, average utilisation '
                 f'{self.utilisation[i]:.3g})')

@@ -17,11 +17,6 @@ _JUDGE = 'judge'
 _ENFORCEMENT = 'enforcement'
 ENFORCE, OBSERVE = 'enforce', 'observe'
 
-#: Name of the key that determines the limit of hosts with error budget left,
-#: and its largest value.
-_FACTOR = 'budget_limit_factor'
-_MOST_FACTOR = 100
-
 #: Maximum number of cached policies. If there are more, all are dropped.
 _MOST_KNOWN = 10_000
 
@@ -37,13 +32,12 @@ class HostPolicies:
     :param pass_unknown: whether a host without a profile passes
     :param report: callable(topic, problem or None), receives invalid values
     :param enforcement: ENFORCE or OBSERVE, if no aggregate sets one
-    :param budget_limit_factor: factor of the limit of a host with error budget
-        left, if no aggregate sets one
+    :param prediction_margin: margin of predictions if no aggregate sets one
     """
 
     def __init__(self, profiles, default_profile, policy,
                  overload_probability, pass_unknown, report,
-                 enforcement=ENFORCE, budget_limit_factor=1.0):
+                 enforcement=ENFORCE, prediction_margin=1.0):
         self._profiles = profiles
         self._default_profile = default_profile
         self._pass_unknown = pass_unknown
@@ -51,12 +45,12 @@ class HostPolicies:
         self._report = lambda *reported: self._reports.update([reported])
         self._pass_on = report
         self._enforcement = enforcement
-        self._budget_limit_factor = budget_limit_factor
         self._keys = aggregate_metadata.Keys(
             aggregate_metadata.PREFIX,
             profiles,
             policy,
             overload_probability,
+            prediction_margin,
             vswitch_profile.OVERRIDABLE_KEYS,
             self._report,
             {
@@ -65,10 +59,6 @@ class HostPolicies:
                 ),
                 _ENFORCEMENT: aggregate_metadata.refusing(
                     f'{ENFORCE} or {OBSERVE}', (ENFORCE, OBSERVE).__contains__
-                ),
-                _FACTOR: aggregate_metadata.refusing(
-                    f'a number 1..{_MOST_FACTOR}',
-                    lambda text: 1 <= float(text) <= _MOST_FACTOR
                 ),
             },
         )
@@ -108,8 +98,8 @@ class HostPolicies:
         :param metadata: as in :meth:`find`
         :param host_profile: as in :meth:`find`
         :returns: {'profile': text or None, 'admission_policy': text,
-            'overload_probability': text, name of a number: text}; the numbers
-            are those that differ from the profile
+            'overload_probability': text, 'prediction_margin': text, name of a
+            number: text}; the numbers are those that differ from the profile
         """
         settings = self._keys.read(_items(metadata))
 
@@ -126,9 +116,9 @@ class HostPolicies:
         names, stored, origin = self._profile_names(settings, host_profile)
         return {
             'profile': names and (stated('profile') or origin) or None,
-            'admission_policy': stated('admission_policy') or 'option',
-            'overload_probability':
-                stated('overload_probability') or 'option',
+            **{key: stated(key) or 'option' for key in (
+                'admission_policy', 'overload_probability',
+                'prediction_margin')},
             **{key: _stored_by(host_profile) for key in stored},
             **{key: stated(key) for key in settings.numbers}}
 
@@ -141,14 +131,11 @@ class HostPolicies:
         enforcements = settings.values.get(
             aggregate_metadata.PREFIX + _ENFORCEMENT
         ) or (self._enforcement,)
-        factors = settings.values.get(
-            aggregate_metadata.PREFIX + _FACTOR
-        ) or (self._budget_limit_factor,)
         return admission.HostPolicy(
             self._profile(settings, host_profile), settings.policy,
             settings.limit,
             self._pass_unknown, enforced=OBSERVE not in enforcements,
-            budget_limit_factor=min(map(float, factors)))
+            prediction_margin=settings.margin)
 
     def _profile_names(self, settings, host_profile):
         """Return (names of profiles, numbers stored with the host, origin)."""

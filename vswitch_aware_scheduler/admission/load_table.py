@@ -56,15 +56,12 @@ class LoadTable:
         interface while it runs.
     :param budgets: {(kind, name): balance in days} of the error budgets of
         hosts ('host') and uplinks ('uplink'), or None: they refuse nothing
-    :param within_budget: names of hosts with error budget left, whose limit is
-        multiplied by the factor of their policy
     """
 
     def __init__(self, cells=256, attachments=lambda uuid: None,
-                 budgets=None, within_budget=frozenset()):
+                 budgets=None):
         self._cells = cells
         self._budgets = budgets or {}
-        self.within_budget = within_budget
         self._slot_of = {}       # host -> slot
         self._last_slots = None, None    # hosts of slots_of, their slots
         self._uplinks = {}       # name -> _Entry
@@ -166,8 +163,7 @@ class LoadTable:
 
     def _add_entry(self, name, kind):
         entry = _Entry(name, len(self._entries),
-                       self._budgets.get((kind, name), np.nan),
-                       kind == _HOST and name in self.within_budget)
+                       self._budgets.get((kind, name), np.nan))
         self._entries.append(entry)
         if len(self._uplinks_of) <= entry.slot:
             added_slots = entry.slot // 2 + 1
@@ -278,7 +274,7 @@ class LoadTable:
 
     def _set_policy(self, entry, policy):
         """Set the policy of a host or of an uplink."""
-        entry.policy, risk = policy, entry.limit_of(policy)
+        entry.policy, risk = policy, policy.limit_in_force
         has_profile = policy.profile is not None
         self._rules[:, entry.slot] = (
             has_profile, has_profile or policy.pass_unknown,
@@ -332,8 +328,7 @@ class LoadTable:
             entry = self._entries[slot]
             if exclude in entry.residents:
                 # An uplink may have the name of a host.
-                alone = LoadTable(self._cells, within_budget=frozenset(
-                    [entry.host] if entry.within_budget else []))
+                alone = LoadTable(self._cells)
                 alone._sums.share_cache(self._sums)
                 slot_alone = alone.describe(
                     entry.host, dataclasses.replace(entry.policy, uplinks=()),
@@ -424,30 +419,19 @@ class _Entry:
     :param host: name of the host or uplink
     :param slot: number of its slot
     :param budget: error budget of the host in days, or None
-    :param within_budget: whether the host has error budget left
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
     :ivar budget: balance of its error budget in days, NaN: it has none
     """
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws', 'budget',
-                 'within_budget')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws', 'budget')
 
-    def __init__(self, host, slot, budget, within_budget):
+    def __init__(self, host, slot, budget):
         self.host = host
         self.slot = slot
         self.budget = budget
-        self.within_budget = within_budget
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.laws = {}
-
-    def limit_of(self, policy):
-        """Return the limit of the overload probability.
-
-        :param policy: HostPolicy
-        """
-        return (policy.limit_within_budget if self.within_budget
-                else policy.overload_probability)
 
 
 class _Attached:

@@ -49,8 +49,8 @@ class HostPolicy:
         metal; then ``profile`` is None and ``pass_unknown`` is True
     :ivar enforced: False if a host that would be refused passes and the
         refusal is only recorded
-    :ivar budget_limit_factor: factor of the limit while the host has error
-        budget left, at least 1
+    :ivar prediction_margin: number above 0 by which a predicted probability
+        of overload is multiplied before it is compared with the limit
     """
 
     profile: object
@@ -61,7 +61,7 @@ class HostPolicy:
     tunnel_key: str = 'max_tunnels'
     judged: bool = True
     enforced: bool = True
-    budget_limit_factor: float = 1.0
+    prediction_margin: float = 1.0
 
     def __post_init__(self):
         if self.policy not in (AVERAGE, PROBABILITY):
@@ -72,12 +72,15 @@ class HostPolicy:
             raise exceptions.InvalidOverride(
                 f'overload probability: {self.overload_probability!r}; '
                 f'expected 0..1')
+        if not 0 < self.prediction_margin < np.inf:
+            raise exceptions.InvalidOverride(
+                f'prediction margin: {self.prediction_margin!r}; expected a '
+                f'number above 0')
 
     @property
-    def limit_within_budget(self):
-        """Limit of PROBABILITY while the host has error budget left."""
-        return min(1.0,
-                   self.budget_limit_factor * self.overload_probability)
+    def limit_in_force(self):
+        """Limit of a predicted probability of overload."""
+        return self.overload_probability / self.prediction_margin
 
     @functools.cached_property
     def limits(self):
@@ -117,14 +120,6 @@ class HostPolicy:
         return [(weights, rule.profile.typical_packet_bytes, capacity)
                 for rule in (self, *(uplink.policy for uplink in self.uplinks))
                 for weights, capacity, _ in rule.limits]
-
-    def is_exceeded(self, overload_probability):
-        """Return whether a probability of overload is above the limit.
-
-        :param overload_probability: float between 0 and 1
-        """
-        return bool(overload_probability
-                    > self.overload_probability * (1 + TOLERANCE))
 
     @functools.cached_property
     def counts(self):

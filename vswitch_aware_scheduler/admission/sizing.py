@@ -92,7 +92,7 @@ def host_size(policy, law):
     else:
         low, high = most_by_peak(policy, law), _most_counted(policy) + 1
     guess = min(_likely_size(policy, law), MOST)
-    target = _deviations(policy.overload_probability)
+    target = _deviations(policy.limit_in_force)
     # If the mean rates sum up to the capacity, overload has a probability of
     # about one half.
     points = [(_most_of_sums(policy, _means(policy, law)), 0.0)]
@@ -180,7 +180,7 @@ def _most_counted(policy):
 def _likely_size(policy, law):
     """Return a first guess of the size, for normally distributed sums."""
     sizes = [math.inf]
-    deviations = max(_deviations(policy.overload_probability), 0.0)
+    deviations = max(_deviations(policy.limit_in_force), 0.0)
     for values, (_, capacity, _) in zip(_values(policy, law), policy.limits):
         peak = float(values.max())
         if peak <= 0 or capacity == math.inf:

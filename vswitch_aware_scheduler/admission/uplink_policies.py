@@ -60,14 +60,16 @@ class UplinkPolicies:
     :param policy: admission policy if no aggregate sets one
     :param overload_probability: limit if no aggregate sets one
     :param report: callable(topic, problem or None), receives invalid values
+    :param prediction_margin: margin of predictions if no aggregate sets one
     """
 
-    def __init__(self, profiles, policy, overload_probability, report):
+    def __init__(self, profiles, policy, overload_probability, report,
+                 prediction_margin=1.0):
         self._profiles = profiles
         self._report = report
         self._keys = aggregate_metadata.Keys(
-            f'{PREFIX}_', profiles, policy, overload_probability, _NUMBERS,
-            report, {
+            f'{PREFIX}_', profiles, policy, overload_probability,
+            prediction_margin, _NUMBERS, report, {
                 'mapping_entries': aggregate_metadata.refusing(
                     f'a whole number, 0 <= number <= {_MOST_ENTRIES}',
                     lambda text: 0 <= int(text) <= _MOST_ENTRIES),
@@ -126,7 +128,8 @@ class UplinkPolicies:
             f'{", ".join(_CAPACITIES)}; the uplink is ignored'))
         return profile and admission.Uplink(name, admission.HostPolicy(
             profile, settings.policy, settings.limit,
-            tunnel_key='the room of the mapping table'))
+            tunnel_key='the room of the mapping table',
+            prediction_margin=settings.margin))
 
     def _profile(self, name, settings):
         """Return the SwitchProfile of an uplink, or None without a limit."""

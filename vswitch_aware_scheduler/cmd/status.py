@@ -35,7 +35,6 @@ from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
-from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Checks', 'main']
@@ -474,11 +473,11 @@ class Checks(upgradecheck.UpgradeCommands):
                    f'{sum(budget.in_debt for budget in budgets.values())} '
                    f'overspent')
         age = time.time() - max(budget.until for budget in budgets.values())
-        if age > snapshot.FRESH_SECONDS:
+        if age > store.FRESH_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
                 f'{summary}; last update: {age:.0f} s ago; expected less than '
-                f'{snapshot.FRESH_SECONDS:.0f} s: check vswitch-modeler and '
+                f'{store.FRESH_SECONDS:.0f} s: check vswitch-modeler and '
                 f'telemetry')
         unknown = [
             f'{budget.kind} {budget.name}: {budget.unknown_seconds:.0f} s '
@@ -487,7 +486,7 @@ class Checks(upgradecheck.UpgradeCommands):
             for budget in sorted(budgets.values(),
                                  key=lambda budget: -budget.unknown_seconds)
             if budget.unknown_seconds >= max(budget.measured_seconds,
-                                             snapshot.FRESH_SECONDS)]
+                                             store.FRESH_SECONDS)]
         if unknown:
             return _result(
                 upgradecheck.Code.WARNING,
@@ -498,24 +497,24 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(upgradecheck.Code.SUCCESS, summary)
 
     @_needs_store
-    def _check_limit_factor(self):
+    def _check_margin(self):
         """Check that hosts which are filled above their limit are relieved."""
         target = self._store()
-        factors = [policy.get('budget_limit_factor', 1.0) for policy
-                   in target.fleet('host').facts.values()]
-        largest = max(factors, default=self._conf.budget_limit_factor)
+        least = min((policy.get('prediction_margin', 1.0) for policy
+                     in target.fleet('host').facts.values()),
+                    default=self._conf.prediction_margin)
         recent = self._clock() - _PLAN_SECONDS
-        planned = largest > 1 and any(
+        planned = least < 1 and any(
             plan.made_at >= recent for plan in target.plans())
-        summary = f'largest budget_limit_factor of a host: {largest:g}'
-        if largest <= 1 or planned or self._conf.rebalance_mode != 'off':
+        summary = f'smallest prediction_margin of a host: {least:g}'
+        if least >= 1 or planned or self._conf.rebalance_mode != 'off':
             return _result(upgradecheck.Code.SUCCESS, summary)
         return _result(
             upgradecheck.Code.WARNING,
             f'{summary}; rebalance_mode is off and no migration was planned '
             f'in the last seven days: if hosts in debt are not relieved, they '
             f'are overloaded for longer than overload_probability; set '
-            f'rebalance_mode or budget_limit_factor = 1')
+            f'rebalance_mode or prediction_margin = 1')
 
     def _check_access(self):
         """Check that no other user can open the files of an SQLite store."""
@@ -575,7 +574,7 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Host Aggregates', _check_aggregates),
                        ('Flavors', _check_flavors),
                        ('Error Budgets', _check_budgets),
-                       ('Limit Factor', _check_limit_factor),
+                       ('Prediction Margin', _check_margin),
                        ('Nova Release', _check_nova))
 
 

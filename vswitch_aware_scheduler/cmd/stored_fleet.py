@@ -12,12 +12,11 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['read']
 
 
-def read(store, group, now, host_facts=None):
+def read(store, group, host_facts=None):
     """Return the :class:`.StoredFleet` of a store.
 
     :param store: Store
     :param group: options of the group [vswitch_scheduler]
-    :param now: current time, seconds UTC
     :param host_facts: {host: packed policy} as the modeler stored them; None
         reads them
     :raises StoreError: if the store cannot be read
@@ -31,7 +30,7 @@ def read(store, group, now, host_facts=None):
     return stored_fleet.StoredFleet(
         store, find_policies,
         model.TrafficModel.on_off(**options.default_demand(group)).law,
-        group.refuse_hosts_in_debt, now,
+        group.refuse_hosts_in_debt,
         group.unknown_instance_policy == 'ignore')
 
 

@@ -132,7 +132,7 @@ _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
           'unknown_instance_policy', 'default_egress_kbps',
           'default_ingress_kbps', 'default_on_seconds',
           'default_off_seconds', 'refuse_hosts_in_debt',
-          'budget_limit_factor')
+          'prediction_margin')
 
 
 def alike(group):

@@ -107,36 +107,7 @@ commands explain decisions that the scheduler does not make, and a warning is
 logged.
 
 Related options: ``error_budgets``, ``enforcement``,
-``vswitch_weight_multiplier``, ``budget_limit_factor``.
-"""),
-    number.FloatOpt(
-        'budget_limit_factor', default=1.0, min=1, max=100,
-        help="""
-Factor by which the overload limit of a host is multiplied while its error
-budget is positive.
-
-The overload limit is ``overload_probability``. If the error budget of a host
-is positive, or has not shrunk for three days, the filter uses this limit times
-the factor, at most 1. In all other cases, and if the budget does not exist or
-was not updated for two hours, the filter uses the limit without the factor.
-Raise the factor to use fewer hosts, in a cloud where live migrations relieve
-hosts in debt (``rebalance_mode`` or OpenStack Watcher) and where hosts in debt
-get no new instances (``refuse_hosts_in_debt``). The evaluation of rebalancing
-uses 8.
-
-The factor changes neither the limits of uplinks nor the error budgets.
-
-The aggregate metadata ``vswitch:budget_limit_factor`` overrides this option
-for the hosts of an aggregate. If the aggregates of a host have different
-values, the smallest applies.
-
-Unit: a factor, 1 to 100.
-
-When it is above 1 and no host is relieved, hosts are overloaded for longer
-than ``overload_probability``; "vswitch-status check" warns.
-
-Related options: ``error_budgets``, ``refuse_hosts_in_debt``,
-``rebalance_mode``, ``overload_probability``.
+``vswitch_weight_multiplier``, ``prediction_margin``.
 """),
     cfg.StrOpt(
         'admission_policy', default='probability',
@@ -181,7 +152,34 @@ for the hosts of an aggregate.
 When it is too high, switches drop traffic; when it is too low, requests fail
 with "No valid host" while switches are idle.
 
-Related options: ``admission_policy``.
+Related options: ``admission_policy``, ``prediction_margin``.
+"""),
+    number.FloatOpt(
+        'prediction_margin', default=1.0, min=0.001, max=1000,
+        help="""
+Factor by which the filter multiplies the predicted overload probability before
+it compares the probability with ``overload_probability``.
+
+Traffic differs from the traffic that was learned, so hosts are overloaded for
+longer or shorter than predicted. The margin applies to every host and uplink,
+whatever their error budgets are. Raise it above 1 if nothing corrects what
+placement gets wrong. Lower it below 1 to use fewer hosts, in a cloud where
+live migrations relieve hosts in debt (``rebalance_mode`` or OpenStack Watcher)
+and where hosts in debt get no new instances (``refuse_hosts_in_debt``). The
+error budgets do not depend on the margin.
+
+The aggregate metadata ``vswitch:prediction_margin`` overrides this option for
+the hosts of an aggregate, and ``vswitch:uplink_prediction_margin`` for an
+uplink. If aggregates have different values, the largest applies.
+
+Unit: a factor, 0.001 to 1000.
+
+When it is below 1 and no host is relieved, hosts are overloaded for longer
+than ``overload_probability``; "vswitch-status check" warns. When it is too
+high, requests fail with "No valid host" while switches are idle.
+
+Related options: ``overload_probability``, ``error_budgets``,
+``refuse_hosts_in_debt``, ``rebalance_mode``.
 """),
     # Instances without a model
     cfg.StrOpt(

@@ -64,9 +64,6 @@ class Conditions:
 class Strategy(abc.ABC):
     """Decides which instances move. Each Replay has its own Strategy."""
 
-    #: Whether a closed host refuses arrivals; otherwise its limit is lower.
-    refuses = True
-
     @abc.abstractmethod
     def decide(self, fleet):
         """Decide on moves and make them with :meth:`Fleet.move`.
@@ -250,12 +247,9 @@ class Replay:
                 self._strategy.decide(self.fleet)
 
     def _place(self, row):
-        closed = self._strategy.closed(len(self.packer.residents))
-        if not self._strategy.refuses:
-            self.packer.lower_limits(closed)
-            closed = None
-        host = self.packer.place(row, int(self._arrivals[row]),
-                                 int(self._departures[row]), closed)
+        host = self.packer.place(
+            row, int(self._arrivals[row]), int(self._departures[row]),
+            self._strategy.closed(len(self.packer.residents)))
         self.fleet.loads.put(row, host)
         self.fleet.count = len(self.packer.residents)
 

@@ -195,15 +195,15 @@ class Admission(Method):
     :param name: name in the report
     :param estimator: Estimator
     :param policy: admission.PROBABILITY or admission.AVERAGE
-    :param times: factor of the limit to decide with; the result is at most 1
+    :param prediction_margin: as in a HostPolicy
     """
 
     def __init__(self, name, estimator, policy=admission.PROBABILITY,
-                 times=1.0):
+                 prediction_margin=1.0):
         super().__init__(name)
         self._estimator = estimator
         self._policy = policy
-        self._times = times
+        self._prediction_margin = prediction_margin
 
     def start(self, saturation_kbps, overload_probability):
         """Return an empty FirstFit whose LoadTable admits instances.
@@ -216,29 +216,27 @@ class Admission(Method):
                 name='evaluated', switch='any',
                 saturation_kbps=saturation_kbps,
                 saturation_dimension='bandwidth'),
-            self._policy, self._estimator.limit(overload_probability))
-        return _ByTable(self._estimator, policy, saturation_kbps, self._times)
+            self._policy, self._estimator.limit(overload_probability),
+            prediction_margin=self._prediction_margin)
+        return _ByTable(self._estimator, policy, saturation_kbps)
 
 
 class _ByTable(packing.FirstFit):
     """First-fit in which a LoadTable admits instances.
 
     :param estimator: Estimator
-    :param policy: admission.PROBABILITY or admission.AVERAGE, as a HostPolicy
+    :param policy: HostPolicy
     :param saturation_kbps: capacity of each host
-    :param times: factor of the limit
     """
 
-    def __init__(self, estimator, policy, saturation_kbps, times):
+    def __init__(self, estimator, policy, saturation_kbps):
         super().__init__()
         self._estimator = estimator
-        self._times = times
         self._policy = policy
         self._saturation_kbps = saturation_kbps
         self._table = estimator.table()
         self._slots = []
         self._laws = None
-        self._in_debt = set()
 
     def learn(self, known):
         self._laws = known.derived(
@@ -248,11 +246,8 @@ class _ByTable(packing.FirstFit):
             self._describe(host)
 
     def _describe(self, host):
-        times = 1.0 if host in self._in_debt else self._times
-        policy = dataclasses.replace(self._policy, overload_probability=min(
-            times * self._policy.overload_probability, 1.0))
         slot = self._table.describe(
-            host, policy,
+            host, self._policy,
             {row: self._laws[row] for row in self.residents[host]})
         if host == len(self._slots):
             self._slots.append(slot)
@@ -266,18 +261,6 @@ class _ByTable(packing.FirstFit):
     def open(self):
         super().open()
         self._describe(len(self.residents) - 1)
-
-    def lower_limits(self, in_debt):
-        """Use the limit without its factor for hosts in debt.
-
-        :param in_debt: (hosts,) bool
-        """
-        if self._times == 1:
-            return
-        before = self._in_debt
-        self._in_debt = set(np.flatnonzero(in_debt).tolist())
-        for host in before ^ self._in_debt:
-            self._describe(host)
 
     def predicted(self):
         # The value with one more instance that sends nothing.
@@ -678,18 +661,18 @@ class _Published(Method):
                           self._default_rates)
 
 
-def make_placing(settings, times=1.0):
+def make_placing(settings):
     """Return our method of placing.
 
     :param settings: :class:`.settings.Settings`
-    :param times: factor of the limit; the resulting limit is at most 1
     :returns: Method
     """
     samples = settings.min_samples
     estimator = CountsEstimator(
         lambda counts: estimate.fit_model(counts, samples),
         settings.default_law, samples)
-    return Admission('ours', estimator, settings.admission_policy, times)
+    return Admission('ours', estimator, settings.admission_policy,
+                     settings.prediction_margin)
 
 
 def make_methods(settings, groups=None):

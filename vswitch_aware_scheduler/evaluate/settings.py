@@ -19,6 +19,7 @@ class Settings:
 
     overload_probability: float
     admission_policy: str
+    prediction_margin: float
     min_samples: int
     modeler_half_life_days: float
     default_egress_kbps: float
@@ -27,7 +28,6 @@ class Settings:
     default_off_seconds: float
     error_budget_earned_share: float
     refuse_hosts_in_debt: bool
-    budget_limit_factor: float
     rebalance_checks: int
     rebalance_most_moves: int
     rebalance_cool_down_hours: float

@@ -48,13 +48,12 @@ class Rebalanced(methods.Method):
 def make_rebalanced(settings):
     """Return the methods of :data:`NAMES`.
 
-    All place instances as ``ours`` of :mod:`.methods`, with the limit
-    multiplied by ``budget_limit_factor``.
+    All place instances as ``ours`` of :mod:`.methods`.
 
     :param settings: :class:`.settings.Settings`
     :returns: list of Method
     """
-    placing = methods.make_placing(settings, settings.budget_limit_factor)
+    placing = methods.make_placing(settings)
 
     def budgets(rule):
         return lambda capacity, limit: ErrorBudget(
@@ -86,7 +85,7 @@ class ErrorBudget(closed_loop.Strategy):
         self._rule = rule
         self._churn = churn
         self._checks = checks
-        self.refuses = refuses
+        self._refuses = refuses
         self._balance = np.zeros(0)
         self._rounds = np.zeros(0)     # consecutive rounds in debt
         self._moved_at = np.zeros(0)
@@ -98,7 +97,7 @@ class ErrorBudget(closed_loop.Strategy):
 
         :param hosts: number of hosts
         """
-        if self._fleet is None:
+        if self._fleet is None or not self._refuses:
             return np.zeros(hosts, dtype=bool)
         return ~self._accepting()[:hosts]
 

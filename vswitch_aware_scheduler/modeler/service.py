@@ -303,7 +303,7 @@ def _host_policies(group, report=_ignore):
     return policies.HostPolicies(
         profiles, default, group.admission_policy,
         group.overload_probability, group.unknown_host_policy == 'pass',
-        report, group.enforcement, group.budget_limit_factor)
+        report, group.enforcement, group.prediction_margin)
 
 
 def make_policies(group, report=_ignore):
@@ -315,7 +315,8 @@ def make_policies(group, report=_ignore):
     """
     return _host_policies(group, report), uplinks.UplinkPolicies(
         switch_profile.profiles(group.switch_profiles_file),
-        group.admission_policy, group.overload_probability, report)
+        group.admission_policy, group.overload_probability, report,
+        group.prediction_margin)
 
 
 def _fleet(conf):

@@ -69,17 +69,20 @@ class Server:
     :param server_type: :class:`.inputs.ServerType`
     :param profile: SwitchProfile
     :param overload_probability: limit for the overlay, 0..1
+    :param prediction_margin: as in a HostPolicy
     """
 
-    def __init__(self, server_type, profile, overload_probability):
+    def __init__(self, server_type, profile, overload_probability,
+                 prediction_margin=1.0):
         self.type = server_type
         self.profile = profile
         self._policy = admission.HostPolicy(
-            profile, overload_probability=overload_probability)
+            profile, overload_probability=overload_probability,
+            prediction_margin=prediction_margin)
         self._uplink = None if server_type.uplink_kbps is None else \
-            admission.HostPolicy(switch_profile.SwitchProfile(
-                'uplink', line_rate_kbps=server_type.uplink_kbps),
-                overload_probability=overload_probability)
+            dataclasses.replace(
+                self._policy, profile=switch_profile.SwitchProfile(
+                    'uplink', line_rate_kbps=server_type.uplink_kbps))
 
     # VMs that an empty server accepts.
 
@@ -327,7 +330,7 @@ def _only(profile, resource):
 # Fleets
 
 def purchase(server_types, mix, overload_probability, count=None,
-             progress=None):
+             progress=None, prediction_margin=1.0):
     """Return the capacity of each server type with each switch.
 
     :param server_types: list of :class:`.inputs.ServerType`
@@ -335,6 +338,7 @@ def purchase(server_types, mix, overload_probability, count=None,
     :param overload_probability: limit for the overlay
     :param count: number of VMs of the fleet; None: those of the mix
     :param progress: None, or callable(done, total)
+    :param prediction_margin: as in a HostPolicy
     :returns: list of dictionaries, in the order of types and their switches
     """
     count = mix.total if count is None else count
@@ -346,7 +350,7 @@ def purchase(server_types, mix, overload_probability, count=None,
         if progress:
             progress(done, len(pairs))
         rows.append(_row(server_type, profile, grown, overload_probability,
-                         count))
+                         count, prediction_margin))
     if progress:
         progress(len(pairs), len(pairs))
     return rows
@@ -382,9 +386,9 @@ def by_technology(rows):
     return answer
 
 
-def _row(server_type, profile, grown, limit, count):
+def _row(server_type, profile, grown, limit, count, margin):
     mix = grown[1.0]
-    server = Server(server_type, profile, limit)
+    server = Server(server_type, profile, limit, margin)
     return {
         'server': server_type.name, 'profile': profile.name,
         'switch': profile.switch, 'encapsulation': profile.encapsulation,
@@ -395,8 +399,8 @@ def _row(server_type, profile, grown, limit, count):
         'sensitivity': {
             'overload_probability': [
                 {'overload_probability': other, **_size(
-                    Server(server_type, profile, other), mix, OVERLAY,
-                    count)}
+                    Server(server_type, profile, other, margin), mix,
+                    OVERLAY, count)}
                 for other in sorted({min(limit * factor, 1.0)
                                      for factor in LIMIT_FACTORS})],
             'growth': [

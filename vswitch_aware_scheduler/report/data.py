@@ -83,9 +83,7 @@ class Fleet:
             'instances': rules.total(),
             'modelled': rules[demand.MODEL],
             'risk': risk,
-            'limit': None if not has_profile else (
-                policy.overload_probability if load.limit is None
-                else load.limit),
+            'limit': policy.limit_in_force if has_profile else None,
             'above': has_profile and load.above,
             'utilisation': load.utilisation if has_profile else None,
             'loss': load.loss_fraction if has_profile else None,
@@ -211,8 +209,7 @@ class Fleet:
                 'uplink': name, 'hosts': len(behind.get(name, ())),
                 'instances': len(self._stored.uplink_table.residents(name)),
                 'risk': load.overload_probability,
-                'limit': policy.overload_probability,
-                'above': policy.is_exceeded(load.overload_probability),
+                'limit': policy.limit_in_force, 'above': load.above,
                 'utilisation': load.utilisation, 'loss': load.loss_fraction,
                 **self._budget(model_store.UPLINK, name)})
         return rows

@@ -48,8 +48,6 @@ class StoredFleet:
         None: it counts as silent
     :param refuse_hosts_in_debt: whether a host without error budget accepts
         no new instances
-    :param now: current time, seconds UTC, for the age of error budgets; None:
-        no budget raises a limit
     :param ignores_unknown: whether a resident about which nothing is known
         counts as silent; a new instance has the default law
     :ivar snapshot: :class:`.Snapshot`
@@ -58,7 +56,6 @@ class StoredFleet:
     :ivar error_budgets: {(kind, name): ErrorBudget}
     :ivar budgets: {(kind, name): balance in days}, empty unless they refuse
         hosts
-    :ivar within_budget: names of the hosts that have error budget left
     :ivar policies: {host: HostPolicy} of all hosts
     :ivar uplinks: {name: Uplink}
     :ivar origins: {host: {value: where it comes from}}
@@ -69,14 +66,12 @@ class StoredFleet:
     """
 
     def __init__(self, store, find_policies, default_law=None,
-                 refuse_hosts_in_debt=False, now=None, ignores_unknown=False):
+                 refuse_hosts_in_debt=False, ignores_unknown=False):
         self.snapshot = snapshots.Snapshot().updated(store.read_changes())
         flavors = store.fleet('flavor')
         self.flavors, self.flavors_read_at = flavors.facts, flavors.read_at
         self.error_budgets = store.error_budgets()
         self.budgets = self.snapshot.budgets() if refuse_hosts_in_debt else {}
-        self.within_budget = frozenset() if now is None \
-            else self.snapshot.within_budget(now)
         self._default_law = default_law
         self._resident_default = None if ignores_unknown else default_law
         self._instances = {}     # host -> {uuid: (flavor, project)}
@@ -94,8 +89,7 @@ class StoredFleet:
             **policies.hosts}
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self.host_table = admission.LoadTable(
-            attachments=self.snapshot.attachments, budgets=self.budgets,
-            within_budget=self.within_budget)
+            attachments=self.snapshot.attachments, budgets=self.budgets)
         self.uplink_table = admission.LoadTable(
             attachments=self._is_tunnelled, budgets={
                 (model_store.HOST, name): days

@@ -677,8 +677,7 @@ class SchedulerState:
         return admission.LoadTable(
             attachments=functools.partial(self._attachments, snapshot),
             budgets=snapshot.budgets()
-            if self._conf.refuse_hosts_in_debt else None,
-            within_budget=snapshot.within_budget(self._clock()))
+            if self._conf.refuse_hosts_in_debt else None)
 
     def _attachments(self, snapshot, uuid):
         """Return the Attachments of an instance, or None if they are unknown.
@@ -737,19 +736,13 @@ class SchedulerState:
             time.sleep(_PAUSE_SECONDS)
 
     def _tidy(self):
-        """Remove hosts that are gone and update limits, in the background."""
+        """Remove hosts that are gone, in the background."""
         with self._lock:
             dropped = self._drop_hosts()
-            # The age of error budgets changes limits.
-            outdated = self._table.within_budget \
-                != self._snapshot.within_budget(self._clock()) and any(
-                    policy is not None and policy.budget_limit_factor > 1
-                    for policy in self._policies.values())
             # The only host with a limit may have lost it.
             self._limit_seen = any(map(_is_limited, self._policies.values()))
-        if dropped or outdated:
-            # A LoadTable never drops a host or changes whether it has budget
-            # left, so that a new one is needed.
+        if dropped:
+            # A LoadTable never drops a host, so that a new one is needed.
             self._adopt(self._snapshot)
         self._describe_in_turn()
 

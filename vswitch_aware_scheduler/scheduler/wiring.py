@@ -41,10 +41,10 @@ def make_aggregates(conf, report):
         host_policies.HostPolicies(
             profiles, default, conf.admission_policy,
             conf.overload_probability, conf.unknown_host_policy == 'pass',
-            report, conf.enforcement, conf.budget_limit_factor),
+            report, conf.enforcement, conf.prediction_margin),
         uplink_policies.UplinkPolicies(
             profiles, conf.admission_policy, conf.overload_probability,
-            report), report)
+            report, conf.prediction_margin), report)
 
 
 def make_store(conf, timeout_seconds=None):

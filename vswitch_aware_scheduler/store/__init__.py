@@ -19,13 +19,13 @@ from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 
 __all__ = ['BudgetState', 'CLAIMED', 'Changes', 'ClaimChanges', 'ClaimsSeen',
-           'Decision', 'ErrorBudget', 'FleetFacts', 'FormerInstance',
-           'Generation', 'HELD_SECONDS', 'HOST', 'HostProfile',
-           'InstanceRecord', 'InventoryState', 'KEPT_DAYS', 'ModelSummary',
-           'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST', 'PLACED',
-           'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint', 'Share',
-           'Store', 'StoredClaim', 'StoredModel', 'StoredSums', 'UPLINK',
-           'Unmodelled', 'WITHDRAWN', 'Worker']
+           'Decision', 'ErrorBudget', 'FRESH_SECONDS', 'FleetFacts',
+           'FormerInstance', 'Generation', 'HELD_SECONDS', 'HOST',
+           'HostProfile', 'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
+           'ModelSummary', 'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST',
+           'PLACED', 'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint',
+           'Share', 'Store', 'StoredClaim', 'StoredModel', 'StoredSums',
+           'UPLINK', 'Unmodelled', 'WITHDRAWN', 'Worker']
 
 BudgetState = budgets.BudgetState
 CLAIMED = claim_records.CLAIMED
@@ -34,6 +34,7 @@ ClaimChanges = claim_records.ClaimChanges
 ClaimsSeen = claim_records.ClaimsSeen
 Decision = decisions.Decision
 ErrorBudget = budgets.ErrorBudget
+FRESH_SECONDS = budgets.FRESH_SECONDS
 FleetFacts = service_records.FleetFacts
 FormerInstance = instance_records.FormerInstance
 Generation = generations.Generation

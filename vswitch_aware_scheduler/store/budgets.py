@@ -19,12 +19,16 @@ import sqlalchemy as sa
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['BudgetState', 'ErrorBudget', 'HOST', 'KEPT_DAYS',
+__all__ = ['BudgetState', 'ErrorBudget', 'FRESH_SECONDS', 'HOST', 'KEPT_DAYS',
            'RECOVERY_SECONDS', 'Share', 'Stay', 'StoredSums', 'UPLINK',
            'accepting']
 
 #: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
+
+#: An error budget is outdated if its last settled period ended longer ago than
+#: this number of seconds. Periods wait one hour for late samples.
+FRESH_SECONDS = 7200.0
 
 #: Number of days for which sums, and budgets of removed hosts, are kept.
 KEPT_DAYS = 7
@@ -292,24 +296,23 @@ def read_days(connection, now):
 
     :param connection: SQLAlchemy Connection within a transaction
     :param now: seconds UTC; budgets not settled for a day are omitted
-    :returns: {(kind, name): (balance in days, settled until, whether new
-        instances are accepted)}
+    :returns: {(kind, name): balance in days}. A balance is negative if no new
+        instances are accepted. A host or an uplink that accepts some while it
+        is in debt has the balance 0.
     """
     table = tables.error_budget.c
     budgets = {}
-    for kind, name, balance, share, limit, until, burn in connection.execute(
+    for kind, name, balance, share, limit, burn in connection.execute(
             sa.select(table.kind, table.name, table.balance,
                       table.earned_share, table.overload_probability,
-                      table.until, table.burn
-                      ).where(table.until >= now - _DAY_SECONDS)):
+                      table.burn).where(table.until >= now - _DAY_SECONDS)):
         if not share * limit > 0 or not math.isfinite(balance):
             continue
-        accepts = balance >= 0
-        if not accepts:
+        if balance < 0:
             with contextlib.suppress(AttributeError, TypeError, ValueError):
-                accepts = accepting(balance, _burn_of(burn), share)
-        budgets[kind, name] = (
-            balance / (_DAY_SECONDS * share * limit), until, accepts)
+                if accepting(balance, _burn_of(burn), share):
+                    balance = 0.0
+        budgets[kind, name] = balance / (_DAY_SECONDS * share * limit)
     return budgets
 
 

@@ -6,13 +6,7 @@ Immutable; all methods answer without I/O.
 
 from vswitch_aware_scheduler.traffic import prior
 
-__all__ = ['FRESH_SECONDS', 'Snapshot']
-
-#: An error budget is outdated if its last settled period ended longer ago than
-#: this number of seconds. Periods wait one hour for late samples.
-FRESH_SECONDS = 7200.0
-
-_HOST = 'host'
+__all__ = ['Snapshot']
 
 #: What a prior was learned from, by whether its key has a flavor and a
 #: project.
@@ -149,27 +143,8 @@ class Snapshot:
         return self._host_profiles.get(host)
 
     def budgets(self):
-        """Return {(kind, name): balance in days} of the error budgets.
-
-        A balance is negative if no new instances are accepted. A host or an
-        uplink that accepts some while it is in debt has the balance 0.
-        """
-        return {key: max(days, 0.0) if accepts else days
-                for key, (days, _, accepts) in self._budgets.items()}
-
-    def within_budget(self, now):
-        """Return the names of the hosts whose error budget accepts instances.
-
-        A budget without a settled period in the last :data:`FRESH_SECONDS`
-        is ignored.
-
-        :param now: current time, seconds UTC
-        :returns: frozenset
-        """
-        return frozenset(
-            name for (kind, name), (_, until, accepts)
-            in self._budgets.items()
-            if kind == _HOST and accepts and until >= now - FRESH_SECONDS)
+        """Return the error budgets, see :func:`.budgets.read_days`."""
+        return self._budgets
 
     def updated(self, changes):
         """Return the snapshot with some changes applied.

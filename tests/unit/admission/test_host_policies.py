@@ -71,30 +71,26 @@ class TestEnforcement(PoliciesTestCase):
                 self.assertIn(part, problem)
 
 
-class TestBudgetLimitFactor(PoliciesTestCase):
-    KEY = 'vswitch:budget_limit_factor'
+class TestPredictionMargin(PoliciesTestCase):
+    KEY = 'vswitch:prediction_margin'
 
-    def test_the_option_holds_where_no_aggregate_says_anything(self):
-        self.assertEqual(1.0, self.find().budget_limit_factor)
-        self.assertEqual(8.0, self.find(policies=self.make(
-            budget_limit_factor=8.0)).budget_limit_factor)
-
-    def test_an_aggregate_sets_it_and_of_several_the_smallest_wins(self):
-        eight = self.make(budget_limit_factor=8.0)
-        for texts, factor in ((['20'], 20.0), (['20', '1', '3'], 1.0)):
+    def test_an_aggregate_sets_it_and_of_several_the_largest_wins(self):
+        policies = self.make(prediction_margin=2.0)
+        for texts, margin in (([], 2.0), (['.125'], .125),
+                              (['.125', '20', '3'], 20.0)):
             for order in (texts, texts[::-1]):
-                self.assertEqual(factor, self.find(
+                self.assertEqual(margin, self.find(
                     *({self.KEY: text} for text in order),
-                    policies=eight).budget_limit_factor)
+                    policies=policies).prediction_margin)
 
     def test_another_value_is_reported_and_ignored(self):
-        for text in ('0.9', '101', '-1', 'nan', 'inf', 'eight', ''):
+        for text in ('0', '1001', '-1', 'nan', 'inf', 'two', ''):
             self.reports.clear()
             self.assertEqual(1.0, self.find(
-                {self.KEY: text}).budget_limit_factor)
+                {self.KEY: text}).prediction_margin)
             problem, = self.problems
-            for part in ('agg0', self.KEY, repr(text), 'a number 1..100',
-                         'ignored'):
+            for part in ('agg0', self.KEY, repr(text),
+                         'a number 0.001..1000', 'ignored'):
                 self.assertIn(part, problem)
 
 

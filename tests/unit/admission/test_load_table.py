@@ -127,7 +127,10 @@ class TestHostPolicy(unittest.TestCase):
                  {'policy': 'sometimes'}),
                 (('-0.1', '0..1'), {'overload_probability': -.1}),
                 (('1.1', '0..1'), {'overload_probability': 1.1}),
-                (('nan', '0..1'), {'overload_probability': float('nan')})):
+                (('nan', '0..1'), {'overload_probability': float('nan')}),
+                (('0.0', 'above 0'), {'prediction_margin': 0.0}),
+                (('inf', 'above 0'), {'prediction_margin': float('inf')}),
+                (('nan', 'above 0'), {'prediction_margin': float('nan')})):
             with self.assertRaises(exceptions.InvalidOverride) as caught:
                 admission.HostPolicy(None, **kwargs)
             for part in (*parts, 'expected'):
@@ -2010,77 +2013,63 @@ class TestErrorBudgets(AdmissionTestCase):
         self.assertEqual([False, True, True], assessment.admitted.tolist())
 
 
-class TestWithinBudget(AdmissionTestCase):
-    """Host a has error budget left, host b has none."""
+class TestPredictionMargin(AdmissionTestCase):
 
-    CAPACITY, SHARE_ON = 2.5, .1
+    CAPACITY = 2.5
     LAW = _on_off(1.0).law
-    #: Instances on the host, with the new one.
+    #: Instances on the host, with the new one, each on in a tenth of the time.
     COUNT = 8
+    #: P(more than two of them are on).
+    OVERLOAD = 1 - .9 ** 8 - 8 * .1 * .9 ** 7 - 28 * .1 ** 2 * .9 ** 6
 
-    @classmethod
-    def overload(cls, count):
-        """Return P(more than two of some instances are on)."""
-        return 1 - sum(math.comb(count, on) * cls.SHARE_ON ** on
-                       * (1 - cls.SHARE_ON) ** (count - on)
-                       for on in range(3))
+    def assess(self, limit, margin, exclude=None, uplinks=(), **policy):
+        table = admission.LoadTable()
+        slot = table.describe('a', admission.HostPolicy(
+            profile.SwitchProfile(
+                'p', saturation_kbps=1e6 if uplinks else self.CAPACITY),
+            overload_probability=limit, prediction_margin=margin,
+            uplinks=uplinks, **policy), {
+                f'a{n}': self.LAW
+                for n in range(self.COUNT - (exclude is None))})
+        return table.assess([slot], self.LAW, exclude)
 
-    def assess(self, limit, factor, exclude=None, **policy):
-        host_policy = admission.HostPolicy(
-            profile.SwitchProfile('p', saturation_kbps=self.CAPACITY),
-            overload_probability=limit, budget_limit_factor=factor, **policy)
-        table = admission.LoadTable(within_budget=frozenset('a'))
-        slots = [table.describe(host, host_policy, {
-            f'{host}{n}': self.LAW for n in range(self.COUNT - 1)})
-            for host in 'ab']
-        return table.assess(slots, self.LAW, exclude)
+    def test_the_prediction_times_the_margin_may_equal_the_limit(self):
+        for margin in (2.0, .5, 1 / 3):
+            # Also for an instance that moves.
+            for exclude in (None, 'a0'):
+                for share, admitted in ((1.0, True), (.999, False)):
+                    assessment = self.assess(
+                        share * margin * self.OVERLOAD, margin, exclude)
+                    self.assertEqual(admitted, assessment.admitted[0])
+                    self.assertEqual(admitted, not assessment.above[0])
+                    self.assertAlmostEqual(share * self.OVERLOAD,
+                                           assessment.limit(0))
+            self.assertAlmostEqual(.999 * self.OVERLOAD,
+                                   assessment.decisive(0)[1])
 
-    def test_the_factor_decides_on_a_host_within_budget_alone(self):
-        limit = self.overload(self.COUNT) / 4
-        for factor, admitted in ((1.0, False), (3.9, False), (4.1, True)):
-            assessment = self.assess(limit, factor)
-            self.assertEqual([admitted, False], assessment.admitted.tolist())
-            self.assertEqual([not admitted, True], assessment.above.tolist())
-            self.assertAlmostEqual(factor * limit, assessment.limit(0))
-            self.assertEqual(limit, assessment.limit(1))
-        self.assertEqual(limit, assessment.decisive(1)[1])
-        self.assertIn(f'4.1 times {limit:.3g}, while error budget is left',
-                      assessment.explain(0))
-        self.assertNotIn('times', assessment.explain(1))
-        assessment = self.assess(limit, 3.9)
-        self.assertAlmostEqual(3.9 * limit, assessment.decisive(0)[1])
-
-    def test_the_limit_is_a_probability(self):
-        assessment = self.assess(.5, 8.0)
-        self.assertEqual(1.0, assessment.limit(0))
-        self.assertTrue(assessment.admitted[0])
+    def test_the_message_has_prediction_margin_and_limit(self):
+        text = self.assess(.05, 2.0).explain(0)
+        self.assertIn(f'would be {self.OVERLOAD:.3g}, above the limit of '
+                      f'0.025, 0.05 divided by the prediction margin 2 (',
+                      text)
+        self.assertNotIn('margin', self.assess(.05, 1.0).explain(0))
 
     def test_a_limit_of_nothing_stays_nothing(self):
-        assessment = self.assess(0.0, 100.0)
-        self.assertEqual([0.0, 0.0], [*map(assessment.limit, range(2))])
-        self.assertEqual([False, False], assessment.admitted.tolist())
+        for margin in (.001, 2.0):
+            assessment = self.assess(0.0, margin)
+            self.assertEqual(0.0, assessment.limit(0))
+            self.assertFalse(assessment.admitted[0])
 
-    def test_averages_have_no_factor(self):
-        assessment = self.assess(.5, 8.0, policy=admission.AVERAGE)
-        self.assertEqual([None, None], [*map(assessment.limit, range(2))])
-
-    def test_an_instance_that_moves_is_judged_with_the_factor_as_well(self):
-        limit = self.overload(self.COUNT - 1) / 4
-        assessment = self.assess(limit, 4.1, exclude='a0')
-        self.assertEqual([True, False], assessment.admitted.tolist())
-
-    def test_an_uplink_keeps_its_limit(self):
-        limit = self.overload(self.COUNT) / 4
-        link = admission.HostPolicy(
-            profile.SwitchProfile('u', saturation_kbps=self.CAPACITY),
-            overload_probability=limit, budget_limit_factor=8.0)
-        # Also for an instance that moves.
+    def test_an_uplink_has_the_margin_of_its_own_policy(self):
         for exclude in (None, 'a0'):
-            table = admission.LoadTable(within_budget=frozenset('a'))
-            slot = table.describe('a', admission.HostPolicy(
-                profile.SwitchProfile('wide', saturation_kbps=1e6),
-                uplinks=(admission.Uplink('a', link),)), {
-                    f'a{n}': self.LAW for n in range(
-                        self.COUNT if exclude else self.COUNT - 1)})
-            self.assertEqual('uplink', table.assess(
-                [slot], self.LAW, exclude).check(0))
+            for margin, admitted in ((1.9, True), (2.1, False)):
+                assessment = self.assess(
+                    2 * self.OVERLOAD, 4.0, exclude, (admission.Uplink(
+                        'a', admission.HostPolicy(
+                            profile.SwitchProfile(
+                                'u', saturation_kbps=self.CAPACITY),
+                            overload_probability=2 * self.OVERLOAD,
+                            prediction_margin=margin)),))
+                self.assertEqual(admitted, assessment.admitted[0])
+        self.assertIn('divided by the prediction margin 2.1',
+                      assessment.explain(0))

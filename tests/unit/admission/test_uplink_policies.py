@@ -58,14 +58,15 @@ class TestUplinkPolicies(unittest.TestCase):
             uplinks = self.find(*[
                 keys('gw', profile='fast', saturation_kbps='7e6',
                      overload_probability='.1', admission_policy='average',
-                     mapping_entries='4096'),
+                     mapping_entries='4096', prediction_margin='3'),
                 keys('gw', profile='slow', saturation_kbps='5e5',
                      overload_probability='.2', mapping_interfaces='48',
-                     admission_policy='probability', mapping_entries='960'),
+                     admission_policy='probability', mapping_entries='960',
+                     prediction_margin='.5'),
                 keys('gw', mapping_interfaces='2')][::order])['gw'].policy
-            self.assertEqual((5e5, .1, admission.PROBABILITY), (
+            self.assertEqual((5e5, .1, 3.0, admission.PROBABILITY), (
                 uplinks.profile.saturation_kbps, uplinks.overload_probability,
-                uplinks.policy))
+                uplinks.prediction_margin, uplinks.policy))
             self.assertEqual({'networks': 960 // 48}, uplinks.counts)
 
     def test_what_stays_on_hosts_takes_nothing_of_it(self):

@@ -28,7 +28,7 @@ from vswitch_aware_scheduler.store import rebalance_records
 TELEMETRY, SCHEDULERS, OPTIONS = 'Telemetry', 'Schedulers', 'Options'
 NOVA_OPTIONS, FLAVORS = 'Nova Options', 'Flavors'
 BUDGETS = 'Error Budgets'
-FACTOR = 'Limit Factor'
+MARGIN = 'Prediction Margin'
 
 
 class StatusCase(base.StoreTestCase):
@@ -88,7 +88,7 @@ class StatusTestCase(StatusCase):
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
                           PROFILES, AGGREGATES, NOVA, TELEMETRY,
                           SCHEDULERS, OPTIONS, NOVA_OPTIONS, FLAVORS,
-                          BUDGETS, FACTOR},
+                          BUDGETS, MARGIN},
                          set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
@@ -314,25 +314,25 @@ class ModelStatusTestCase(StatusCase):
         self.configure('error_budgets = false')
         self.assert_told(0, BUDGETS, 'error_budgets is not set')
 
-    def test_a_limit_factor_without_relief_is_a_warning(self):
-        self.assert_told(0, FACTOR, 'of a host: 1$')
-        self.configure('budget_limit_factor = 8')
-        self.assert_told(1, FACTOR, 'of a host: 8; rebalance_mode is off')
-        self.configure('budget_limit_factor = 8', 'rebalance_mode = advise')
-        self.assert_told(0, FACTOR, 'of a host: 8$')
+    def test_a_margin_below_1_without_relief_is_a_warning(self):
+        self.assert_told(0, MARGIN, 'of a host: 1$')
+        self.configure('prediction_margin = .125')
+        self.assert_told(1, MARGIN, 'of a host: 0.125; rebalance_mode is off')
+        self.configure('prediction_margin = .125', 'rebalance_mode = advise')
+        self.assert_told(0, MARGIN, 'of a host: 0.125$')
         # Aggregates decide for hosts.
-        self.configure('budget_limit_factor = 8')
-        for factor, code in ((1.0, 0), (2.5, 1)):
+        self.configure('prediction_margin = .125')
+        for margin, code in ((1.0, 0), (.4, 1)):
             self.store.write_fleet({'host': {'h': policy_in_force.pack(
-                admission.HostPolicy(None, budget_limit_factor=factor))}},
+                admission.HostPolicy(None, prediction_margin=margin))}},
                 time.time())
-            self.assert_told(code, FACTOR, f'of a host: {factor:g}')
+            self.assert_told(code, MARGIN, f'of a host: {margin:g}')
         # Somebody else makes plans, with the command or with Watcher.
         for age, code in ((8, 1), (6, 0)):
             self.store.change_rebalancing(
                 rebalance_records.write_plan, rebalance_records.PlanRecord(
                     f'p{age}', time.time() - 86400 * age, 'timer'), [])
-            self.assert_told(code, FACTOR, 'of a host: 2.5')
+            self.assert_told(code, MARGIN, 'of a host: 0.4')
 
     def test_what_aggregates_state_and_cannot_be_used_is_a_failure(self):
         self.assert_told(0, AGGREGATES, 'not checked: Nova cannot be queried')

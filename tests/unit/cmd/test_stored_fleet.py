@@ -14,7 +14,7 @@ class ReadTestCase(fleet_case.FleetTestCase):
     def read(self):
         group = context.configuration(argparse.Namespace(
             config_file=[self.config], store=None))
-        return stored_fleet.read(self.store, group, self.now)
+        return stored_fleet.read(self.store, group)
 
     def test_policies_that_a_modeler_stored_come_before_the_options(self):
         self._configure('default_switch_profile = ovs-vxlan')

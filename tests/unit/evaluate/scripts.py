@@ -20,9 +20,6 @@ class First(packing.FirstFit):
     def predicted(self):
         return np.arange(len(self.residents)) / 10
 
-    def lower_limits(self, in_debt):
-        self.in_debt = in_debt
-
 
 class Script(closed_loop.Strategy):
     """Moves what it is given at a bin; remembers what it saw."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import itertools
 import math
 import statistics
@@ -170,22 +171,17 @@ class OursTestCase(MethodTestCase):
                         self.sizes('ours', rows, 25.0, known=known)[0])
 
 
-class FactorTestCase(MethodTestCase):
+class MarginTestCase(MethodTestCase):
 
-    def test_the_factor_of_the_limit_is_for_hosts_without_debt(self):
+    def test_the_margin_is_for_every_host(self):
         # On in a tenth of the time: two fit at .01, three at .028.
-        rows = by_chance(6)
-        sizes = []
-        for in_debt in ([False], [True]):
-            packer = methods.make_placing(traces.SETTINGS, 4.0).start(
-                20.0, .01)
-            packer.learn(traces.known_of(rows))
-            for row in (0, 1):
+        for margin, hosts in ((1.0, 2), (.25, 1)):
+            packer = methods.make_placing(dataclasses.replace(
+                traces.SETTINGS, prediction_margin=margin)).start(20.0, .01)
+            packer.learn(traces.known_of(by_chance(6)))
+            for row in range(3):
                 packer.place(row)
-            packer.lower_limits(np.array(in_debt))
-            packer.place(2)
-            sizes.append(len(packer.residents))
-        self.assertEqual([1, 2], sizes)
+            self.assertEqual(hosts, len(packer.residents))
 
 
 class PriorTestCase(MethodTestCase):

@@ -19,7 +19,7 @@ DAY = 288
 
 #: As in a cloud where migrations correct what placement expects too little.
 SETTINGS = dataclasses.replace(
-    traces.SETTINGS, budget_limit_factor=8.0, refuse_hosts_in_debt=True,
+    traces.SETTINGS, prediction_margin=.125, refuse_hosts_in_debt=True,
     rebalance_checks=1, rebalance_cool_down_hours=0.0)
 
 
@@ -59,10 +59,11 @@ def moves(rates, hosts, strategy, **conditions):
 
 class ErrorBudgetTestCase(unittest.TestCase):
 
-    def _strategy(self, limit=.05, checks=1, churn=None, **rule):
+    def _strategy(self, limit=.05, checks=1, churn=None, refuses=True,
+                  **rule):
         return strategies.ErrorBudget(
             budget.Terms(limit), relief.Rule(**rule),
-            churn or advisor.Churn(0.0, 10, 10.0), checks, True)
+            churn or advisor.Churn(0.0, 10, 10.0), checks, refuses)
 
     def _rates(self, bins=2 * DAY):
         # Both send at once for ten bins of each hundred; a third is quiet.
@@ -124,22 +125,14 @@ class ErrorBudgetTestCase(unittest.TestCase):
             rows = [row for _, row, _ in migrations]
             self.assertEqual(len(set(rows)), len(rows))
 
-    def test_without_refusal_hosts_in_debt_have_the_limit_without_factor(self):
-        strategy = self._strategy(open_days=1e9, open_soon_days=1e9)
-        strategy.refuses = False
-        script = Apart([0, 0, 0], strategy)
-        script.refuses, script.closed = False, strategy.closed
-        rates = np.vstack([self._rates()[:2], np.ones(2 * DAY)])
-        replayed = scripts.replay(rates, [0, 0, 500], script)
-        self.assertEqual([True], replayed.packer.in_debt.tolist())
-        self.assertEqual(0, replayed.packer.host_of(2))
-
-    def test_a_host_in_debt_takes_no_arrivals(self):
-        strategy = self._strategy(open_days=1e9, open_soon_days=1e9)
-        moves(self._rates()[:2], [0, 0], strategy)
-        # A tenth of the time is above .6 x .05.
-        self.assertEqual([True, False], strategy.closed(2).tolist())
-        self.assertEqual([], strategy.closed(0).tolist())
+    def test_a_host_in_debt_takes_no_arrivals_if_that_is_the_option(self):
+        for refuses in (True, False):
+            strategy = self._strategy(refuses=refuses, open_days=1e9,
+                                      open_soon_days=1e9)
+            moves(self._rates()[:2], [0, 0], strategy)
+            # A tenth of the time is above .6 x .05.
+            self.assertEqual([refuses, False], strategy.closed(2).tolist())
+            self.assertEqual([], strategy.closed(0).tolist())
 
 
 class WorkloadBalanceTestCase(unittest.TestCase):

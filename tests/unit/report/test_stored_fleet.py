@@ -79,23 +79,10 @@ class StoredFleetTestCase(base.StoreTestCase):
         self.assertAlmostEqual(1005 / 2010, load.utilisation)
         self.assertEqual({'h1', 'h2'}, set(fleet.hosts_behind()['tor']))
 
-    def keep(self, balance):
-        self.store.settle_budgets(store.BudgetState(300.0, base.NOW), [
-            (None, fake_store.budget('h1', balance=balance, until=base.NOW))])
-        self.store.write(now=base.NOW)
-
     def test_debts_refuse_only_where_they_are_to(self):
-        self.keep(-1.0)
+        self.store.settle_budgets(store.BudgetState(300.0, base.NOW), [
+            (None, fake_store.budget('h1', balance=-1.0, until=base.NOW))])
+        self.store.write(now=base.NOW)
         for refuse in (False, True):
             fleet = self.fleet({}, refuse_hosts_in_debt=refuse)
             self.assertEqual([('host', 'h1')] * refuse, list(fleet.budgets))
-
-    def test_a_budget_raises_the_limit_while_it_is_settled(self):
-        self.keep(1.0)
-        hosts = dict.fromkeys(('h1', 'h2'), dataclasses.replace(
-            fleets.POLICY, budget_limit_factor=3.0))
-        for now, limit in ((base.NOW, .15), (base.NOW + 7300, .05),
-                           (None, .05)):
-            fleet = self.fleet(hosts, now=now)
-            self.assertEqual([limit, .05], [
-                round(load.limit, 9) for load in fleet.loads(['h1', 'h2'])])

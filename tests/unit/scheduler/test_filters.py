@@ -202,7 +202,7 @@ class TestErrorBudgets(FilterTestCase):
     def make_filter(self, **options):
         self.store.answers = [dataclasses.replace(
             self.store.answers[-1], budgets={
-                ('host', 'free'): (-.5, base.NOW, False)})]
+                ('host', 'free'): -.5})]
         super().make_filter(**options)
 
     def test_budgets_change_nothing_without_the_option(self):
@@ -225,65 +225,27 @@ class TestErrorBudgets(FilterTestCase):
 
     def test_it_is_in_debt_until_a_generation_says_otherwise(self):
         # That it has recovered from debt, or has budget left.
-        for generation, days in ((2, -.5), (3, .01)):
+        for generation, days in ((2, 0.0), (3, .01)):
             self.make_filter(refuse_hosts_in_debt=True)
             self.assertNotIn(self.free, self.passing())
             self.store.answers = [dataclasses.replace(
-                base.changes(generation), budgets={
-                    ('host', 'free'): (days, base.NOW, True)})]
+                base.changes(generation), budgets={('host', 'free'): days})]
             self.state.refresh()
             self.assertIn(self.free, self.passing())
 
 
-class TestBudgetLimitFactor(FilterTestCase):
+class TestPredictionMargin(FilterTestCase):
     """A host that would be overloaded for .1 of the time with the instance."""
 
-    def make_filter(self, budget=None, **options):
-        self.budget = budget or (2.0, base.NOW, True)
-        self.store.answers = [dataclasses.replace(
-            base.changes(1, {2: 80.0}),
-            budgets={('host', 'host'): self.budget})]
-        super().make_filter(**{
-            'overload_probability': .05, 'budget_limit_factor': 3.0,
-            **options})
-
-    def passes(self, **metadata):
-        host = base.host_state('host', [2], [base.aggregate(
-            saturation_kbps='100', **metadata)])
-        return bool(self.passing(base.request(
-            7, egress_kbps=30, on_seconds=1, off_seconds=9), [host]))
-
-    def test_a_host_with_budget_takes_more(self):
-        self.assertTrue(self.passes())
-        self.make_filter(budget_limit_factor=1.0)
-        self.assertFalse(self.passes())
-
-    def test_aggregates_override_the_factor(self):
-        self.assertFalse(self.passes(budget_limit_factor='1.9'))
-        self.assertTrue(self.passes(budget_limit_factor='2.1'))
-
-    def test_a_host_in_debt_or_with_an_old_budget_takes_no_more(self):
-        for budget, taken in (((0.0, base.NOW, True), True),
-                              ((-.001, base.NOW, False), False),
-                              ((-.001, base.NOW, True), True),
-                              ((2.0, base.NOW - 7190, True), True),
-                              ((2.0, base.NOW - 7300, True), False)):
-            with self.subTest(budget):
-                self.make_filter(budget)
-                self.assertEqual(taken, self.passes())
+    def test_option_and_aggregate_change_what_passes(self):
         self.store.answers = [base.changes(1, {2: 80.0})]
-        FilterTestCase.make_filter(self, overload_probability=.05,
-                                   budget_limit_factor=3.0)
-        self.assertFalse(self.passes())
-
-    def test_a_budget_grows_old_without_a_new_generation(self):
-        self.assertTrue(self.passes())
-        self.clock.now += 7300
-        self.state.refresh()
-        self.assertFalse(self.passes())
-        # A later generation has a later budget.
-        self.store.answers = [dataclasses.replace(
-            base.changes(2), budgets={
-                ('host', 'host'): (2.0, self.clock.now, True)})]
-        self.state.refresh()
-        self.assertTrue(self.passes())
+        for margin, metadata, passing in (
+                (1.0, {}, False), (.4, {}, True), (.6, {}, False),
+                (.4, {'prediction_margin': '.6'}, False),
+                (3.0, {'prediction_margin': '.4'}, True)):
+            self.make_filter(overload_probability=.05,
+                             prediction_margin=margin)
+            host = base.host_state('host', [2], [base.aggregate(
+                saturation_kbps='100', **metadata)])
+            self.assertEqual(passing, bool(self.passing(base.request(
+                7, egress_kbps=30, on_seconds=1, off_seconds=9), [host])))

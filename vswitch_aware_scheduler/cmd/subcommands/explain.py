@@ -188,15 +188,12 @@ class _Judged:
         self._fleet, self._subject = fleet, subject
         attachments = fleet.stored.snapshot.attachments
         budgets = fleet.stored.budgets
-        within_budget = fleet.stored.within_budget
         self._table = admission.LoadTable(attachments=attachments,
-                                          budgets=budgets,
-                                          within_budget=within_budget)
+                                          budgets=budgets)
         # Hosts without their uplinks, and uplinks alone: to separate their
         # numbers.
         self._own = admission.LoadTable(attachments=attachments,
-                                        budgets=budgets,
-                                        within_budget=within_budget)
+                                        budgets=budgets)
         self._uplinks = admission.LoadTable(
             attachments=lambda uuid: (
                 networks := attachments(uuid)) and networks.all_tunnelled,
@@ -275,6 +272,7 @@ class _Judged:
             'overload_limit': after.limit(i),
             'asked_limit': None if after.limit(i) is None
             else policy.overload_probability,
+            'prediction_margin': policy.prediction_margin,
             'checks': list(self._checks(i)) if policy.judged else [],
             'uplinks': [self._uplink(i, uplink) for uplink in policy.uplinks],
             'if_independent': self._if_independent(i)
@@ -398,7 +396,8 @@ class _Judged:
         elif reason == admission.MEAN:
             yield f'the capacity is at least {value:.6g}'
         elif reason == admission.OVERLOAD:
-            yield f'the overload probability may be {value:.3g}'
+            yield (f'overload_probability is at least '
+                   f'{value * self._policies[i].prediction_margin:.3g}')
         elif reason == admission.UPLINK:
             yield f'its uplink may have {value:.6g} instead of {limit:.6g}'
         if not detailed:
@@ -435,8 +434,7 @@ class _Judged:
             key=lambda item: -float(item[1].mean[:2].sum()))
 
         def fits_without(number):
-            table = admission.LoadTable(
-                within_budget=self._fleet.stored.within_budget)
+            table = admission.LoadTable()
             table.describe(host, policy, dict(residents[number:]))
             return bool(table.assess([table.slot(host)], self._laws[i])
                         .reason[0] in (admission.ADMITTED, admission.TOO_MANY))
@@ -580,9 +578,9 @@ def _limit(row):
     if row['overload_limit'] is None:
         return 'none of the overload probability'
     text = f'{row["overload_limit"]:.3g}'
-    if row['asked_limit'] != row['overload_limit']:
-        text += (f', {row["overload_limit"] / row["asked_limit"]:.3g} times '
-                 f'{row["asked_limit"]:g}, while error budget is left')
+    if row['prediction_margin'] != 1:
+        text += (f', {row["asked_limit"]:.3g} divided by the prediction '
+                 f'margin {row["prediction_margin"]:g}')
     return text
 
 

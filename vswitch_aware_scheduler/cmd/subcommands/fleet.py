@@ -26,7 +26,6 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 
@@ -108,8 +107,7 @@ class Fleet:
         facts = store.fleet('host')
         self.policies_read_at = facts.read_at
         self.aggregates_read_at = store.fleet('aggregate').read_at
-        self.stored = stored_fleet.read(store, self._options, self._now,
-                                        facts.facts)
+        self.stored = stored_fleet.read(store, self._options, facts.facts)
         problems = self.stored.problems
         for name, problem in sorted(problems.items())[:1]:
             self.remarks.append(
@@ -154,7 +152,7 @@ class Fleet:
         settled = max((budget.until for budget
                        in self.stored.error_budgets.values()),
                       default=self._now)
-        if self._now - settled > max(old, snapshot.FRESH_SECONDS):
+        if self._now - settled > max(old, model_store.FRESH_SECONDS):
             self.remarks.append(
                 f'error budgets were computed up to {self._ago(settled)} ago: '
                 f'is error_budgets set, and does vswitch-modeler run?')
@@ -242,7 +240,7 @@ class Fleet:
                                      if has_profile else None),
             'loss_fraction': load.loss_fraction if has_profile else None,
             'limit': load.limit,
-            'budget_limit_factor': policy.budget_limit_factor,
+            'prediction_margin': policy.prediction_margin,
             'asked_limit': policy.overload_probability if limited else None}
 
     # Episodes

@@ -128,7 +128,7 @@ def read_fleet(group, target, progress=None):
     :param progress: None, or callable(done, total)
     """
     return data.Fleet(
-        target, stored_fleet.read(target, group, time.time()), progress)
+        target, stored_fleet.read(target, group), progress)
 
 
 def make_report(fleet, target, limits, host=None):

@@ -113,9 +113,11 @@ def run(arguments, conf, opened, progress=None):
             arguments, conf, opened, limit,
             lambda: _law(arguments, conf, opened, *sources), progress)
     size_servers.require_server_types(arguments)
-    policies = [admission.HostPolicy(profile, overload_probability=limit)
+    margin = conf.prediction_margin
+    policies = [admission.HostPolicy(profile, overload_probability=limit,
+                                     prediction_margin=margin)
                 for profile in _profiles(arguments, conf)]
-    answer = {'overload_probability': limit}
+    answer = {'overload_probability': limit, 'prediction_margin': margin}
     if arguments.fleet:
         if arguments.count is not None:
             raise exceptions.InvalidInput(

@@ -90,9 +90,10 @@ def run(arguments, conf, opened, limit, law_of, progress=None):
             for name in arguments.profile or ()])
     traffic, mix = _mix(arguments, conf, opened, law_of)
     count = arguments.count or mix.total
-    rows = counts.purchase(server_types, mix, limit, count, progress)
-    answer = {'overload_probability': limit, 'traffic': traffic,
-              'count': count,
+    margin = conf.prediction_margin
+    rows = counts.purchase(server_types, mix, limit, count, progress, margin)
+    answer = {'overload_probability': limit, 'prediction_margin': margin,
+              'traffic': traffic, 'count': count,
               'currency': currency, 'flavors': _flavors(mix),
               'server_types': rows,
               'technologies': counts.by_technology(rows)}
@@ -242,7 +243,7 @@ def tables(answer):
     """
     rows = answer['server_types']
     currency = answer['currency'] and f' in {answer["currency"]}'
-    limit = answer['overload_probability']
+    limit = answer['overload_probability'] / answer['prediction_margin']
 
     def names(row):
         return [row['server'], row['profile']]

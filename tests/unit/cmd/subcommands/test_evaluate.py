@@ -210,9 +210,9 @@ class EvaluateTestCase(command_case.ManageTestCase):
         shipped = self._evaluate('--methods', 'peak', '--seeds', '1')
         self.assertEqual((0.01, 24, 1.0, False, 30.0), tuple(
             shipped['settings'][name] for name in (
-                'overload_probability', 'min_samples', 'budget_limit_factor',
+                'overload_probability', 'min_samples', 'prediction_margin',
                 'refuse_hosts_in_debt', 'modeler_half_life_days')))
-        self._configure('budget_limit_factor = 3',
+        self._configure('prediction_margin = 3',
                         'refuse_hosts_in_debt = true',
                         'rebalance_most_moves = 7',
                         'admission_policy = average')
@@ -220,7 +220,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
                                 '--protocol', 'rolling')
         self.assertEqual((3.0, True, 7, 'average'), tuple(
             answer['settings'][name] for name in (
-                'budget_limit_factor', 'refuse_hosts_in_debt',
+                'prediction_margin', 'refuse_hosts_in_debt',
                 'rebalance_most_moves', 'admission_policy')))
         average = self._evaluate('--methods', 'average', '--seeds', '1',
                                  '--protocol', 'rolling')

@@ -139,7 +139,7 @@ class HostsTestCase(ExplainTestCase):
         texts = rows['full']['fits_if']
         # Beside one that is on it fits up to 400 of its 600 kbit/s; two that
         # are on overload the host as often as the limit allows.
-        self.assertIn('the overload probability may be 0.028', texts)
+        self.assertIn('overload_probability is at least 0.028', texts)
         self.assertIn('it demands at most 66.6 % of its rates', texts)
         self.assertIn('the 1 largest of its 2 instances leave', texts)
         self.assertIn('its peak is at most 500, or one instance may have 600 '
@@ -249,19 +249,19 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertIn('only observed',
                       self.text('--flavor', 'busy', '--host', 'h'))
 
-    def test_the_limit_while_budget_is_left_has_both_numbers(self):
+    def test_a_limit_with_a_margin_has_all_numbers(self):
         self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
-        self.facts(h=packed(switch(), budget_limit_factor=2.0))
+        self.facts(h=packed(switch(), prediction_margin=.5))
         _, rows = self.explain('--flavor', 'busy')
-        self.assertEqual((.01, .01), (rows['h']['overload_limit'],
-                                      rows['h']['asked_limit']))
-        self.store.settle_budgets(store.BudgetState(300.0, self.now), [
-            (None, fake_store.budget('h', until=self.now))])
-        _, rows = self.explain('--flavor', 'busy')
-        self.assertEqual((.02, .01), (rows['h']['overload_limit'],
-                                      rows['h']['asked_limit']))
-        self.assertIn('0.02, 2 times 0.01, while error budget is left',
-                      self.text('--flavor', 'busy', '--host', 'h'))
+        self.assertEqual((.028, .02), tuple(round(
+            rows['h'][key], 9) for key in ('value', 'limit')))
+        self.assertEqual((.02, .01, .5), tuple(rows['h'][key] for key in (
+            'overload_limit', 'asked_limit', 'prediction_margin')))
+        self.assertIn('overload_probability is at least 0.014',
+                      rows['h']['fits_if'])
+        text = self.text('--flavor', 'busy', '--host', 'h')
+        self.assertEqual(2, text.count(
+            '0.02, 0.01 divided by the prediction margin 0.5'))
 
     def test_averages_decide_where_the_policy_is_average(self):
         self.put({'h': (1,)}, {1: traffic_model.TrafficModel.constant(700.0)})

@@ -31,17 +31,17 @@ class HostsTestCase(FleetTestCase):
                  dict.fromkeys((1, 2, 3, 4), ON_OFF))
         self.modeled(
             h1=packed(profile.SwitchProfile('p', saturation_kbps=250.0),
-                      overload_probability=.02),
+                      overload_probability=.02, prediction_margin=4.0),
             h2=packed(profile.SwitchProfile('p', saturation_kbps=250.0)))
         answer = self.ask('fleet')
         self.assertEqual([], answer['remarks'])
         loaded, empty = answer['hosts']
         self.assertEqual(
-            ('h1', 'p', 'aggregate rack', 3, 3, 0, 0, 0, .02, .02, []),
+            ('h1', 'p', 'aggregate rack', 3, 3, 0, 0, 0, .005, 4.0, .02, []),
             tuple(loaded[key] for key in (
                 'host', 'profile', 'origin', 'instances', 'with_model',
                 'with_flavor', 'with_prior', 'unknown', 'limit',
-                'asked_limit', 'uplinks')))
+                'prediction_margin', 'asked_limit', 'uplinks')))
         for key, exact in (('overload_probability', .001),
                            ('loss_fraction', 50 * .001 / 30),
                            ('utilisation', 30 / 250)):
@@ -170,14 +170,6 @@ class HostsTestCase(FleetTestCase):
                             f'refuse_hosts_in_debt = {option}')
             self.assertEqual(balances, [min(row['room'], 7) for row
                                         in self.hosts('--flavor', 'small')])
-        # Host h1 has budget left, the one of host h2 is outdated.
-        self.store.write_fleet({'host': {
-            host: packed(switch, budget_limit_factor=4.0)
-            for host in ('h1', 'h2', 'h3')},
-            'flavor': {'small': {}}, 'aggregate': {}, 'uplink': {}}, self.now)
-        rows = self.hosts()
-        self.assertEqual([.04, .01, .01], [row['limit'] for row in rows])
-        self.assertEqual([.01] * 3, [row['asked_limit'] for row in rows])
         self.store.settle_budgets(
             store.BudgetState(300.0, self.now), remove=[('host', 'h1')])
         [remark] = self.ask('fleet')['remarks']

@@ -243,6 +243,17 @@ class TestServerTypes(command_case.ManageTestCase):
             (server['profile'], server['servers'])
             for server in answer['technologies']])
 
+    def test_the_margin_counts_as_in_the_scheduler(self):
+        self._configure(f'switch_profiles_file = {self.profiles}',
+                        'prediction_margin = 1.5')
+        # P(Bin(21, 1/2) > 10) is 1/2.
+        words = ['--egress-kbps', '100', '--on-seconds', '1',
+                 '--off-seconds', '1', '--overload-probability', '.75']
+        self.assertEqual(21, self.ask(
+            'size', '--profile', 'ours', *words)['profiles'][0]['instances'])
+        self.assertEqual([21, 32, 2], self._vms(self._size(
+            '--vm-cores', '2', '--vm-memory-mb', '1024', *words), 'overlay'))
+
     def test_a_mix_states_flavors_and_counts(self):
         answer = self._size('--mix', self.mix)
         self.assertEqual(40, answer['count'])
