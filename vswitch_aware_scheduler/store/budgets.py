@@ -228,7 +228,10 @@ def _packed(counts):
 
 @dataclasses.dataclass(frozen=True)
 class StoredSums:
-    """The sums of a host or an uplink on one day.
+    """The sums of a host or an uplink on one day, with one period.
+
+    If the period changes, a day has several records. Each time is known in
+    one of them at most.
 
     :ivar kind: HOST or UPLINK
     :ivar period_seconds: length of a slot
@@ -365,7 +368,7 @@ def read_sums(connection, kind, names, first_day, damaged):
     table = tables.sum_history
     query = sa.select(table).where(
         (table.c.kind == kind) & (table.c.day >= first_day)).order_by(
-            table.c.name, table.c.day)
+            table.c.name, table.c.day, table.c.period_seconds)
     sums = []
     for row in connection.execute(query):
         if names is not None and row.name not in names:

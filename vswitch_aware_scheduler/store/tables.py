@@ -367,15 +367,16 @@ error_budget = sa.Table(
     sa.Column('burn', _TEXT, nullable=False),
     **_MYSQL)
 
-# The sums of one day (number of days since 1970). limits is a JSON list of
-# [weights, packet bytes, capacity]. data has the packed sums for each limit,
-# see rebalance.packed.
+# The sums of one day (number of days since 1970), of the periods with one
+# length. limits is a JSON list of [weights, packet bytes, capacity]. data has
+# the packed sums for each limit, see rebalance.packed.
 sum_history = sa.Table(
     'sum_history', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
     sa.Column('name', sa.String(255), primary_key=True),
     sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column('period_seconds', sa.Double, nullable=False),
+    sa.Column('period_seconds', sa.Double, primary_key=True,
+              autoincrement=False),
     sa.Column('limits', _TEXT, nullable=False),
     sa.Column('data', _BLOB, nullable=False),
     **_MYSQL)

@@ -296,6 +296,90 @@ class OneModelerTestCase(BudgetsTestCase):
         self.assert_settled(3, overloaded=1, key=UPLINK)
 
 
+class ChangedPeriodTestCase(BudgetsTestCase):
+    """The sampling period changes from five minutes to one, before 23:00."""
+
+    def setUp(self):
+        super().setUp()
+        self.measure([60] * 4, [60] * 4)
+        self.update(0)
+        self.update(4)
+        self.assert_settled(4, overloaded=4)
+        self.sample(BEGIN, 60.0)
+
+    def sample(self, begin, period, busy=(240.0,)):
+        """Set samples of another period; some minutes are overloaded."""
+        self.driver.period = period
+        times = np.arange(begin, BEGIN + 100 * P, period)
+        rates = np.where(np.isin(times - BEGIN, np.array(busy) + 4 * P),
+                         60, 30)
+        for number in (1, 2):
+            self.driver.put(number, times, rates)
+
+    def assert_counted(self, measured, overloaded, until, unknown=0):
+        budget = self.budget()
+        self.assertEqual((measured, overloaded, unknown, BEGIN + until), (
+            budget.measured_seconds, budget.overload_seconds,
+            budget.unknown_seconds, budget.until))
+        self.assertAlmostEqual(DAY + .006 * measured - overloaded,
+                               budget.balance)
+
+    def test_the_next_pass_uses_the_new_period(self):
+        self.update(6.5)
+        self.assertEqual(60.0, self.store.budget_state().period_seconds)
+        self.assert_counted(6 * P + 120, 4 * P + 60, 6 * P + 120)
+        # What was settled with the former period stays in force.
+        share = (4 * P + 60) / (6 * P + 120)
+        self.assertAlmostEqual(share / .01, self.budget().burn['3600'])
+        self.assertEqual([60.0, 300.0], sorted(
+            sums.period_seconds for sums in self.store.sum_history(
+                store.HOST)))
+        sums = packed.history(self.store, store.HOST, self.now,
+                              days=6 * P / 86400)['a']
+        np.testing.assert_allclose(
+            sums.sums, [[120] * 18 + [60] * 4 + [120] + [60] * 7], atol=.02)
+
+    def test_a_pass_that_is_repeated_counts_nothing_twice(self):
+        self.update(6.5)
+        before = self.budget(), self.store.sum_history(store.HOST)
+        for _ in range(2):
+            self.update(6.5)
+            self.assertEqual(before, (
+                self.budget(), self.store.sum_history(store.HOST)))
+
+    def test_a_period_that_changes_back_counts_nothing_twice(self):
+        self.update(6.5)
+        self.sample(BEGIN, P)
+        self.update(6.8)
+        self.update(10)
+        # The first five minutes after the last settled minute.
+        self.assert_counted(10 * P - 180, 4 * P + 60, 10 * P)
+        self.assertAlmostEqual((4 * P + 60) / (10 * P - 180) / .01,
+                               self.budget().burn['3600'])
+        sums = packed.history(self.store, store.HOST, self.now,
+                              days=10 * P / 86400)['a']
+        np.testing.assert_allclose(
+            sums.sums, [[120] * 4 + [60] * 2 + [np.nan] + [60] * 3], atol=.02)
+
+    def test_of_what_telemetry_no_longer_has_nothing_changes(self):
+        hours = 60 * P
+        self.sample(BEGIN + hours - 7200.0, 60.0, busy=(hours - 4 * P - 60,))
+        self.update(60)
+        self.assert_counted(4 * P + 7200, 4 * P + 60, hours,
+                            unknown=hours - 7200 - 4 * P)
+
+    def test_short_periods_are_planned_with_by_the_minute(self):
+        self.sample(BEGIN, 10.0, busy=(30.0, 90.0))
+        self.update(5)
+        self.assert_counted(5 * P, 4 * P + 20, 5 * P)
+        sums = packed.history(self.store, store.HOST, self.now,
+                              days=2 * P / 86400)['a']
+        self.assertEqual(60.0, sums.period_seconds)
+        # Of each minute its middle.
+        np.testing.assert_allclose(
+            sums.sums, [[120] * 7 + [60] * 3], atol=.02)
+
+
 class TermsTestCase(BudgetsTestCase):
 
     def setUp(self):

@@ -66,7 +66,8 @@ def upgrade():
         sa.Column('name', sa.String(255), primary_key=True),
         sa.Column('day', sa.BigInteger, primary_key=True,
                   autoincrement=False),
-        sa.Column('period_seconds', sa.Double, nullable=False),
+        sa.Column('period_seconds', sa.Double, primary_key=True,
+                  autoincrement=False),
         sa.Column('limits', _TEXT, nullable=False),
         sa.Column('data', _BLOB, nullable=False),
         **options)
