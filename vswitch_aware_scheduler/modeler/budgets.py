@@ -41,6 +41,7 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import budget as budget_rules
 from vswitch_aware_scheduler.rebalance import packed
@@ -166,7 +167,7 @@ def limits_in_words(text):
 
 def update(store, driver, clock, newest, *, name='modeler', common=True,
            share=None, stays_until=None, most_kbps=None, earned_share=0.6,
-           progress=None, writing=None):
+           progress=None, writing=None, predict=None):
     """Measure all unsettled periods, and settle those that are complete.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -187,6 +188,8 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
         that it raises ends the update
     :param writing: None, or callable that returns a context manager for each
         write
+    :param predict: None, or callable(store, progress=), returns {host:
+        predicted share of overload}, with which measurements are compared
     :returns: :class:`Update`
     :raises TelemetryError: when telemetry cannot be read
     :raises StoreError: when the store cannot be read or written
@@ -238,6 +241,11 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
             budgets[key], first, last, history.get(key, {}))
         sums += days
     budgets = {**budgets, **settled}
+    if predict is not None and begin < end \
+            and (driver.period_seconds or period) >= SHORTEST_PERIOD_SECONDS:
+        budgets.update(_predicted(
+            budgets, targets_by_key, settlement, end, float(clock()),
+            lambda: predict(store, progress=progress)))
     expired = [
         key for key, budget in budgets.items()
         if key not in targets_by_key
@@ -313,8 +321,43 @@ def _begun(stored, targets_by_key, earned_share, period, now):
     return budgets
 
 
+def _predicted(budgets, targets_by_key, settlement, end, now, predict):
+    """Return {key: budget} of hosts with a new prediction.
+
+    :param settlement: _Settlement
+    :param end: the slot after the last that has ended
+    :param predict: callable(), returns {host: predicted share of overload}
+    """
+    latest = max((budget.prediction.since for budget in budgets.values()),
+                 default=0.0)
+    due = [key for key in budgets.keys() & targets_by_key.keys()
+           if key[0] == model_store.HOST and (
+               budgets[key].prediction.share is None
+               or budgets[key].prediction.since <= now - _DAY_SECONDS)]
+    if not due or now - predictions.AGAIN_SECONDS < latest <= now:
+        return {}
+    shares, renewed = predict(), {}
+    for key in due:
+        if key[1] in shares:
+            renewed[key] = dataclasses.replace(
+                budgets[key], prediction=dataclasses.replace(
+                    budgets[key].prediction, share=shares[key[1]], since=now,
+                    residents=settlement.residents_at(key, end - 1)))
+    return renewed
+
+
 def _report(stored, budgets):
-    """Log which budgets are new, and which went into debt or left it."""
+    """Log which budgets are new, and which went into debt or left it.
+
+    Also log which predictions of hosts are contradicted.
+    """
+    contradicted = [
+        f'{budget.kind} {budget.name} ({budget.prediction})'
+        for key, budget in budgets.items() if budget.prediction.contradicted
+        and not (key in stored and stored[key].prediction.contradicted)]
+    if contradicted:
+        LOG.warning('vswitch-modeler: measured overload contradicts the '
+                    'prediction: %s', plain_text.first_of(contradicted))
     changes = collections.defaultdict(list)
     for key, budget in budgets.items():
         previous = stored.get(key)
@@ -718,6 +761,14 @@ class _Settlement:
                              share.limits].append(share)
         self.measured = self.unknown = 0
 
+    def residents_at(self, key, slot):
+        """Return a number that changes with the instances on a host.
+
+        :param key: (kind, name)
+        :param slot: number of the slot
+        """
+        return int(self._residents.within(key, slot, slot + 1)[0][0])
+
     def settle(self, budget, first, end, stored):
         """Settle the complete and the late periods of a budget, in order.
 
@@ -778,7 +829,10 @@ class _Settlement:
             overload_seconds=budget.overload_seconds
             + period * int((overload & complete & active).sum()),
             unknown_seconds=budget.unknown_seconds + period * unknown,
-            unknown_why=reason, burn=burn), days
+            unknown_why=reason, burn=burn, prediction=predictions.after(
+                budget.prediction, ended[:size] - period, period, marks[:size],
+                complete & active, budget_rules.exceeds(
+                    sums, target.capacities).any(axis=0))), days
 
     def _total(self, budget, marks, first, end):
         """Add the shares of a budget.

@@ -346,7 +346,8 @@ budget_share = sa.Table(
 
 # until is the end of the settled periods. balance is the number of remaining
 # seconds of overload, negative for debt. burn is a JSON object: {length of a
-# window in seconds: burn rate}.
+# window in seconds: burn rate}. prediction has the fields of
+# budgets.Prediction as a JSON object.
 error_budget = sa.Table(
     'error_budget', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
@@ -365,6 +366,7 @@ error_budget = sa.Table(
     sa.Column('unknown_seconds', sa.Double, nullable=False),
     sa.Column('unknown_why', _TEXT, nullable=True),
     sa.Column('burn', _TEXT, nullable=False),
+    sa.Column('prediction', _TEXT, nullable=False),
     **_MYSQL)
 
 # The sums of one day (number of days since 1970), of the periods with one

@@ -380,6 +380,92 @@ class ChangedPeriodTestCase(BudgetsTestCase):
             sums.sums, [[120] * 7 + [60] * 3], atol=.02)
 
 
+class PredictionTestCase(BudgetsTestCase):
+    """Host a is predicted, and measured every hour."""
+
+    def setUp(self):
+        super().setUp()
+        self.share, self.asked = .9, 0
+        self.measure([40] * 700, [40] * 700)
+        self.update(1)
+
+    def predict(self, target, progress=None):
+        self.asked += 1
+        return {'a': self.share}
+
+    def update(self, periods=None, **values):
+        return super().update(periods, predict=self.predict, **values)
+
+    def prediction(self):
+        return self.budget().prediction
+
+    def test_periods_count_after_their_prediction(self):
+        # The first update finds no period that has ended.
+        self.update(2.5)
+        self.assertEqual((.9, BEGIN + 2.5 * P, 0.0), (
+            self.prediction().share, self.prediction().since,
+            self.prediction().seconds))
+        for periods in (3, 5, 5):
+            self.update(periods)
+        self.assertAlmostEqual(2 * P, self.prediction().seconds, delta=1)
+        self.assertEqual(1, self.asked)
+        with self.assertLogs(level='WARNING') as logs:
+            for periods in (20, 40):
+                self.update(periods)
+        self.assertEqual(1, len(logs.output))
+        self.assertRegex(
+            logs.output[0], r'contradicts the prediction: host a '
+            r'\(predicted 0.9, measured 0 of \d+ s\)')
+        self.assertTrue(self.prediction().contradicted)
+        self.assertLess(self.prediction().deviations, -3)
+
+    def test_a_right_prediction_is_not_contradicted(self):
+        self.share = 0.0
+        for periods in range(2, 600, 12):
+            self.update(periods)
+        self.assertEqual(0.0, self.prediction().deviations)
+        self.assertGreater(self.prediction().blocks, 40)
+        # It is made again after a day.
+        self.assertEqual(3, self.asked)
+
+    def test_a_change_of_instances_ends_a_prediction_until_the_next(self):
+        self.update(2)
+        self.now = BEGIN + 5.5 * P
+        self.place(3, 'a', at=self.now)
+        self.driver.put(3, BEGIN + P * np.arange(-2, 100), np.ones(102))
+        self.update(8)
+        self.assertIsNone(self.prediction().share)
+        self.assertAlmostEqual(3 * P, self.prediction().seconds, delta=1)
+        self.share = .4
+        self.update(14)
+        self.assertEqual((.4, BEGIN + 14 * P), (self.prediction().share,
+                                                self.prediction().since))
+        self.update(16)
+        self.assertAlmostEqual(5 * P, self.prediction().seconds, delta=5)
+        self.assertAlmostEqual((3 * .9 + 2 * .4) * P,
+                               self.prediction().expected_seconds, delta=5)
+
+    def test_overload_of_one_instance_was_predicted_too(self):
+        self.measure([101] * 30, [0] * 30)
+        self.share = 1.0
+        self.update(2)
+        self.update(28)
+        self.assertEqual(0.0, self.budget().overload_seconds)
+        self.assertEqual(0.0, self.prediction().deviations)
+
+    def test_new_limits_begin_anew(self):
+        self.update(2)
+        self.update(8)
+        self.set_policies({'a': policy(150.0)})
+        self.update(9)
+        self.assertEqual(0.0, self.prediction().seconds)
+
+    def test_samples_that_are_shorter_than_periods_are_not_compared(self):
+        self.driver.period = 5.0
+        self.update(2)
+        self.assertEqual((0, None), (self.asked, self.prediction().share))
+
+
 class TermsTestCase(BudgetsTestCase):
 
     def setUp(self):

@@ -59,6 +59,7 @@ def upgrade():
         sa.Column('unknown_seconds', sa.Double, nullable=False),
         sa.Column('unknown_why', _TEXT, nullable=True),
         sa.Column('burn', _TEXT, nullable=False),
+        sa.Column('prediction', _TEXT, nullable=False),
         **options)
     steps.create_table(
         'sum_history',
