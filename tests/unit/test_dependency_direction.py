@@ -44,7 +44,8 @@ MAY_IMPORT = {
     'admission': _ADMISSION,
     'scheduler': _ADMISSION | {'conf', 'metrics_server', 'self_check'},
     'modeler': _ADMISSION | _CLIENTS | {
-        'conf', 'metrics_server', 'rebalance', 'self_check', 'telemetry'},
+        'conf', 'metrics_server', 'rebalance', 'report', 'self_check',
+        'telemetry'},
     'purchase': _ADMISSION,
     'rebalance': _ADMISSION | _CLIENTS | {'telemetry'},
     'evaluate': _ADMISSION | {'rebalance', 'telemetry'},

@@ -40,8 +40,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import budget as budget_rules
 from vswitch_aware_scheduler.rebalance import packed
@@ -56,9 +56,8 @@ LOG = logs.get_logger(__name__)
 #: Seconds that a period waits for shares.
 LATE_SECONDS = 3600.0
 
-#: Periods are as long as the sampling period of most instances, but no
-#: shorter.
-SHORTEST_PERIOD_SECONDS = 60.0
+#: Periods are as long as the sampling period, but no shorter.
+SHORTEST_PERIOD_SECONDS = 10.0
 
 #: Windows of burn rates in seconds: an hour, six hours, three days.
 WINDOWS = (3600, 21600, model_store.RECOVERY_SECONDS)
@@ -168,7 +167,7 @@ def limits_in_words(text):
 
 def update(store, driver, clock, newest, *, name='modeler', common=True,
            share=None, stays_until=None, most_kbps=None, earned_share=0.6,
-           progress=None, writing=None):
+           progress=None, writing=None, predict=None):
     """Measure all unsettled periods, and settle those that are complete.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -189,6 +188,8 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
         that it raises ends the update
     :param writing: None, or callable that returns a context manager for each
         write
+    :param predict: None, or callable(store, progress=), returns {host:
+        predicted share of overload}, with which measurements are compared
     :returns: :class:`Update`
     :raises TelemetryError: when telemetry cannot be read
     :raises StoreError: when the store cannot be read or written
@@ -202,7 +203,7 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
     now = min(float(clock()), newest + LATE_SECONDS)
     known_until = -math.inf if state is None else state.stays_until
     if common:
-        state = _state(store, state, stays_until, float(clock()), now)
+        state = _state(store, state, driver, stays_until, float(clock()))
         if state is None:
             return Update()
     period = state.period_seconds
@@ -240,6 +241,11 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
             budgets[key], first, last, history.get(key, {}))
         sums += days
     budgets = {**budgets, **settled}
+    if predict is not None and begin < end \
+            and (driver.period_seconds or period) >= SHORTEST_PERIOD_SECONDS:
+        budgets.update(_predicted(
+            budgets, targets_by_key, settlement, end, float(clock()),
+            lambda: predict(store, progress=progress)))
     expired = [
         key for key, budget in budgets.items()
         if key not in targets_by_key
@@ -268,24 +274,22 @@ def _in_force(budgets):
             for key, budget in budgets.items()}
 
 
-def _state(store, state, stays_until, clock, now):
+def _state(store, state, driver, stays_until, clock):
     """Return the BudgetState of this update, or None without samples."""
-    period = None if state is None else state.period_seconds
-    if state is None or now // _DAY_SECONDS \
-            != state.stays_until // _DAY_SECONDS:
+    period = driver.period_seconds
+    if period is None:
+        # The period of most instances.
         counts = collections.Counter(
-            max(round(point.period_seconds), SHORTEST_PERIOD_SECONDS)
-            for point in store.resume_points().values()
+            point.period_seconds for point in store.resume_points().values()
             if point.period_seconds)
-        for seconds, count in counts.most_common(1):
-            if period is None or 2 * count > counts.total():
-                period = float(seconds)
+        period = next((seconds for seconds, _ in counts.most_common(1)), None)
     read_until = -math.inf if state is None else min(state.stays_until, clock)
     if stays_until is None:
         stays_until = read_until
     if period is None or stays_until == -math.inf:
         return None
-    return model_store.BudgetState(period, stays_until)
+    return model_store.BudgetState(
+        float(max(round(period), SHORTEST_PERIOD_SECONDS)), stays_until)
 
 
 def _begun(stored, targets_by_key, earned_share, period, now):
@@ -317,8 +321,43 @@ def _begun(stored, targets_by_key, earned_share, period, now):
     return budgets
 
 
+def _predicted(budgets, targets_by_key, settlement, end, now, predict):
+    """Return {key: budget} of hosts with a new prediction.
+
+    :param settlement: _Settlement
+    :param end: the slot after the last that has ended
+    :param predict: callable(), returns {host: predicted share of overload}
+    """
+    latest = max((budget.prediction.since for budget in budgets.values()),
+                 default=0.0)
+    due = [key for key in budgets.keys() & targets_by_key.keys()
+           if key[0] == model_store.HOST and (
+               budgets[key].prediction.share is None
+               or budgets[key].prediction.since <= now - _DAY_SECONDS)]
+    if not due or now - predictions.AGAIN_SECONDS < latest <= now:
+        return {}
+    shares, renewed = predict(), {}
+    for key in due:
+        if key[1] in shares:
+            renewed[key] = dataclasses.replace(
+                budgets[key], prediction=dataclasses.replace(
+                    budgets[key].prediction, share=shares[key[1]], since=now,
+                    residents=settlement.residents_at(key, end - 1)))
+    return renewed
+
+
 def _report(stored, budgets):
-    """Log which budgets are new, and which went into debt or left it."""
+    """Log which budgets are new, and which went into debt or left it.
+
+    Also log which predictions of hosts are contradicted.
+    """
+    contradicted = [
+        f'{budget.kind} {budget.name} ({budget.prediction})'
+        for key, budget in budgets.items() if budget.prediction.contradicted
+        and not (key in stored and stored[key].prediction.contradicted)]
+    if contradicted:
+        LOG.warning('vswitch-modeler: measured overload contradicts the '
+                    'prediction: %s', plain_text.first_of(contradicted))
     changes = collections.defaultdict(list)
     for key, budget in budgets.items():
         previous = stored.get(key)
@@ -334,7 +373,10 @@ def _report(stored, budgets):
 
 
 def _history(store, pending, period):
-    """Return {key: {day: StoredSums}} of the days that a settlement needs."""
+    """Return the sums that a settlement needs.
+
+    :returns: {key: {(day, period): StoredSums}}
+    """
     if not pending:
         return {}
     first = min(first for first, _ in pending.values()) * period
@@ -343,7 +385,8 @@ def _history(store, pending, period):
         for day_sums in store.sum_history(
                 kind, {name for its_kind, name in pending if its_kind == kind},
                 int((first - max(WINDOWS)) // _DAY_SECONDS)):
-            history[kind, day_sums.name][day_sums.day] = day_sums
+            history[kind, day_sums.name][
+                day_sums.day, day_sums.period_seconds] = day_sums
     return history
 
 
@@ -718,13 +761,21 @@ class _Settlement:
                              share.limits].append(share)
         self.measured = self.unknown = 0
 
+    def residents_at(self, key, slot):
+        """Return a number that changes with the instances on a host.
+
+        :param key: (kind, name)
+        :param slot: number of the slot
+        """
+        return int(self._residents.within(key, slot, slot + 1)[0][0])
+
     def settle(self, budget, first, end, stored):
         """Settle the complete and the late periods of a budget, in order.
 
         :param budget: :class:`.ErrorBudget`
         :param first: the first slot to settle
         :param end: the slot after the last one that has ended
-        :param stored: {day: :class:`.StoredSums`}
+        :param stored: {(day, period): :class:`.StoredSums`}
         :returns: (ErrorBudget, list of StoredSums to write)
         """
         key, period = budget.key, self._period
@@ -778,7 +829,10 @@ class _Settlement:
             overload_seconds=budget.overload_seconds
             + period * int((overload & complete & active).sum()),
             unknown_seconds=budget.unknown_seconds + period * unknown,
-            unknown_why=reason, burn=burn), days
+            unknown_why=reason, burn=burn, prediction=predictions.after(
+                budget.prediction, ended[:size] - period, period, marks[:size],
+                complete & active, budget_rules.exceeds(
+                    sums, target.capacities).any(axis=0))), days
 
     def _total(self, budget, marks, first, end):
         """Add the shares of a budget.
@@ -821,60 +875,57 @@ class _Settlement:
     def _remembered(self, budget, first, sums, exceeded, stored):
         """Return (changed StoredSums, burn rates) after a settlement."""
         period, target = self._period, self._targets[budget.key]
-        limits, end = target.limits, first + sums.shape[1]
+        end = first + sums.shape[1]
         stored = dict(stored)
         changed = []
         day = int(first * period // _DAY_SECONDS)
         while sums.shape[1] and packed.slots_of_day(day, period)[0] < end:
             begin, stop = packed.slots_of_day(day, period)
-            day_arrays = _unpacked(stored.get(day), limits, stop - begin,
-                                   period)
+            day_arrays = packed.of_limits(
+                stored.get((day, period)), target.limits, stop - begin)
             low, high = max(begin, first), min(stop, end)
             for target_array, source in zip(day_arrays, (sums, exceeded)):
                 target_array[:, low - begin:high - begin] = source[
                     :, low - first:high - first]
-            stored[day] = model_store.StoredSums(
-                *budget.key, day, period, limits, packed.pack_day(
+            stored[day, period] = model_store.StoredSums(
+                *budget.key, day, period, target.limits, packed.pack_day(
                     *day_arrays, target.capacities))
-            changed.append(stored[day])
+            changed.append(stored[day, period])
             day += 1
-        return changed, self._burn(budget, stored, limits, end)
+        return changed, _burn(budget, stored.values(), target, end * period)
 
-    def _burn(self, budget, stored, limits, end):
-        """Return {window: burn rate} of a budget up to a slot.
 
-        Windows of which less than half is known are omitted.
-        """
-        period = self._period
-        begin = max(end - int(max(WINDOWS) // period),
-                    round(budget.since / period))
-        overload, active, is_known = np.zeros((3, max(end - begin, 0)),
-                                              dtype=bool)
-        capacities = np.array([capacity for *_, capacity in limits])
-        for day, day_sums in stored.items():
-            start, stop = packed.slots_of_day(day, period)
-            low, high = max(start, begin), min(stop, end)
-            if low >= high:
-                continue
-            sums, exceeded = (array[:, low - start:high - start]
-                              for array in _unpacked(
-                                  day_sums, limits, stop - start, period))
-            settled = ~np.isnan(sums).any(axis=0)
-            is_known[low - begin:high - begin] = settled
-            settled &= (sums > 0).any(axis=0)
-            active[low - begin:high - begin] = settled
-            overload[low - begin:high - begin] = \
-                settled & budget_rules.overloaded(sums, exceeded, capacities)
-        rates = {}
-        for window in WINDOWS:
-            window_slots = slice(-int(window // period), None)
-            if 2 * np.count_nonzero(
-                    is_known[window_slots]) >= is_known[window_slots].size > 0:
-                rates[str(window)] = float(budget_rules.burn_rate(
-                    np.count_nonzero(overload[window_slots]),
-                    np.count_nonzero(active[window_slots]),
-                    budget.overload_probability))
-        return rates
+def _burn(budget, stored, target, end):
+    """Return {window: burn rate} of a budget.
+
+    Windows of which less than half is known are omitted.
+
+    :param budget: :class:`.ErrorBudget`
+    :param stored: iterable of :class:`.StoredSums`, with any periods
+    :param target: Target
+    :param end: end of the windows, seconds UTC
+    """
+    begins = [max(end - window, budget.since) for window in WINDOWS]
+    seconds = np.zeros((len(WINDOWS), 3))
+    for day_sums in stored:
+        period = day_sums.period_seconds
+        first, stop = packed.slots_of_day(day_sums.day, period)
+        sums, exceeded = packed.of_limits(day_sums, target.limits,
+                                          stop - first)
+        is_known = ~np.isnan(sums).any(axis=0)
+        active = is_known & (sums > 0).any(axis=0)
+        columns = np.array([is_known, active, active & budget_rules.overloaded(
+            sums, exceeded, target.capacities)])
+        middles = period * (np.arange(first, stop) + 0.5)
+        for place, begin in enumerate(begins):
+            seconds[place] += period * columns[
+                :, (middles > begin) & (middles < end)].sum(axis=1)
+    return {
+        str(window): float(budget_rules.burn_rate(
+            overloaded, active, budget.overload_probability))
+        for window, begin, (known, active, overloaded) in zip(
+            WINDOWS, begins, seconds)
+        if 2 * known >= end - begin > 0}
 
 
 class _Part:
@@ -907,21 +958,3 @@ def _subsets(shares):
     """Yield the subsets of the shares, largest first."""
     for size in range(len(shares), 0, -1):
         yield from itertools.combinations(shares, size)
-
-
-def _unpacked(stored, limits, slots, period):
-    """Return (sums, alone) of a day for some limits, NaN where unknown."""
-    sums = np.full((len(limits), slots), np.nan)
-    exceeded = np.zeros(sums.shape, dtype=bool)
-    if stored is None or stored.period_seconds != period:
-        return sums, exceeded
-    try:
-        arrays = packed.unpack_day(stored)
-    except exceptions.InvalidInput:
-        return sums, exceeded
-    place = {limit[:2]: i for i, limit in enumerate(stored.limits)}
-    for i, limit in enumerate(limits):
-        if limit[:2] in place:
-            sums[i], exceeded[i] = (array[place[limit[:2]]]
-                                    for array in arrays)
-    return sums, exceeded

@@ -9,8 +9,10 @@ unchanged. No thread, no configuration, no clock except the one that is passed.
 Guarantees of a pass:
 
 - *Nothing twice, nothing lost.* The samples of an instance are read from its
-  last counted sample on. Samples of an instance that is refused (see
-  :class:`Refused`) are not counted and are read again.
+  last counted sample on. If the sampling period has changed, all samples that
+  telemetry still has are read again, and replace the counted ones. Samples of
+  an instance that is refused (see :class:`Refused`) are not counted and are
+  read again.
 - *No answer does not mean no traffic.* If telemetry has nothing new about an
   instance, its model is unchanged.
 - *Passes may overlap.* If another pass has learned more about one of the
@@ -263,6 +265,10 @@ class _Pass:
         self._points = {uuid: point
                         for uuid, point in self._basis.points.items()
                         if share(uuid)}
+        for uuid, point in self._points.items():
+            # Counts with another period cannot be continued.
+            if driver.period_seconds not in (None, point.period_seconds):
+                self._points[uuid] = dataclasses.replace(point, last_time=None)
         instances = list(driver.instances())
         self._ignored = dict(driver.ignored)
         self._names = {
@@ -440,12 +446,14 @@ class _Pass:
         learned_of = self._store.learned(piece.instance_uuid
                                          for piece in pieces)
         for uuid, learned in learned_of.items():
-            if learned.counts is not None \
-                    and learned.counts.last_time != self._last_time(uuid):
+            counted = self._basis.points.get(uuid)
+            if learned.counts is not None and (
+                    counted is None
+                    or learned.counts.last_time != counted.last_time):
                 raise exceptions.StoreChanged(
                     f'instance {uuid}: time of the last counted sample: '
                     f'{learned.counts.last_time:.0f}; expected '
-                    f'{self._last_time(uuid) or 0:.0f} as at the '
+                    f'{counted and counted.last_time or 0:.0f} as at the '
                     f'beginning of the pass: another process has changed '
                     f'the counts')
         return learned_of

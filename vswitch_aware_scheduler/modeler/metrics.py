@@ -8,6 +8,7 @@ before :meth:`Metrics.serve`.
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import metrics_server
 from vswitch_aware_scheduler.modeler import budgets as error_budgets
+from vswitch_aware_scheduler import store as model_store
 
 try:
     import prometheus_client
@@ -104,6 +105,11 @@ class Metrics:
             gauge, 'error_budget_unknown_ratio',
             'Share of the time in use that was not measured, of all error '
             'budgets, by kind (host or uplink).', 'kind')
+        self._predictions = make(
+            gauge, 'host_predictions',
+            'Hosts whose predicted overload was compared with measurements, '
+            'by measured: as_predicted, more or less. More and less '
+            'contradict the prediction.', 'measured')
 
     def serve(self, address, port):
         """Serve the metrics at an address, instead of an earlier address.
@@ -190,6 +196,17 @@ class Metrics:
             measured = sum(budget.measured_seconds for budget in its_budgets)
             self._unmeasured.labels(kind).set(
                 unknown / max(unknown + measured, 1.0))
+
+        compared = [budget.prediction
+                    for budget in of_kind.get(model_store.HOST, ())
+                    if budget.prediction.seconds]
+        against = [prediction.deviations for prediction in compared
+                   if prediction.contradicted]
+        for result, count in (
+                ('as_predicted', len(compared) - len(against)),
+                ('more', sum(deviations > 0 for deviations in against)),
+                ('less', sum(deviations < 0 for deviations in against))):
+            self._predictions.labels(result).set(count)
 
     def failed(self, kind):
         """Count a pass that failed.

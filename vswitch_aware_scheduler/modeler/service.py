@@ -35,6 +35,7 @@ from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import metrics
+from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import repair
@@ -105,6 +106,7 @@ class SetUp:
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
     :ivar earned_share: share of the limit E that a host earns as error budget,
         or None if there are no error budgets
+    :ivar predict: as in :func:`.budgets.update`
     :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
         nothing
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
@@ -139,6 +141,7 @@ class SetUp:
     earned_share: float | None = None
     discovery: object = None
     rebalancer: rebalancing.Rebalancer | None = None
+    predict: object = None
     missing: str | None = None
     unprotected: str | None = None
     store_url: str | None = dataclasses.field(default=None, repr=False)
@@ -203,6 +206,10 @@ def set_up(conf, patience_seconds=None):
         discovery=_discovery(conf), rebalancer=(
             None if group.rebalance_mode == rebalance_settings.OFF
             else make_rebalancer(conf)), missing=missing,
+        predict=functools.partial(
+            predictions.predicted, default_law=model.TrafficModel.on_off(
+                **options.default_demand(group)).law,
+            ignores_unknown=group.unknown_instance_policy == 'ignore'),
         unprotected=unprotected(conf),
         store_url=group.store_url)
 
@@ -653,7 +660,7 @@ def update_budgets(set_up, clock, newest, **values):
         values['name'] = set_up.group.name.decode()
     update = budgets.update(
         set_up.store, set_up.driver, clock, newest,
-        earned_share=set_up.earned_share, **values)
+        earned_share=set_up.earned_share, predict=set_up.predict, **values)
     LOG.debug('vswitch-modeler: error budgets: %d shares, %d periods '
               'measured, %d unknown', update.shares, update.measured,
               update.unknown)

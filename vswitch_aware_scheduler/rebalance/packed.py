@@ -18,13 +18,16 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['STEPS', 'Sums', 'bytes_needed', 'history', 'pack', 'pack_day',
-           'slots_of_day', 'unpack', 'unpack_day']
+__all__ = ['STEPS', 'Sums', 'bytes_needed', 'history', 'of_limits', 'pack',
+           'pack_day', 'slots_of_day', 'unpack', 'unpack_day']
 
 _DAY_SECONDS = 86400.0
 
 #: Number of steps up to the capacity; the error of a sum is half a step.
 STEPS = 2 ** 14
+
+#: Slots of :func:`history` are no shorter.
+_SHORTEST_SECONDS = 60.0
 
 #: Value of an unknown slot.
 _UNKNOWN = 2 ** 16 - 1
@@ -150,8 +153,34 @@ def unpack_day(stored):
         [alone for _, alone in slots_of_limits])
 
 
+def of_limits(stored, limits, slots):
+    """Return the sums of a day for some limits.
+
+    :param stored: StoredSums or None
+    :param limits: tuple of (weights, packet bytes, capacity)
+    :param slots: number of slots of the day
+    :returns: (sums, alone), (l, t) each; slots are unknown if the day is
+        missing or damaged, or has no such limit
+    """
+    sums = np.full((len(limits), slots), np.nan)
+    alone = np.zeros(sums.shape, dtype=bool)
+    try:
+        unpacked = stored and unpack_day(stored)
+    except exceptions.InvalidInput:
+        unpacked = None
+    place = {limit[:2]: i for i, limit in enumerate(stored.limits)} \
+        if unpacked else {}
+    for i, limit in enumerate(limits):
+        if limit[:2] in place:
+            sums[i], alone[i] = (array[place[limit[:2]]] for array in unpacked)
+    return sums, alone
+
+
 def history(store, kind, now, names=None, days=7.0):
     """Return the sums of some days, with the same slots for all names.
+
+    Slots are as long as the current period, but at least one minute. A slot
+    has the sum that was measured in its middle, with whatever period.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param kind: ``store.HOST`` or ``store.UPLINK``
@@ -160,20 +189,23 @@ def history(store, kind, now, names=None, days=7.0):
     :param names: collection of names, or None for all
     :param days: number of days
     :returns: {name: :class:`Sums`}; a limit that no longer exists is omitted,
-        and slots with other periods or damaged days are unknown
+        and slots of damaged days are unknown
     :raises StoreError: if the store cannot be read
     """
     state = store.budget_state()
     if state is None:
         return {}
-    period = state.period_seconds
+    period = max(state.period_seconds, _SHORTEST_SECONDS)
     end = int(now // period)
     first = end - int(days * _DAY_SECONDS // period)
     days_of_name = {}
     for stored in store.sum_history(kind, names, int(
             first * period // _DAY_SECONDS)):
-        if stored.period_seconds == period:
-            days_of_name.setdefault(stored.name, []).append(stored)
+        days_of_name.setdefault(stored.name, []).append(stored)
+    for stored_days in days_of_name.values():
+        # The limits in force are those of the current period.
+        stored_days.sort(key=lambda stored: (
+            stored.day, stored.period_seconds == state.period_seconds))
     return {name: _joined(name, stored_days, period, first, end)
             for name, stored_days in days_of_name.items()}
 
@@ -182,19 +214,20 @@ def _joined(name, stored_days, period, first, end):
     limits = stored_days[-1].limits
     sums = np.full((len(limits), end - first), np.nan)
     alone = np.zeros(sums.shape, dtype=bool)
-    for stored_day in stored_days:
-        try:
-            unpacked = unpack_day(stored_day)
-        except exceptions.InvalidInput:
-            continue
-        place = {limit[:2]: i for i, limit in enumerate(stored_day.limits)}
-        begin, stop = slots_of_day(stored_day.day, period)
-        low, high = max(begin, first), min(stop, end)
+    for stored in stored_days:
+        begin, stop = slots_of_day(stored.day, stored.period_seconds)
+        low, high = (int(np.clip(math.floor(
+            slot * stored.period_seconds / period + 0.5), first, end))
+            for slot in (begin, stop))
         if low >= high:
             continue
-        for i, limit in enumerate(limits):
-            if limit[:2] in place:
-                for target, source in zip((sums, alone), unpacked):
-                    target[i, low - first:high - first] = source[
-                        place[limit[:2]], low - begin:high - begin]
+        day_sums, day_alone = of_limits(stored, limits, stop - begin)
+        middles = period * (np.arange(low, high) + 0.5)
+        at = np.clip((middles // stored.period_seconds).astype(int) - begin,
+                     0, stop - begin - 1)
+        is_known = ~np.isnan(day_sums[:, at])
+        slots = slice(low - first, high - first)
+        sums[:, slots] = np.where(is_known, day_sums[:, at], sums[:, slots])
+        alone[:, slots] = np.where(is_known, day_alone[:, at],
+                                   alone[:, slots])
     return Sums(name, period, first, limits, sums, alone)

@@ -18,17 +18,19 @@ from vswitch_aware_scheduler.store import profile_records
 from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 
-__all__ = ['BudgetState', 'CLAIMED', 'Changes', 'ClaimChanges', 'ClaimsSeen',
-           'Decision', 'ErrorBudget', 'FRESH_SECONDS', 'FleetFacts',
-           'FormerInstance', 'Generation', 'HELD_SECONDS', 'HOST',
-           'HostProfile', 'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
-           'ModelSummary', 'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST',
-           'PLACED', 'PlanRecord', 'Prior', 'RECOVERY_SECONDS', 'ResumePoint',
-           'Share', 'Store', 'StoredClaim', 'StoredModel', 'StoredSums',
-           'UPLINK', 'Unmodelled', 'WITHDRAWN', 'Worker']
+__all__ = ['BudgetState', 'CLAIMED', 'CONTRADICTED', 'Changes', 'ClaimChanges',
+           'ClaimsSeen', 'Decision', 'ErrorBudget', 'FRESH_SECONDS',
+           'FleetFacts', 'FormerInstance', 'Generation', 'HELD_SECONDS',
+           'HOST', 'HostProfile', 'InstanceRecord', 'InventoryState',
+           'KEPT_DAYS', 'ModelSummary', 'Modeler', 'MoveRecord', 'NOT_PLACED',
+           'NO_HOST', 'PLACED', 'PlanRecord', 'Prediction', 'Prior',
+           'RECOVERY_SECONDS', 'ResumePoint', 'Share', 'Store', 'StoredClaim',
+           'StoredModel', 'StoredSums', 'UPLINK', 'Unmodelled', 'WITHDRAWN',
+           'Worker']
 
 BudgetState = budgets.BudgetState
 CLAIMED = claim_records.CLAIMED
+CONTRADICTED = budgets.CONTRADICTED
 Changes = generations.Changes
 ClaimChanges = claim_records.ClaimChanges
 ClaimsSeen = claim_records.ClaimsSeen
@@ -51,6 +53,7 @@ NO_HOST = decisions.NO_HOST
 PLACED = decisions.PLACED
 InstanceRecord = instance_records.InstanceRecord
 PlanRecord = rebalance_records.PlanRecord
+Prediction = budgets.Prediction
 Prior = prior_records.Prior
 RECOVERY_SECONDS = budgets.RECOVERY_SECONDS
 ResumePoint = model_records.ResumePoint

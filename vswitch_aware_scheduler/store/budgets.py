@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['BudgetState', 'ErrorBudget', 'FRESH_SECONDS', 'HOST', 'KEPT_DAYS',
-           'RECOVERY_SECONDS', 'Share', 'Stay', 'StoredSums', 'UPLINK',
-           'accepting']
+__all__ = ['BudgetState', 'CONTRADICTED', 'ErrorBudget', 'FRESH_SECONDS',
+           'HOST', 'KEPT_DAYS', 'Prediction', 'RECOVERY_SECONDS', 'Share',
+           'Stay', 'StoredSums', 'UPLINK', 'accepting']
 
 #: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
@@ -41,6 +41,9 @@ _DAY_SECONDS = 86400.0
 #: A host in debt accepts instances by its burn rate in this window: seconds.
 RECOVERY_SECONDS = 3 * 86400
 
+#: A prediction is contradicted from this number of standard deviations on.
+CONTRADICTED = 3.0
+
 #: Numbers of instances take two bytes.
 _MOST_COUNTED = 2 ** 16 - 1
 
@@ -57,6 +60,44 @@ class Stay:
     since: float
     host: str | None
     running: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The predicted overload of a host, compared with the measured overload.
+
+    The sums are those of the times in which a prediction was in force. Earlier
+    times have a lower weight.
+
+    :ivar share: predicted share of overload; None: no prediction is in force
+    :ivar since: start of the prediction, seconds UTC
+    :ivar residents: number that changes with the instances on the host
+    :ivar seconds: measured time
+    :ivar expected_seconds: predicted overload in this time
+    :ivar overload_seconds: measured overload in this time
+    :ivar blocks: number of independent parts of this time
+    :ivar deviations: difference in standard deviations, above 0 if more
+        overload was measured than predicted
+    """
+
+    share: float | None = None
+    since: float = 0.0
+    residents: int = 0
+    seconds: float = 0.0
+    expected_seconds: float = 0.0
+    overload_seconds: float = 0.0
+    blocks: float = 0.0
+    deviations: float = 0.0
+
+    @property
+    def contradicted(self):
+        """Whether the difference is not due to chance."""
+        return abs(self.deviations) >= CONTRADICTED
+
+    def __str__(self):
+        expected = self.expected_seconds / max(self.seconds, 1.0)
+        return (f'predicted {expected:.3g}, measured '
+                f'{self.overload_seconds:.0f} of {self.seconds:.0f} s')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +123,7 @@ class ErrorBudget:
     :ivar unknown_why: why the last unknown period is unknown, or None
     :ivar burn: {length of a window in seconds, as text: share of overload in
         it, divided by the limit}
+    :ivar prediction: :class:`Prediction` of a host
     """
 
     kind: str
@@ -100,6 +142,7 @@ class ErrorBudget:
     unknown_seconds: float = 0.0
     unknown_why: str | None = None
     burn: dict = dataclasses.field(default_factory=dict)
+    prediction: Prediction = Prediction()
 
     @property
     def key(self):
@@ -232,7 +275,10 @@ def _packed(counts):
 
 @dataclasses.dataclass(frozen=True)
 class StoredSums:
-    """The sums of a host or an uplink on one day.
+    """The sums of a host or an uplink on one day, with one period.
+
+    If the period changes, a day has several records. Each time is known in
+    one of them at most.
 
     :ivar kind: HOST or UPLINK
     :ivar period_seconds: length of a slot
@@ -273,6 +319,7 @@ def read(connection, damaged):
         values = dict(row._mapping)
         try:
             values['burn'] = _burn_of(row.burn)
+            values['prediction'] = Prediction(**json.loads(row.prediction))
             numbers = [value for value in values.values()
                        if isinstance(value, float)]
             if not all(map(math.isfinite, numbers)) or not (
@@ -321,8 +368,10 @@ def to_row(budget):
 
     :param budget: ErrorBudget
     """
-    return {**dataclasses.asdict(budget), 'burn': json.dumps(
-        budget.burn, sort_keys=True, allow_nan=False)}
+    row = dataclasses.asdict(budget)
+    return {**row, **{name: json.dumps(row[name], sort_keys=True,
+                                       allow_nan=False)
+                      for name in ('burn', 'prediction')}}
 
 
 def read_shares(connection, damaged):
@@ -368,7 +417,7 @@ def read_sums(connection, kind, names, first_day, damaged):
     table = tables.sum_history
     query = sa.select(table).where(
         (table.c.kind == kind) & (table.c.day >= first_day)).order_by(
-            table.c.name, table.c.day)
+            table.c.name, table.c.day, table.c.period_seconds)
     sums = []
     for row in connection.execute(query):
         if names is not None and row.name not in names:

@@ -615,7 +615,7 @@ class Store:
         :param budgets: list of (``until`` of the stored budget, or None if
             there is none; new :class:`~.ErrorBudget`)
         :param sums: list of :class:`~.StoredSums`; each replaces the sums of
-            the same day
+            the same day and period
         :param remove: (kind, name) of the budgets to remove with their sums
         :param forget_before: sums of earlier days, in days since 1970, are
             removed, and also outdated shares and stays; None: none are removed

@@ -339,7 +339,8 @@ budget_share = sa.Table(
 
 # until is the end of the settled periods. balance is the number of remaining
 # seconds of overload, negative for debt. burn is a JSON object: {length of a
-# window in seconds: burn rate}.
+# window in seconds: burn rate}. prediction has the fields of
+# budgets.Prediction as a JSON object.
 error_budget = sa.Table(
     'error_budget', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
@@ -358,17 +359,19 @@ error_budget = sa.Table(
     sa.Column('unknown_seconds', sa.Double, nullable=False),
     sa.Column('unknown_why', _TEXT, nullable=True),
     sa.Column('burn', _TEXT, nullable=False),
+    sa.Column('prediction', _TEXT, nullable=False),
     **_MYSQL)
 
-# The sums of one day (number of days since 1970). limits is a JSON list of
-# [weights, packet bytes, capacity]. data has the packed sums for each limit,
-# see rebalance.packed.
+# The sums of one day (number of days since 1970), of the periods with one
+# length. limits is a JSON list of [weights, packet bytes, capacity]. data has
+# the packed sums for each limit, see rebalance.packed.
 sum_history = sa.Table(
     'sum_history', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
     sa.Column('name', sa.String(255), primary_key=True),
     sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column('period_seconds', sa.Double, nullable=False),
+    sa.Column('period_seconds', sa.Double, primary_key=True,
+              autoincrement=False),
     sa.Column('limits', _TEXT, nullable=False),
     sa.Column('data', _BLOB, nullable=False),
     **_MYSQL)

@@ -31,13 +31,17 @@ class MemoryDriver(telemetry_base.Driver):
     source = 'memory'
 
     def __init__(self, counters=False):
-        super().__init__(PERIOD)
+        super().__init__()
         self.samples = {}
         self.names = {}
         self.asked = []
         self.fail_after = None
         self.counters = counters
         self.period = PERIOD
+
+    @property
+    def period_seconds(self):
+        return self.period
 
     def put(self, number, times, egress, ingress=None, name=None):
         uuid = base.instance_uuid(number)

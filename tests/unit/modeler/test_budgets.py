@@ -296,6 +296,176 @@ class OneModelerTestCase(BudgetsTestCase):
         self.assert_settled(3, overloaded=1, key=UPLINK)
 
 
+class ChangedPeriodTestCase(BudgetsTestCase):
+    """The sampling period changes from five minutes to one, before 23:00."""
+
+    def setUp(self):
+        super().setUp()
+        self.measure([60] * 4, [60] * 4)
+        self.update(0)
+        self.update(4)
+        self.assert_settled(4, overloaded=4)
+        self.sample(BEGIN, 60.0)
+
+    def sample(self, begin, period, busy=(240.0,)):
+        """Set samples of another period; some minutes are overloaded."""
+        self.driver.period = period
+        times = np.arange(begin, BEGIN + 100 * P, period)
+        rates = np.where(np.isin(times - BEGIN, np.array(busy) + 4 * P),
+                         60, 30)
+        for number in (1, 2):
+            self.driver.put(number, times, rates)
+
+    def assert_counted(self, measured, overloaded, until, unknown=0):
+        budget = self.budget()
+        self.assertEqual((measured, overloaded, unknown, BEGIN + until), (
+            budget.measured_seconds, budget.overload_seconds,
+            budget.unknown_seconds, budget.until))
+        self.assertAlmostEqual(DAY + .006 * measured - overloaded,
+                               budget.balance)
+
+    def test_the_next_pass_uses_the_new_period(self):
+        self.update(6.5)
+        self.assertEqual(60.0, self.store.budget_state().period_seconds)
+        self.assert_counted(6 * P + 120, 4 * P + 60, 6 * P + 120)
+        # What was settled with the former period stays in force.
+        share = (4 * P + 60) / (6 * P + 120)
+        self.assertAlmostEqual(share / .01, self.budget().burn['3600'])
+        self.assertEqual([60.0, 300.0], sorted(
+            sums.period_seconds for sums in self.store.sum_history(
+                store.HOST)))
+        sums = packed.history(self.store, store.HOST, self.now,
+                              days=6 * P / 86400)['a']
+        np.testing.assert_allclose(
+            sums.sums, [[120] * 18 + [60] * 4 + [120] + [60] * 7], atol=.02)
+
+    def test_a_pass_that_is_repeated_counts_nothing_twice(self):
+        self.update(6.5)
+        before = self.budget(), self.store.sum_history(store.HOST)
+        for _ in range(2):
+            self.update(6.5)
+            self.assertEqual(before, (
+                self.budget(), self.store.sum_history(store.HOST)))
+
+    def test_a_period_that_changes_back_counts_nothing_twice(self):
+        self.update(6.5)
+        self.sample(BEGIN, P)
+        self.update(6.8)
+        self.update(10)
+        # The first five minutes after the last settled minute.
+        self.assert_counted(10 * P - 180, 4 * P + 60, 10 * P)
+        self.assertAlmostEqual((4 * P + 60) / (10 * P - 180) / .01,
+                               self.budget().burn['3600'])
+        sums = packed.history(self.store, store.HOST, self.now,
+                              days=10 * P / 86400)['a']
+        np.testing.assert_allclose(
+            sums.sums, [[120] * 4 + [60] * 2 + [np.nan] + [60] * 3], atol=.02)
+
+    def test_of_what_telemetry_no_longer_has_nothing_changes(self):
+        hours = 60 * P
+        self.sample(BEGIN + hours - 7200.0, 60.0, busy=(hours - 4 * P - 60,))
+        self.update(60)
+        self.assert_counted(4 * P + 7200, 4 * P + 60, hours,
+                            unknown=hours - 7200 - 4 * P)
+
+    def test_short_periods_are_planned_with_by_the_minute(self):
+        self.sample(BEGIN, 10.0, busy=(30.0, 90.0))
+        self.update(5)
+        self.assert_counted(5 * P, 4 * P + 20, 5 * P)
+        sums = packed.history(self.store, store.HOST, self.now,
+                              days=2 * P / 86400)['a']
+        self.assertEqual(60.0, sums.period_seconds)
+        # Of each minute its middle.
+        np.testing.assert_allclose(
+            sums.sums, [[120] * 7 + [60] * 3], atol=.02)
+
+
+class PredictionTestCase(BudgetsTestCase):
+    """Host a is predicted, and measured every hour."""
+
+    def setUp(self):
+        super().setUp()
+        self.share, self.asked = .9, 0
+        self.measure([40] * 700, [40] * 700)
+        self.update(1)
+
+    def predict(self, target, progress=None):
+        self.asked += 1
+        return {'a': self.share}
+
+    def update(self, periods=None, **values):
+        return super().update(periods, predict=self.predict, **values)
+
+    def prediction(self):
+        return self.budget().prediction
+
+    def test_periods_count_after_their_prediction(self):
+        # The first update finds no period that has ended.
+        self.update(2.5)
+        self.assertEqual((.9, BEGIN + 2.5 * P, 0.0), (
+            self.prediction().share, self.prediction().since,
+            self.prediction().seconds))
+        for periods in (3, 5, 5):
+            self.update(periods)
+        self.assertAlmostEqual(2 * P, self.prediction().seconds, delta=1)
+        self.assertEqual(1, self.asked)
+        with self.assertLogs(level='WARNING') as logs:
+            for periods in (20, 40):
+                self.update(periods)
+        self.assertEqual(1, len(logs.output))
+        self.assertRegex(
+            logs.output[0], r'contradicts the prediction: host a '
+            r'\(predicted 0.9, measured 0 of \d+ s\)')
+        self.assertTrue(self.prediction().contradicted)
+        self.assertLess(self.prediction().deviations, -3)
+
+    def test_a_right_prediction_is_not_contradicted(self):
+        self.share = 0.0
+        for periods in range(2, 600, 12):
+            self.update(periods)
+        self.assertEqual(0.0, self.prediction().deviations)
+        self.assertGreater(self.prediction().blocks, 40)
+        # It is made again after a day.
+        self.assertEqual(3, self.asked)
+
+    def test_a_change_of_instances_ends_a_prediction_until_the_next(self):
+        self.update(2)
+        self.now = BEGIN + 5.5 * P
+        self.place(3, 'a', at=self.now)
+        self.driver.put(3, BEGIN + P * np.arange(-2, 100), np.ones(102))
+        self.update(8)
+        self.assertIsNone(self.prediction().share)
+        self.assertAlmostEqual(3 * P, self.prediction().seconds, delta=1)
+        self.share = .4
+        self.update(14)
+        self.assertEqual((.4, BEGIN + 14 * P), (self.prediction().share,
+                                                self.prediction().since))
+        self.update(16)
+        self.assertAlmostEqual(5 * P, self.prediction().seconds, delta=5)
+        self.assertAlmostEqual((3 * .9 + 2 * .4) * P,
+                               self.prediction().expected_seconds, delta=5)
+
+    def test_overload_of_one_instance_was_predicted_too(self):
+        self.measure([101] * 30, [0] * 30)
+        self.share = 1.0
+        self.update(2)
+        self.update(28)
+        self.assertEqual(0.0, self.budget().overload_seconds)
+        self.assertEqual(0.0, self.prediction().deviations)
+
+    def test_new_limits_begin_anew(self):
+        self.update(2)
+        self.update(8)
+        self.set_policies({'a': policy(150.0)})
+        self.update(9)
+        self.assertEqual(0.0, self.prediction().seconds)
+
+    def test_samples_that_are_shorter_than_periods_are_not_compared(self):
+        self.driver.period = 5.0
+        self.update(2)
+        self.assertEqual((0, None), (self.asked, self.prediction().share))
+
+
 class TermsTestCase(BudgetsTestCase):
 
     def setUp(self):

@@ -476,6 +476,31 @@ class FailureTestCase(base.ModelerTestCase):
         self.assertEqual((24, 60.0), (learned.samples,
                                       learned.counts.period_seconds))
 
+    def test_another_period_reads_what_telemetry_still_has(self):
+        uuid = store_base.instance_uuid(2)
+        self.run_pass()
+        last = grid(200)[-1]
+        # The last two hours, also those that were counted before.
+        times = np.arange(last - 7200.0, last + 900.0, 60.0)
+        self.driver.samples = {uuid: (times, np.full(times.size, 9.0),
+                                      np.zeros(times.size))}
+        self.driver.period = 60.0
+        for fitted in (1, 0):
+            outcome = self.run_pass()
+            self.assertEqual((fitted, {}), (outcome.fitted, outcome.reasons))
+            learned = self.store.model(uuid)
+            self.assertEqual((times.size, times[0], 60.0), (
+                learned.samples, learned.counts.first_time,
+                learned.counts.period_seconds))
+
+    def test_what_telemetry_no_longer_has_stays_until_it_is_replaced(self):
+        self.run_pass()
+        before = self.learned()
+        self.driver.samples = {}
+        self.driver.period = 60.0
+        self.assertFalse(self.run_pass().written)
+        self.assertEqual(before, self.learned())
+
 
 class InstancesTestCase(base.ModelerTestCase):
 

@@ -41,6 +41,18 @@ class MetricsTestCase(unittest.TestCase):
         self.addCleanup(self.metrics.close)
         self.port = free_port()
 
+    def test_contradicted_predictions_are_counted(self):
+        self.metrics.serve('127.0.0.1', self.port)
+        self.metrics.budgeted([
+            fake_store.budget(name, prediction=store.Prediction(
+                seconds=seconds, deviations=deviations))
+            for name, seconds, deviations in (
+                ('a', 60.0, 3.0), ('b', 60.0, -5.0), ('c', 60.0, -3.1),
+                ('d', 60.0, 2.9), ('e', 0.0, 0.0))])
+        self.assertEqual({'as_predicted': 1.0, 'more': 1.0, 'less': 2.0}, {
+            key[1]: value for key, value in scraped(self.port).items()
+            if key[0] == 'host_predictions'})
+
     def test_budgets_are_reported_by_kind_alone(self):
         self.metrics.serve('127.0.0.1', self.port)
         self.metrics.budgeted([

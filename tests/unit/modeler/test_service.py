@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import functools
 import itertools
 import os
 import re
@@ -26,6 +27,7 @@ from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
+from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store as model_store
@@ -209,6 +211,22 @@ class BudgetsTestCase(WithInventory):
              budget.unknown_seconds))
         self.assertAlmostEqual(.006 * (86400 + 19 * 300) - 4 * 300,
                                budget.balance)
+
+    def test_passes_compare_the_prediction_with_what_is_measured(self):
+        self.set_up = dataclasses.replace(
+            self.set_up, predict=functools.partial(
+                predictions.predicted, default_law=None,
+                ignores_unknown=True))
+        self.end_at(300.0 * 20 + 1)
+        self.serve()
+        prediction = self.store.error_budgets()[
+            model_store.HOST, 'h1'].prediction
+        # It was made before there were models, and counts them as silent.
+        self.assertEqual(0.0, prediction.share)
+        self.assertGreater(prediction.deviations, 0.0)
+        self.assertGreater(prediction.seconds, 15 * 300)
+        self.assertAlmostEqual(.2, prediction.overload_seconds
+                               / prediction.seconds, delta=.06)
 
     def test_modelers_of_a_group_keep_one_budget_together(self):
         set_ups = [dataclasses.replace(self.set_up, group=membership.Group(
@@ -1030,6 +1048,7 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertEqual(('file:///a', ('127.0.0.1', 9999)),
                          (set_up.group.url, set_up.metrics_at))
         self.assertEqual(self.path, set_up.driver.source)
+        self.assertEqual({}, set_up.predict(self.store))
 
     def test_rebalancing_needs_to_know_as_whom_to_ask(self):
         self.assertIsNone(service.set_up(self._conf()).rebalancer)

@@ -57,7 +57,7 @@ class HistoryTestCase(base.StoreTestCase):
     PACKETS = (0.0, 0.0, 1.0), 800.0, 4.0
 
     def stored(self, day, sums, limits, period=21600.0):
-        """Return the record of a day of four slots."""
+        """Return the record of a day."""
         sums = np.array(sums, dtype=float)
         return store.StoredSums(
             store.HOST, 'h', day, period, limits, packed.pack_day(
@@ -91,11 +91,23 @@ class HistoryTestCase(base.StoreTestCase):
     def test_days_that_cannot_be_read_are_not_known(self):
         damaged = store.StoredSums(store.HOST, 'h', 11, 21600.0,
                                    (self.EGRESS,), b'1')
-        coarser = self.stored(10, [[1] * 288], [self.EGRESS], 300.0)
-        history = self.history(2.5, coarser, damaged, self.stored(
+        history = self.history(2.5, damaged, self.stored(
             12, [[5, 6, 7, 8]], [self.EGRESS]))['h']
         np.testing.assert_allclose(history.sums, [[np.nan] * 8 + [5, 6]],
                                    atol=1e-3)
+
+    def test_sums_of_other_periods_are_those_in_the_middle_of_slots(self):
+        finer = self.stored(10, [[1] * 36 + [2] * 60 + [np.nan] * 192],
+                            [self.EGRESS], 300.0)
+        coarser = self.stored(11, [[3, 10]], [self.EGRESS], 43200.0)
+        # On the day of a change, each time is known with one period.
+        history = self.history(
+            2.5, finer, coarser,
+            self.stored(10, [[np.nan] * 2 + [7, 8]], [self.EGRESS]),
+            self.stored(12, [[5, 6, np.nan, np.nan]], [self.EGRESS]))['h']
+        np.testing.assert_allclose(
+            history.sums, [[2, np.nan, 7, 8, 3, 3, 10, 10, 5, 6]], atol=1e-3)
+        self.assertEqual([6, 7], np.flatnonzero(history.alone[0]).tolist())
 
     def test_without_budgets_there_is_none(self):
         self.assertEqual({}, packed.history(self.make_store(), store.HOST,

@@ -44,7 +44,9 @@ class BudgetsTestCase(base.StoreTestCase):
     def test_a_budget_is_read_as_it_was_written(self):
         self.assertIsNone(self.store.budget_state())
         written = budget(balance=-3.5, why='because', unknown_why='one of 2',
-                         burn={'3600': 1.5}, measured_seconds=600.0)
+                         burn={'3600': 1.5}, measured_seconds=600.0,
+                         prediction=store.Prediction(
+                             .1, 5.0, 2 ** 64 - 1, 60.0, 6.0, 3.0, .5, -.2))
         self.store.settle_budgets(STATE, [(None, written)])
         self.assertEqual({written.key: written}, self.store.error_budgets())
         self.assertEqual(STATE, self.store.budget_state())
