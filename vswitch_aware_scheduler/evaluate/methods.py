@@ -9,7 +9,6 @@ variants: reference/evaluation.rst, "Methods".
 """
 
 import abc
-import dataclasses
 import math
 import statistics
 
