@@ -10,6 +10,7 @@ reference/model.rst, "Estimation".
 """
 
 import dataclasses
+import functools
 import hashlib
 import math
 import struct
@@ -38,6 +39,11 @@ NO_BIN = 255
 
 #: A shorter history is too short to fit a model.
 MIN_SAMPLES = 24
+
+#: The largest rates are left out for up to this time in sum, if each of their
+#: bins occurred on one day only, and the history has this number of days.
+_SELDOM_SECONDS = 3600.0
+_LEAST_DAYS = 7
 
 #: A bin with a smaller aged number of samples is removed. A single sample,
 #: right or wrong, is therefore forgotten after three half-lives.
@@ -71,6 +77,9 @@ _FIT_TOGETHER = 250
 
 #: Rates that differ by less than this, relatively, are equal.
 _SAME_RATE = 1e-9
+
+_DAY_SECONDS = 86400.0
+_NO_DAYS = np.array([2 ** 31 - 1, -2 ** 31])
 
 _HEADER = struct.Struct('<BHIdddhh')
 #: Formats of counts and of aged counts.
@@ -118,6 +127,8 @@ class TransitionCounts:
         ingress kbit/s, kpps
     :ivar peaks: (m, 2) largest sum of egress and ingress in kbit/s, largest
         kpps
+    :ivar days: (m, 2) int64, first and last day with a sample of the bin, days
+        since the epoch
     :ivar moves: (m, m) number of times that a sample of bin j directly
         followed a sample of bin i; the diagonal counts transitions within a
         bin
@@ -141,6 +152,7 @@ class TransitionCounts:
     samples: np.ndarray
     totals: np.ndarray
     peaks: np.ndarray
+    days: np.ndarray
     moves: np.ndarray
     at_instants: np.ndarray = dataclasses.field(default_factory=_no_bins)
     gap_moves: np.ndarray = dataclasses.field(
@@ -156,6 +168,39 @@ class TransitionCounts:
     def total_samples(self):
         """Number of samples in all bins; not a whole number after ageing."""
         return float(self.samples.sum())
+
+    @functools.cached_property
+    def supported(self):
+        """Number of bins, the first ones, whose rates a model counts with.
+
+        A rate that is an error of telemetry, or that the instance had once,
+        would otherwise decide for months.
+        """
+        if self.last_time - self.first_time < _LEAST_DAYS * _DAY_SECONDS:
+            return self.bins.size
+        seldom = np.cumsum(self.samples[::-1])[::-1] * self.period_seconds \
+            <= _SELDOM_SECONDS
+        seldom &= np.minimum.accumulate(
+            (self.days[:, 0] == self.days[:, 1])[::-1])[::-1]
+        return max(int(np.count_nonzero(~seldom)), 1)
+
+    def without_seldom(self):
+        """Return the counts without the bins that are not supported.
+
+        The result cannot be merged with later counts.
+        """
+        m = self.supported
+        if m == self.bins.size:
+            return self
+        at_instants = np.where(self.at_instants > self.bins[m - 1], NO_BIN,
+                               self.at_instants)
+        return dataclasses.replace(
+            self, bins=self.bins[:m], samples=self.samples[:m],
+            totals=self.totals[:m], peaks=self.peaks[:m], days=self.days[:m],
+            moves=self.moves[:m, :m], at_instants=at_instants,
+            gap_moves=self.gap_moves[
+                (self.gap_moves[:, :2] <= self.bins[m - 1]).all(axis=1)],
+            recent_peaks=self.recent_peaks[:m])
 
     @property
     def correlation(self):
@@ -209,6 +254,7 @@ class TransitionCounts:
         return dataclasses.replace(
             self, bins=self.bins[keep], samples=samples[keep],
             totals=self.totals[keep] * factor, peaks=peaks[keep],
+            days=self.days[keep],
             moves=self.moves[np.ix_(keep, keep)] * factor,
             gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor],
             recent_peaks=recent[keep], recent_weight=weight)
@@ -239,11 +285,13 @@ class TransitionCounts:
         if at[-1] == bins.size or (bins[at] != later.bins).any():
             bins = np.union1d(bins, later.bins)
             at = np.searchsorted(bins, later.bins)
-        samples, totals, peaks, recent, moves = self._spread(bins)
+        samples, totals, peaks, recent, days, moves = self._spread(bins)
         samples[at] += later.samples
         totals[at] += later.totals
         peaks[at] = np.maximum(peaks[at], later.peaks)
         recent[at] = np.maximum(recent[at], later.peaks)
+        days[at, 0] = np.minimum(days[at, 0], later.days[:, 0])
+        days[at, 1] = np.maximum(days[at, 1], later.days[:, 1])
         moves[at[:, None], at] += later.moves
         gap_moves, new_gap_moves = self.gap_moves, later.gap_moves
         apart = int(_periods_apart(later.first_time - self.last_time,
@@ -258,7 +306,7 @@ class TransitionCounts:
             gap_moves = _gathered(np.concatenate([gap_moves, new_gap_moves]))
         return TransitionCounts(
             self.period_seconds, self.first_time, later.last_time,
-            self.first_bin, later.last_bin, bins, samples, totals, peaks,
+            self.first_bin, later.last_bin, bins, samples, totals, peaks, days,
             moves, self._merged_instants(later), gap_moves, recent,
             self.recent_weight)
 
@@ -278,16 +326,18 @@ class TransitionCounts:
     def _spread(self, bins):
         """Return copies of the arrays, extended to a larger set of bins."""
         arrays = (self.samples, self.totals, self.peaks, self.recent_peaks,
-                  self.moves)
+                  self.days, self.moves)
         if bins is self.bins:
             return [array.copy() for array in arrays]
         m, at = bins.size, np.searchsorted(bins, self.bins)
         samples, totals, peaks, recent, moves = (
             np.zeros(shape) for shape in (
                 m, (m, 3), (m, 2), (m, 2), (m, m)))
-        samples[at], totals[at], peaks[at], recent[at] = arrays[:4]
-        moves[at[:, None], at] = arrays[4]
-        return samples, totals, peaks, recent, moves
+        # No day is later, and none is earlier.
+        days = np.tile(_NO_DAYS, (m, 1))
+        samples[at], totals[at], peaks[at], recent[at], days[at] = arrays[:5]
+        moves[at[:, None], at] = arrays[5]
+        return samples, totals, peaks, recent, days, moves
 
     def to_bytes(self):
         """Return the counts as bytes, little-endian, with a format version."""
@@ -305,6 +355,7 @@ class TransitionCounts:
             self.first_bin, self.last_bin)
         return b''.join([
             head, self.bins.astype('<i2').tobytes(),
+            self.days.astype('<i4').tobytes(),
             rows.astype('<u2').tobytes(), columns.astype('<u2').tobytes(),
             *(array.astype('<f8').tobytes() for array in (
                 self.samples, self.totals, self.peaks,
@@ -329,7 +380,7 @@ class TransitionCounts:
                 f'packed transition counts: format: {version}; expected '
                 f'one of {", ".join(map(str, _FORMATS))}')
         recent = (version == _FORMAT_AGED) * (2 * m + 1)
-        expected_bytes = (_HEADER.size + 2 * m + 4 * k
+        expected_bytes = (_HEADER.size + 10 * m + 4 * k
                           + 8 * (6 * m + k + recent) + sampled.INSTANTS)
         gap_steps, excess = divmod(len(data) - expected_bytes,
                                    _GAP_STEP.itemsize)
@@ -356,6 +407,7 @@ class TransitionCounts:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: bins {bins.tolist()}; expected '
                 f'increasing ones, the last sample, {last_bin}, among them')
+        days = take('<i4', 2 * m).astype(np.int64).reshape(m, 2)
         rows, columns = take('<u2', k), take('<u2', k)
         outside = np.append(rows, columns).max(initial=0)
         if outside >= m:
@@ -405,8 +457,8 @@ class TransitionCounts:
                 f'expected 2 to {MOST_PERIODS_APART} periods and 0 to '
                 f'{_MOST_SAMPLES:g} steps')
         return cls(period, first, last, first_bin, last_bin, bins, samples,
-                   totals, peaks, moves, at_instants, gap_moves, recent_peaks,
-                   recent_weight)
+                   totals, peaks, days, moves, at_instants, gap_moves,
+                   recent_peaks, recent_weight)
 
 
 def count_transitions(series, instants=sampled.PUBLIC):
@@ -466,6 +518,9 @@ def _count(series, instants):
                       for column in (bandwidth, rates[:, 2])], axis=1)
     totals = np.stack([np.bincount(at, weights=column, minlength=key.size)
                        for column in rates.T], axis=1)
+    day = np.floor(times / _DAY_SECONDS).astype(np.int64)[order]
+    days = np.stack([np.minimum.reduceat(day, start),
+                     np.maximum.reduceat(day, start)], axis=1)
     periods = np.array([recording.period_seconds for recording in series],
                        dtype=float)
     at_instants = _at_instants(instants, owner, times, periods, sample_bin)
@@ -489,6 +544,7 @@ def _count(series, instants):
             period, times[i], times[j], first_bin, last_bin,
             bins[k:k + n].copy(), samples[k:k + n].copy(),
             totals[k:k + n].copy(), peaks[k:k + n].copy(),
+            days[k:k + n].copy(),
             moves[end - n * n:end].reshape(n, n).copy(),
             at_instants[number],
             gap_moves.get(number, np.zeros((0, 4))))
@@ -664,7 +720,7 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None):
     enough = [i for i, lack in enumerate(results) if lack is None]
     for first in range(0, len(enough), _FIT_TOGETHER):
         chosen = enough[first:first + _FIT_TOGETHER]
-        batch = [counts[i] for i in chosen]
+        batch = [counts[i].without_seldom() for i in chosen]
         for i, fitted in zip(chosen, _fit_states(
                 batch, _row_of_bins(batch), True,
                 [keys and keys[i] for i in chosen])):
@@ -716,7 +772,7 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
         return exceptions.NotEnoughSamples(
             f'history of {samples:g} samples is too short; expected at least '
             f'{min_samples}')
-    if not counts.peaks[:, 0].any():
+    if not counts.peaks[:counts.supported, 0].any():
         return exceptions.NotEnoughSamples(
             f'no traffic in {samples:g} samples: nothing to learn from; '
             f'expected at least one sample above zero')

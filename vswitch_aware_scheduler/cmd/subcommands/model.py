@@ -36,6 +36,8 @@ def _show(arguments, conf):
             'sojourn_seconds': model.sojourn_seconds.tolist(),
             'stationary': model.stationary.tolist(),
             'sampled_instants': model.sampled_instants,
+            'left_out_samples': counts and float(
+                counts.samples[counts.supported:].sum()),
             'mean': rates.by_name(model.mean.tolist(), model.packets_known),
             'peak': rates.by_name(model.peak.tolist(), model.packets_known),
             'packets_known': model.packets_known,
@@ -68,6 +70,7 @@ def _show(arguments, conf):
         ('Format version', record.format_version),
         ('Mean', rates_text(model.mean)),
         ('Peak', rates_text(model.peak)),
+        ('Left out', _left_out(counts)),
         ('Together', 'independent of others: too few samples at the instants'
          if model.at_instants is None else
          f'sampled at {model.sampled_instants} of {sampled.INSTANTS} '
@@ -105,6 +108,16 @@ def _sampling(counts):
     return (f'{text}: rates change within '
             f'{rates.number(counts.period_seconds)} s, and may be above the '
             f'peak for shorter times')
+
+
+def _left_out(counts):
+    """Return which samples the model does not count with."""
+    if counts is None or counts.supported == counts.bins.size:
+        return '-'
+    samples = counts.samples[counts.supported:].sum()
+    return (f'{samples:.0f} samples of up to '
+            f'{rates.number(counts.peaks[-1, 0])} kbit/s: such rates occurred '
+            f'on one day only')
 
 
 def _list(arguments, conf):
