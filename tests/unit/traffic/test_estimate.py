@@ -901,10 +901,12 @@ class TestTogether(EstimateTestCase):
     """Many at once are what each would be by itself."""
 
     def _all(self, generator, count=60):
-        histories = []
+        histories, end = [], 0
         for i in range(count):
             n = int(generator.choice([0, 5, 30, 60, 300]))
-            times = PERIOD * np.cumsum(generator.choice([1, 1, 1, 4], n))
+            # Each begins where the one before ends.
+            times = end + PERIOD * np.cumsum(generator.choice([1, 1, 1, 4], n))
+            end = times.max(initial=end)
             histories.append(series.RateSeries(
                 f'vm-{i}', PERIOD, times,
                 generator.lognormal(3, 2, (n, 3)).round(
