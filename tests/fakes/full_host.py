@@ -15,6 +15,7 @@ import numpy as np
 from tests.fakes import traffic_patterns
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
@@ -41,18 +42,21 @@ class Outcome:
     wasted: float
 
 
-def learned(rates):
+def learned(rates, period_seconds=traffic_patterns.PERIOD_SECONDS,
+            sampled=instants.PUBLIC):
     """Return {number: RateLaw} of instances.
 
     :param rates: (V, T) kbit/s, one row of samples for each instance
+    :param period_seconds: sampling period
+    :param sampled: :class:`.Instants`
     """
-    times = traffic_patterns.PERIOD_SECONDS * np.arange(rates.shape[1])
+    times = period_seconds * np.arange(rates.shape[1])
     histories = [series.RateSeries.from_samples(
-        str(number), traffic_patterns.PERIOD_SECONDS, times, row, 0 * row)
+        str(number), period_seconds, times, row, 0 * row)
         for number, row in enumerate(rates)]
     return {number: fitted.law for number, fitted in enumerate(
         estimate.fit_models(
-            estimate.count_all(histories),
+            estimate.count_all(histories, sampled),
             keys=[history.instance_uuid for history in histories]))}
 
 

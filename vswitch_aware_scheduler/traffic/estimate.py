@@ -845,7 +845,9 @@ def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
     """Divide the last state of models into its peak and the rest.
 
     The peak is visited from the rest for the time of one sample. The mean of
-    the rates and the time outside the last state are unchanged.
+    the rates and the time outside the last state are unchanged. Only if the
+    last state has no packets, although other states have, the peak adds to the
+    mean packet rate.
 
     :param last: (V,) number of the last state of each model
     :param largest: (V, 2) largest bandwidth in kbit/s and largest kpps
@@ -864,17 +866,18 @@ def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
         largest[:, 0], bandwidth, out=np.ones(last.size),
         where=bandwidth > 0)[:, None], largest[:, 1]])
     # Equal rates remain equal, whatever the rounding of their mean.
-    same = (peak <= mean * (1 + _SAME_RATE)).all(axis=1)
+    equal = peak <= mean * (1 + _SAME_RATE)
+    same = equal.all(axis=1)
     rates[every[same], last[same]] = peak[same]
     at = every[~same]
     last, mean, share, peak = last[at], mean[at], share[at], peak[at]
-    part = np.minimum(1.0 / totals[at], share / 2)
-    with np.errstate(divide='ignore', invalid='ignore'):
-        # At most what the state has of each rate.
-        part = np.fmin(part, np.nanmin(share[:, None] * mean / peak,
-                                       axis=1) / 2)
-    rates[at, last] = (share[:, None] * mean - part[:, None] * peak) / (
+    # At most what the state has of each rate that it has.
+    most = np.divide(mean, peak, out=np.full(mean.shape, np.inf),
+                     where=mean > _SAME_RATE * peak).min(axis=1)
+    part = np.minimum(1.0 / totals[at], share / 2 * np.minimum(most, 1.0))
+    rest = (share[:, None] * mean - part[:, None] * peak) / (
         share - part)[:, None]
+    rates[at, last] = np.where(equal[at], peak, np.maximum(rest, 0.0))
     rates[at, last + 1] = peak
     law[at, last], law[at, last + 1] = share - part, part
     # Number of visits of the peak for each visit of the last state.

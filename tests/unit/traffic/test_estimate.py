@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import tracemalloc
 import unittest
@@ -13,9 +14,9 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
-from vswitch_aware_scheduler.traffic import slots
 
 PERIOD = 300.0
 
@@ -49,11 +50,6 @@ def _rows(least=1):
 def _series_of(rows):
     table = np.array(rows, dtype=float).reshape(-1, 4)
     return _series(*table[:, 1:].T, times=PERIOD * np.cumsum(table[:, 0]))
-
-
-def _piece(all_rates, part):
-    return series.RateSeries(all_rates.instance_uuid, all_rates.period_seconds,
-                             all_rates.times[part], all_rates.rates[part])
 
 
 class EstimateTestCase(unittest.TestCase):
@@ -106,10 +102,6 @@ class TestCounting(EstimateTestCase):
                          (counts.first_time, counts.last_time))
         self.assertEqual(5.0, counts.total_samples)
 
-    def test_a_step_across_a_gap_is_no_transition(self):
-        counts = _counted([5, 500, 5], times=[0, PERIOD, 3 * PERIOD])
-        self.assertEqual([[0, 1], [0, 0]], counts.moves.tolist())
-
     def test_a_step_across_a_gap_is_counted_with_its_length(self):
         # Samples of bins 27 and 7; the last gap is no step of any length.
         counts = _counted([5, 500, 5, 500, 5, 500, 5],
@@ -122,24 +114,6 @@ class TestCounting(EstimateTestCase):
         self.assertRefused(
             exceptions.NotEnoughSamples, ('a1b2', '2 refused', 'one'),
             _counted, [float('nan'), -1])
-
-    @hypothesis.settings(derandomize=True, deadline=None, max_examples=120)
-    @hypothesis.given(_rows(2), st.lists(st.integers(1, 59), max_size=4))
-    def test_in_pieces_it_is_what_it_is_as_a_whole(self, rows, cuts):
-        all_rates = _series_of(rows)
-        edges = sorted({0, len(all_rates), *(
-            cut for cut in cuts if cut < len(all_rates))})
-        pieces = [estimate.count_transitions(_piece(all_rates, slice(a, b)))
-                  for a, b in zip(edges, edges[1:])]
-        merged = pieces[0]
-        for piece in pieces[1:]:
-            merged = merged.merged(piece)
-        self.assertSameCounts(estimate.count_transitions(all_rates), merged)
-        # In another grouping, too: the later ones first.
-        merged = pieces[-1]
-        for piece in pieces[-2::-1]:
-            merged = piece.merged(merged)
-        self.assertSameCounts(estimate.count_transitions(all_rates), merged)
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
     @hypothesis.given(_rows())
@@ -169,20 +143,14 @@ class TestMerging(EstimateTestCase):
                            ('60.0 s', '300.0 s'), _counted([1]).merged,
                            later)
 
-    def test_a_gap_between_the_two_is_no_transition(self):
-        early = _counted([5, 5], times=[0, PERIOD])
-        for start, moves in ((2.5, 1), (2.51, 0), (9, 0)):
-            merged = early.merged(_counted([500],
-                                           times=[start * PERIOD]))
-            self.assertEqual(moves, merged.moves[0, 1], start)
-
     def test_a_gap_between_the_two_is_a_step_across_a_gap(self):
         early = _counted([5, 5], times=[0, PERIOD])
-        for start, steps in ((2, []), (2.51, [[7, 27, 2, 1]]),
+        for start, steps in ((2.5, []), (2.51, [[7, 27, 2, 1]]),
                              (13, [[7, 27, 12, 1]]), (14, [])):
             merged = early.merged(_counted([500],
                                            times=[start * PERIOD]))
             self.assertEqual(steps, merged.gap_moves.tolist(), start)
+            self.assertEqual(start == 2.5, merged.moves[0, 1])
 
     def test_neither_of_the_two_is_changed(self):
         early, late = _counted([5, 7]), _counted([5, 900],
@@ -287,19 +255,6 @@ class TestBytes(EstimateTestCase):
                                           getattr(counts, field.name))
         self.assertEqual(counts.to_bytes(), unpacked.to_bytes())
 
-    def test_what_was_unpacked_can_be_merged_and_fitted(self):
-        rng = np.random.default_rng(3)
-        early = _counted(rng.lognormal(3, 1, 50))
-        late = _counted(rng.lognormal(3, 1, 50),
-                        times=15000 + PERIOD * np.arange(50))
-        merged = early.merged(late)
-        unpacked = estimate.TransitionCounts.from_bytes(
-            early.to_bytes()).merged(
-                estimate.TransitionCounts.from_bytes(late.to_bytes()))
-        self.assertSameCounts(merged, unpacked)
-        self.assertEqual(estimate.fit_model(merged),
-                         estimate.fit_model(unpacked))
-
     def test_bytes_of_another_kind_are_refused(self):
         data = _counted([5, 50, 5]).to_bytes()
         for bad in (b'', b'x', b'\x01' + data[1:], data[:-1], data + b'0',
@@ -334,7 +289,6 @@ class TestBytes(EstimateTestCase):
                 ('totals', counts.totals * math.nan),
                 ('totals', counts.totals - 1), ('peaks', counts.peaks - 1),
                 ('moves', counts.moves * math.inf),
-                ('slot_edges', counts.slot_edges - math.nan),
                 ('gap_moves', counts.gap_moves * [1, 1, 30000, 1]),
                 ('gap_moves', counts.gap_moves * [1, 1, 1, math.nan])):
             with self.subTest(name=name, value=value):
@@ -374,101 +328,159 @@ class TestFit(EstimateTestCase):
                                ('no traffic', '50'), fit,
                                _counted([0.0] * 50))
 
-    def test_a_steady_rate_is_a_constant(self):
-        fitted = estimate.fit_model(_counted([5] * 30, [7] * 30, [2] * 30))
-        np.testing.assert_allclose(fitted.rates, [[5, 7, 2]], rtol=1e-14)
-        self.assertEqual([[0]], fitted.jump.tolist())
+    def _unsplit(self, fitted, history):
+        """Return the rows of which a model was made, and the samples of each.
 
-    def test_quantiles_have_to_increase_to_one(self):
-        for bad in ((), (.5,), (.5, .5, 1), (.9, .5, 1), (0, 1), (-1, 1),
-                    (.5, 1.5), [[1.0]]):
-            for quantiles in ((bad, (1.0,)), ((1.0,), bad)):
-                with self.subTest(quantiles=quantiles):
-                    self.assertRefused(
-                        exceptions.InvalidModel, ('quantiles',),
-                        estimate.fit_model, _counted([5] * 50),
-                        quantiles=quantiles)
+        :returns: (law, rates, list of indexes of the samples), the samples in
+            the order of their bandwidth
+        """
+        order = np.argsort(history.rates[:, :2].sum(axis=1), kind='stable')
+        law, rates = fitted.stationary, fitted.rates
+        ends = np.rint(np.cumsum(law) * len(history)).astype(int)
+        last = history.rates[order[ends[-2] if len(law) > 1 else 0:]]
+        if not len(last) or not np.allclose(last.mean(axis=0), rates[-1],
+                                            rtol=1e-12, atol=0):
+            # The rest and the peak of one row.
+            rates = np.append(rates[:-2], [law[-2:] @ rates[-2:]
+                                           / law[-2:].sum()], axis=0)
+            law = np.append(law[:-2], law[-2:].sum())
+            ends = np.delete(ends, -2)
+        return law, rates, np.split(order, ends[:-1])
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
     @hypothesis.given(_rows(1))
     def test_states_have_the_means_of_their_samples_the_last_the_peak(
             self, rows):
         history = _series_of(rows)
-        hypothesis.assume(history.rates[:, :2].any())
-        counts = estimate.count_transitions(history)
-        fitted = estimate.fit_model(counts, min_samples=1)
         bandwidth = history.rates[:, :2].sum(axis=1)
-        order = np.argsort(bandwidth, kind='stable')
-        rates = fitted.rates[:, :2].sum(axis=1)
-        self.assertTrue((np.diff(rates) > 0).all())
-        self.assertLessEqual(len(rates), 8)
-        # Each state has its share of the samples, from the smallest on.
-        ends = np.rint(np.cumsum(fitted.stationary) * len(history)).astype(int)
-        self.assertEqual(len(history), ends[-1])
+        hypothesis.assume(bandwidth.any())
+        fitted = estimate.fit_model(estimate.count_transitions(history), 1)
+        largest, most_packets = bandwidth.max(), history.rates[:, 2].max()
         np.testing.assert_allclose(
-            np.diff(ends, prepend=0) / len(history), fitted.stationary,
+            [*fitted.rates[-1, :2], fitted.rates[-1, 2]],
+            [*fitted.rates[-1, :2] * largest / fitted.rates[-1, :2].sum(),
+             most_packets], rtol=1e-12)
+        self.assertEqual(most_packets, fitted.peak[2])
+        self.assertAlmostEqual(1, fitted.law.values([1, 1, 0]).max() / largest)
+        law, rates, samples = self._unsplit(fitted, history)
+        self.assertLessEqual(len(law), 7)
+        # Without packets in the last state, the peak adds a sample of them.
+        kept = 3 if fitted.rates[-2:, 2].all() or not most_packets else 2
+        for share, rate, part in zip(law, rates, samples):
+            self.assertAlmostEqual(len(part) / len(history), share)
+            np.testing.assert_allclose(
+                rate[:kept], history.rates[part, :kept].mean(axis=0),
+                rtol=1e-9, atol=1e-12 * most_packets)
+        mean = history.rates.mean(axis=0)
+        np.testing.assert_allclose(fitted.mean[:kept], mean[:kept], rtol=1e-9,
+                                   atol=1e-12 * most_packets)
+        self.assertLessEqual(fitted.mean[2], (
+            mean[2] + most_packets / len(history)) * (1 + 1e-9))
+        # Directions keep the ratio of their means in the last row.
+        np.testing.assert_allclose(
+            rates[-1, 0] * fitted.rates[-1, 1],
+            rates[-1, 1] * fitted.rates[-1, 0], rtol=1e-9)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
+    @hypothesis.given(_rows(2))
+    def test_the_chain_has_the_law_and_leaves_states_as_often_as_observed(
+            self, rows):
+        history = _series(*np.array(rows, dtype=float)[:, 1:].T)
+        hypothesis.assume(history.rates[:, :2].any())
+        fitted = estimate.fit_model(estimate.count_transitions(history), 1)
+        np.testing.assert_allclose(
+            model.TrafficModel.from_dict(fitted.to_dict()).stationary,
+            fitted.stationary, rtol=1e-9)
+        law, _, samples = self._unsplit(fitted, history)
+        row = np.empty(len(history))
+        for number, part in enumerate(samples):
+            row[part] = number
+        # Jumps per second between rows, not those to the peak and back.
+        flow = (fitted.stationary / fitted.sojourn_seconds)[:, None] \
+            * fitted.jump
+        np.testing.assert_allclose(
+            flow[:law.size, :law.size].sum(),
+            np.count_nonzero(np.diff(row)) / (PERIOD * (row.size - 1)),
             rtol=1e-9)
-        for state, part in enumerate(
-                np.split(history.rates[order], ends[:-1])):
-            if state < len(rates) - 1:
-                np.testing.assert_allclose(
-                    part.mean(axis=0), fitted.rates[state], rtol=1e-9)
-                continue
-            np.testing.assert_allclose(
-                [part[:, :2].sum(axis=1).max(), part[:, 2].max()],
-                [rates[state], fitted.rates[state, 2]], rtol=1e-9)
-            # Directions keep the ratio of their means.
-            np.testing.assert_allclose(
-                part[:, 0].mean() * fitted.rates[state, 1],
-                part[:, 1].mean() * fitted.rates[state, 0], rtol=1e-9,
-                atol=1e-9)
-        self.assertGreaterEqual(fitted.mean[:2].sum() * (1 + 1e-9),
-                                bandwidth.mean())
 
-    def test_states_are_parts_of_a_low_and_a_high_class(self):
-        # Samples in bins of their own: the parts of each class.
-        low, high = [10, 13, 17, 22], [10_000, 13_000, 17_000, 22_000]
-        counts = np.array([500, 400, 90, 10, 50, 30, 15, 5])
-        bandwidth = np.random.default_rng(2).permutation(
-            np.repeat(low + high, counts))
-        fitted = estimate.fit_model(_counted(bandwidth))
-        np.testing.assert_allclose(fitted.rates[:, 0], low + high,
-                                   rtol=1e-12)
-        np.testing.assert_allclose(fitted.stationary, counts / 1100,
-                                   rtol=1e-12)
-        self.assertEqual(4, fitted.low_states)
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
+    @hypothesis.given(st.lists(
+        st.tuples(st.integers(1, 60), st.integers(1, 40)), min_size=8,
+        max_size=11, unique_by=lambda drawn: drawn[0]))
+    def test_rows_have_the_least_variance_of_all_divisions(self, drawn):
+        bins, samples = np.array(sorted(drawn)).T
+        rates = 10 ** ((bins - .5) / 10)
+        history = _series(np.repeat(rates, samples))
+        law, means, _ = self._unsplit(estimate.fit_model(
+            estimate.count_transitions(history), 1), history)
+        self.assertEqual(7, law.size)
+        most = max(
+            sum(weights @ values * (weights @ values) / weights.sum()
+                for weights, values in zip(np.split(samples, edges),
+                                           np.split(rates, edges)))
+            for edges in map(list, itertools.combinations(
+                range(1, bins.size), 6)))
+        # The rest of the sum of squares is the variance within rows.
+        np.testing.assert_allclose(law @ means[:, 0] ** 2 * samples.sum(),
+                                   most, rtol=1e-9)
 
-    def test_the_classes_have_the_least_variance_within(self):
-        generator = np.random.default_rng(8)
-        several = [_counted(generator.lognormal(3, 2, n))
-                   for n in (2, 30, 100, 500)]
-        for counts, low in zip(several, estimate.classes(several).tolist()):
-            roots = np.sqrt(counts.totals[:, 0] / counts.samples)
+    def test_equal_rates_stay_equal(self):
+        # Their means are rounded: a tenth is no binary fraction.
+        for egress, ingress in ((.1, 0), (1.1, 2.2), (7.7, .3)):
+            for kpps in ([.7] * 30, [.7] * 29 + [.9]):
+                fitted = estimate.fit_model(_counted(
+                    [egress] * 30, [ingress] * 30, kpps))
+                self.assertEqual(len(set(kpps)), len(fitted.rates))
+                self.assertEqual(1, len(fitted.levels([1, 1, 0])[0]))
+                np.testing.assert_allclose(fitted.mean, [
+                    egress, ingress, np.mean(kpps)], rtol=1e-14)
 
-            def within(bins, counts=counts, roots=roots):
-                total = 0.0
-                for part in (slice(bins), slice(bins, None)):
-                    weights = counts.samples[part]
-                    mean = weights @ roots[part] / weights.sum()
-                    total += weights @ (roots[part] - mean) ** 2
-                return total
+    def test_a_peak_of_packets_in_another_state_is_kept(self):
+        # Packets were counted only while the instance was off.
+        fitted = estimate.fit_model(_counted(
+            [1.0] * 30 + [100.0] * 30 + [120.0], kpps=[3.0] * 30 + [0] * 31))
+        self.assertEqual([120, 0, 3], fitted.peak.tolist())
+        self.assertEqual([120, 0, 3], fitted.rates[-1].tolist())
+        self.assertAlmostEqual(1 / 61, fitted.stationary[-1])
+        self.assertTrue((fitted.sojourn_seconds > 0).all())
 
-            self.assertAlmostEqual(
-                min(map(within, range(1, roots.size))), within(low))
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
+    @hypothesis.given(
+        st.sampled_from([5, 10, 30, 60]), st.integers(2, 30),
+        st.integers(0, 10 ** 6), st.sampled_from([2, 10, 300]))
+    def test_longer_samples_have_the_law_of_their_own_period(
+            self, period, times, seed, stay):
+        generator = np.random.default_rng(seed)
+        on = (np.cumsum(generator.random(300 * times) < 1 / stay) % 2
+              * generator.lognormal(8, .5, 300 * times))
+        mean = on.reshape(-1, times).mean(axis=1)
+        hypothesis.assume(mean.any())
+        fine, coarse = (estimate.fit_model(estimate.count_transitions(
+            series.RateSeries.from_samples(
+                'a1b2', seconds, 1e9 + seconds * np.arange(samples.size),
+                samples, 0 * samples)))
+            for seconds, samples in ((period, on), (period * times, mean)))
+        np.testing.assert_allclose(coarse.mean, fine.mean, rtol=1e-9)
+        np.testing.assert_allclose(coarse.mean[0], mean.mean(), rtol=1e-9)
+        # A row is a conditional mean. What the excess above any rate then
+        # loses is at most half of the mean deviation within rows; of 7 rows,
+        # 6 may be the highest bins, so this is less than .16 of the peak.
+        edges = np.linspace(0, mean.max() * 1.01, 50)
 
-    def test_a_few_spikes_are_no_class(self):
-        # On for a tenth of the time, and three spikes of twenty times that.
-        rates = np.where(np.arange(4000) % 40 < 4, 1000.0, 10.0)
-        rates[[504, 1704, 2904]] = 20_000.0
-        fitted = estimate.fit_model(_counted(rates))
-        self.assertAlmostEqual(
-            .1 + 3 / 4000, fitted.stationary[fitted.low_states:].sum(),
-            delta=1e-9)
+        def excess(rates, law=None):
+            return np.average(np.maximum(rates - edges[:, None], 0), axis=1,
+                              weights=law)
 
-    def test_one_rate_is_no_class(self):
-        fitted = estimate.fit_model(_counted([5] * 50))
-        self.assertIsNone(fitted.high)
-        self.assertIsNone(fitted.low_states)
+        of_law = excess(coarse.rates[:, 0], coarse.stationary)
+        lost = excess(mean) - of_law
+        within = np.sqrt(max((mean ** 2).mean() - coarse.stationary
+                             @ coarse.rates[:, 0] ** 2, 0.0))
+        rounding = 1e-9 * mean.max()
+        self.assertLess(within, .16 * mean.max())
+        self.assertGreaterEqual(lost.min(), -rounding)
+        self.assertLessEqual(lost.max(), within / 2 + rounding)
+        # A mean of samples exceeds a rate by no more than they do.
+        self.assertGreaterEqual((excess(on) - of_law).min(), -rounding)
 
     def test_a_step_up_that_is_never_taken_back_is_connected(self):
         # The record ends in a state it was never in before.
@@ -503,19 +515,6 @@ class TestFit(EstimateTestCase):
         np.testing.assert_allclose(
             fitted.jump, [[0, .5, .5], [1, 0, 0], [1, 0, 0]], rtol=1e-12)
 
-    def test_sojourn_times_are_the_mean_runs_of_a_closed_record(self):
-        # A record that returns to its start: runs of 3 and of 1 periods.
-        # Its first and last samples belong to one run, as in a ring.
-        cycle = [5.0] * 3 + [500.0]
-        fitted = estimate.fit_model(_counted(cycle * 30 + [5.0]))
-        # 120 steps, 60 of which leave: a visit takes two steps on average,
-        # shared as the law (91, 30 of 121).
-        np.testing.assert_allclose(fitted.stationary, [91 / 121, 30 / 121])
-        np.testing.assert_allclose(
-            fitted.sojourn_seconds,
-            [2 * 2 * PERIOD * 91 / 121, 2 * 2 * PERIOD * 30 / 121],
-            rtol=1e-12)
-
 
 class TestRecovery(EstimateTestCase):
 
@@ -536,17 +535,8 @@ class TestRecovery(EstimateTestCase):
         return states, rng.geometric(1 / self.RUNS[states])
 
     def _fit(self, states, runs):
-        samples = np.repeat(self.RATES[states], runs)
-        share = np.bincount(np.repeat(states, runs), minlength=4
-                            ) / len(samples)
-        return self._fitted(_counted(samples), share)
-
-    @staticmethod
-    def _fitted(counts, share):
-        # A state for each rate; the largest one alone is high.
-        low = np.cumsum(share[:3])[:2] / share[:3].sum() - 1e-9
-        return estimate.fit_model(
-            counts, quantiles=(np.append(low, 1.0), (1.0,)))
+        return estimate.fit_model(_counted(
+            np.repeat(self.RATES[states], runs)))
 
     def test_a_simulated_chain_is_found_again(self):
         visits = 40_000
@@ -572,9 +562,8 @@ class TestRecovery(EstimateTestCase):
         states, runs = self._path(20_000, 72)
         samples = np.repeat(self.RATES[states], runs)
         keep = np.random.default_rng(73).random(len(samples)) > .1
-        counts = _counted(samples[keep],
-                          times=PERIOD * np.flatnonzero(keep))
-        fitted = self._fitted(counts, counts.samples / counts.total_samples)
+        fitted = estimate.fit_model(_counted(
+            samples[keep], times=PERIOD * np.flatnonzero(keep)))
         # 81 % of the steps are still seen, all alike.
         often = .81 * np.bincount(states, minlength=4)
         error = np.sqrt(self.JUMP * (1 - self.JUMP) / often[:, None])
@@ -641,6 +630,7 @@ class TestRecovery(EstimateTestCase):
                 counts = dataclasses.replace(
                     _counted([5.0, 500.0]), bins=np.array([7, 27]),
                     samples=np.array([800.0, 200.0]),
+                    totals=np.outer([4000.0, 1e5], [1, 0, 0]),
                     moves=np.zeros((2, 2)), gap_moves=np.array(
                         [[before, after, periods, steps[i, j]]
                          for i, before in enumerate((7, 27))
@@ -649,18 +639,6 @@ class TestRecovery(EstimateTestCase):
                 np.testing.assert_allclose(
                     fitted.sojourn_seconds, PERIOD / np.array([.05, .2]),
                     rtol=1e-3)
-
-    def test_an_on_off_source_is_found_again(self):
-        rng = np.random.default_rng(74)
-        visits, on, off = 20_000, 4.0, 12.0
-        runs = np.stack([rng.geometric(1 / off, visits),
-                         rng.geometric(1 / on, visits)], axis=1)
-        samples = np.repeat(np.tile([0.0, 700.0], visits), runs.ravel())
-        fitted = estimate.fit_on_off(_counted(samples))
-        np.testing.assert_allclose(fitted.rates[:, 0], [0, 700.0])
-        for sojourn, mean in zip(fitted.sojourn_seconds / PERIOD, (off, on)):
-            error = math.sqrt((1 - 1 / mean) / visits)
-            self.assertLess(abs(sojourn / mean - 1), SIGMAS * error * 1.5)
 
 
 class TestFitOnOff(EstimateTestCase):
@@ -701,214 +679,174 @@ class TestFitOnOff(EstimateTestCase):
                                estimate.fit_on_off, _counted([5.0] * 50),
                                threshold)
 
-    def test_too_short_a_history_is_refused(self):
-        self.assertRefused(exceptions.NotEnoughSamples, ('23', '24'),
-                           estimate.fit_on_off, _counted([5] * 23))
+
+def _at_instants(period, seed, jitter=.3):
+    """Return a series with gaps, with samples at many instants of a secret.
+
+    :returns: RateSeries of up to 20 days, :class:`.Instants`
+    """
+    generator = np.random.default_rng(seed)
+    secret = instants.Instants(str(seed).encode())
+    begin = secret.times(700_000 + np.sort(generator.choice(
+        720, 60, replace=False))) + generator.uniform(-9, 1, 60) * period
+    all_times = np.sort((begin[:, None] + period * np.arange(10)).ravel())
+    all_times += generator.uniform(0, jitter, all_times.size) * period
+    times = [all_times[0]]
+    for time in all_times:
+        if time > times[-1] + (1 - jitter) * period:
+            times.append(time)
+    size = len(times)
+    return series.RateSeries('a1b2', period, times, generator.lognormal(
+        3, 2, (size, 3)) * (generator.random((size, 1)) < .9)), secret
 
 
-class TestSlots(EstimateTestCase):
-    """What is kept of the sampled slots."""
+class TestInstants(EstimateTestCase):
 
-    #: Longer than the ring.
-    SECONDS = 15.3 * 86400
+    PERIODS = st.sampled_from([5, 10, 60, 300, 400, 900, 2400, 3600, 7200])
 
-    def _samples(self, period, seed, jitter=0.0):
-        generator = np.random.default_rng(seed)
-        times = np.arange(5e8 + 117, 5e8 + 117 + self.SECONDS, period)
-        times += generator.uniform(-jitter, jitter, times.size)
-        rates = generator.gamma(.5, 1000, times.size)
-        present = generator.random(times.size) > .1
-        return times[present], rates[present]
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
+    @hypothesis.given(PERIODS, st.integers(0, 10 ** 6))
+    def test_an_instant_has_the_sample_whose_period_covers_it(
+            self, period, seed):
+        history, secret = _at_instants(period, seed)
+        expected = np.full(504, estimate.NO_BIN)
+        end = history.times[-1] + period
+        newest = next(number for number in range(720_000, 0, -1)
+                      if number * 2400 < end)
+        for number in range(newest - 503, newest + 1):
+            [time] = secret.times(np.array([number]))
+            covering = np.flatnonzero((history.times <= time)
+                                      & (time < history.times + period))
+            if covering.size:
+                expected[number % 504] = estimate.rate_bin(
+                    history.rates[covering[-1], :2].sum())
+        self.assertGreater(np.count_nonzero(expected != estimate.NO_BIN), 9)
+        np.testing.assert_array_equal(expected, estimate.count_transitions(
+            history, secret).at_instants)
 
-    def _one(self, period, times, rates):
-        return estimate.count_transitions(series.RateSeries.from_samples(
-            'a1b2', period, times, rates, 0 * rates))
-
-    def _expected_bins(self, period, times, rates):
-        """Return the bins slot by slot, one after the other."""
-        if period > slots.SLOT_SECONDS:
-            latest = math.ceil((times[-1] + period) / 300 - .5) - 1
-        else:
-            latest = math.floor((times[-1] + period / 2) / 300)
-        expected = np.full(slots.SLOTS, estimate.NO_SLOT)
-        for number in slots.latest_slots(latest).tolist():
-            middle = 300 * number + 150
-            if period > slots.SLOT_SECONDS:
-                inside = (times <= middle) & (middle < times + period)
-            else:
-                inside = np.floor((times + period / 2) / 300) == number
-            if inside.any():
-                expected[slots.ring_index(number)] = estimate.rate_bin(
-                    rates[inside].mean())
-        return expected
-
-    def test_a_slot_has_the_mean_of_the_samples_in_it(self):
-        for period in (60, 300, 400, 900, 3600):
-            with self.subTest(period=period):
-                times, rates = self._samples(period, 11)
-                counts = self._one(period, times, rates)
-                np.testing.assert_array_equal(
-                    self._expected_bins(period, times, rates),
-                    counts.slot_bins)
-                self.assertTrue((counts.slot_bins
-                                 == estimate.NO_SLOT).any() or period < 300)
-
-    def test_in_pieces_they_are_what_they_are_as_a_whole(self):
-        generator = np.random.default_rng(12)
-        for period, jitter in ((60, 3), (300, 4), (400, 0),
-                               (900, 0)):
-            with self.subTest(period=period):
-                times, rates = self._samples(period, 13, jitter)
-                at_once = self._one(period, times, rates)
-                cuts = np.sort(generator.choice(
-                    np.arange(1, times.size), 100, replace=False))
-                edges = [0, *cuts.tolist(), times.size]
-                pieces = [self._one(period, times[a:b], rates[a:b])
-                          for a, b in zip(edges, edges[1:])]
-                merged = pieces[0]
-                for piece in pieces[1:]:
-                    merged = estimate.TransitionCounts.from_bytes(
-                        merged.to_bytes()).aged(.999).merged(piece)
-                np.testing.assert_array_equal(
-                    at_once.slot_bins, merged.slot_bins)
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=120)
+    @hypothesis.given(PERIODS, st.integers(0, 10 ** 6), st.lists(
+        st.integers(1, 599), max_size=9))
+    def test_in_pieces_it_is_what_it_is_as_a_whole(self, period, seed, cuts):
+        history, secret = _at_instants(period, seed)
+        edges = [0, *sorted({cut for cut in cuts if cut < len(history)}),
+                 len(history)]
+        pieces = [estimate.count_transitions(series.RateSeries(
+            'a1b2', period, history.times[a:b], history.rates[a:b]), secret)
+            for a, b in zip(edges, edges[1:])]
+        expected = estimate.count_transitions(history, secret)
+        merged = pieces[0]
+        for piece in pieces[1:]:
+            merged = estimate.TransitionCounts.from_bytes(
+                merged.to_bytes()).merged(piece)
+        self.assertSameCounts(expected, merged)
+        # In another grouping, too: the later ones first.
+        merged = pieces[-1]
+        for piece in pieces[-2::-1]:
+            merged = piece.merged(merged)
+        self.assertSameCounts(expected, merged)
 
     def test_what_is_older_than_the_ring_is_missing(self):
-        early = self._one(300, 300.0 * np.arange(4032), np.full(4032, 5.0))
-        self.assertFalse((early.slot_bins == estimate.NO_SLOT).any())
-        # Ten days of silence, of which 4 days of the ring are from before.
-        late = self._one(300, 300.0 * np.arange(6912, 6930),
-                         np.full(18, 5.0))
+        early = _counted(np.full(4032, 5.0))
+        self.assertFalse((early.at_instants == estimate.NO_BIN).any())
+        # Ten days of silence: 4 days of the ring are from before. The samples
+        # after it cover two intervals.
+        late = _counted(np.full(16, 5.0),
+                        times=PERIOD * np.arange(24 * 288, 24 * 288 + 16))
         merged = early.merged(late)
-        latest = slots.latest_slots(6929)
+        known = merged.at_instants != estimate.NO_BIN
         np.testing.assert_array_equal(
-            (latest < 4032) | (latest >= 6912),
-            merged.slot_bins != estimate.NO_SLOT)
-        much_later = self._one(300, 1e8 + 300.0 * np.arange(18),
-                               np.full(18, 5.0))
-        np.testing.assert_array_equal(much_later.slot_bins,
-                                      early.merged(much_later).slot_bins)
+            [number < 504 or number >= 24 * 36
+             for number in instants.latest_numbers(24 * 36 + 1)], known)
+        much_later = _counted(np.full(18, 5.0),
+                              times=1e8 + PERIOD * np.arange(18))
+        np.testing.assert_array_equal(much_later.at_instants,
+                                      early.merged(much_later).at_instants)
 
     def test_a_period_of_decades_takes_no_more_memory_than_the_ring(self):
         # Two samples of a clock that began in 1970.
+        history = series.RateSeries.from_samples(
+            'a1b2', 1.7e9, [0.0, 1.7e9], [5.0, 500.0], [0, 0])
         tracemalloc.start()
         self.addCleanup(tracemalloc.stop)
-        counts = self._one(1.7e9, np.array([0.0, 1.7e9]),
-                           np.array([5.0, 500.0]))
+        counts = estimate.count_transitions(history)
         self.assertLess(tracemalloc.get_traced_memory()[1], 2e6)
-        self.assertEqual({int(estimate.rate_bin(500.0))},
-                         set(counts.slot_bins.tolist()))
+        # The newest instant may be later than the last sample.
+        self.assertGreaterEqual(np.count_nonzero(
+            counts.at_instants == estimate.rate_bin(500.0)), 503)
 
-    def test_samples_late_repeated_or_out_of_order_change_nothing(self):
-        times, rates = self._samples(300, 14)
-        expected = self._one(300, times, rates).slot_bins
-        order = np.random.default_rng(15).permutation(times.size)
-        repeated = np.concatenate([order, order[:100]])
-        np.testing.assert_array_equal(expected, self._one(
-            300, times[repeated], rates[repeated]).slot_bins)
-
-    def test_high_slots_are_those_above_the_threshold(self):
-        times = 300.0 * np.arange(4032)
+    def _on_off(self, hours=24, days=14):
+        """Return (on at the instants, counts) of a part of each day."""
+        times = PERIOD * np.arange(288 * days)
         on = np.random.default_rng(16).random(times.size) < .3
-        counts = self._one(300, times, np.where(on, 900.0, 9.0))
+        measured = times % 86400 < 3600 * hours
+        at = instants.PUBLIC.times(np.arange(504)) // PERIOD
+        return on[at.astype(int) % on.size], _counted(
+            np.where(on, 900.0, 9.0)[measured], times=times[measured])
+
+    def test_each_instant_has_the_state_of_its_sample(self):
+        on, counts = self._on_off()
         fitted = estimate.fit_model(counts)
-        np.testing.assert_array_equal(
-            on[slots.latest_slots(4031)], fitted.high)
-        self.assertEqual(1, fitted.low_states)
-        # With all bins known, no bit is drawn.
+        np.testing.assert_array_equal(on, fitted.at_instants)
+        # Where all are sampled, none is drawn.
         self.assertEqual(fitted, estimate.fit_model(counts, key='other'))
 
-    def test_slots_without_samples_are_as_on_other_days(self):
-        # The variance of the mean of 14 values that repeat n independent ones
-        # is that of 14 ** 2 / sum(repeats ** 2) values.
-        for days in range(1, 14):
-            with self.subTest(days=days):
-                rows, sampled = self._high_of_days(days)
-                repeats = np.zeros(days)
-                for row in rows:
-                    [index] = np.flatnonzero((sampled == row).all(axis=1))
-                    repeats[index] += 1
-                self.assertEqual(14, repeats.sum())
-                self.assertGreater(14 ** 2 / (repeats @ repeats), .84 * days)
-                if days >= 7:
-                    np.testing.assert_array_equal(
-                        rows[days - 7:7], rows[days:])
-
-    def _high_of_days(self, days):
-        """Return the slots of a history by day.
-
-        :returns: (14, 36) high slots of the model, (days, 36) of the history
-        """
-        times = 300.0 * np.arange(28 * 288, (28 + days) * 288)
-        on = np.random.default_rng(17).random(times.size) < .3
-        high = estimate.fit_model(self._one(
-            300, times, np.where(on, 900.0, 9.0))).high.reshape(14, 36)
-        number = np.arange(28 * 36, (28 + days) * 36)
-        sampled = np.arange(28 * 288, (28 + days) * 288)
-        sampled = sampled[slots.sampled(sampled)]
-        np.testing.assert_array_equal(number, sampled // slots.EACH)
-        of_days = on[sampled - 28 * 288].reshape(days, 36)
-        np.testing.assert_array_equal(of_days, high[:days])
-        return high, of_days
-
-    def test_where_no_day_has_a_sample_the_bit_is_drawn(self):
-        # Never measured from 12 to 24 h.
-        times = 300.0 * np.arange(4032)
-        times = times[times % 86400 < 43200]
-        on = np.random.default_rng(17).random(times.size) < .3
-        counts = self._one(300, times, np.where(on, 900.0, 9.0))
-        drawn = np.array([estimate.fit_model(counts, key=f'vm-{n}').high
-                          for n in range(200)]).reshape(200, 14, 36)
-        np.testing.assert_array_equal(drawn[0, :, :18], drawn[1, :, :18])
+    def test_where_no_sample_is_the_state_is_drawn_from_the_law(self):
+        on, counts = self._on_off(hours=12)
+        keys = [f'vm-{number}' for number in range(200)]
+        fitted = estimate.fit_models([counts] * 200, keys=keys)
+        rows = np.array([single.at_instants for single in fitted])
+        drawn = rows[0] >= instants.DRAWN
+        self.assertEqual(504 - drawn.sum(), fitted[0].sampled_instants)
         np.testing.assert_array_equal(
-            drawn[5].ravel(), estimate.fit_model(counts, key='vm-5').high)
-        free = drawn[:, :, 18:]
-        share = on.mean()
-        self.assertAlmostEqual(share, free.mean(), delta=SIGMAS * math.sqrt(
-            share * (1 - share) / free.size))
+            instants.PUBLIC.times(np.arange(504)) % 86400 >= 43200, drawn)
+        np.testing.assert_array_equal(
+            np.broadcast_to(on[~drawn], (200, 504 - drawn.sum())),
+            rows[:, ~drawn])
+        self.assertEqual(fitted[5], estimate.fit_model(counts, key='vm-5'))
+        self.assertEqual(estimate.fit_model(counts),
+                         estimate.fit_model(counts))
+        states = rows[:, drawn] - float(instants.DRAWN)
+        [off, share] = fitted[0].stationary
+        self.assertAlmostEqual(share, states.mean(), delta=SIGMAS * math.sqrt(
+            off * share / states.size))
         # Those of two instances are independent.
-        centred = free - share
-        together = (centred[::2] * centred[1::2]).mean()
-        self.assertLess(abs(together), SIGMAS * share * (
-            1 - share) / math.sqrt(free.size / 2))
+        centred = states - share
+        self.assertLess(
+            abs((centred[::2] * centred[1::2]).mean()),
+            SIGMAS * off * share / math.sqrt(states.size / 2))
 
-    def test_counts_of_the_versions_before_have_no_slots(self):
-        for gaps, version in (([], 2), ([[7, 27, 2, 1.0]], 3)):
-            counts = dataclasses.replace(
-                _counted([5, 500, 5]), gap_moves=np.array(
-                    gaps, float).reshape(-1, 4))
-            data = counts.to_bytes()
-            tail = len(gaps) * 14
-            end = len(data) - tail
-            # In the place of the slots: samples in two regimes, behind the
-            # peaks of two bins and before the moves.
-            moves = end - 504 - 32 - 8 * np.count_nonzero(counts.moves)
-            packed = bytes([version]) + data[1:moves] + bytes(
-                16 * 2) + data[moves:end - 504 - 32] + data[end:]
-            unpacked = estimate.TransitionCounts.from_bytes(packed)
-            self.assertTrue((unpacked.slot_bins == estimate.NO_SLOT).all())
-            for name in ('samples', 'totals', 'moves', 'gap_moves'):
-                np.testing.assert_array_equal(
-                    getattr(counts, name), getattr(unpacked, name))
-            merged = unpacked.merged(_counted([5, 500], times=[900, 1200]))
-            self.assertEqual(5, merged.total_samples)
-            self.assertEqual(
-                (PERIOD, 600.0),
-                estimate.period_and_last_time(packed))
+    def test_with_less_than_a_day_of_instants_it_is_independent(self):
+        _, counts = self._on_off(days=1)
+        self.assertEqual(36, estimate.fit_model(counts).sampled_instants)
+        bins = counts.at_instants.copy()
+        bins[7] = estimate.NO_BIN
+        fitted = estimate.fit_model(dataclasses.replace(
+            counts, at_instants=bins))
+        self.assertIsNone(fitted.at_instants)
+        self.assertFalse(fitted.law.is_sampled)
 
-    def test_they_take_536_bytes_of_the_counts(self):
-        counts = _counted([5, 50, 5])
-        self.assertEqual(estimate.HEADER_BYTES + 2 * 2 + 4 * 2
-                         + 8 * (6 * 2 + 2) + 536, len(counts.to_bytes()))
+    def test_a_sample_whose_bin_was_forgotten_counts_as_the_next_higher(self):
+        rates = np.full(4032, 9.0)
+        number = instants.PUBLIC.times(np.arange(504)) // PERIOD
+        at = number.astype(int)[[100, 200]]
+        rates[at] = 90.0, 9000.0
+        rates[1::2] = np.where(rates[1::2] == 9, 900.0, rates[1::2])
+        fitted = estimate.fit_model(_counted(rates).aged(.1))
+        self.assertEqual([9, 900], fitted.rates[:, 0].tolist())
+        self.assertEqual([1, 1], fitted.at_instants[[100, 200]].tolist())
 
 
 class TestTogether(EstimateTestCase):
     """Many at once are what each would be by itself."""
 
     def _all(self, generator, count=60):
-        histories = []
+        histories, end = [], 0
         for i in range(count):
             n = int(generator.choice([0, 5, 30, 60, 300]))
-            times = PERIOD * np.cumsum(generator.choice([1, 1, 1, 4], n))
+            # Each begins where the one before ends.
+            times = end + PERIOD * np.cumsum(generator.choice([1, 1, 1, 4], n))
+            end = times.max(initial=end)
             histories.append(series.RateSeries(
                 f'vm-{i}', PERIOD, times,
                 generator.lognormal(3, 2, (n, 3)).round(
@@ -948,8 +886,8 @@ class TestTogether(EstimateTestCase):
                     continue
                 states.add(len(chain.rates))
                 np.testing.assert_array_equal(expected.rates, chain.rates)
-                np.testing.assert_array_equal(expected.high, chain.high)
-                self.assertEqual(expected.low_states, chain.low_states)
+                np.testing.assert_array_equal(expected.at_instants,
+                                              chain.at_instants)
                 np.testing.assert_allclose(expected.jump, chain.jump,
                                            rtol=1e-12)
                 np.testing.assert_allclose(
@@ -960,18 +898,6 @@ class TestTogether(EstimateTestCase):
                 np.testing.assert_allclose(
                     checked.stationary, chain.stationary, rtol=1e-9)
             self.assertGreater(len(states), 2)
-
-    def test_quantiles_on_the_edge_of_a_bin_do_not_depend_on_others(self):
-        # The quantile .5 is the edge of two bins; the weights are no whole
-        # numbers, so that sums with those of others would be rounded.
-        edge = _counted(np.tile([10, 20, 1000, 2000], 12))
-        generator = np.random.default_rng(1)
-        several = [_counted(generator.lognormal(4, 2, 2000)), *[edge] * 300]
-        several = [counts.aged(generator.uniform(.3, 1))
-                   for counts in several]
-        for single, fitted in zip(several, estimate.fit_models(several, 2)):
-            np.testing.assert_array_equal(
-                estimate.fit_model(single, 2).rates, fitted.rates)
 
     def test_none_is_none(self):
         self.assertEqual([], estimate.count_all([]))

@@ -146,28 +146,9 @@ class TestStationaryLaw(ModelTestCase):
             total = F(on) + F(off)
             self.assertLaw([F(off) / total, F(on) / total], chain.stationary)
 
-    def test_of_three_states_it_is_the_spanning_tree_formula(self):
-        # Visits to i are proportional to the sum over the trees that lead to
-        # i (Markov chain tree theorem), here of three states in full.
-        q = [[0, F(1, 4), F(3, 4)], [F(1, 2), 0, F(1, 2)], [F(1, 8), F(7, 8),
-                                                            0]]
-        trees = [q[1][0] * q[2][0] + q[1][2] * q[2][0] + q[2][1] * q[1][0],
-                 q[0][1] * q[2][1] + q[0][2] * q[2][1] + q[2][0] * q[0][1],
-                 q[0][2] * q[1][2] + q[0][1] * q[1][2] + q[1][0] * q[0][2]]
-        sojourn = [3, 50, 7]
-        shares = [v * t for v, t in zip(trees, sojourn)]
-        chain = model.TrafficModel(_rates(3), np.array(q, dtype=float),
-                                   sojourn)
-        self.assertLaw([s / sum(shares) for s in shares], chain.stationary)
-
     def test_of_a_single_state_it_is_one(self):
         self.assertEqual([1.0],
                          model.TrafficModel.constant(7).stationary.tolist())
-
-    def test_of_a_ring_it_follows_the_sojourn_times_alone(self):
-        sojourn = [1, 2, 3, 4]
-        chain = model.TrafficModel(_rates(4), _ring(4), sojourn)
-        self.assertLaw([F(t, 10) for t in sojourn], chain.stationary)
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
     @hypothesis.given(st.integers(2, 7).flatmap(lambda n: st.tuples(
@@ -214,15 +195,6 @@ class TestStationaryLaw(ModelTestCase):
             shares, model.TrafficModel(_rates(n), jump, np.ones(n))
             .stationary)
 
-    def test_sojourn_times_that_differ_by_1e12_keep_relative_accuracy(self):
-        rng = np.random.default_rng(11)
-        jump = rng.integers(1, 9, (5, 5)) * (1 - np.eye(5, dtype=int))
-        sojourn = [1e-6, 1e6, 1.0, 1e-3, 1e3]
-        chain = model.TrafficModel(
-            _rates(5), jump / jump.sum(axis=1, keepdims=True), sojourn)
-        self.assertLaw(exact.stationary(jump.tolist(), sojourn),
-                       chain.stationary)
-
     def test_a_state_that_is_left_for_good_has_probability_zero(self):
         jump = [[0, .5, .5, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
         chain = model.TrafficModel(_rates(4), jump, [1e9, 1e9, 1, 3])
@@ -235,18 +207,6 @@ class TestStationaryLaw(ModelTestCase):
         chain = model.TrafficModel(_rates(3), jump, [1, 1, 1])
         self.assertLaw([0, F(1, 2), F(1, 2)], chain.stationary)
         self.assertEqual([2, 4, 6], chain.peak.tolist())
-
-    def test_states_in_another_order_have_the_same_shares(self):
-        rng = np.random.default_rng(5)
-        jump = rng.random((6, 6)) * (1 - np.eye(6))
-        jump /= jump.sum(axis=1, keepdims=True)
-        sojourn = rng.random(6) + 0.1
-        order = rng.permutation(6)
-        chain = model.TrafficModel(_rates(6), jump, sojourn)
-        reordered = model.TrafficModel(_rates(6), jump[np.ix_(order, order)],
-                                       sojourn[order])
-        np.testing.assert_allclose(reordered.stationary,
-                                   chain.stationary[order], rtol=1e-13)
 
 
 class TestFigures(ModelTestCase):
@@ -302,45 +262,44 @@ class TestFigures(ModelTestCase):
         self.assertEqual([0, 2 + 2.5 + 12.5], values.tolist())
 
 
-class TestClasses(ModelTestCase):
+class TestInstants(ModelTestCase):
 
-    RATES = [[0, 0, 0], [10, 5, 1], [90, 5, 3]]
-    HIGH = np.arange(504) % 7 == 0
+    #: Three states, and each fifth instant drawn.
+    ROWS = np.arange(504) % 3 + 128 * (np.arange(504) % 5 == 0)
 
-    def _model(self, high=HIGH, low_states=2):
+    def _model(self, at_instants=ROWS):
         return model.TrafficModel(
-            self.RATES, [[0, .5, .5], [.5, 0, .5], [.5, .5, 0]],
-            [640, 255, 105], high, low_states)
+            [[0, 0, 0], [10, 5, 1], [90, 5, 3]],
+            [[0, .5, .5], [.5, 0, .5], [.5, .5, 0]], [640, 255, 105],
+            at_instants)
 
-    def test_the_law_keeps_the_bits_and_the_low_states(self):
+    def test_the_law_keeps_the_states_at_the_instants(self):
         law = self._model().law
-        np.testing.assert_array_equal(self.HIGH, law.high)
-        self.assertEqual(2, law.low_states)
-        self.assertTrue(law.has_classes)
-        np.testing.assert_allclose([.64, .255, .105], law.probabilities)
-        np.testing.assert_allclose([12, 1.8, .57], law.mean)
-        # 3 states of 4 numbers, 504 bits and a byte.
-        self.assertEqual(3 * 32 + 63 + 1, len(law))
-        self.assertEqual(2, law[-1])
-        self.assertEqual(np.packbits(self.HIGH).tobytes(), law[-64:-1])
+        np.testing.assert_array_equal(self.ROWS, law.at_instants)
+        self.assertEqual(504 - 101, self._model().sampled_instants)
+        # 3 states of 4 numbers, and a byte for each instant.
+        self.assertEqual(3 * 32 + 504, len(law))
+        for name, value in (('probabilities', [.64, .255, .105]),
+                            ('mean', [12, 1.8, .57]), ('peak', [90, 5, 3])):
+            np.testing.assert_allclose(getattr(law, name), value, rtol=1e-12)
+        self.assertEqual(self._model(None).law, law.independent())
+        self.assertIsNone(law.independent().at_instants)
+        self.assertEqual(0, self._model(None).sampled_instants)
 
-    def test_without_classes_all_states_are_low(self):
-        for states in (1, 2, 254, 255, 256, 400):
-            law = rate_law.RateLaw.from_arrays(
-                np.full(states, 1 / states), np.ones((states, 3)))
-            self.assertEqual(states, law.low_states)
-            self.assertFalse(law.has_classes)
-            self.assertFalse(law.high.any())
-            self.assertEqual((states, 3), law.rates.shape)
-        law = self._model(None, None).law
-        self.assertFalse(law.has_classes)
-        self.assertEqual(law, rate_law.RateLaw.from_arrays(
-            law.probabilities, law.rates, self.HIGH, 3))
+    def test_the_length_says_how_many_states_there_are(self):
+        for states in (1, 2, 16, 32, 400):
+            shape = np.full(states, 1 / states), np.ones((states, 3))
+            for at_instants in (None, self.ROWS):
+                law = rate_law.RateLaw.from_arrays(*shape, at_instants)
+                self.assertEqual(states, law.states)
+                self.assertEqual((states, 3), law.rates.shape)
+                self.assertEqual(at_instants is not None, law.is_sampled)
 
     def test_laws_that_stand_one_after_the_other_are_split(self):
         laws = [self._model().law, model.TrafficModel.constant(3).law,
-                self._model(~self.HIGH, 1).law]
-        self.assertEqual(laws, rate_law.split_laws(b''.join(laws), [3, 1, 3]))
+                self._model(self.ROWS[::-1]).law]
+        self.assertEqual(laws, rate_law.split_laws(
+            b''.join(laws), list(map(len, laws))))
 
     def test_it_is_kept_in_a_dictionary_and_with_packets(self):
         chain = self._model()
@@ -348,46 +307,46 @@ class TestClasses(ModelTestCase):
             chain.to_dict())))
         self.assertEqual(chain, restored)
         self.assertEqual(chain.law, restored.law)
-        self.assertNotEqual(chain, self._model(None, None))
-        self.assertNotEqual(chain, self._model(low_states=1))
-        self.assertNotEqual(chain, self._model(~self.HIGH))
-        self.assertNotIn('high', self._model(None, None).to_dict())
-        silent = model.TrafficModel(
-            [[0, 0, 0], [8, 0, 0]], [[0, 1], [1, 0]], [1, 1], self.HIGH, 1)
+        for other in (None, self.ROWS[::-1]):
+            self.assertNotEqual(chain, self._model(other))
+        self.assertNotIn('at_instants', self._model(None).to_dict())
+        silent = model.TrafficModel.constant(8)
+        silent = dataclasses.replace(silent, at_instants=[0] * 504)
+        self.assertEqual([0] * 504,
+                         silent.with_packets(100).at_instants.tolist())
+
+    def test_what_is_no_state_is_refused(self):
+        for value in (3, 127, 128 + 3, 256, -1):
+            rows = self.ROWS.copy()
+            rows[77] = value
+            self.assertInvalid(('at_instants', '504', '0..2'), self._model,
+                               rows)
+        for rows in (self.ROWS[1:], self.ROWS / 1, 'x', [[1], [1, 2]]):
+            self.assertInvalid(('at_instants', '504'), self._model, rows)
+        for most, n in ((31, 32), (31, 33)):
+            call = (model.TrafficModel, _rates(n), _ring(n), np.ones(n),
+                    np.full(504, most))
+            if n == 32:
+                self.assertEqual(32, call[0](*call[1:]).law.states)
+            else:
+                self.assertInvalid(('at_instants', '32 states'), *call)
+        for text in ('zz', 7, 'ff'):
+            self.assertInvalid(
+                ('at_instants',), model.TrafficModel.from_dict,
+                {**self._model().to_dict(), 'at_instants': text})
+
+    def test_states_that_are_left_for_good_are_not_counted(self):
+        chain = model.TrafficModel(
+            [[9, 0, 0], [1, 0, 0], [2, 0, 0]],
+            [[0, 1, 0], [0, 0, 1], [0, 1, 0]], [1, 1, 1],
+            self.ROWS % 128 % 2 + 1 + (self.ROWS & 128))
+        law = chain.law
+        self.assertEqual(2, law.states)
         np.testing.assert_array_equal(
-            self.HIGH, silent.with_packets(100).high)
-
-    def test_the_regimes_of_a_dictionary_from_before_are_ignored(self):
-        data = self._model(None, None).to_dict()
-        data['regime_law'] = [[.7, .25, .05], [.1, .3, .6]]
-        self.assertEqual(self._model(None, None),
-                         model.TrafficModel.from_dict(data))
-
-    def test_what_is_no_class_is_refused(self):
-        for high, low_states, parts in (
-                (self.HIGH, None, ('low_states', 'None', '1..2')),
-                (None, 1, ('high', 'None', '504')),
-                (self.HIGH, 0, ('low_states', '0', '1..2')),
-                (self.HIGH, 3, ('low_states', '3', '1..2')),
-                (self.HIGH, 1.5, ('low_states', '1.5')),
-                (self.HIGH[:-1], 2, ('high', '504')),
-                (np.arange(504), 2, ('high', '504')),
-                ('x', 2, ('high', "'x'", '504'))):
-            with self.subTest(high=str(high)[:9], low_states=low_states):
-                self.assertInvalid(parts, self._model, high, low_states)
-        data = self._model().to_dict()
-        for high in ('zz', 7, 'ff'):
-            self.assertInvalid(('high',), model.TrafficModel.from_dict,
-                               {**data, 'high': high})
-
-    def test_low_states_that_are_never_visited_do_not_count(self):
-        jump = [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
-        rates = [[9, 0, 0], [1, 0, 0], [2, 0, 0]]
-        law = model.TrafficModel(rates, jump, [1, 1, 1], self.HIGH, 2).law
-        self.assertEqual(1, law.low_states)
-        self.assertTrue(law.has_classes)
-        law = model.TrafficModel(rates, jump, [1, 1, 1], self.HIGH, 1).law
-        self.assertFalse(law.has_classes)
+            chain.rates[chain.at_instants % 128],
+            law.rates[law.at_instants % 128])
+        np.testing.assert_array_equal(self.ROWS >= 128,
+                                      law.at_instants >= 128)
 
 
 class TestPackets(ModelTestCase):
@@ -434,7 +393,7 @@ class TestRateLaw(ModelTestCase):
         probabilities = np.array([1 / 3, 2 / 3])
         rates = np.array([[.1, .2, .3], [4e8, 5e-324, 0]])
         law = rate_law.RateLaw.from_arrays(probabilities, rates)
-        self.assertEqual(128, len(law))
+        self.assertEqual(64, len(law))
         unpacked = rate_law.RateLaw(bytes(law))
         np.testing.assert_array_equal(probabilities, unpacked.probabilities)
         np.testing.assert_array_equal(rates, unpacked.rates)
@@ -493,9 +452,9 @@ class TestDictionary(ModelTestCase):
 
     def test_another_version_and_missing_keys_are_refused(self):
         good = model.TrafficModel.constant(5).to_dict()
-        self.assertInvalid(('format_version', '2', '1'),
+        self.assertInvalid(('format_version', '1', '2'),
                            model.TrafficModel.from_dict,
-                           {**good, 'format_version': 2})
+                           {**good, 'format_version': 1})
         for key in good:
             self.assertInvalid(
                 (key,), model.TrafficModel.from_dict,

@@ -6,11 +6,11 @@ import unittest
 import numpy as np
 
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
-from vswitch_aware_scheduler.traffic import slots
 
 
 def constant(kbps):
@@ -24,14 +24,20 @@ def on_off(kbps, share):
 
 
 def random_law(generator):
-    """Return a law of 1 to 5 states, some of them high ones."""
+    """Return a law of 1 to 5 states, of a sampled instance or not."""
     n = generator.integers(1, 6)
     rates = generator.lognormal(3, 2, (n, 3))
     return rate_law.RateLaw.from_arrays(
         generator.dirichlet(np.ones(n)),
         rates[rates[:, :2].sum(axis=1).argsort()],
-        generator.random(slots.SLOTS) < .2,
-        int(generator.integers(1, n + 1)))
+        generator.integers(0, n, instants.INSTANTS)
+        if generator.random() < .5 else None)
+
+
+def tails(law, edges):
+    """Return (e,): how likely a rate is at least an edge."""
+    kbps = law.rates[:, :2].sum(axis=1)
+    return law.probabilities @ (kbps[:, None] >= edges * (1 - 1e-9))
 
 
 class PoolTestCase(unittest.TestCase):
@@ -43,18 +49,13 @@ class PoolTestCase(unittest.TestCase):
         np.testing.assert_allclose(
             np.mean([law.mean for law in laws], axis=0), law.mean)
         np.testing.assert_allclose(1.0, law.probabilities.sum())
+        self.assertFalse(law.is_sampled)
         # Rates are gathered in bins that are 26 % wide; between these, the
-        # tail is the mean of the tails, and so is that of the high states.
-        for edge in 10.0 ** np.arange(0, 5, 0.1):
-            def tail(law):
-                above = law.rates[:, :2].sum(axis=1) >= edge * (1 - 1e-9)
-                high = np.arange(above.size) >= law.low_states
-                return [law.probabilities[above].sum(),
-                        law.probabilities[above & high].sum()]
-
-            np.testing.assert_allclose(
-                np.mean([tail(law) for law in laws], axis=0), tail(law),
-                atol=1e-12)
+        # tail is the mean of the tails.
+        edges = 10.0 ** np.arange(0, 5, 0.1)
+        np.testing.assert_allclose(
+            np.mean([tails(law, edges) for law in laws], axis=0),
+            tails(law, edges), atol=1e-12)
 
     def test_a_mixture_has_the_mean_of_both(self):
         generator = np.random.default_rng(2)
@@ -66,61 +67,9 @@ class PoolTestCase(unittest.TestCase):
         np.testing.assert_allclose(
             pool.law.mean / 3 + wider.law.mean * 2 / 3, shrunk.law.mean)
         np.testing.assert_allclose(1.0, shrunk.law.probabilities.sum())
-        np.testing.assert_allclose(pool.high / 3 + wider.high * 2 / 3,
-                                   shrunk.high)
         self.assertEqual(pool.law, pool.shrunk(wider, 0.0).law)
         np.testing.assert_allclose(
             wider.law.mean, pool.shrunk(wider, math.inf).law.mean)
-
-
-class ExpectedTestCase(unittest.TestCase):
-    """In which slots an instance without history is taken to be high."""
-
-    def _fleet(self, busy, count, project):
-        """Return (project, law) of instances that are on in some slots."""
-        instances = []
-        for number in range(count):
-            high = busy & bool(number % 2)
-            instances.append((project, rate_law.RateLaw.from_arrays(
-                [.7, .3], [[1.0, 0, 0], [100.0, 0, 0]], high, 1)))
-        return instances
-
-    def setUp(self):
-        super().setUp()
-        self.day = np.arange(slots.SLOTS) % 36 < 12
-        self.night = np.arange(slots.SLOTS) % 36 >= 30
-        members = (self._fleet(self.day, 400, 'day')
-                   + self._fleet(self.night, 40, 'night'))
-        self.pools = prior.group_pools([None] * 440, *zip(*members))
-
-    def test_the_share_of_a_slot_is_that_of_the_instances(self):
-        # Each project weighs the same in the fleet; of its own prior,
-        # 400 and 40 instances weigh as 400 / 420 and 40 / 60.
-        fleet = (.5 * self.day + .5 * self.night) / 2
-        np.testing.assert_allclose(fleet, self.pools[prior.FLEET].high)
-        for project, own, weight in (('day', self.day, 400 / 420),
-                                     ('night', self.night, 40 / 60)):
-            np.testing.assert_allclose(
-                weight * own / 2 + (1 - weight) * fleet,
-                self.pools[None, project].high)
-
-    def test_bits_are_drawn_by_the_shares(self):
-        expected = self.pools[None, 'day'].expected
-        laws = [expected.of(f'vm-{n}') for n in range(800)]
-        self.assertEqual(laws[7], expected.of('vm-7'))
-        np.testing.assert_allclose(expected.law.mean, laws[7].mean)
-        self.assertEqual(expected.law.low_states, laws[7].low_states)
-        drawn = np.mean([law.high for law in laws], axis=0)
-        share = self.pools[None, 'day'].high
-        # 1/510 is what rounding may take; then four standard deviations.
-        self.assertLess((abs(drawn - share) - 4.5 * np.sqrt(
-            share * (1 - share) / 800)).max(), 1 / 510 + 1e-9)
-
-    def test_without_a_name_there_are_no_classes(self):
-        law = self.pools[prior.FLEET].expected.of(None)
-        self.assertFalse(law.has_classes)
-        np.testing.assert_allclose(self.pools[prior.FLEET].law.mean,
-                                   law.mean)
 
     def test_counts_and_laws_give_the_same_pool(self):
         generator = np.random.default_rng(3)
@@ -132,7 +81,6 @@ class ExpectedTestCase(unittest.TestCase):
         laws = [of_counts.law for of_counts in estimate.fit_models(counts)]
         of_counts, of_laws = prior.Pool.of_counts(counts), prior.Pool.of_laws(
             laws)
-        np.testing.assert_allclose(of_counts.high, of_laws.high)
         self.assertEqual(of_counts.bins.tolist(), of_laws.bins.tolist())
         np.testing.assert_allclose(of_counts.shares, of_laws.shares)
 
@@ -258,12 +206,6 @@ class GroupsTestCase(unittest.TestCase):
         self.assertAlmostEqual(37.5, pool.members)
 
 
-def tails(law, edges):
-    """Return (e,): how likely a rate is at least an edge."""
-    kbps = law.rates[:, :2].sum(axis=1)
-    return law.probabilities @ (kbps[:, None] >= edges * (1 - 1e-9))
-
-
 class ProjectsTestCase(unittest.TestCase):
     """How far one project moves what others are expected to carry."""
 
@@ -365,16 +307,12 @@ class CutTestCase(unittest.TestCase):
         return prior.cut(law, limits, limits, *group)
 
     def test_what_a_host_cannot_carry_is_left_out(self):
-        high = np.arange(slots.SLOTS) % 3 == 0
         law = rate_law.RateLaw.from_arrays(
             [.7, .2, .1],
-            [[10.0, 20.0, 1.0], [30.0, 20.0, 4.0], [60.0, 40.0, 9.0]], high, 1)
+            [[10.0, 20.0, 1.0], [30.0, 20.0, 4.0], [60.0, 40.0, 9.0]])
         cut = self._cut(law, 50.0)
         np.testing.assert_allclose(law.rates[:2], cut.rates)
         np.testing.assert_allclose([7 / 9, 2 / 9], cut.probabilities)
-        # Which of them are high, and when, stays.
-        self.assertEqual(1, cut.low_states)
-        np.testing.assert_array_equal(high, cut.high)
         self.assertIs(law, self._cut(law, 100.0))
         self.assertAlmostEqual(.1, prior.share_above(
             law, [(self.BANDWIDTH, None, 50.0)]))
@@ -382,13 +320,12 @@ class CutTestCase(unittest.TestCase):
     def test_what_the_policy_alone_refuses_is_scaled_down(self):
         law = rate_law.RateLaw.from_arrays(
             [.9, .1], [[10.0, 20.0, 1.0], [60.0, 40.0, 9.0]],
-            np.arange(slots.SLOTS) % 3 == 0, 1)
+            np.arange(instants.INSTANTS) % 2)
         cut = prior.cut(law, [(self.BANDWIDTH, None, 50.0)],
                         [(self.BANDWIDTH, None, 200.0)])
         np.testing.assert_allclose([[10, 20, 1], [30, 20, 4.5]], cut.rates)
         np.testing.assert_array_equal(law.probabilities, cut.probabilities)
-        self.assertEqual(1, cut.low_states)
-        np.testing.assert_array_equal(law.high, cut.high)
+        np.testing.assert_array_equal(law.at_instants, cut.at_instants)
 
     def test_more_than_half_is_no_exception(self):
         for share in (.4, .5):
