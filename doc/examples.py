@@ -45,7 +45,8 @@ COMMANDS = {'vswitch-manage': manage.main, 'vswitch-modeler': modeler.main,
 #: Where the store is in the manual.
 SHOWN_DIRECTORY = '/var/lib/vswitch_aware_scheduler'
 
-#: 2026-02-03T04:05:06Z: no example looks at a clock.
+#: 2026-02-03T04:05:06Z: no example looks at a clock. Nor at the secret of its
+#: store, which differs from run to run.
 NOW = 1770091506.0
 
 INSTANCES, SAMPLES, PERIOD = 24, 1152, 300
@@ -155,6 +156,7 @@ def run(place, line):
                 contextlib.redirect_stderr(output), \
                 mock.patch('time.time', lambda: NOW), \
                 mock.patch('importlib.metadata.version', _version), \
+                mock.patch.object(store.Store, 'secret', lambda self: b''), \
                 mock.patch.object(status.Checks.__init__, '__defaults__',
                                   (lambda: NOW + 8, ())):
             COMMANDS[words[0]](['--config-file', place.config, *words[1:]])
