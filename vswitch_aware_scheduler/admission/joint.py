@@ -20,7 +20,7 @@ LADDER = np.array([1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25])
 
 #: Largest deviation that is attributed to chance, in standard deviations, and
 #: the smallest one that is not.
-_CHANCE, _NO_CHANCE = 2.0, 3.0
+_CHANCE, _NO_CHANCE = 2.5, 3.5
 
 #: Smallest probability with a logarithm.
 _TINY = 1e-300
@@ -51,7 +51,9 @@ def _trust(expected, observed):
     :param observed: (l, ...) numbers that were observed
     :returns: (...)
     """
-    expected = np.maximum(expected, _TINY)
+    # With 32 bits, the smallest number would be 0.
+    expected = np.maximum(np.asarray(expected, dtype=float), _TINY)
+    observed = np.asarray(observed, dtype=float)
     deviance = observed * np.log(np.maximum(observed, _TINY) / expected) - (
         observed - expected)
     largest = np.sqrt(2 * np.maximum(deviance, 0.0)).max(axis=0)
