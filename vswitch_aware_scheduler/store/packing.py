@@ -200,8 +200,7 @@ def unpack_laws(names, laws):
     bad = (states < 1) | (rest != 0) & ~is_sampled
     data = b''.join([law[1:] for law in laws])
     if not bad.any():
-        bad |= _are_damaged(np.frombuffer(data, np.uint8), states, sizes,
-                            is_sampled)
+        bad |= _are_damaged(np.frombuffer(data, np.uint8), states, is_sampled)
     if bad.any():
         raise exceptions.StoreError(
             f'instance {names[int(np.argmax(bad))]}: its law is damaged; '
@@ -210,22 +209,19 @@ def unpack_laws(names, laws):
     return sizes, data
 
 
-def _are_damaged(data, states, sizes, is_sampled):
+def _are_damaged(data, states, is_sampled):
     """Return (n,) bool: which laws have impossible contents.
 
     :param data: uint8 array of the concatenated laws
     :param states: (n,) number of states of each law
-    :param sizes: (n,) number of bytes of each law
     :param is_sampled: (n,) bool
     """
     bad = np.zeros(states.size, dtype=bool)
-    starts = np.cumsum(sizes) - sizes
-    at = (starts + states * rate_law.ROW_BYTES)[is_sampled, None] + np.arange(
-        sampled.INSTANTS)
-    of_rows = np.ones(data.size, dtype=bool)
-    of_rows[at] = False
-    bad[is_sampled] = (data[at] & (sampled.DRAWN - 1)
-                       >= states[is_sampled, None]).any(axis=1)
+    of_rows = np.repeat(np.tile([True, False], states.size), np.column_stack(
+        [states * rate_law.ROW_BYTES, is_sampled * sampled.INSTANTS]).ravel())
+    bad[is_sampled] = (
+        data[~of_rows].reshape(-1, sampled.INSTANTS) & (sampled.DRAWN - 1)
+    ).max(axis=1, initial=0) >= states[is_sampled]
     rows = data[of_rows].view('<f8').reshape(-1, rate_law.LAW_COLUMNS)
     wrong = ~(np.isfinite(rows).all(axis=1) & (rows >= 0).all(axis=1)
               & (rows[:, 0] <= 1))
