@@ -506,7 +506,7 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
                 storage.model(name)
         self.execute('UPDATE traffic_model_detail SET format_version = 99')
         with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    f'{name}.* 99; expected 1'):
+                                    f'{name}.* 99; expected 2'):
             storage.model(name)
 
     def test_a_damaged_host_profile_names_its_host(self):

@@ -61,7 +61,7 @@ class FleetTestCase(base.StoreTestCase):
                          .keys())
 
     def test_a_store_of_the_version_before_is_upgraded(self):
-        migration.sync(self.url, '0010')
+        migration.sync(self.url, '0009')
         with self.assertRaises(exceptions.StoreVersionError):
             store.Store(self.url).fleet('host')
         migration.sync(self.url)
