@@ -63,9 +63,7 @@ class TestEffectiveNumber(unittest.TestCase):
                 weights = weight * (np.arange(N) < count)
                 self.assertAlmostEqual(
                     count, float(joint.effective_number(weights)))
-
-    def test_unequal_weights_are_worth_less(self):
-        # (3 + 1) ** 2 / (3 ** 2 + 1).
+        # Unequal weights: (3 + 1) ** 2 / (3 ** 2 + 1).
         self.assertAlmostEqual(
             1.6, float(joint.effective_number(np.array([3.0, 1.0, 0.0]))))
 
