@@ -136,7 +136,8 @@ def _stretched(table, sums, weights, number, trust, peak, on_grid):
     order = np.argsort(sums)
     ordered = sums[order]
     # P(sum > k-th largest) is k / (n + 1) in the mean, and 1 below all.
-    reached = np.cumsum(weights[order][::-1])[::-1] * (number * least)
+    reached = np.maximum(np.cumsum(weights[order][::-1])[::-1] * number, 1.0)
+    reached *= least
     # On the grid, the tail is constant up to the next cell.
     places = np.arange(tail.size) + 0.5 * on_grid
     of_sums = np.interp(places, ordered, reached, left=1.0)

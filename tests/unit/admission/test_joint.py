@@ -183,6 +183,15 @@ class TestTail(unittest.TestCase):
                     np.testing.assert_allclose(-np.diff(table.imag), steps,
                                                atol=1e-12)
 
+    def test_it_falls_where_the_largest_sum_has_a_small_weight(self):
+        rng = np.random.default_rng(35)
+        cells = np.arange(CELLS)
+        tables = np.repeat((np.exp(-cells / 3.0) * (1 + 3j))[None], 50, axis=0)
+        joint.adapt(tables, rng.exponential(6.0, (50, N)), rng.choice(
+            [.02, 1.0], (50, N)), np.repeat(joint.LADDER[None] * 60, 50, 0),
+            np.full(50, 1e9), False)
+        self.assertLessEqual(np.diff(tables.real, axis=1).max(), 1e-15)
+
     def test_nothing_is_above_the_sum_of_all_peaks(self):
         # Ten of 4 cells, all on at ten instants: exactly the capacity.
         law = binomial(10, 10 / N, 4)
