@@ -100,7 +100,7 @@ def changes(number, given=(), removed=(), hosts=(), removed_hosts=(),
     laws = [law(kind) for kind in given.values()]
     return store.Changes(
         generation(number, **of_generation), complete, list(given),
-        np.array([each.probabilities.size for each in laws], dtype=np.int64),
+        np.array([len(each) for each in laws], dtype=np.int64),
         b''.join(laws),
         list(removed), [store.HostProfile(host, name)
                         for host, name in dict(hosts).items()],

@@ -86,8 +86,7 @@ class BudgetsTestCase(base.VSwitchTestCase):
             file.write('instance,time,egress_kbps,ingress_kbps\n')
             for server in self.servers:
                 busy = () if server in self.idle else together
-                # A fortnight: of a short history, the sampled slots decide how
-                # often both seem to be busy.
+                # A fortnight, so that all instants were sampled.
                 for number in range(-4032, period):
                     file.write(
                         f'{server["id"]},{self.begin + P * number},'

@@ -17,7 +17,6 @@ TESTED_WITH = {
     'admission/limit_sums.py': 'admission/test_load_table.py',
     'admission/policy.py': 'admission/test_load_table.py',
     'admission/rows.py': 'admission/test_load_table.py',
-    'admission/slot_sums.py': 'admission/test_load_table.py',
     'admission/sources.py': 'admission/test_load_table.py',
     'calibrate/local_testbed.py': 'calibrate/test_calibration.py',
     'clients/openstack.py': 'clients/test_http.py',

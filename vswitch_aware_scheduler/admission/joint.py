@@ -66,20 +66,24 @@ def _mixed(overlay, of_sums, trust):
                   + trust * np.log(np.maximum(of_sums, _TINY)))
 
 
-def at_capacity(sums, weights, ladder):
+def at_capacity(sums, weights, ladder, least_trust=0.0):
     """Return the probability that sums exceed 1, the capacity.
 
     :param sums: (h, 504) sums at the instants, as shares of the capacity
     :param weights: (h, 504) weights of the instants
     :param ladder: (7, h) probabilities by the overlay that the sums exceed
         :data:`LADDER`
+    :param least_trust: (h,) how far the sums count at least
     :returns: two (h,): the probability, and how far the sums count
     """
+    # Single precision has no number as small as _TINY.
+    weights = np.asarray(weights, dtype=float)
     number = effective_number(weights)
     weights = weights / np.maximum(weights.sum(axis=1), _TINY)[:, None]
     above = np.array([(weights * (sums > share + _EQUAL)).sum(axis=1)
                       for share in LADDER])
-    trust = np.where(number > 0, _trust(number * ladder, number * above), 0.0)
+    trust = np.where(number > 0, np.maximum(
+        _trust(number * ladder, number * above), least_trust), 0.0)
     is_above = sums > 1 + _EQUAL
     # Between the two neighbours of the capacity, the probability is linear.
     counts = weights > 0
@@ -90,18 +94,18 @@ def at_capacity(sums, weights, ladder):
                         (upper - 1) / (upper - lower), 0.5)
     of_sums = (number * above[0] + part) / (number + 1)
     beyond = np.flatnonzero((above[0] == 0) & (trust > 0))
+    shares = np.append(0.0, LADDER[::-1])
     for host in beyond.tolist():
         # Stretch the overlay to the largest sum.
-        logs = np.log(np.maximum(ladder[::-1, host], _TINY))
-        largest = np.interp(np.log(number[host] + 1), -logs, LADDER[::-1])
+        logs = np.append(0.0, np.log(np.maximum(ladder[::-1, host], _TINY)))
+        largest = np.interp(np.log(number[host] + 1), -logs, shares)
         of_sums[host] = min(np.exp(np.interp(
-            min(largest / max(lower[host], _TINY), 1.0), LADDER[::-1],
-            logs)),
+            min(largest / max(float(lower[host]), _TINY), 1.0), shares, logs)),
             1.0 / (number[host] + 1))
     return _mixed(ladder[0], of_sums, trust), trust
 
 
-def adapt(tables, sums, weights, ladders, on_grid):
+def adapt(tables, sums, weights, ladders, peaks, on_grid):
     """Adapt look-up tables of independent terms to sums at the instants.
 
     :param tables: (l, n) complex as returned by :meth:`.Grid.table`; those of
@@ -109,7 +113,9 @@ def adapt(tables, sums, weights, ladders, on_grid):
     :param sums: (l, 504) sums at the instants in table cells
     :param weights: (l, 504) weights of the instants
     :param ladders: (l, 7) the thresholds of :data:`LADDER` in table cells
+    :param peaks: (l,) largest possible sums in table cells
     :param on_grid: whether all sums are whole numbers of cells
+    :returns: (l,) how far the sums count, 0 to 1
     """
     numbers = effective_number(weights)
     weights = weights / np.maximum(weights.sum(axis=1), _TINY)[:, None]
@@ -117,20 +123,23 @@ def adapt(tables, sums, weights, ladders, on_grid):
     above = np.array([(weights * (sums > cells[:, None] + _EQUAL)).sum(axis=1)
                       for cells in at.T])
     tails = np.take_along_axis(tables.real, at.astype(np.int64), axis=1).T
-    trust = _trust(numbers * tails, numbers * above)
-    for i in np.flatnonzero((trust > 0) & (numbers > 0)).tolist():
+    trust = np.where(numbers > 0, _trust(numbers * tails, numbers * above),
+                     0.0)
+    for i in np.flatnonzero(trust).tolist():
         tables[i] = _stretched(tables[i], sums[i], weights[i], numbers[i],
-                               trust[i], on_grid)
+                               trust[i], peaks[i], on_grid)
+    return trust
 
 
-def _stretched(table, sums, weights, number, trust, on_grid):
+def _stretched(table, sums, weights, number, trust, peak, on_grid):
     """Return the look-up table of a sum whose terms depend on each other."""
     tail, least = table.real, 1.0 / (number + 1)
     sums, weights = sums[weights > 0], weights[weights > 0]
     order = np.argsort(sums)
     ordered = sums[order]
     # P(sum > k-th largest) is k / (n + 1) in the mean, and 1 below all.
-    reached = np.cumsum(weights[order][::-1])[::-1] * (number * least)
+    reached = np.maximum(np.cumsum(weights[order][::-1])[::-1] * number, 1.0)
+    reached *= least
     # On the grid, the tail is constant up to the next cell.
     places = np.arange(tail.size) + 0.5 * on_grid
     of_sums = np.interp(places, ordered, reached, left=1.0)
@@ -143,6 +152,7 @@ def _stretched(table, sums, weights, number, trust, on_grid):
             places[beyond:] * min(same / largest, 1.0), places, tail))
     else:
         of_sums[beyond:] = tail[beyond:]
+    of_sums[places > peak] = 0.0
     changed = np.empty_like(table)
     changed.real = np.minimum(_mixed(tail, of_sums, trust), 1.0)
     # The mean excess is the integral of the tail.

@@ -149,9 +149,11 @@ class LimitSums:
         self._tables = [*[_Tables(cells, np.complex64)] * 3,
                         _Tables(cells, np.complex128),
                         _Tables(cells * _FINER, np.complex128)]
-        # Sums at the instants as shares of the capacity, and their weights.
+        # Sums at the instants as shares of the capacity, their weights, and
+        # how far they count.
         self._at_instants = admission_rows.Rows(
-            ('<f4', (sampled.INSTANTS,)), ('<f4', (sampled.INSTANTS,)))
+            ('<f4', (sampled.INSTANTS,)), ('<f4', (sampled.INSTANTS,)),
+            ('<f4', ()))
         # Caches: Levels of laws, figures of laws, transforms of laws by kind,
         # and parts of hosts. None refers to this object, so that its memory is
         # freed at once.
@@ -444,6 +446,7 @@ class LimitSums:
                 (limit.position, limit.slot, limit.step, limit.sampled)
                 for limit in limits]))
         sums /= steps[:, None]
+        np.minimum(sums, fourier_sum.MOST, out=sums)
         weights /= sampled_ones[:, None]
         for i, limit in enumerate(limits):
             if limit.sampled < limit.residents:
@@ -453,16 +456,17 @@ class LimitSums:
                 [others] = self._tables_of(limit.kind, [limit], True)
                 sums[i] += np.interp(-_SHUFFLED, -others.real,
                                      np.arange(others.size))
-        capacity, base = self._numbers[[_CAPACITY, _BASE]][
+        capacity, base, peaks = self._numbers[[_CAPACITY, _BASE, _PEAK]][
             :, positions, slots]
         rows = self._rows(_SUMS_ROW, limits)
-        kept, its_weights = self._at_instants.values
+        kept, its_weights, trust = self._at_instants.values
         kept[rows] = sums * (steps / capacity)[:, None]
         its_weights[rows] = weights
         adapted = tables[at]
-        joint.adapt(adapted, sums, weights, (
+        trust[rows] = joint.adapt(adapted, sums, weights, (
             joint.LADDER * capacity[:, None] - base[:, None])
-            / steps[:, None], limits[0].kind in (_ON_GRID, _FINE))
+            / steps[:, None], (peaks - base) / steps,
+            limits[0].kind in (_ON_GRID, _FINE))
         tables[at] = adapted
 
     def _rows(self, number, limits):
@@ -522,14 +526,16 @@ class LimitSums:
         effects[1] *= step
         if is_joint:
             rows, units = places[_SUMS_ROW], places[_UNIT]
-            sums, weights = self._at_instants.values
+            sums, weights, its_trust = self._at_instants.values
             sums = sums[rows] + ((levels.at_instants[units] + numbers[
                 _BASE][:, None]) / capacity[:, None]).astype('<f4')
             weights = np.where(levels.was_drawn, 0.0, weights[rows])
             probability, trust = joint.at_capacity(
                 sums, weights, np.concatenate([effects[:1], (
-                    looked_up.real[1:] * levels.masses[:, None]).sum(axis=1)]))
-            excess = np.maximum(sums - 1, 0.0).mean(axis=1) * capacity
+                    looked_up.real[1:] * levels.masses[:, None]).sum(axis=1)]),
+                its_trust[rows])
+            excess = np.clip(sums - 1, 0.0, fourier_sum.MOST).mean(
+                axis=1) * capacity
             effects[1] += trust * (excess - effects[1])
             effects[0] = probability
         return effects
@@ -582,7 +588,8 @@ class _Tables(admission_rows.Rows):
         # Thresholds below any possible sum.
         deep = part < -fourier_sum.NEAR
         if deep.any():
-            looked_up[deep] = 1.0 + 1j * (lower.imag[deep] - part[deep])
+            looked_up[deep] = 1.0 + 1j * (lower.imag[deep] - np.maximum(
+                part[deep], -fourier_sum.MOST))
         return looked_up
 
 

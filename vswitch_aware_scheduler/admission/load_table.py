@@ -395,7 +395,7 @@ class LoadTable:
                    & (reason == assessment.ADMITTED)] = assessment.DEBT
         too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
         reason[too_high.any(axis=0)] = assessment.PEAK
-        with np.errstate(invalid='ignore'):
+        with np.errstate(over='ignore', invalid='ignore'):
             # Ignore infinite rates divided by infinite capacities.
             used = np.fmax.reduce(load.mean / load.capacity, axis=0,
                                   initial=0.0)

@@ -182,7 +182,8 @@ class TransitionCounts:
             <= _SELDOM_SECONDS
         seldom &= np.minimum.accumulate(
             (self.days[:, 0] == self.days[:, 1])[::-1])[::-1]
-        return max(int(np.count_nonzero(~seldom)), 1)
+        m = int(np.count_nonzero(~seldom))
+        return m if self.peaks[:m, 0].any() else self.bins.size
 
     def without_seldom(self):
         """Return the counts without the bins that are not supported.
@@ -772,7 +773,7 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
         return exceptions.NotEnoughSamples(
             f'history of {samples:g} samples is too short; expected at least '
             f'{min_samples}')
-    if not counts.peaks[:counts.supported, 0].any():
+    if not counts.peaks[:, 0].any():
         return exceptions.NotEnoughSamples(
             f'no traffic in {samples:g} samples: nothing to learn from; '
             f'expected at least one sample above zero')

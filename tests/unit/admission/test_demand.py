@@ -7,7 +7,6 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import demand
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -161,10 +160,7 @@ class TestOfInstance(unittest.TestCase):
         self.laws, self.priors, self.reports = {}, {}, []
 
     def of(self, *flavors, uuid=UUID, project=None, **more):
-        snapshot = snapshots.Snapshot(
-            laws=self.laws, priors={
-                key: law if isinstance(key, str) else prior.Expected(law)
-                for key, law in self.priors.items()})
+        snapshot = snapshots.Snapshot(laws=self.laws, priors=self.priors)
         return demand.of_instance(
             snapshot, uuid, list(flavors), project, DEFAULT,
             report=lambda *report: self.reports.append(report), **more)

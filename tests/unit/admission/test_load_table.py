@@ -13,7 +13,6 @@ import numpy as np
 
 from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import slot_sums
 from vswitch_aware_scheduler.admission import sources
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
@@ -21,7 +20,6 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -49,10 +47,10 @@ def _constant(*rates):
     return model.TrafficModel.constant(*rates).law
 
 
-def _egress(shares, kbps, *classes):
+def _egress(shares, kbps, *at_instants):
     """Return a law of egress only."""
     return rate_law.RateLaw.from_arrays(
-        shares, np.outer(kbps, [1.0, 0, 0]), *classes)
+        shares, np.outer(kbps, [1.0, 0, 0]), *at_instants)
 
 
 def _named(laws):
@@ -167,16 +165,16 @@ class TestParts(AdmissionTestCase):
 
     def test_many_residents_are_summed_in_parts(self):
         rng = np.random.default_rng(111)
-        busy = rng.random((600, slots.SLOTS)) < .02
-        for count, capacity, classed in (
+        busy = rng.random((600, 504)) < .02
+        for count, capacity, sampled in (
                 (129, 1900.0, False), (600, 7500.0, False),
                 (600, 7500.0, True)):
             laws = [_egress(rng.dirichlet([9, 2, 1]),
                             [0, *rng.uniform(5, 80, 2)],
-                            *((busy[i], 2) if classed else ()))
+                            *([2 * busy[i]] if sampled else ()))
                     for i in range(count)]
             policy = _policy(saturation_kbps=capacity, limit=.5)
-            with self.subTest(count=count, classed=classed):
+            with self.subTest(count=count, sampled=sampled):
                 with mock.patch.object(sources, 'MOST_IN_PART', 1000):
                     whole = _judged(policy, laws, laws[0])
                 self.assertTrue(1e-6 < whole.overload_probability[0] < 1)
@@ -1461,263 +1459,194 @@ class TestExplain(AdmissionTestCase):
         self.assertWords(('1200', '1000'), assessment)
 
 
-def _classed(rng, high, kbps, states=2):
-    """Return a law that is high in some slots, at ``kbps`` on average.
+class TestInstants(AdmissionTestCase):
+    """What instances do together at the instants."""
 
-    :param high: (504,) bool
-    :param states: of each class
-    """
-    high = np.asarray(high, dtype=bool)
-    share = min(max(high.mean(), 1 / 504), 503 / 504)
-    rates = np.append(kbps * .02 * rng.uniform(.5, 1.5, states),
-                      kbps * rng.uniform(.6, 1.4, states))
-    masses = np.append((1 - share) * rng.dirichlet(np.full(states, 3)),
-                       share * rng.dirichlet(np.full(states, 3)))
-    return rate_law.RateLaw.from_arrays(
-        masses, np.outer(rates, [.5, .5, .01]), high, states)
+    BUSY = np.arange(504) % 50 == 0          # 11 instants
+    RNG = 41
 
+    @staticmethod
+    def sampled(kbps, states):
+        """Return a law with so much egress in states.
 
-class TestSlots(AdmissionTestCase):
-    """What instances do together in the sampled slots."""
-
-    def moments(self, laws, capacity):
-        """Return means and variances: of all time, and (504,) each."""
-        total, slots_of_all = np.zeros(2), np.zeros((2, 504))
-        for law in laws:
-            rates = np.minimum(law.rates[:, :2].sum(axis=1), capacity)
-            high = np.arange(rates.size) >= law.low_states
-            parts = [(rates, law.probabilities)]
-            if law.has_classes:
-                parts += [(rates[of_class], law.probabilities[of_class])
-                          for of_class in (~high, high)]
-            statistics = []
-            for values, masses in parts:
-                mean = values @ masses / masses.sum()
-                statistics.append((mean, (values - mean) ** 2 @ masses
-                                   / masses.sum()))
-            total += statistics[0]
-            for number in range(504):
-                slots_of_all[:, number] += statistics[
-                    1 + int(law.high[number]) if law.has_classes else 0]
-        return total, slots_of_all
-
-    def wanted(self, laws, capacity, groups):
-        """Return P(sum > capacity) by the formula, from a fine lattice.
-
-        :param groups: whether slots are in groups, or each counts by itself
+        :param kbps: (n,) rates of the states
+        :param states: (504,) state at each instant
         """
-        (mean, variance), (means, variances) = self.moments(laws, capacity)
-        wider = exact_sum.LatticeSum(2 * capacity, capacity / 4096)
-        for law in laws:
-            values = law.rates[:, :2].sum(axis=1)
-            wider = wider.plus(
-                np.rint(values / wider.step) * wider.step, law.probabilities)
-        weights = np.ones(504)
-        if groups:
-            order = np.argsort(-means)
-            parts = np.split(order, np.cumsum(slots.GROUP_SIZES)[:-1])
-            means, variances, weights = np.transpose([
-                (means[part].mean(), variances[part].mean()
-                 + means[part].var(), len(part)) for part in parts])
-        places = mean + np.sqrt(variance / variances) * (
-            capacity / slot_sums.MARGIN - means)
-        # No table goes further than that.
-        together = wider.tail(np.minimum(places, 1.48 * capacity)) \
-            @ weights / 504
-        return max(together, float(wider.tail(capacity)))
+        states = np.asarray(states, dtype=int)
+        counts = np.bincount(states % 128, minlength=len(kbps)) + 1e-3
+        return _egress(counts / counts.sum(), kbps, states)
 
-    def fleet(self, rng, count, together):
-        """Return laws of which a share is busy in the same slots."""
-        busy = rng.random(504) < .08
-        return [_classed(rng, rng.random(504) < np.where(
-            busy & (rng.random() < together), .8, .06),
-            100 * rng.lognormal(0, .4)) for _ in range(count)]
+    def fleet(self, rng, count, together, share=.08):
+        """Return laws that are busy at the same instants.
 
-    def test_it_is_the_formula_gone_through_slot_by_slot(self):
-        rng = np.random.default_rng(41)
-        larger = 0
-        for together in (0.0, .5, 1.0):
-            laws = self.fleet(rng, 30, together)
-            for capacity in (500.0, 900.0, 1400.0):
-                overload = self.host(laws, capacity)
-                np.testing.assert_allclose(
-                    overload, self.wanted(laws, capacity, groups=True),
-                    rtol=.04, atol=1e-6)
-                all_slots = self.wanted(laws, capacity, groups=False)
-                self.assertLess(abs(np.log((overload + 1e-5)
-                                           / (all_slots + 1e-5))), .35)
-                larger += overload > 1.5 * self.wanted(
-                    [rate_law.RateLaw.from_arrays(law.probabilities, law.rates)
-                     for law in laws], capacity, True)
-        self.assertGreater(larger, 2)
+        :param together: how likely an instance is busy just then
+        """
+        busy = rng.random(504) < share
+        return [self.sampled(
+            100 * rng.lognormal(0, .4) * np.array([.02, .05, .7, 1.2]),
+            2 * np.where(rng.random(504) < together, busy, rng.random(504)
+                         < share) + rng.integers(0, 2, 504))
+                for _ in range(count)]
 
-    def host(self, laws, capacity, candidate=_constant()):
+    def overload(self, laws, capacity, candidate=_constant()):
         """Return P(overload) of a host."""
-        return float(_judged(_policy(saturation_kbps=capacity), laws,
-                             candidate).overload_probability[0])
+        with np.errstate(all='raise', under='ignore'):
+            return float(_judged(_policy(saturation_kbps=capacity), laws,
+                                 candidate).overload_probability[0])
 
-    def test_a_candidate_is_high_in_its_own_slots(self):
-        # The same rates and shares: with the others, or at other times.
-        busy = np.arange(504) % 23 == 3
-        alike, shifted = (_egress(
-            [.48, .48, .02, .02], [1, 3, 95, 105], high, 2)
-            for high in (busy, np.roll(busy, 7)))
-        # More than 25 are, less than 26.
-        laws, capacity = [alike] * 25, slot_sums.MARGIN * 2550.0
-        with_them, without = (self.host(laws, capacity, candidate)
+    def assertLikePlain(self, laws, plain, capacity, more=()):
+        """Want both to have the same P, also if the first one is new."""
+        self.assertEqual(*(self.overload([*each, *more], capacity)
+                           for each in (laws, plain)))
+        new = [self.overload([*each[1:], *more], capacity, each[0])
+               for each in (laws, plain)]
+        self.assertAlmostEqual(1, new[0] / new[1], 12)
+
+    def test_instances_that_are_busy_together_overload_so_often(self):
+        # Above any capacity below the sum of all, as a newcomer as well.
+        law = self.sampled([0, 100], self.BUSY)
+        for capacity in (1950.0, 1500.0, 1000.0):
+            for laws, candidate in (([law] * 20, _constant()),
+                                    ([law] * 19, law)):
+                self.assertAlmostEqual(
+                    11 / 504, self.overload(laws, capacity, candidate),
+                    delta=1 / 504)
+        # Beside others that are independent of them: 2 % of .3.
+        laws = [law] * 19 + [_on_off(100, F(3, 10)).law]
+        self.assertAlmostEqual(
+            11 / 504 * .3, self.overload(laws, 1950.0), delta=1 / 504)
+        self.assertAlmostEqual(11 / 504 * .3, self.overload(
+            laws[:19], 1950.0, laws[19]), delta=1 / 504)
+
+    def test_exactly_independent_ones_are_those_without_instants(self):
+        # All eight combinations of three, 63 times each.
+        number = np.arange(504)
+        laws = [self.sampled([0, kbps], number >> bit & 1)
+                for bit, kbps in enumerate((100.0, 110.0, 125.0))]
+        plain = [law.independent() for law in laws]
+        rng = np.random.default_rng(self.RNG)
+        for more in ([], [_on_off(50, F(1, 3)).law], _random_laws(rng, 30)):
+            mean = sum(law.mean[:2].sum() for law in more)
+            for capacity in (mean + 180.0, mean + 240.0):
+                self.assertLikePlain(laws, plain, capacity, more)
+
+    def test_instances_at_other_instants_are_not_added_up(self):
+        # The same law, with the others, or at other instants.
+        alike, shifted = (self.sampled([2, 100], busy) for busy in (
+            self.BUSY, np.roll(self.BUSY, 7)))
+        # More than 20 are busy, less than 21.
+        with_them, without = (self.overload([alike] * 20, 2050.0, candidate)
                               for candidate in (alike, shifted))
-        self.assertGreater(with_them, 5 * without)
-        self.assertAlmostEqual(busy.mean(), with_them, delta=.003)
+        self.assertAlmostEqual(11 / 504, with_them, delta=1 / 504)
+        self.assertLess(without, 1 / 504)
 
-    def test_who_is_always_busy_at_once_is_overloaded_so_often(self):
-        # 2 % of the slots: above any capacity below the sum of all.
-        busy = np.arange(504) % 51 == 0
-        law = _egress([.98, .02], [0, 100], busy, 1)
-        self.assertAlmostEqual(busy.mean(), self.host([law] * 20, 1900.0), 6)
-        self.assertLess(self.host([law] * 20, 2000.0 * 1.031), 1e-9)
+    def test_instants_without_a_sample_count_for_nobody(self):
+        drawn = self.BUSY + np.full(504, 128)
+        laws = [self.sampled([0, 100], drawn)] * 20
+        plain = [law.independent() for law in laws]
+        for capacity in (500.0, 1950.0):
+            self.assertLikePlain(laws, plain, capacity)
+        # Drawn for half of the instants, at the others busy together.
+        half = self.BUSY + 128 * (np.arange(504) < 252)
+        self.assertAlmostEqual(5 / 252, self.overload(
+            [self.sampled([0, 100], half)] * 20, 1950.0), delta=1 / 252)
 
-    def test_without_classes_exact_sums_that_hit_the_capacity_fit(self):
-        # The margin and the slots say nothing of residents without classes,
-        # whatever the candidate knows of itself.
-        rng = np.random.default_rng(43)
-        plain = [_on_off(100).law] * 9
-        classed = _egress([.9, .1], [0, 100], rng.random(504) < .1, 1)
-        for candidate in (plain[0], classed):
-            self.assertEqual(0.0, self.host(plain, 1000.0, candidate))
+    def test_a_newcomer_is_judged_as_the_host_with_it(self):
+        rng = np.random.default_rng(self.RNG)
+        ratios = []
+        for together in (0.0, .3, .6, 1.0) * 6:
+            laws = self.fleet(rng, int(rng.integers(4, 30)), together)
+            peaks = sum(law.peak[0] for law in laws)
+            for share in (.2, .3, .5, .7):
+                after = self.overload(laws, share * peaks)
+                if after > 1 / 504:
+                    ratios.append(self.overload(
+                        laws[1:], share * peaks, laws[0]) / after)
+        self.assertGreater(len(ratios), 40)
+        self.assertAlmostEqual(1, np.median(ratios), 2)
+        self.assertTrue(.4 < min(ratios) and max(ratios) < 2.5, ratios)
 
-    def test_a_limit_of_zero_books_the_peak_with_classes_too(self):
-        rng = np.random.default_rng(44)
-        law = _egress([.9, .1], [0, 100], rng.random(504) < .1, 1)
+    def test_more_capacity_or_less_traffic_never_overloads_more(self):
+        rng = np.random.default_rng(self.RNG)
+        for together in (0.0, .5, 1.0):
+            laws = self.fleet(rng, 12, together)
+            peaks = sum(law.peak[0] for law in laws)
+            overload = [self.overload(laws, capacity)
+                        for capacity in np.linspace(.2, 1, 12) * peaks]
+            # The tables have 256 cells.
+            self.assertLess(np.diff(np.log(overload[:-1])).max(), .05)
+            self.assertEqual(0.0, overload[-1])
+            overload = [self.overload([rate_law.RateLaw.from_arrays(
+                law.probabilities, law.rates * factor, law.at_instants)
+                for law in laws], .4 * peaks)
+                for factor in (.8, .9, 1.0, 1.1, 1.2)]
+            self.assertGreater(np.diff(np.log(overload)).min(), -.05)
+
+    def test_exact_sums_that_hit_the_capacity_fit(self):
+        # Ten with a tenth each, all busy at once, and one that is not on.
+        law = self.sampled([0, 100], self.BUSY)
+        never = self.sampled([0, 100], 0 * self.BUSY)
+        overload = self.overload([law] * 10 + [never], 1000.0)
+        self.assertLess(overload, 1 / 504)
         for count, admitted in ((9, True), (10, False)):
             self.assertEqual([admitted], _judged(
                 _policy(limit=0.0), [law] * count, law).admitted.tolist())
+        self.assertAlmostEqual(
+            11 / 504, self.overload([law] * 11, 1000.0), delta=1 / 504)
 
-    def test_when_the_last_one_with_classes_goes_the_slots_go(self):
+    def test_when_the_last_one_with_instants_goes_they_go(self):
         rng = np.random.default_rng(45)
         laws = _random_laws(rng, 40)
-        plain = _named(laws)
-        classed = self.fleet(rng, 1, 1.0)[0]
         policy = _policy(saturation_kbps=2500.0)
-        slot = self.table.describe('host', policy, plain)
+        slot = self.table.describe('host', policy, _named(laws))
         without = self.table.assess([slot], laws[0])
-        self.table.change({'host': ({'more': classed}, ())})
+        more = dict(enumerate(self.fleet(rng, 3, 1.0)))
+        self.table.change({'host': (more, ())})
         self.table.assess([slot], laws[0])
-        self.table.change({'host': ({}, ['more'])})
+        self.table.change({'host': ({}, list(more))})
         self.assertAlike(without, self.table.assess([slot], laws[0]))
 
-    def test_who_comes_and_goes_leads_where_describing_anew_leads(self):
-        rng = np.random.default_rng(46)
-        for count, together in ((12, 2), (40, 2), (40, 5)):
-            pool = self.fleet(rng, 60, .6) + _random_laws(rng, 20, 80.0)
-            policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1400.0)
-            residents = _named(pool[:count])
-            table = admission.LoadTable()
-            slot = table.describe('host', policy, residents)
-            for step in range(30):
-                candidate = pool[int(rng.integers(80))]
-                self.assertAlike(_judged(policy, residents, candidate),
-                                 table.assess([slot], candidate),
-                                 rtol=1e-4, atol=1e-12)
-                added = {f'{step}-{i}': pool[int(rng.integers(80))]
-                         for i in range(int(rng.integers(together)))}
-                removed = rng.choice(sorted(residents), int(
-                    rng.integers(together)), replace=False).tolist()
-                self.assertEqual([], table.change({'host': (added, removed)}))
-                residents = {uuid: law for uuid, law in residents.items()
-                             if uuid not in removed} | added
+    def test_the_loss_is_that_of_the_instants(self):
+        # 100 of 2000 above the capacity.
+        law = self.sampled([0, 100], self.BUSY)
+        for laws, candidate in (([law] * 20, _constant()), ([law] * 19, law)):
+            self.assertAlmostEqual(100 / 2000, _judged(
+                _policy(saturation_kbps=1900.0), laws,
+                candidate).loss_fraction[0], delta=.012)
 
-    def test_hosts_that_change_at_once_are_as_those_described_anew(self):
-        rng = np.random.default_rng(50)
-        policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1400.0)
-        with_classes = self.fleet(rng, 60, 1.0)
-        without = _random_laws(rng, 60, 80.0)
-        # With and without classes; few, equal and hardly any instances.
-        pools = [(with_classes, 40), (without, 40), (with_classes, 30),
-                 (with_classes + without, 30), (without, 8),
-                 ([_on_off(50).law], 60), (without, 1), (with_classes, 60)]
-        residents = [_named([pool[k] for k in rng.integers(
-            len(pool), size=count)]) for pool, count in pools * 3]
-        table = admission.LoadTable()
-        at = [table.describe(host, policy, of)
-              for host, of in enumerate(residents)]
-        table.assess(at, without[0])
-        for step in range(6):
-            changes = {}
-            for host, (pool, _) in enumerate(pools * 3):
-                added = {f'{step}-{i}': pool[int(rng.integers(len(pool)))]
-                         for i in range(int(rng.integers(4)))}
-                removed = rng.choice(sorted(residents[host]), min(
-                    len(residents[host]), int(rng.integers(3))),
-                    replace=False).tolist()
-                changes[host] = added, removed
-                residents[host] = {
-                    uuid: law for uuid, law in residents[host].items()
-                    if uuid not in removed} | added
-            self.assertEqual([], table.change(changes))
-            fresh = admission.LoadTable()
-            self.assertAlike(fresh.assess(
-                [fresh.describe(host, policy, of)
-                 for host, of in enumerate(residents)], without[1]),
-                table.assess(at, without[1]), rtol=1e-4, atol=1e-12)
-
-    def test_hosts_are_judged_at_once_as_each_by_itself(self):
-        rng = np.random.default_rng(47)
-        policies = [_policy(saturation_kbps=capacity, line_rate_kbps=700.0)
-                    for capacity in (600.0, 1100.0)]
-        laws = [self.fleet(rng, count, .7) if count % 3 else
-                [_on_off(100).law] * count for count in range(2, 34)]
-        candidate = self.fleet(rng, 1, 1.0)[0]
-        at_once = self.table.assess(
-            [self.table.describe(i, policies[i % 2], _named(residents))
-             for i, residents in enumerate(laws)], candidate)
-        for i, residents in enumerate(laws):
-            self.assertAlike(_judged(policies[i % 2], residents, candidate),
-                             at_once, rtol=1e-6, atol=1e-12, at=i)
-
-    def test_the_loss_is_that_of_the_slots(self):
-        # All at once for 10 of 504 slots, 100 above the capacity.
-        busy = np.arange(504) < 10
-        law = _egress([1 - busy.mean(), busy.mean()], [0, 100], busy, 1)
-        assessment = _judged(_policy(
-            saturation_kbps=1900.0 * slot_sums.MARGIN), [law] * 20)
-        self.assertAlmostEqual(100 / 2000, assessment.loss_fraction[0], 4)
-
-    def test_absurd_rates_give_no_nan(self):
+    def test_absurd_rates_and_capacities_give_no_nan(self):
         rng = np.random.default_rng(48)
-        for rate in (1e-300, 1e9, 1e150, 1e300, 8e307):
-            plain = [_on_off(rate, F(1, 2)).law] * 4
-            laws = [_egress([.9, .1], [0, rate], rng.random(504) < .1, 1)
+        fleet = self.fleet(rng, 30, 1.0)
+        for rate in (0.0, 1e-300, 1e9, 1e150, 1e300, 8e307):
+            laws = [self.sampled([0, rate], rng.random(504) < .1)
                     for _ in range(4)]
-            for residents in (plain, laws,
-                              [*laws, *self.fleet(rng, 30, 1.0)]):
-                assessment = _judged(_policy(limit=1.0), residents,
-                                     residents[0])
-                for name in ('overload_probability', 'loss_fraction'):
-                    value = float(getattr(assessment, name)[0])
-                    self.assertTrue(0 <= value <= 1, (name, rate, value))
-                self.assertFalse(math.isnan(assessment.utilisation[0]))
-                self.assertEqual(rate < 1, assessment.admitted[0])
+            plain = [law.independent() for law in laws]
+            for residents in (plain, laws, laws[:1], laws + fleet):
+                for capacity in (0.0, 1e-6, 1000.0):
+                    for candidate in (laws[0], plain[0]):
+                        with np.errstate(all='raise', under='ignore'):
+                            assessment = _judged(_policy(
+                                limit=1.0, saturation_kbps=capacity),
+                                residents, candidate)
+                        for name in ('overload_probability', 'loss_fraction'):
+                            value = float(getattr(assessment, name)[0])
+                            self.assertTrue(0 <= value <= 1,
+                                            (name, rate, capacity, value))
+                        self.assertFalse(math.isnan(
+                            assessment.utilisation[0]))
+                        self.assertEqual(
+                            rate <= max(capacity, model.LEAST_CAPACITY),
+                            assessment.admitted[0])
 
-    def test_a_rare_rate_above_the_capacity_does_not_hide_the_others(self):
-        # It overloads by itself, for its share of the time and no more.
-        rng = np.random.default_rng(49)
-        high = np.arange(504) % 100 == 0
-        rare = _egress([.99, .00999, .00001], [1, 20, 1e7], high, 1)
-        laws = self.fleet(rng, 30, 0.0)
-        without = self.host(laws, 1500.0)
-        self.assertLess(self.host([*laws, rare], 1500.0),
-                        2 * without + 2e-4)
-
-    def test_uplinks_count_their_slots(self):
-        busy = np.arange(504) % 51 == 0
-        law = _egress([.98, .02], [0, 100], busy, 1)
+    def test_uplinks_count_their_instants(self):
+        law = self.sampled([0, 100], self.BUSY)
         uplink = admission.Uplink('tor', _policy(saturation_kbps=1900.0))
         policy = admission.HostPolicy(_profile(1e6), uplinks=(uplink,))
         hosts = [self.table.describe(host, policy, {
             f'{host}-{i}': law for i in range(10)}) for host in 'ab']
         assessment = self.table.assess(hosts, _constant())
         np.testing.assert_allclose(
-            assessment.overload_probability, busy.mean(), rtol=1e-5)
+            assessment.overload_probability, 11 / 504, atol=1 / 504)
         self.assertEqual([admission.UPLINK] * 2, assessment.reason.tolist())
 
 
@@ -1734,9 +1663,15 @@ class TestChange(AdmissionTestCase):
     def walk(self, steps, hosts, seed):
         """Yield (policy, residents by host, candidate, unlike) of a walk."""
         rng = np.random.default_rng(seed)
-        pool = _random_models(rng, 60)
-        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
-                         packet_rate_kpps=120.0)
+        # Half were sampled, and are busy at the same instants.
+        at_once, pool = rng.random(504), _random_models(rng, 60)
+        for i, source in enumerate(pool[:30]):
+            order = np.argsort(source.rates[:, 0])
+            pool[2 * i] = dataclasses.replace(
+                source, at_instants=order[np.searchsorted(
+                    np.cumsum(source.stationary[order[:-1]]), at_once)])
+        policy = _policy(saturation_kbps=4600.0, line_rate_kbps=2500.0,
+                         packet_rate_kpps=140.0)
         residents = {host: _named(source.law for source in pool[:20])
                      for host in hosts}
         for host in hosts:

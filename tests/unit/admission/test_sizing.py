@@ -46,7 +46,7 @@ class HostSizeTestCase(unittest.TestCase):
         law = model.TrafficModel.on_off(100.0, on_seconds=1,
                                         off_seconds=9).law
         learned = rate_law.RateLaw.from_arrays(
-            law.probabilities, law.rates, np.arange(504) % 10 == 0, 1)
+            law.probabilities, law.rates, np.arange(504) % 10 == 0)
         policy = _policy(.01, saturation_kbps=1200)
         self.assertEqual(sizing.host_size(policy, law),
                          sizing.host_size(policy, learned))

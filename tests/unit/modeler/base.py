@@ -95,11 +95,12 @@ class ModelerTestCase(base.StoreTestCase):
         self.now = END
 
     def other_store(self, name):
-        """Return one more store, empty."""
-        own_url = self.url
+        """Return one more store, empty, with the same secret."""
+        own_url, secret = self.url, self.store.secret().hex()
         self.url = f'sqlite:///{self.directory}/{name}.sqlite'
         self.addCleanup(setattr, self, 'url', own_url)
         store = self.make_store()
+        self.execute('UPDATE secret SET value = :secret', secret=secret)
         self.url = own_url
         return store
 
@@ -141,7 +142,7 @@ class SharingTestCase(ModelerTestCase):
             counts = counted.counts
             content[uuid] = (counts.bins.tolist(), counts.samples.tolist(),
                              counts.totals.tolist(), counts.peaks.tolist(),
-                             counts.slot_bins.tolist(), counts.last_time,
+                             counts.at_instants.tolist(), counts.last_time,
                              counted.refused, counted.modelled)
         return content
 

@@ -34,13 +34,12 @@ LogRecords = fake_logs.LogRecords
 
 def changes(number, laws=None, **more):
     """Return Changes that give instances, by number, constant rates."""
-    laws = laws or {}
+    given = {instance_uuid(one): model.TrafficModel.constant(kbps).law
+             for one, kbps in (laws or {}).items()}
     return dataclasses.replace(
-        fake_store.changes(number, {
-            instance_uuid(one): 0 for one in laws}, **more),
-        states=np.ones(len(laws), dtype=np.int64),
-        packed_laws=b''.join(model.TrafficModel.constant(kbps).law
-                             for kbps in laws.values()))
+        fake_store.changes(number, dict.fromkeys(given, 0), **more),
+        law_sizes=np.array(list(map(len, given.values())), dtype=np.int64),
+        packed_laws=b''.join(given.values()))
 
 
 #: The cell that all hosts are in.

@@ -9,7 +9,6 @@ from nova import objects
 from vswitch_aware_scheduler.scheduler import request_demand
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import guarantee
@@ -45,8 +44,7 @@ class TestDemand(unittest.TestCase):
 
     def demand(self, spec, default=DEFAULT, laws=None, **priors):
         snapshot = snapshots.Snapshot(laws=laws, priors={
-            tuple(key.split('_')): prior.Expected(law)
-            for key, law in priors.items()})
+            tuple(key.split('_')): law for key, law in priors.items()})
         return request_demand.demand_of(
             spec, snapshot, default,
             lambda topic, problem: self.reports.append((topic, problem)))

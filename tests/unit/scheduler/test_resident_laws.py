@@ -9,7 +9,6 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
 
 
@@ -27,9 +26,7 @@ class TestPriors(base.StateTestCase):
                 model.TrafficModel.constant(kbps).law
                 for key, kbps in priors.items()}
         self.store.answers = [dataclasses.replace(
-            base.changes(1, {1: 10.0}), priors={
-                key: law if isinstance(key, str) else prior.Expected(law)
-                for key, law in laws.items()},
+            base.changes(1, {1: 10.0}), priors=laws,
             placements=([base.instance_uuid(number) for number in placed],
                         [(*one, None, None) for one in placed.values()]))]
         self.state = self.make_state(default_egress_kbps=90,

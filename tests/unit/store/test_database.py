@@ -44,7 +44,7 @@ class RoundTripTestCase(base.StoreTestCase):
         self.assertEqual(0, changes.generation.published_at)
         self.assertTrue(changes.complete)
         self.assertEqual([], changes.instance_uuids)
-        self.assertEqual([], changes.states.tolist())
+        self.assertEqual([], changes.law_sizes.tolist())
         self.assertEqual([], list(changes.laws()))
         self.assertEqual([], storage.models())
 
@@ -60,10 +60,10 @@ class RoundTripTestCase(base.StoreTestCase):
             {record.instance_uuid: (record.model.stationary.tolist(),
                                     record.model.rates.tolist())
              for record in records}, base.as_models(changes))
-        # With the class of each sampled slot, every bit.
+        # With the rows at the instants, every bit.
         self.assertEqual({record.instance_uuid: record.model.law
                           for record in records}, dict(changes.laws()))
-        self.assertTrue(all(law.has_classes for _, law in changes.laws()))
+        self.assertTrue(all(law.is_sampled for _, law in changes.laws()))
 
     def test_a_record_keeps_its_provenance(self):
         storage = self.make_store()
@@ -506,7 +506,7 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
                 storage.model(name)
         self.execute('UPDATE traffic_model_detail SET format_version = 99')
         with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    f'{name}.* 99; expected 1'):
+                                    f'{name}.* 99; expected 2'):
             storage.model(name)
 
     def test_a_damaged_host_profile_names_its_host(self):

@@ -4,9 +4,7 @@ import dataclasses
 import functools
 
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import migration
 
 
 class FleetTestCase(base.StoreTestCase):
@@ -59,14 +57,6 @@ class FleetTestCase(base.StoreTestCase):
                                base.NOW)
         self.assertEqual({'a', 'b', 'c'}, self.store.fleet('host').facts
                          .keys())
-
-    def test_a_store_of_the_version_before_is_upgraded(self):
-        migration.sync(self.url, '0010')
-        with self.assertRaises(exceptions.StoreVersionError):
-            store.Store(self.url).fleet('host')
-        migration.sync(self.url)
-        self.assertEqual(store.FleetFacts({}), self.store.fleet('host'))
-        self.assertEqual([], self.store.workers())
 
 
 class WorkersTestCase(base.StoreTestCase):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Nova tells of instances, and priors of those without a model."""
 
-import numpy as np
 import sqlalchemy as sa
 
 from tests.unit.store import base
@@ -11,8 +10,6 @@ from vswitch_aware_scheduler.store import generation_rows
 from vswitch_aware_scheduler.store import instance_rows
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import prior
-from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments
 
 LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
@@ -206,22 +203,8 @@ class PriorsTestCase(base.StoreTestCase):
         expected[base.instance_uuid(1)] = (OTHER, 5.5)
         self.assertEqual(expected, self._known())
         self.assertEqual(8.0, self.store.priors()['f', 'p'].updated_at)
-        # Of a group also the share of each slot, of an instance its law.
-        self.assertEqual(
-            {key: law if isinstance(key, str) else prior.Expected(law)
-             for key, (law, _) in expected.items()},
-            self.store.read_changes().priors)
-
-    def test_the_shares_of_slots_come_back_as_they_were(self):
-        law = rate_law.RateLaw.from_arrays(
-            [.9, .1], [[1, 0, 0], [9, 0, 0]], np.zeros(504, bool), 1)
-        expected = prior.Expected(law, bytes(range(252)) * 2)
-        self.store.write(priors=[store.Prior(
-            'f', None, law, 3.0, high_shares=expected.high_shares)])
-        self.assertEqual({('f', None): expected},
+        self.assertEqual({key: law for key, (law, _) in expected.items()},
                          self.store.read_changes().priors)
-        self.assertEqual(expected.high_shares,
-                         self.store.priors()['f', None].high_shares)
 
     def test_a_reader_gets_what_has_changed_and_what_is_gone(self):
         self.store.write(priors=self._priors(), now=1.0)
@@ -230,12 +213,11 @@ class PriorsTestCase(base.StoreTestCase):
         removed, *_ = self._priors()
         self.store.write(priors=[store.Prior('f', None, OTHER, 4)],
                          remove_priors=[removed], now=2.0)
-        self.assertEqual({('f', None): prior.Expected(OTHER),
-                          ('f', 'p'): None},
+        self.assertEqual({('f', None): OTHER, ('f', 'p'): None},
                          self.store.read_changes(generation).priors)
         self.assertNotIn(('f', 'p'), self._known())
         self.store.write(priors=[removed], now=3.0)
-        self.assertEqual(prior.Expected(LAW), self.store.read_changes(
+        self.assertEqual(LAW, self.store.read_changes(
             generation).priors['f', 'p'])
 
     def test_a_reader_too_late_for_a_removal_reads_everything(self):

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
-import json
 import os
 import pathlib
 import pwd
 import shutil
 import sqlite3
-import struct
 import subprocess
 import sys
 
 from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
-import numpy as np
 import sqlalchemy as sa
 
 from tests.fakes import store as fake_store
@@ -24,7 +21,6 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.store import packing
-from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.store import tables
 
 
@@ -98,32 +94,6 @@ class MigrationTestCase(base.StoreTestCase):
         migration.sync(self.url)
         self.assertEqual([], store.Store(self.url).read_claims().claims)
         self.assertEqual([], self._difference())
-
-    def test_models_of_before_stay_usable(self):
-        # As 0009 wrote them, with two regimes: .9 and .1 of the time.
-        migration.sync(self.url, '0009')
-        law = b'\x02' + struct.pack('<10d', .8, .3, 1, 0, 0, .2, .7, 8, 4, 2)
-        self.execute(
-            "INSERT INTO traffic_model VALUES ('one', 1, :law, 'name', 0, 9, "
-            "3, '{}', 'file', 4)", law=law)
-        self.execute(
-            "INSERT INTO traffic_model_detail VALUES ('one', 1, :model, "
-            "NULL)", model=json.dumps({
-                'format_version': 1, 'rates': [[1, 0, 0], [8, 4, 2]],
-                'jump': [[0, 1], [1, 0]], 'sojourn_seconds': [3, 1],
-                'regime_law': [[.8, .2], [.3, .7]]}))
-        self.execute("INSERT INTO prior VALUES ('', 'f', '', 1, :law, 20, 4)",
-                     law=law)
-        migration.sync(self.url)
-        target = store.Store(self.url)
-        models = snapshot.Snapshot().updated(target.read_changes())
-        for upgraded in (models.law('one'), models.prior('other', 'f')[0],
-                         target.model('one').model.law,
-                         target.laws(['one'])['one']):
-            np.testing.assert_allclose(upgraded.probabilities, [.75, .25])
-            self.assertEqual([[1, 0, 0], [8, 4, 2]], upgraded.rates.tolist())
-            self.assertFalse(upgraded.has_classes)
-        self.assertEqual([], list(target.damaged()))
 
     def test_an_upgrade_that_was_cut_anywhere_can_be_repeated(self):
         for statements in range(5, 500, 13):

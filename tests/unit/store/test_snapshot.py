@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
-import math
 import unittest
 from unittest import mock
 
@@ -14,9 +12,6 @@ from tests.fakes import store as fake_store
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import generations
 from vswitch_aware_scheduler.store import snapshot
-from vswitch_aware_scheduler.traffic import prior
-from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import attachments
 
 _law = fake_store.law
@@ -108,9 +103,8 @@ class TestPriors(unittest.TestCase):
         return snapshot.Snapshot().updated(store.Changes(
             _generation(1), True, [], np.zeros(0, np.int64), b'', [], [], [],
             placements=(list(placed), list(placed.values())), seen_at=NOW,
-            priors={key: _law(number) if isinstance(key, str)
-                    else prior.Expected(_law(number))
-                    for key, number in priors.pop('priors', {}).items()}))
+            priors={key: _law(number) for key, number
+                    in priors.get('priors', {}).items()}))
 
     def test_the_narrowest_group_that_has_one_gives_the_prior(self):
         priors = {'u': 1, ('f', 'p'): 2, ('f', None): 3, (None, 'p'): 4,
@@ -137,23 +131,6 @@ class TestPriors(unittest.TestCase):
         self.assertIsNone(models.attachments('w'))
         # A request knows better.
         self.assertEqual('project', models.prior('u', 'g', 'q')[1])
-
-    def test_in_which_slots_an_instance_is_high_is_drawn(self):
-        law = rate_law.RateLaw.from_arrays(
-            [.9, .1], [[1, 0, 0], [9, 0, 0]], np.zeros(slots.SLOTS, bool), 1)
-        shares = np.where(np.arange(slots.SLOTS) < 252, 102, 0)
-        models = snapshot.Snapshot().updated(dataclasses.replace(
-            _changes(1), priors={('f', None): prior.Expected(
-                law, shares.astype(np.uint8).tobytes())}))
-        laws = [models.prior(f'vm-{n}', 'f')[0] for n in range(50)]
-        self.assertEqual(laws[3], models.prior('vm-3', 'f')[0])
-        high = np.array([law.high for law in laws])
-        self.assertFalse(high[:, 252:].any())
-        # Four standard deviations of 50 times 252 draws.
-        self.assertAlmostEqual(.4, high[:, :252].mean(), delta=4 * math.sqrt(
-            .24 / (50 * 252)))
-        # Without a name the instance is independent of all others.
-        self.assertFalse(models.prior(None, 'f')[0].has_classes)
 
     def test_changes_add_renew_and_remove(self):
         earlier = self._snapshot({'u': ('h', 'f', 'p', RED, (9, 0, 0)),

@@ -89,7 +89,7 @@ class HostsTestCase(ExplainTestCase):
     def test_instances_that_are_busy_together_are_named(self):
         together = traffic_model.TrafficModel(
             [[0.0, 0, 0], [600.0, 0, 0]], [[0, 1], [1, 0]], [300.0, 100.0],
-            numpy.arange(504) < 126, 1)
+            (numpy.arange(504) < 126).astype(int))
         for model, differs in ((together, True), (BUSY, False)):
             self.put({'full': (1, 2)}, dict.fromkeys((1, 2), model))
             _, rows = self.explain('--flavor', 'plain', '--host', 'full')

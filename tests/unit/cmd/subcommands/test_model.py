@@ -37,29 +37,27 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         self.assertEqual({'egress_kbps', 'ingress_kbps', 'kpps'},
                          set(shown['peak']))
         self.assertEqual(
-            ('10', 'file', 500, base.NOW, base.NOW + 150000, base.NOW, 1),
+            ('10', 'file', 500, base.NOW, base.NOW + 150000, base.NOW, 2),
             tuple(shown[name] for name in (
                 'name', 'source', 'samples', 'window_start', 'window_end',
                 'updated_at', 'format_version')))
 
-    def test_show_prints_which_states_are_high(self):
+    def test_show_prints_at_how_many_instants_it_was_sampled(self):
         uuid = base.instance_uuid(12)
-        chain = traffic_model.TrafficModel(
-            [[0, 0, 0], [9, 0, 0]], [[0, 1], [1, 0]], [3, 1],
-            np.arange(504) < 126, 1)
-        self.make_store().write([store.StoredModel(uuid, chain)])
-        shown = self.ask('model', 'show', uuid)
-        self.assertEqual((1, 126), (shown['low_states'],
-                                    shown['high_slots']))
-        self.assertAlmostEqual(.25, shown['high_share'])
-        output = self.run_command('model', 'show', uuid)[1]
-        self.assertRegex(output, 'STATIONARY +CLASS')
-        self.assertRegex(output, '0.750000 +low\n')
-        self.assertRegex(output, '0.250000 +high\n')
-        self.assertRegex(output, r'High: +25 % of the time, 126 of 504 '
-                                 r'sampled slots')
-        # Packets that are not known are not 0.
-        self.assertRegex(output, r'\n +1 +9 +0 +- +1 ')
+        rows = [[0, 0, 0], [9, 0, 0]], [[0, 1], [1, 0]], [3, 1]
+        # 378 of the states were drawn.
+        states = np.arange(504) % 2 + 128 * (np.arange(504) >= 126)
+        for at_instants, sampled, text in (
+                (states, 126, 'sampled at 126 of 504 instants'),
+                (None, 0, 'independent of others')):
+            self.make_store().write([store.StoredModel(
+                uuid, traffic_model.TrafficModel(*rows, at_instants))])
+            self.assertEqual(sampled, self.ask('model', 'show', uuid)[
+                'sampled_instants'])
+            output = self.run_command('model', 'show', uuid)[1]
+            self.assertRegex(output, 'Together: +' + text)
+            # Packets that are not known are not 0.
+            self.assertRegex(output, r'\n +1 +9 +0 +- +1 +0.250000\n')
 
     def test_show_prints_a_table_of_states_and_the_jump_matrix(self):
         status, output, _ = self.run_command('model', 'show',
@@ -74,7 +72,7 @@ class ModelCommandTestCase(command_case.ManageTestCase):
                 if line.split() and line.split()[0].isdecimal()]
         self.assertEqual(2 * states, len(rows))
         np.testing.assert_allclose(
-            [float(row[-2]) for row in rows[:states]],
+            [float(row[-1]) for row in rows[:states]],
             self.record.model.stationary, atol=5e-7)
         np.testing.assert_allclose(
             [[float(cell) for cell in row[1:]] for row in rows[states:]],
