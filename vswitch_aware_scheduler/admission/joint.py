@@ -77,11 +77,10 @@ def at_capacity(sums, weights, ladder, least_trust=0.0):
     :returns: two (h,): the probability, and how far the sums count
     """
     # Single precision has no number as small as _TINY.
-    weights = np.asarray(weights, dtype=float)
-    number = effective_number(weights)
-    weights = weights / np.maximum(weights.sum(axis=1), _TINY)[:, None]
+    number = effective_number(weights).astype(float)
+    total = np.maximum(weights.sum(axis=1, dtype=float), _TINY)
     above = np.array([(weights * (sums > share + _EQUAL)).sum(axis=1)
-                      for share in LADDER])
+                      for share in LADDER]) / total
     trust = np.where(number > 0, np.maximum(
         _trust(number * ladder, number * above), least_trust), 0.0)
     is_above = sums > 1 + _EQUAL
