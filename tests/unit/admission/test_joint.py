@@ -101,7 +101,7 @@ class TestDependence(unittest.TestCase):
     def test_instances_that_are_never_on_together(self):
         # 504 sums do not show that something is rarer than 1 / 505.
         for law, sums in ((self.LAW, self.sums(0)),
-                          (binomial(2, .1, 30), [30] * 100 + [0] * 404)):
+                          (binomial(2, .12, 30), [30] * 120 + [0] * 384)):
             for probability in both(law, sums):
                 self.assertTrue(0 < probability <= 1 / (N + 1), probability)
 
