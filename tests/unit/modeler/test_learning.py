@@ -617,31 +617,44 @@ class AgeingTestCase(base.ModelerTestCase):
         return int(table.assess(
             hosts, self.store.model(uuid).model.law).admitted.sum())
 
-    def test_one_false_sample_refuses_hosts_for_three_half_lives(self):
-        # A steady instance of 100 Mbit/s, followed for a year, day by day.
-        # One sample of it is 200 times too large.
+    def test_a_false_sample_refuses_hosts_until_a_week_is_known(self):
+        # A steady instance of 100 Mbit/s. Samples on day 3 and day 40 are 200
+        # times too large.
+        day = 86400.0
+        self.driver.period = 1800.0
+        times = BEGIN + 1800.0 * np.arange(60 * 48)
+        rates = np.full(times.size, 1e5)
+        rates[3 * 48], rates[40 * 48] = 2e7, 3e7
+        uuid = self.driver.put(0, times, rates)
+        for at, hosts in ((2.0, 5), (4.0, 0), (6.9, 0), (7.1, 5), (39.5, 5),
+                          (40.5, 5), (60.0, 5)):
+            self.now = BEGIN + at * day
+            self.run_pass(half_life_seconds=30 * day)
+            self.assertEqual(hosts, self.admitted(uuid), at)
+        self.assertEqual(1e5, self.store.model(uuid).model.peak[0])
+
+    def test_a_rate_of_two_days_counts_for_four_half_lives(self):
+        # A steady instance of 100 Mbit/s, followed for a year.
         day, hour = 86400.0, 3600.0
-        half_life, false_day = 30 * day, 40
         self.driver.period = hour
         times = BEGIN + hour * np.arange(365 * 24)
         rates = np.full(times.size, 1e5)
-        rates[false_day * 24] = 2e7
+        rates[[39 * 24, 40 * 24]] = 2e7
         uuid = self.driver.put(0, times, rates)
         self.now = BEGIN
-        # Half a day before and after that time, and 180 days later.
-        for at, hosts in ((30.0, 5), (40.5, 0), (70.0, 0), (129.5, 0),
-                          (130.5, 5), (220.0, 5), (365.0, 5)):
+        for at, hosts in ((39.5, 5), (40.5, 0), (150.0, 0), (170.0, 5),
+                          (365.0, 5)):
             while self.now < BEGIN + at * day:
                 self.now = min(self.now + 5 * day, BEGIN + at * day)
-                self.run_pass(half_life_seconds=half_life)
+                self.run_pass(half_life_seconds=30 * day)
             self.assertEqual(hosts, self.admitted(uuid), at)
-        self.assertEqual(1e5, self.store.model(uuid).model.peak[0])
 
     def test_a_year_read_at_once_has_forgotten_its_beginning(self):
         half_life = 30 * 24 * PERIOD
         rates = np.full(365 * 24, 4.0)
-        # In the first days, and in the last half-lives.
-        rates[100], rates[-80 * 24] = 900.0, 50.0
+        # In the first days, and in the last half-lives, on two days each.
+        rates[[100, 100 + 288]] = 900.0
+        rates[[-80 * 24, -80 * 24 + 288]] = 50.0
         uuid = self.driver.put(0, grid(rates.size), rates)
         self.run_pass(half_life_seconds=half_life)
         self.assertEqual(50.0, self.store.model(uuid).model.peak[0])
