@@ -315,7 +315,7 @@ class ModelStatusTestCase(StatusCase):
         self.assert_told(0, BUDGETS, 'error_budgets is not set')
 
     def test_a_margin_below_1_without_relief_is_a_warning(self):
-        self.assert_told(0, MARGIN, 'of a host: 1$')
+        self.assert_told(0, MARGIN, 'of a host: 2$')
         self.configure('prediction_margin = .125')
         self.assert_told(1, MARGIN, 'of a host: 0.125; rebalance_mode is off')
         self.configure('prediction_margin = .125', 'rebalance_mode = advise')

@@ -208,7 +208,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
 
     def test_settings_are_those_of_the_configuration(self):
         shipped = self._evaluate('--methods', 'peak', '--seeds', '1')
-        self.assertEqual((0.01, 24, 1.0, False, 30.0), tuple(
+        self.assertEqual((0.01, 24, 2.0, False, 30.0), tuple(
             shipped['settings'][name] for name in (
                 'overload_probability', 'min_samples', 'prediction_margin',
                 'refuse_hosts_in_debt', 'modeler_half_life_days')))
