@@ -40,6 +40,26 @@ class PatternsTestCase(unittest.TestCase):
                 self.assertLessEqual(mean[:, 1].max(), .05)
         self.assertLessEqual(far_above, .05 * hosts)
 
+    def test_the_first_fortnight(self):
+        # Before a day is known, the overlay decides alone, which is exact for
+        # independent instances. Then the prediction goes to the truth.
+        days = .3, .9, 1.1, 2, 4, 7, 14
+        for name, begins in (('independent', 0), ('office hours', 2),
+                             ('backup 5 %', 2)):
+            pattern = traffic_patterns.PATTERNS[name]
+            predicted = []
+            for seed in range(6):
+                rng = np.random.default_rng([seed, 9])
+                rates = pattern.rates(rng, 60, pattern.levels(rng, 25))
+                capacity = np.quantile(rates[:, 14 * 288:].sum(axis=0), .99)
+                predicted.append([full_host.overload_probability(
+                    full_host.learned(rates[:, :round(288 * day)]), capacity)
+                    for day in days])
+            typical = np.median(predicted, axis=0)
+            with self.subTest(name):
+                self.assertGreater(typical[begins:].min(), .01 / 3)
+                self.assertLess(typical.max(), .01 * 3)
+
     def test_without_instants_nothing_in_common_is_seen(self):
         pattern = traffic_patterns.PATTERNS['backup 5 %']
         rng = np.random.default_rng(3)
