@@ -439,8 +439,8 @@ class LimitSums:
         :param at: positions of the limits in ``tables``
         """
         sums, weights = np.array([
-            sum(part.at_instants(limit.unit) for part in limit.parts)
-            for limit in limits]).swapaxes(0, 1)
+            sum(part.at_instants(limit.unit, self._figures)
+                for part in limit.parts) for limit in limits]).swapaxes(0, 1)
         positions, slots, steps, sampled_ones = (
             np.array(values) for values in zip(*[
                 (limit.position, limit.slot, limit.step, limit.sampled)

@@ -88,6 +88,18 @@ class Sources:
             (rounded * self.masses).sum(axis=0) * (capacity / most_steps),
             self._sampled, steps]).T
 
+    def rows(self, weights, packet_bytes):
+        """Return the (n, 32) rates of the rows, above the smallest rate.
+
+        :param weights: as in :meth:`values`
+        :param packet_bytes: as in :meth:`values`
+        """
+        values = self.values(weights, packet_bytes)
+        padded = np.zeros((values.shape[1], rate_law.MOST_ROWS))
+        padded[:, :len(values)] = (values - values.min(axis=0)).T[
+            :, :rate_law.MOST_ROWS]
+        return padded
+
     def transforms(self, grid, unit, step):
         """Return the (n, frequencies) transforms of the sources.
 
@@ -167,6 +179,7 @@ class Part:
             sources.figures(unit, capacity, most_steps)
             for unit, capacity in limits]).swapaxes(0, 1))
         self._amounts = np.array(amounts, dtype=float)
+        self._is_sampled = figures[:, 0, SAMPLED] > 0
         self.sums = (self._amounts @ figures.reshape(
             len(counts), -1)).reshape(figures.shape[1:])[:, :_STEP]
         self.steps = figures[..., _STEP].T
@@ -184,39 +197,38 @@ class Part:
         """
         key = grid, unit, step
         if (key, unsampled) not in self._transforms:
-            wanted = [not (unsampled and law.is_sampled)
-                      for law in self._laws]
+            wanted = ~(unsampled & self._is_sampled)
             laws = list(itertools.compress(self._laws, wanted))
             self._transforms[key, unsampled] = fourier_sum.product(
                 known.of(laws, key, lambda sources: sources.transforms(*key)),
                 self._amounts[wanted]) if laws else 1.0
         return self._transforms[key, unsampled]
 
-    def at_instants(self, unit):
+    def at_instants(self, unit, known):
         """Return the sums of the sampled residents at the instants.
 
         :param unit: as in :meth:`Sources.transforms`
+        :param known: :class:`KnownLaws` of figures
         :returns: (2, 504): sums in the unit, above the smallest rates, and the
             numbers of residents whose row was not drawn
         """
         if unit not in self._at_instants:
             total = np.zeros((2, sampled.INSTANTS))
-            chosen = [i for i, law in enumerate(self._laws) if law.is_sampled]
-            if chosen:
-                laws = [self._laws[i] for i in chosen]
+            laws = list(itertools.compress(self._laws, self._is_sampled))
+            if laws:
+                values = known.of(laws, unit, lambda sources: sources.rows(
+                    *unit))
                 rows = np.frombuffer(b''.join([
-                    law[-sampled.INSTANTS:] for law in laws]), np.uint8)
-                values = Sources(laws).values(*unit)
-                values -= values.min(axis=0)
-                m, n = values.shape
-                at = (rows & (sampled.DRAWN - 1)).reshape(n, -1) \
-                    + m * np.arange(n)[:, None]
-                amounts = self._amounts[chosen]
-                total[0] = amounts @ values.T.ravel().take(at, mode='clip')
+                    law[-sampled.INSTANTS:] for law in laws]), np.uint8
+                    ).reshape(len(laws), -1)
+                amounts = self._amounts[self._is_sampled]
                 total[1] = amounts.sum()
                 if rows.max() >= sampled.DRAWN:
-                    total[1] -= amounts @ (
-                        rows >= sampled.DRAWN).reshape(n, -1)
+                    total[1] -= amounts @ (rows >= sampled.DRAWN)
+                    rows = rows & (sampled.DRAWN - 1)
+                total[0] = amounts @ values.take(
+                    rows + rate_law.MOST_ROWS * np.arange(len(laws))[:, None],
+                    mode='clip')
             self._at_instants[unit] = total
         return self._at_instants[unit]
 
