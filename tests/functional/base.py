@@ -196,8 +196,10 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             track_instance_changes=self.TRACK_INSTANCE_CHANGES,
             group='filter_scheduler')
         # The store is looked at when a test says so.
+        # Tests compute which probability is exactly within the limit.
         self.flags(store_url=self.store_url, snapshot_refresh_seconds=3600,
-                   group='vswitch_scheduler', **UNHURRIED)
+                   prediction_margin=1.0, group='vswitch_scheduler',
+                   **UNHURRIED)
         self.flags(service_down_time=3600)
         # A stopped service never answers. A caller waits for this time, and
         # the end of the test waits for the caller.
