@@ -312,6 +312,46 @@ class TestBytes(EstimateTestCase):
                            bytes(data))
 
 
+class TestSeldom(EstimateTestCase):
+
+    def _fitted(self, *large, days=10):
+        rates = np.full(days * 288, 100.0)
+        for at, rate in large:
+            rates[at] = rate
+        counts = _counted(rates)
+        return counts, estimate.fit_model(counts, key='vm')
+
+    def test_an_hour_of_one_day_does_not_decide(self):
+        day = 3 * 288
+        for large, peak in (
+                ([(slice(day, day + 12), 900.0)], 100.0),
+                ([(slice(day, day + 13), 900.0)], 900.0),
+                # A backup of 15 minutes, also of two nights only.
+                ([(slice(day, day + 3), 900.0),
+                  (slice(day + 288, day + 291), 900.0)], 900.0),
+                # An hour in sum, of different rates and days.
+                ([(day + 288 * n, 900.0 * 2 ** n) for n in range(5)], 100.0),
+                ([(slice(day, day + 12), 900.0), (day + 288, 9e6)], 900.0)):
+            self.assertEqual(peak, self._fitted(*large)[1].peak[0])
+
+    def test_a_week_has_to_be_known(self):
+        self.assertEqual(900.0, self._fitted((100, 900.0),
+                                             days=6)[1].peak[0])
+
+    def test_an_instant_with_such_a_rate_is_drawn(self):
+        counts, fitted = self._fitted((slice(864, 876), 900.0))
+        of_bin = counts.at_instants == estimate.rate_bin(900.0)
+        self.assertTrue(of_bin.any())
+        np.testing.assert_array_equal(
+            of_bin | (counts.at_instants == estimate.NO_BIN),
+            fitted.at_instants >= instants.DRAWN)
+
+    def test_an_instance_that_sent_once_keeps_its_rate(self):
+        rates = np.zeros(10 * 288)
+        rates[500] = 900.0
+        self.assertEqual(900.0, estimate.fit_model(_counted(rates)).peak[0])
+
+
 class TestFit(EstimateTestCase):
 
     def test_too_short_a_history_is_refused_with_both_numbers(self):

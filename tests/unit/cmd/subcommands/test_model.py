@@ -102,6 +102,20 @@ class ModelCommandTestCase(command_case.ManageTestCase):
                           f'samples {pairs:.2f}', output)
             self.assertEqual(remarks, 'rates change within 300 s' in output)
 
+    def test_show_tells_what_was_left_out(self):
+        uuid, rates = base.instance_uuid(22), np.full(10 * 288, 100.0)
+        rates[900:905] = 5e6
+        counts = estimate.count_transitions(series.RateSeries.from_samples(
+            uuid, 300.0, base.NOW + 300.0 * np.arange(rates.size), rates,
+            0 * rates))
+        self.make_store().write([store.StoredModel.from_counts(
+            uuid, estimate.fit_model(counts), counts)])
+        self.assertEqual(5, self.ask('model', 'show', uuid)[
+            'left_out_samples'])
+        self.assertRegex(
+            self.run_command('model', 'show', uuid)[1],
+            r'Left out: +5 samples of up to 5000000\.0 kbit/s')
+
     def test_show_says_nothing_of_samples_that_it_does_not_have(self):
         shown = self.ask('model', 'show', base.instance_uuid(8))
         self.assertEqual((None, None), (shown['period_seconds'],
