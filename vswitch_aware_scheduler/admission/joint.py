@@ -51,13 +51,31 @@ def _trust(expected, observed):
     :param observed: (l, ...) numbers that were observed
     :returns: (...)
     """
-    # With 32 bits, the smallest number would be 0.
-    expected = np.maximum(np.asarray(expected, dtype=float), _TINY)
-    observed = np.asarray(observed, dtype=float)
+    expected = np.maximum(expected, _TINY)
     deviance = observed * np.log(np.maximum(observed, _TINY) / expected) - (
         observed - expected)
     largest = np.sqrt(2 * np.maximum(deviance, 0.0)).max(axis=0)
     return np.clip((largest - _CHANCE) / (_NO_CHANCE - _CHANCE), 0.0, 1.0)
+
+
+def _compared(sums, weights, thresholds, overlay):
+    """Compare sums at the instants with the overlay.
+
+    :param sums: (h, 504) sums
+    :param weights: (h, 504) weights of the instants
+    :param thresholds: 7 arrays, (h,) or (1,)
+    :param overlay: (7, h) probabilities that the sums exceed the thresholds
+    :returns: (h,) effective numbers of instants; (7, h) shares of sums above
+        the thresholds; (h,) how far the sums count
+    """
+    # Single precision has no number as small as _TINY.
+    numbers = effective_number(weights).astype(float)
+    total = np.maximum(weights.sum(axis=1, dtype=float), _TINY)
+    above = np.array([
+        (weights * (sums > threshold[:, None] + _EQUAL)).sum(axis=1)
+        for threshold in thresholds]) / total
+    return numbers, above, np.where(
+        numbers > 0, _trust(numbers * overlay, numbers * above), 0.0)
 
 
 def _mixed(overlay, of_sums, trust):
@@ -76,13 +94,9 @@ def at_capacity(sums, weights, ladder, least_trust=0.0):
     :param least_trust: (h,) how far the sums count at least
     :returns: two (h,): the probability, and how far the sums count
     """
-    # Single precision has no number as small as _TINY.
-    number = effective_number(weights).astype(float)
-    total = np.maximum(weights.sum(axis=1, dtype=float), _TINY)
-    above = np.array([(weights * (sums > share + _EQUAL)).sum(axis=1)
-                      for share in LADDER]) / total
-    trust = np.where(number > 0, np.maximum(
-        _trust(number * ladder, number * above), least_trust), 0.0)
+    number, above, trust = _compared(sums, weights, LADDER[:, None].astype(
+        sums.dtype), ladder)
+    trust = np.where(number > 0, np.maximum(trust, least_trust), 0.0)
     is_above = sums > 1 + _EQUAL
     # Between the two neighbours of the capacity, the probability is linear.
     counts = weights > 0
@@ -116,17 +130,14 @@ def adapt(tables, sums, weights, ladders, peaks, on_grid):
     :param on_grid: whether all sums are whole numbers of cells
     :returns: (l,) how far the sums count, 0 to 1
     """
-    numbers = effective_number(weights)
-    weights = weights / np.maximum(weights.sum(axis=1), _TINY)[:, None]
     at = np.clip(np.floor(ladders + _EQUAL), 0, tables.shape[1] - 1)
-    above = np.array([(weights * (sums > cells[:, None] + _EQUAL)).sum(axis=1)
-                      for cells in at.T])
-    tails = np.take_along_axis(tables.real, at.astype(np.int64), axis=1).T
-    trust = np.where(numbers > 0, _trust(numbers * tails, numbers * above),
-                     0.0)
+    numbers, _, trust = _compared(
+        sums, weights, at.T,
+        np.take_along_axis(tables.real, at.astype(np.int64), axis=1).T)
     for i in np.flatnonzero(trust).tolist():
-        tables[i] = _stretched(tables[i], sums[i], weights[i], numbers[i],
-                               trust[i], peaks[i], on_grid)
+        tables[i] = _stretched(
+            tables[i], sums[i], weights[i] / weights[i].sum(), numbers[i],
+            trust[i], peaks[i], on_grid)
     return trust
 
 

@@ -102,7 +102,7 @@ class DecisionsTestCase(base.StoreTestCase):
                          dataclasses.asdict(stored))
 
     def test_a_store_of_an_older_schema_is_named(self):
-        migration.sync(self.url, '0009')
+        migration.sync(self.url, '0010')
         for call in (lambda storage: storage.write_decisions([decision(1)]),
                      lambda storage: storage.purge_decisions(1, 60),
                      lambda storage: storage.decisions()):

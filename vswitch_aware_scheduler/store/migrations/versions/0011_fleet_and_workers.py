@@ -7,7 +7,7 @@ from sqlalchemy.dialects import mysql
 from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0011'
-down_revision = '0009'
+down_revision = '0010'
 
 _TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 

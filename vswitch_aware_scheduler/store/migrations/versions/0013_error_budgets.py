@@ -59,7 +59,6 @@ def upgrade():
         sa.Column('unknown_seconds', sa.Double, nullable=False),
         sa.Column('unknown_why', _TEXT, nullable=True),
         sa.Column('burn', _TEXT, nullable=False),
-        sa.Column('prediction', _TEXT, nullable=False),
         **options)
     steps.create_table(
         'sum_history',
@@ -67,8 +66,7 @@ def upgrade():
         sa.Column('name', sa.String(255), primary_key=True),
         sa.Column('day', sa.BigInteger, primary_key=True,
                   autoincrement=False),
-        sa.Column('period_seconds', sa.Double, primary_key=True,
-                  autoincrement=False),
+        sa.Column('period_seconds', sa.Double, nullable=False),
         sa.Column('limits', _TEXT, nullable=False),
         sa.Column('data', _BLOB, nullable=False),
         **options)
