@@ -319,7 +319,8 @@ def read(connection, damaged):
         values = dict(row._mapping)
         try:
             values['burn'] = _burn_of(row.burn)
-            values['prediction'] = Prediction(**json.loads(row.prediction))
+            values['prediction'] = Prediction(
+                **json.loads(row.prediction or '{}'))
             numbers = [value for value in values.values()
                        if isinstance(value, float)]
             if not all(map(math.isfinite, numbers)) or not (

@@ -48,7 +48,7 @@ __all__ = ['SCHEMA_VERSION', 'budget_share', 'budget_state', 'claim',
            'unmodelled_instance', 'worker']
 
 #: The newest migration. A store with another version is not used.
-SCHEMA_VERSION = '0015'
+SCHEMA_VERSION = '0016'
 
 #: Values of ``removal.kind``.
 INSTANCE = 'instance'
@@ -359,7 +359,7 @@ error_budget = sa.Table(
     sa.Column('unknown_seconds', sa.Double, nullable=False),
     sa.Column('unknown_why', _TEXT, nullable=True),
     sa.Column('burn', _TEXT, nullable=False),
-    sa.Column('prediction', _TEXT, nullable=False),
+    sa.Column('prediction', _TEXT, nullable=True),
     **_MYSQL)
 
 # The sums of one day (number of days since 1970), of the periods with one

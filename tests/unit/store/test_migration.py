@@ -95,6 +95,32 @@ class MigrationTestCase(base.StoreTestCase):
         self.assertEqual([], store.Store(self.url).read_claims().claims)
         self.assertEqual([], self._difference())
 
+    def test_budgets_of_an_earlier_schema_remain(self):
+        migration.sync(self.url, '0015')
+        numbers = {name: 1.0 for name in (
+            'since', 'until', 'balance', 'most_days', 'measured_seconds',
+            'overload_seconds', 'unknown_seconds')}
+        columns = sa.inspect(sa.create_engine(self.url)).get_columns(
+            'error_budget')
+        values = {column['name']: numbers.get(column['name'], 0.5)
+                  for column in columns} | {
+            'kind': 'host', 'name': 'h', 'unknown_why': None, 'burn': '{}'}
+        self.execute('INSERT INTO error_budget VALUES ({})'.format(
+            ', '.join(f':{name}' for name in values)), **values)
+        self.execute("INSERT INTO sum_history VALUES ('host', 'h', 1, 300, "
+                     "'[]', :data)", data=b'')
+        migration.sync(self.url)
+        target = store.Store(self.url)
+        [budget] = target.error_budgets().values()
+        self.assertEqual((0.5, store.Prediction()), (
+            budget.overload_probability, budget.prediction))
+        self.assertEqual([], list(target.sum_history(store.HOST)))
+        self.assertEqual(
+            {'kind', 'name', 'day', 'period_seconds'}, set(sa.inspect(
+                sa.create_engine(self.url)).get_pk_constraint(
+                    'sum_history')['constrained_columns']))
+        self.assertEqual([], self._difference())
+
     def test_an_upgrade_that_was_cut_anywhere_can_be_repeated(self):
         for statements in range(5, 500, 13):
             complete = self._is_whole_before(statements)

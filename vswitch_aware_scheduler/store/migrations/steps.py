@@ -13,7 +13,8 @@ from alembic import op
 import sqlalchemy as sa
 
 __all__ = ['add_column', 'byte_collation', 'compare_as_bytes',
-           'create_table', 'drop_table', 'insert_row', 'is_mysql']
+           'create_table', 'drop_column', 'drop_table', 'insert_row',
+           'is_mysql']
 
 
 def _may_be_partial():
@@ -84,6 +85,17 @@ def drop_table(name):
     """
     if not _may_be_partial() or sa.inspect(op.get_bind()).has_table(name):
         op.drop_table(name)
+
+
+def drop_column(table_name, column_name):
+    """Drop a column of a table, unless it is gone.
+
+    :param table_name: name of the table
+    :param column_name: name of the column
+    """
+    if column_name in {present['name'] for present in sa.inspect(
+            op.get_bind()).get_columns(table_name)}:
+        op.drop_column(table_name, column_name)
 
 
 def add_column(table_name, column):
