@@ -101,7 +101,8 @@ def main():
                         help='of these rounds')
     parser.add_argument('--patience', type=float, default=2.0,
                         metavar='SECONDS',
-                        help='of these rounds: claim_patience_seconds')
+                        help='of these rounds or operations: '
+                             'claim_patience_seconds')
     parser.add_argument('--refuse-every', type=int, metavar='N',
                         help='in these rounds, Placement refuses each N-th '
                              'claim of a worker')
@@ -118,8 +119,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             return 0 if operations.run(
                 {'computes': options.computes, 'driver': options.telemetry},
-                options.operations, options.seed, folder, stage_of,
-                auditor) else 1
+                options.operations, options.seed, folder, options.patience,
+                stage_of, auditor) else 1
     began = time.monotonic()
     lines = []
     with services.Cloud(options.computes, options.telemetry) as cloud:

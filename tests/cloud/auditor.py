@@ -84,12 +84,33 @@ class Auditor:
         specs = flavor and flavor['nova_object.data']['extra_specs']
         return specs and float(_of_flavor(specs)[1][1])
 
-    def loads(self):
-        """Return {host: kbit/s} of what is there, as constant demands."""
+    def loads(self, without=()):
+        """Return {host: kbit/s} of what is there, as constant demands.
+
+        :param without: set of (uuid, host) that do not count
+        """
         loads = collections.Counter()
-        for hosts, _ in self.residency().values():
-            loads.update(hosts)
+        for uuid, (hosts, _) in self.residency().items():
+            loads.update({host: kbps for host, kbps in hosts.items()
+                          if (uuid, host) not in without})
         return loads
+
+    def alternates(self):
+        """Return {(uuid, host)} that Nova's conductor chose by itself.
+
+        A host on which an action was tried after it had failed on another.
+        """
+        tried = collections.defaultdict(list)
+        for row in self._rows('''
+                SELECT a.instance_uuid, a.id, e.host
+                FROM instance_actions_events e
+                JOIN instance_actions a ON a.id = e.action_id
+                WHERE e.event IN ('compute__do_build_and_run_instance',
+                                  'compute_prep_resize')
+                ORDER BY e.id'''):
+            tried[row['instance_uuid'], row['id']].append(row['host'])
+        return {(uuid, host) for (uuid, _), hosts in tried.items()
+                for host in hosts if host != hosts[0]}
 
     def unsettled(self):
         """Return the instances with which something is under way."""
