@@ -63,7 +63,7 @@ def _compared(sums, weights, thresholds, overlay):
 
     :param sums: (h, 504) sums
     :param weights: (h, 504) weights of the instants
-    :param thresholds: 7 arrays, (h,) or (1,)
+    :param thresholds: (7, h) or (7, 1)
     :param overlay: (7, h) probabilities that the sums exceed the thresholds
     :returns: (h,) effective numbers of instants; (7, h) shares of sums above
         the thresholds; (h,) how far the sums count
@@ -71,9 +71,8 @@ def _compared(sums, weights, thresholds, overlay):
     # Single precision has no number as small as _TINY.
     numbers = effective_number(weights).astype(float)
     total = np.maximum(weights.sum(axis=1, dtype=float), _TINY)
-    above = np.array([
-        (weights * (sums > threshold[:, None] + _EQUAL)).sum(axis=1)
-        for threshold in thresholds]) / total
+    above = np.einsum('lhi,hi->lh', sums > (
+        thresholds + _EQUAL)[..., None].astype(sums.dtype), weights) / total
     return numbers, above, np.where(
         numbers > 0, _trust(numbers * overlay, numbers * above), 0.0)
 
@@ -94,8 +93,7 @@ def at_capacity(sums, weights, ladder, least_trust=0.0):
     :param least_trust: (h,) how far the sums count at least
     :returns: two (h,): the probability, and how far the sums count
     """
-    number, above, trust = _compared(sums, weights, LADDER[:, None].astype(
-        sums.dtype), ladder)
+    number, above, trust = _compared(sums, weights, LADDER[:, None], ladder)
     trust = np.where(number > 0, np.maximum(trust, least_trust), 0.0)
     is_above = sums > 1 + _EQUAL
     # Between the two neighbours of the capacity, the probability is linear.
