@@ -112,6 +112,22 @@ class Auditor:
         return {(uuid, host) for (uuid, _), hosts in tried.items()
                 for host in hosts if host != hosts[0]}
 
+    def occupants(self, host):
+        """Return what counts on a host, as sentences, for a reader."""
+        there = [uuid for uuid, (hosts, _) in self.residency().items()
+                 if host in hosts]
+        rows = self._rows('''
+            SELECT i.uuid, i.host, i.vm_state, i.task_state, m.migration_type,
+            m.status, m.source_compute, m.dest_compute
+            FROM instances i LEFT JOIN migrations m
+            ON m.instance_uuid = i.uuid AND m.deleted = 0''')
+        events = self._rows('''
+            SELECT a.instance_uuid, e.event, e.host, e.result, e.start_time
+            FROM instance_actions_events e
+            JOIN instance_actions a ON a.id = e.action_id ORDER BY e.id''')
+        return [str(row) for row in rows if row['uuid'] in there] + [
+            str(event) for event in events if event['instance_uuid'] in there]
+
     def unsettled(self):
         """Return the instances with which something is under way."""
         return [uuid for uuid, (_, at_rest) in self.residency().items()

@@ -444,6 +444,7 @@ class Operations:
                 self.failures.append(
                     f'{time.strftime("%H:%M:%S")} {host} is above its limit '
                     f'by {chosen[host]:.0f} kbit/s')
+                self.failures += self._judge.occupants(host)
 
     def _await_end(self):
         """Wait until Nova does nothing; return what it has not ended.
