@@ -15,6 +15,7 @@ from unittest import mock
 
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import systemd
 
 #: Longest wait for what should happen, seconds.
 PATIENCE = 60
@@ -39,7 +40,7 @@ class Clock:
 class Modeler:
     """A service in a process.
 
-    :param make: returns a :class:`.service.SetUp`; called in the process
+    :param make: returns a :class:`.wiring.SetUp`; called in the process
     :param clock: :class:`Clock`
     :param log: path of the file that it logs to
     """
@@ -91,7 +92,7 @@ def _serve(make, clock, log):
             mock.patch.object(service, 'LONGEST_PAUSE_SECONDS', 1), \
             mock.patch.object(service, '_TICK_SECONDS', .02), \
             mock.patch.object(membership, 'PATIENCE_SECONDS', 4):
-        service.Service(make, service.Notifier({}), clock).run()
+        service.Service(make, systemd.Notifier({}), clock).run()
 
 
 class Proxy:

@@ -11,7 +11,7 @@ from tests.unit.modeler import base
 from tests.unit.modeler import samples
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 
 #: So often a modeler is killed.
@@ -44,7 +44,7 @@ class KilledModelersTestCase(base.SharingTestCase):
         return modeler
 
     def _set_up(self):
-        return service.SetUp(
+        return wiring.SetUp(
             store.Store(self.url), self.driver, learning.Settings('memory'),
             0.02, membership.Group(f'file://{self.directory}/group'))
 

@@ -24,7 +24,7 @@ from tests.integration import store_suite
 from tests.unit.modeler import base as modeler_base
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import gnocchi
@@ -79,9 +79,9 @@ class FaultsWhileModelling(base.WithServer):
         return None
 
     def make_set_up(self):
-        return service.SetUp(self.service_store(), self.make_driver(),
-                             learning.Settings('memory'), 0.1,
-                             self.make_group())
+        return wiring.SetUp(self.service_store(), self.make_driver(),
+                            learning.Settings('memory'), 0.1,
+                            self.make_group())
 
     def service_store(self):
         return store.Store(self.url, 1.0)
@@ -272,8 +272,8 @@ class LivesTestCase(modeler_base.SharingTestCase):
                                   name='web')
 
     def _set_up(self):
-        return service.SetUp(store.Store(self.url), self.driver,
-                             learning.Settings('memory'), .02)
+        return wiring.SetUp(store.Store(self.url), self.driver,
+                            learning.Settings('memory'), .02)
 
     def _last(self):
         return max((point.last_time for point

@@ -60,7 +60,7 @@ MAY_IMPORT = {
 NUMERICAL = {'numpy'}
 NOVA = {'nova'}
 MAY_IMPORT_NOVA = ('scheduler', 'demo')
-MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
+MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.wiring', 'cmd', 'demo',
                 'tempest_plugin', 'watcher_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
@@ -329,5 +329,5 @@ class ViolationsTest(unittest.TestCase):
                     from oslo_config import cfg
                     value = cfg.CONF.value
                     ''',
-                modeler__service='from oslo_config import cfg',
+                modeler__wiring='from oslo_config import cfg',
                 conf__opts=''))

@@ -16,7 +16,7 @@ from vswitch_aware_scheduler import exceptions
 # These modules are slow to import, and "--help" does not use them.
 migration = deferred.module('store.migration')
 options = deferred.module('conf')
-service = deferred.module('modeler.service')
+wiring = deferred.module('modeler.wiring')
 store = deferred.module('store')
 telemetry = deferred.module('telemetry')
 
@@ -179,4 +179,4 @@ def telemetry_driver(arguments):
                 f'--{flag}: {value}; expected no --{flag}: telemetry driver '
                 f'{name} uses only the options in the group [{group}], such '
                 f'as url')
-    return service.make_driver(arguments.all_options, name)
+    return wiring.make_driver(arguments.all_options, name)

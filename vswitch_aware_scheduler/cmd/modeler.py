@@ -5,6 +5,7 @@ It runs as a service, or with ``--once`` makes one pass for cron. See
 cli/vswitch-modeler.rst.
 """
 
+import dataclasses
 import logging as python_logging
 import sys
 import time
@@ -16,12 +17,15 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import learning
-from vswitch_aware_scheduler.modeler import repair
+from vswitch_aware_scheduler.modeler import passes
+from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import systemd
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 
 __all__ = ['main']
 
@@ -52,37 +56,32 @@ def _say(text):
     terminal.say(PROG, text)
 
 
+def _only_advising(set_up):
+    """Return a SetUp that starts no migration: nobody would wait for it."""
+    if set_up.rebalancer is None:
+        return set_up
+    return dataclasses.replace(set_up, rebalancer=rebalancing.Rebalancer(
+        set_up.rebalancer.cloud, dataclasses.replace(
+            set_up.rebalancer.settings, mode=rebalance_settings.ADVISE)))
+
+
 def _once(conf):
-    set_up = service.set_up(conf)
+    set_up = _only_advising(wiring.set_up(conf))
     if set_up.driver is None:
         raise exceptions.TelemetryNotConfigured(set_up.missing)
-    service.make_store(set_up)
+    wiring.make_store(set_up)
     learning.check_store_clock(set_up.store, time.time, set_up.settings)
-    began = time.time()
-    inventory = service.update_inventory(set_up, time.time)
-    problems = (inventory, service.update_hosts(set_up),
-                service.update_fleet(set_up, time.time),
-                service.check_hosts(set_up))
-    repair.learn_again(set_up.store, time.time, set_up.settings)
-    bounds = fleet.most_kbps(set_up.store)
+    problems = []
     with terminal.progress('learning') as progress:
-        outcome = learning.run(
-            set_up.store,
-            set_up.driver,
-            time.time,
-            set_up.settings,
-            progress,
-            most_kbps=bounds,
-        )
-    problems += service.update_budgets(
-        set_up, time.time, outcome.last_time, most_kbps=bounds,
-        stays_until=service.stays_until(set_up, began, inventory))[1],
-    service.update_priors(set_up, time.time)
+        one_pass = passes.Pass(set_up, time.time, time.monotonic,
+                               progress=progress)
+        one_pass.run(lambda step, problem: problems.append(problem))
+    outcome = one_pass.outcome
     for problem in filter(None, problems):
         _say(problem)
     report = heartbeat.Heartbeat(time.time, time.monotonic)
     report.report_to(set_up.store, None)
-    report.passed(service.words_of(outcome))
+    report.passed(passes.words_of(outcome))
     report.end()
     if conf.json:
         terminal.print_json({
@@ -141,11 +140,11 @@ def _serve(conf, argv):
     waiting = [conf]
 
     def load():
-        return service.set_up(
+        return wiring.set_up(
             waiting.pop() if waiting else _configuration(argv),
-            service.PATIENCE_SECONDS)
+            wiring.PATIENCE_SECONDS)
 
-    service.Service(load, service.Notifier()).run()
+    service.Service(load, systemd.Notifier()).run()
     return 0
 
 

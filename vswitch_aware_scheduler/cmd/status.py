@@ -29,7 +29,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import membership
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
@@ -198,7 +198,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_aggregates(self):
         try:
-            problems = service.review_aggregates(self._all_options)
+            problems = wiring.review_aggregates(self._all_options)
         except (exceptions.VSwitchError, OSError) as error:
             return _result(upgradecheck.Code.WARNING,
                            f'aggregates cannot be checked: {error}')
@@ -296,8 +296,8 @@ class Checks(upgradecheck.UpgradeCommands):
         problem = (f'no host has a switch profile, so VSwitchFilter '
                    f'{"passes" if passes else "refuses"} every host')
         try:
-            described = service.any_host_is_described(self._all_options,
-                                                      self._store())
+            described = wiring.any_host_is_described(self._all_options,
+                                                     self._store())
             if described:
                 return _result(upgradecheck.Code.SUCCESS)
         except (exceptions.VSwitchError, cfg.Error, OSError) as error:
@@ -550,7 +550,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _check_telemetry(self):
         """Return whether instances count that Nova does not have."""
-        problem = service.unprotected(self._all_options)
+        problem = wiring.unprotected(self._all_options)
         if problem:
             return _result(upgradecheck.Code.WARNING, problem)
         if options.inventory_options(self._all_options) is None:

@@ -5,7 +5,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.modeler import fleet
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler.traffic import model
 
@@ -48,7 +48,7 @@ def _find_policies(store, group, facts, hosts):
     if missing:
         # No modeler has stored the policies of these hosts yet.
         computed = fleet.stored_policies(
-            store, *service.make_policies(group), placed_on=hosts)
+            store, *wiring.make_policies(group), placed_on=hosts)
         problems.update(computed.problems)
         for host in missing:
             policies[host] = computed.hosts[host]

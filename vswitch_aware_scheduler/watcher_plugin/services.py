@@ -8,7 +8,7 @@ the action, ``vswitch-manage`` and ``vswitch-modeler`` have to agree.
 from oslo_config import cfg
 
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 
 __all__ = ['OPTIONS', 'Services']
@@ -31,9 +31,9 @@ class Services:
         self._conf = options.read(config_files)
         group = self._conf[options.GROUP]
         self.store = store.Store(group.store_url, group.store_timeout_seconds)
-        rebalancer = service.make_rebalancer(self._conf)
+        rebalancer = wiring.make_rebalancer(self._conf)
         self.cloud, self.settings = rebalancer.cloud, rebalancer.settings
 
     def driver(self):
         """Return the telemetry driver of vswitch-modeler."""
-        return service.configured_driver(self._conf)
+        return wiring.configured_driver(self._conf)

@@ -40,7 +40,7 @@ class StartTestCase(unittest.TestCase):
         self.assertEqual(set(), modules & {
             'matplotlib', 'openstack',
             'vswitch_aware_scheduler.cmd.subcommands.evaluate',
-            'vswitch_aware_scheduler.modeler.service'})
+            'vswitch_aware_scheduler.modeler.wiring'})
 
 
 class ModuleTestCase(unittest.TestCase):

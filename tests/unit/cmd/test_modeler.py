@@ -88,6 +88,16 @@ class ModelerCommandTestCase(base.StoreTestCase):
         self.assertAlmostEqual(40 * 0.5 ** (1500 / 86400 / 30) + 5,
                                record.samples, 9)
 
+    def test_once_makes_all_steps_of_a_pass(self):
+        self.record(40)
+        self.run_command('--once')
+        now = time.time()
+        store.Store(self.url).report_worker(store.Worker(
+            'ctl1:7', 'ctl1', now, now, {'options': {'enforcement': 'off'}}))
+        status, _, errors = self.run_command('--once')
+        self.assertEqual(0, status)
+        self.assertIn('in nova.conf of ctl1', errors)
+
     def test_a_terminal_sees_a_bar(self):
         self.record(40)
         _, _, errors = self.run_command('--once', terminal=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import time
 import types
 
 from oslo_config import cfg
@@ -8,6 +9,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import host_metadata
 from tests.fakes import neutron_api
 from tests.fakes import nova_hosts
+from tests.fakes import passes
 from tests.unit.store import base
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import admission
@@ -17,7 +19,7 @@ from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -210,47 +212,49 @@ class FleetTestCase(base.StoreTestCase):
         self.update()
         self.assertEqual({uuids[0]: 30.0}, fleet.most_kbps(self.store))
 
+    def run_step(self, name, set_up):
+        return passes.run_step(name, set_up, lambda: self.now)
+
     def test_the_modeler_says_what_is_wrong_and_goes_on(self):
         self.cloud.host('a', profile='slow')
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
-        self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
+        self.assertIsNone(self.run_step('fleet', set_up))
         set_up.fleet = fleet.Fleet(
             self.cloud.access(), make_policies,
             sleep=lambda seconds: None)
-        self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
+        self.assertIsNone(self.run_step('fleet', set_up))
         self.assertEqual({'a'}, self.stored().facts.keys())
         self.cloud.faults[:] = [stand_ins.status(500)] * 9
-        self.assertIn('stay as they are', service.update_fleet(
-            set_up, lambda: self.now))
+        self.assertIn('stay as they are', self.run_step('fleet', set_up))
 
     def test_schedulers_with_other_options_are_told(self):
         set_up = types.SimpleNamespace(store=self.store, fleet=fleet.Fleet(
             None, make_policies, {'enforcement': 'enforce'}))
-        service.update_fleet(set_up, lambda: self.now)
+        self.run_step('fleet', set_up)
         self.assertEqual({'modeler': {'enforcement': 'enforce'}},
                          self.stored('options').facts)
-        self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
+        self.assertIsNone(self.run_step('schedulers', set_up))
         self.store.report_worker(store.Worker(
             'ctl1:7', 'ctl1', self.now, self.now,
             {'options': {'enforcement': 'observe'}}))
         self.assertIn("enforcement is 'enforce' here and 'observe' in "
                       'nova.conf of ctl1',
-                      service.check_schedulers(set_up, lambda: self.now))
+                      self.run_step('schedulers', set_up))
         # The scheduler was restarted with the same options.
         self.now += 10
         self.store.report_worker(store.Worker(
             'ctl1:8', 'ctl1', self.now, self.now,
             {'options': {'enforcement': 'enforce'}}))
-        self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
+        self.assertIsNone(self.run_step('schedulers', set_up))
         # Another host.
         self.store.report_worker(store.Worker(
             'ctl2:7', 'ctl2', self.now - 20, self.now - 5,
             {'options': {'enforcement': 'observe'}}))
         self.assertIn('in nova.conf of ctl2',
-                      service.check_schedulers(set_up, lambda: self.now))
+                      self.run_step('schedulers', set_up))
         # One that ended long ago says nothing.
         self.now += 301
-        self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
+        self.assertIsNone(self.run_step('schedulers', set_up))
 
 
 class DiscoveryTestCase(base.StoreTestCase):
@@ -262,7 +266,7 @@ class DiscoveryTestCase(base.StoreTestCase):
         self.neutron.agents = [agents.open_vswitch('a', ['vxlan']),
                                agents.linux_bridge('b')]
         self.set_up = types.SimpleNamespace(
-            store=self.store, discovery=service.Discovery(
+            store=self.store, discovery=wiring.Discovery(
                 self.neutron.access(), profile.profiles,
                 ['linuxbridge=ovs-gre']))
 
@@ -271,49 +275,49 @@ class DiscoveryTestCase(base.StoreTestCase):
                 for switch in self.store.host_profiles()}
 
     def test_a_new_host_gets_its_profile(self):
-        self.assertIsNone(service.update_hosts(self.set_up))
+        self.assertIsNone(passes.run_step('discovery', self.set_up, time.time))
         self.assertEqual({'a': ('ovs-vxlan', 'discovered'),
                           'b': ('ovs-gre', 'discovered')}, self.stored())
         generation = self.store.generation()
         self.neutron.agents.append(agents.open_vswitch('c', ['gre']))
-        service.update_hosts(self.set_up)
+        passes.run_step('discovery', self.set_up, time.time)
         self.assertEqual(('ovs-gre', 'discovered'), self.stored()['c'])
         self.assertEqual(generation.number + 1, self.store.generation().number)
         # Nothing new is no generation.
-        service.update_hosts(self.set_up)
+        passes.run_step('discovery', self.set_up, time.time)
         self.assertEqual(generation.number + 1, self.store.generation().number)
 
     def test_what_an_operator_set_stays(self):
         self.store.write(host_profiles=[store.HostProfile(
             'a', 'ovs-flat', {}, 'operator')])
-        service.update_hosts(self.set_up)
+        passes.run_step('discovery', self.set_up, time.time)
         self.assertEqual(('ovs-flat', 'operator'), self.stored()['a'])
 
     def test_a_neutron_that_does_not_answer_changes_nothing(self):
-        service.update_hosts(self.set_up)
+        passes.run_step('discovery', self.set_up, time.time)
         self.neutron.faults[:] = [
             stand_ins.status(500)
         ] * 9
         self.assertIn('profiles of hosts stay as they are',
-                      service.update_hosts(self.set_up))
+                      passes.run_step('discovery', self.set_up, time.time))
         self.assertEqual(2, len(self.stored()))
 
     def test_without_the_option_nobody_is_asked(self):
         self.set_up.discovery = None
-        self.assertIsNone(service.update_hosts(self.set_up))
+        self.assertIsNone(passes.run_step('discovery', self.set_up, time.time))
         self.assertEqual({}, self.stored())
 
     def test_the_options_ask_for_it(self):
         conf = cfg.ConfigOpts()
         options.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])
-        self.assertIsNone(service._discovery(conf))
+        self.assertIsNone(wiring._discovery(conf))
         conf.set_override('discover_hosts', True, 'vswitch_inventory')
         with self.assertRaisesRegex(exceptions.InvalidInput, 'auth_type'):
-            service._discovery(conf)
+            wiring._discovery(conf)
         conf.set_override('auth_type', 'none', 'vswitch_inventory')
-        service._discovery(conf)
+        wiring._discovery(conf)
         conf.set_override('discover_profiles', ['nonsense=ovs-gre'],
                           'vswitch_inventory')
         with self.assertRaisesRegex(exceptions.InvalidInput, 'nonsense'):
-            service._discovery(conf)
+            wiring._discovery(conf)

@@ -11,6 +11,8 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import systemd
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler.store import rebalance_records as records
@@ -156,10 +158,10 @@ class ServiceTestCase(WithFleet):
     def serve(self):
         """Return what is logged until the end of a service run."""
         running = service.Service(
-            lambda: service.SetUp(
+            lambda: wiring.SetUp(
                 self.store, self.fleet.driver, learning.Settings('memory'),
                 300.0, rebalancer=self.rebalancer),
-            service.Notifier({}), self.clock, lambda: self.time, self.sleep)
+            systemd.Notifier({}), self.clock, lambda: self.time, self.sleep)
         with self.assertLogs('vswitch_aware_scheduler', 'INFO') as logs:
             running.run()
         return [record.getMessage() for record in logs.records]

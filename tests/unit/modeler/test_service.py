@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import types
 from unittest import mock
 
 from keystoneauth1 import loading as ks_loading
@@ -14,6 +15,7 @@ import numpy as np
 from oslo_config import cfg
 
 from tests.fakes import nova_hosts
+from tests.fakes import passes
 from tests.fakes import prometheus as fake_prometheus
 from tests.unit.modeler import base
 from tests.unit.store import base as store_base
@@ -30,6 +32,8 @@ from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import systemd
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -60,8 +64,8 @@ class ServiceTestCase(base.ModelerTestCase):
     def setUp(self):
         super().setUp()
         self.driver.put(0, TIMES, np.ones(50))
-        self.set_up = service.SetUp(self.store, self.driver,
-                                    learning.Settings('memory'), 100.0)
+        self.set_up = wiring.SetUp(self.store, self.driver,
+                                   learning.Settings('memory'), 100.0)
         self.time = 0.0
         self.heard = Heard()
         self.loads = 0
@@ -233,7 +237,7 @@ class BudgetsTestCase(WithInventory):
             f'file://{self.directory}/group')) for _ in range(2)]
         self.store.write([store_base.fitted(99)])
         now = base.BEGIN
-        service.update_inventory(self.set_up, lambda: now)
+        passes.run_step('inventory', self.set_up, lambda: now)
 
         def make_passes(modelers, periods):
             now = base.BEGIN + 300.0 * periods + 150.0
@@ -241,10 +245,10 @@ class BudgetsTestCase(WithInventory):
             shares = [modeler.group.share(store_id) for modeler in modelers]
             for modeler, share in zip(modelers, shares):
                 common = share('inventory')
-                _, problem = service.update_budgets(
-                    modeler, lambda: now, now, share=share, common=common,
-                    stays_until=now - 120.0 if common else None)
-                self.assertIsNone(problem)
+                self.assertIsNone(passes.run_step(
+                    'budgets', modeler, lambda: now, share=share,
+                    outcome=types.SimpleNamespace(last_time=now),
+                    hosts_known_until=now - 120.0 if common else None))
 
         for modeler in set_ups:
             modeler.group.share(self.store.generation().store_id)
@@ -348,7 +352,7 @@ class PartsTestCase(WithInventory):
         group = conf.vswitch_scheduler
         self.set_up = dataclasses.replace(
             self.set_up, fleet=fleet.Fleet(
-                cloud.access(), lambda: service.make_policies(group)))
+                cloud.access(), lambda: wiring.make_policies(group)))
         set_hosts('compute1', 'compute01')
         self.at = {250: lambda: set_hosts('g'), 550: lambda: self.store.write(
             remove_hosts=['g', 'compute01'])}
@@ -1004,14 +1008,14 @@ class NotifierTestCase(base.ModelerTestCase):
         name = f'vswitch-test-{os.getpid()}'
         for address, bound in ((path, path), ('@' + name, '\0' + name)):
             listener = self._listen(bound)
-            service.Notifier({'NOTIFY_SOCKET': address}).notify(
+            systemd.Notifier({'NOTIFY_SOCKET': address}).notify(
                 READY=1, STATUS='one\ntwo')
             self.assertEqual(b'READY=1\nSTATUS=one two',
                              listener.recv(4096))
 
     def test_nobody_listening_is_no_problem(self):
-        service.Notifier({}).notify(READY=1)
-        service.Notifier({'NOTIFY_SOCKET': os.path.join(
+        systemd.Notifier({}).notify(READY=1)
+        systemd.Notifier({'NOTIFY_SOCKET': os.path.join(
             self.directory, 'no-socket')}).notify(READY=1)
 
 
@@ -1033,7 +1037,7 @@ class SetUpTestCase(base.ModelerTestCase):
         return conf
 
     def test_options_become_settings(self):
-        set_up = service.set_up(self._conf(
+        set_up = wiring.set_up(self._conf(
             min_samples=30, modeler_half_life_days=2, modeler_forget_days=0,
             modeler_interval_seconds=60))
         # Both directions are on for 60 of 660 seconds by default.
@@ -1043,7 +1047,7 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertEqual(60, set_up.interval_seconds)
         self.assertIsNone(set_up.group)
         self.assertIsNone(set_up.metrics_at)
-        set_up = service.set_up(self._conf(
+        set_up = wiring.set_up(self._conf(
             modeler_coordination_url='file:///a', modeler_metrics_port=9999))
         self.assertEqual(('file:///a', ('127.0.0.1', 9999)),
                          (set_up.group.url, set_up.metrics_at))
@@ -1051,43 +1055,43 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertEqual({}, set_up.predict(self.store))
 
     def test_rebalancing_needs_to_know_as_whom_to_ask(self):
-        self.assertIsNone(service.set_up(self._conf()).rebalancer)
+        self.assertIsNone(wiring.set_up(self._conf()).rebalancer)
         conf = self._conf(rebalance_mode='advise')
         with self.assertRaisesRegex(
                 exceptions.InvalidInput,
                 r'auth_type in the group \[vswitch_inventory\]: not set'):
-            service.set_up(conf)
+            wiring.set_up(conf)
         conf.set_override('auth_type', 'none', options.INVENTORY_GROUP)
         conf.register_opts(ks_loading.get_auth_plugin_conf_options('none'),
                            group=options.INVENTORY_GROUP)
         conf.set_override('endpoint', 'http://nova', options.INVENTORY_GROUP)
         conf.set_override('placement_url', 'http://there/placement',
                           options.INVENTORY_GROUP)
-        cloud = service.set_up(conf).rebalancer.cloud
+        cloud = wiring.set_up(conf).rebalancer.cloud
         self.assertEqual('http://there/placement', cloud._placement.url)
 
     def test_an_inventory_is_read_where_options_say_from_where(self):
-        self.assertIsNone(service.set_up(self._conf()).inventory)
-        set_up = service.set_up(self._conf({
+        self.assertIsNone(wiring.set_up(self._conf()).inventory)
+        set_up = wiring.set_up(self._conf({
             'path': 'x.csv', 'complete_interval_seconds': 700}))
         self.assertEqual(('file x.csv', 700),
                          (set_up.inventory.name, set_up.complete_seconds))
         # Nova answers only requests that are authenticated.
-        self.assertIsNone(service.set_up(self._conf({
+        self.assertIsNone(wiring.set_up(self._conf({
             'url': self.NOVA['url']})).inventory)
-        self.assertEqual('nova http://nova:8774/v2.1', service.set_up(
+        self.assertEqual('nova http://nova:8774/v2.1', wiring.set_up(
             self._conf(self.NOVA)).inventory.name)
 
     def test_a_missing_store_is_made_and_an_existing_one_left_alone(self):
         url = f'sqlite:///{self.directory}/new.sqlite'
-        set_up = service.set_up(self._conf(store_url=url))
+        set_up = wiring.set_up(self._conf(store_url=url))
         self.assertFalse(os.path.exists(f'{self.directory}/new.sqlite'))
-        with self.assertLogs(LOGGER, 'INFO'):
-            service.make_store(set_up)
+        with self.assertLogs(wiring.__name__, 'INFO'):
+            wiring.make_store(set_up)
         self.assertEqual(0, set_up.store.generation().number)
         store_id = set_up.store.generation().store_id
         with self.assertNoLogs(LOGGER, 'INFO'):
-            service.make_store(set_up)
+            wiring.make_store(set_up)
         self.assertEqual(store_id, set_up.store.generation().store_id)
 
     def test_telemetry_that_is_not_configured_is_named(self):
@@ -1098,28 +1102,28 @@ class SetUpTestCase(base.ModelerTestCase):
                    f'neither url nor auth_type is set in the group '
                    f'[vswitch_{name}]')
                   for name in options.TELEMETRY_GROUPS)):
-            set_up = service.set_up(self._conf(**values))
+            set_up = wiring.set_up(self._conf(**values))
             self.assertIsNone(set_up.driver)
             self.assertEqual('no telemetry', set_up.source)
             self.assertIn(missing, set_up.missing)
 
     def test_a_driver_can_say_that_it_is_not_configured(self):
-        with mock.patch.object(service.telemetry, 'load_driver', side_effect=(
+        with mock.patch.object(wiring.telemetry, 'load_driver', side_effect=(
                 exceptions.TelemetryNotConfigured('own_option is not set'))):
             self.assertEqual('own_option is not set',
-                             service.set_up(self._conf()).missing)
+                             wiring.set_up(self._conf()).missing)
 
     def test_a_wrong_value_is_an_error(self):
         for values, pattern in (
                 ({'telemetry_driver': 'nosuch'}, "'nosuch'; expected one of"),
                 ({'store_url': 'sqlight:///x'}, 'kind of database|parsed')):
             with self.assertRaisesRegex(exceptions.VSwitchError, pattern):
-                service.set_up(self._conf(**values))
+                wiring.set_up(self._conf(**values))
         conf = self._conf(telemetry_driver='gnocchi')
         conf.set_override('url', 'htp://controller', 'vswitch_gnocchi')
         with self.assertRaisesRegex(exceptions.InvalidInput, 'htp://contr'):
-            service.set_up(conf)
+            wiring.set_up(conf)
         conf.clear_override('url', 'vswitch_gnocchi')
         conf.set_override('auth_type', 'pasword', 'vswitch_gnocchi')
         with self.assertRaisesRegex(cfg.Error, 'pasword'):
-            service.set_up(conf)
+            wiring.set_up(conf)

@@ -8,7 +8,7 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd.subcommands import decision_compare
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import plain_text
 
 __all__ = ['COLUMNS', 'add_arguments', 'find', 'print_one', 'row']
@@ -168,7 +168,7 @@ def _show(arguments, conf):
 
 
 def _compare(arguments, conf):
-    driver = (service.configured_driver(arguments.all_options)
+    driver = (wiring.configured_driver(arguments.all_options)
               if arguments.telemetry is None
               else context.telemetry_driver(arguments))
     with terminal.progress('reading traffic') as progress:

@@ -10,7 +10,7 @@ from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 
@@ -81,7 +81,7 @@ def _kinds_of_hosts(target, conf):
     """Return {capacities: HostPolicy}, those of the most hosts first."""
     policies = {}
     for policy in fleet.stored_policies(
-            target, *service.make_policies(conf)).hosts.values():
+            target, *wiring.make_policies(conf)).hosts.values():
         text = ', '.join(_limit(*limit) for limit in policy.capacities
                          if limit[2] < math.inf)
         if text:

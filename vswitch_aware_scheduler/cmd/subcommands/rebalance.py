@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import outcome
 from vswitch_aware_scheduler.rebalance import proposal
@@ -223,11 +223,11 @@ def _print_done(answer):
 
 
 def _run(arguments, conf):
-    rebalancer = service.make_rebalancer(arguments.all_options)
+    rebalancer = wiring.make_rebalancer(arguments.all_options)
     settings = _changed_settings(arguments, rebalancer.settings)
     run = Run(
         context.open_store(conf), rebalancer, settings,
-        lambda: service.configured_driver(arguments.all_options),
+        lambda: wiring.configured_driver(arguments.all_options),
         arguments.goal)
     if arguments.history:
         output.print_list(

@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modeler and the commands build from the configuration.
+
+Only this module of the modeler reads the configuration.
+"""
+
+import dataclasses
+import functools
+
+from oslo_config import cfg
+
+from vswitch_aware_scheduler.admission import host_policies as policies
+from vswitch_aware_scheduler.admission import uplink_policies as uplinks
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import instance_sync
+from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler.modeler import membership
+from vswitch_aware_scheduler.modeler import predictions
+from vswitch_aware_scheduler.modeler import priors
+from vswitch_aware_scheduler.modeler import rebalancing
+from vswitch_aware_scheduler.rebalance import cloud as rebalance_cloud
+from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler import telemetry
+from vswitch_aware_scheduler.telemetry import base as telemetry_base
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import discovery
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
+           'any_host_is_described', 'configured_driver', 'in_words',
+           'make_driver', 'make_policies', 'make_rebalancer', 'make_store',
+           'review_aggregates', 'set_up', 'unprotected']
+
+LOG = logs.get_logger(__name__)
+
+_DAY_SECONDS = 86400.0
+
+#: What reading an invalid configuration raises, besides VSwitchError.
+CONFIGURATION_ERRORS = (cfg.Error, ValueError, OSError)
+
+
+def in_words(error):
+    """Return an error as one line.
+
+    :param error: exception
+    """
+    text = ' '.join(str(error).split())
+    if isinstance(error, exceptions.VSwitchError):
+        return text
+    return f'unexpected {type(error).__name__}: {text}'
+
+
+@dataclasses.dataclass(frozen=True)
+class SetUp:
+    """The objects that a configuration specifies.
+
+    :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
+    :ivar settings: :class:`.Settings`
+    :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
+    :ivar earned_share: share of the limit E that a host earns as error budget,
+        or None if there are no error budgets
+    :ivar predict: as in :func:`.budgets.update`
+    :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
+        nothing
+    :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
+    :ivar driver: telemetry driver, or None if telemetry is not configured
+    :ivar interval_seconds: seconds from the start of a pass to the start of
+        the next
+    :ivar group: :class:`.Group` that shares the instances, or None for a
+        single modeler
+    :ivar metrics_at: (address, port) at which to serve metrics, or None
+    :ivar inventory: source of the inventory, or None
+    :ivar complete_seconds: seconds after which all of the inventory is read
+        again
+    :ivar ports_seconds: seconds after which all ports are read again
+    :ivar member_seconds: time for which an instance has to be measured to
+        count in priors
+    :ivar discovery: :class:`Discovery` of host profiles, or None
+    :ivar missing: what is not configured, in words, if driver is None
+    :ivar unprotected: why every instance in telemetry counts, or None
+    """
+
+    store: model_store.Store
+    driver: telemetry_base.Driver | None
+    settings: learning.Settings
+    interval_seconds: float
+    group: membership.Group | None = None
+    metrics_at: tuple | None = None
+    inventory: object = None
+    complete_seconds: float = _DAY_SECONDS
+    ports_seconds: float = 0.0
+    member_seconds: float = priors.MEMBER_SECONDS
+    fleet: object = None
+    earned_share: float | None = None
+    discovery: object = None
+    rebalancer: rebalancing.Rebalancer | None = None
+    predict: object = None
+    missing: str | None = None
+    unprotected: str | None = None
+    store_url: str | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def source(self):
+        """The source of the samples, for messages."""
+        return 'no telemetry' if self.driver is None else self.driver.source
+
+
+#: Seconds that a service waits for other writers before it repeats its pass.
+PATIENCE_SECONDS = 120
+
+
+def set_up(conf, patience_seconds=None):
+    """Return the :class:`SetUp` of a configuration. Opens nothing.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :param patience_seconds: as in :class:`~.store.Store`
+    :returns: :class:`SetUp`
+    :raises oslo_config.cfg.Error: if an option has an invalid value
+    :raises ValueError: if telemetry is not configured, and a name in the
+        configuration is not an option
+    :raises VSwitchError: if the driver does not exist, or another option is
+        invalid
+    """
+    group = conf[options.GROUP]
+    options.read_all(conf)
+    missing = None
+    try:
+        driver = configured_driver(conf)
+    except exceptions.TelemetryNotConfigured as error:
+        # Not set, or set with a name that is not an option.
+        options.refuse_unknown(conf)
+        driver, missing = None, in_words(error)
+    store = model_store.Store(group.store_url, group.store_timeout_seconds,
+                              patience_seconds)
+    source = _inventory_source(conf)
+    return SetUp(
+        store, driver,
+        learning.Settings(
+            source=group.telemetry_driver, min_samples=group.min_samples,
+            half_life_seconds=group.modeler_half_life_days
+            * _DAY_SECONDS or None,
+            forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
+            clock_seconds=group.modeler_clock_seconds or None,
+            only_of_inventory=source is not None
+            and group.telemetry_driver != 'file',
+            default_kbps=_default_kbps(group)),
+        group.modeler_interval_seconds,
+        membership.Group(group.modeler_coordination_url)
+        if group.modeler_coordination_url else None,
+        (group.modeler_metrics_address, group.modeler_metrics_port)
+        if group.modeler_metrics_port else None,
+        inventory=source, complete_seconds=conf[
+            options.INVENTORY_GROUP].complete_interval_seconds,
+        ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
+        member_seconds=group.prior_min_hours * 3600.0,
+        fleet=_fleet(conf),
+        earned_share=(group.error_budget_earned_share
+                      if group.error_budgets else None),
+        discovery=_discovery(conf), rebalancer=(
+            None if group.rebalance_mode == rebalance_settings.OFF
+            else make_rebalancer(conf)), missing=missing,
+        predict=functools.partial(
+            predictions.predicted, default_law=model.TrafficModel.on_off(
+                **options.default_demand(group)).law,
+            ignores_unknown=group.unknown_instance_policy == 'ignore'),
+        unprotected=unprotected(conf),
+        store_url=group.store_url)
+
+
+def _default_kbps(group):
+    """Return the mean bandwidth of an instance with the default demand."""
+    if group.unknown_instance_policy != 'default':
+        return 0.0
+    return float(model.TrafficModel.on_off(
+        **options.default_demand(group)).mean[:2].sum())
+
+
+def unprotected(conf):
+    """Return why every instance in telemetry counts, or None.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    """
+    name = conf[options.GROUP].telemetry_driver
+    if name == 'file' or options.inventory_options(conf) is not None:
+        return None
+    if name in options.TELEMETRY_GROUPS:
+        access = options.telemetry_options(conf, name)['access']
+        if access['url'] is None and access['auth'] is None:
+            return None
+    return (f'every instance that telemetry reports counts, in priors as '
+            f'well, as there is no inventory of Nova to compare it with; set '
+            f'auth_type and its options in the group '
+            f'[{options.INVENTORY_GROUP}]')
+
+
+def configured_driver(conf):
+    """Return the telemetry driver that options select.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :raises TelemetryNotConfigured: if no option names the source of the data
+    """
+    group = conf[options.GROUP]
+    name = group.telemetry_driver
+    arguments = {}
+    if name in options.TELEMETRY_GROUPS:
+        return make_driver(conf, name)
+    if group.telemetry_path is not None:
+        arguments = {'path': group.telemetry_path}
+        if name == 'file' and group.telemetry_period_seconds is not None:
+            arguments['period_seconds'] = group.telemetry_period_seconds
+    elif name == 'file':
+        raise exceptions.TelemetryNotConfigured(
+            'telemetry_driver is file, and telemetry_path is not set; set '
+            'the path of a file or a folder')
+    return telemetry.load_driver(name, **arguments)
+
+
+def make_driver(conf, name):
+    """Return the telemetry driver that reads from a service.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :param name: name of a driver with its own group of options
+    :raises TelemetryNotConfigured: if no option names the service
+    """
+    arguments = options.telemetry_options(conf, name)
+    if arguments['access']['url'] is None \
+            and arguments['access']['auth'] is None:
+        raise exceptions.TelemetryNotConfigured(
+            f'telemetry_driver is {name}, and neither url nor auth_type '
+            f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
+            f'set the URL of the service, or auth_type to look the '
+            f'service up in the catalog of keystone')
+    return telemetry.load_driver(name, **arguments)
+
+
+def make_store(set_up):
+    """Create the store if it is an SQLite file that does not exist yet.
+
+    :param set_up: :class:`SetUp`
+    :raises StoreError: if the file cannot be read or created
+    """
+    if set_up.store_url is not None \
+            and migration.is_new_file(set_up.store_url):
+        migration.sync(set_up.store_url)
+        LOG.info('Created a new store: %s', set_up.store.url)
+
+
+def _inventory_source(conf):
+    """Return the source of the inventory that options select, or None."""
+    arguments = options.inventory_options(conf)
+    return arguments and instance_sync.make_source(**arguments)
+
+
+def _ignore(topic, problem):
+    """Ignore a problem: the scheduler reports problems of hosts."""
+
+
+def _host_policies(group, report=_ignore):
+    profiles = switch_profile.profiles(group.switch_profiles_file)
+    default = group.default_switch_profile or None
+    if default is not None:
+        switch_profile.named(default, profiles)
+    return policies.HostPolicies(
+        profiles, default, group.admission_policy,
+        group.overload_probability, group.unknown_host_policy == 'pass',
+        report, group.enforcement, group.prediction_margin)
+
+
+def make_policies(group, report=_ignore):
+    """Return (HostPolicies, UplinkPolicies) of the options.
+
+    :param group: the options of [vswitch_scheduler]
+    :param report: callable(topic, problem or None), receives invalid values
+    :raises VSwitchError: if a profile or another option is invalid
+    """
+    return _host_policies(group, report), uplinks.UplinkPolicies(
+        switch_profile.profiles(group.switch_profiles_file),
+        group.admission_policy, group.overload_probability, report,
+        group.prediction_margin)
+
+
+def _fleet(conf):
+    """Return the :class:`.fleet.Fleet` that options select."""
+    group = conf[options.GROUP]
+    return fleet.Fleet(_nova_access(conf), lambda: make_policies(group),
+                       options.alike(group))
+
+
+def _credentials(conf, process=None):
+    """Return the options of the inventory, or None without credentials.
+
+    :param process: what the credentials are for, for the message, such as
+        'discover_hosts queries Neutron'; None: they are not necessary
+    :raises InvalidInput: if credentials are necessary and there are none
+    """
+    arguments = options.inventory_options(conf)
+    if arguments is not None and arguments['access']['auth'] is not None:
+        return arguments
+    if process is not None:
+        raise exceptions.InvalidInput(
+            f'auth_type in the group [{options.INVENTORY_GROUP}]: not set; '
+            f'expected auth_type and the options of its plugin, with which '
+            f'{process}')
+    return None
+
+
+def _nova_access(conf):
+    """Return the Access to Nova, or None without credentials."""
+    arguments = _credentials(conf)
+    return arguments and http.Access(**arguments['access'])
+
+
+@dataclasses.dataclass(frozen=True)
+class Discovery:
+    """The parameters for the discovery of host profiles.
+
+    :ivar neutron: :class:`.Access` of Neutron
+    :ivar profiles: callable(), returns {name: SwitchProfile}
+    :ivar mapping: list of texts as for :func:`.discovery.parse_mapping`
+    """
+
+    neutron: http.Access
+    profiles: object
+    mapping: list
+
+
+def _discovery(conf):
+    """Return the :class:`Discovery` that options select, or None.
+
+    :raises VSwitchError: if an option is invalid
+    """
+    group = conf[options.INVENTORY_GROUP]
+    if not group.discover_hosts:
+        return None
+    arguments = _credentials(conf, 'discover_hosts queries Neutron')
+
+    def profiles():
+        return switch_profile.profiles(
+            conf[options.GROUP].switch_profiles_file)
+
+    mapping = group.discover_profiles or []
+    discovery.parse_mapping(mapping, profiles())
+    return Discovery(
+        http.Access(**{
+            **arguments['access'], 'url': arguments['network_url']
+        }), profiles, mapping)
+
+
+def review_aggregates(conf):
+    """Return the invalid values in the metadata of Nova's aggregates.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :returns: list of problems in words, or None if no credentials for Nova are
+        configured
+    :raises TelemetryError: if Nova does not answer
+    :raises VSwitchError: if a profile or another option is invalid
+    """
+    access = _nova_access(conf)
+    if access is None:
+        return None
+    group = conf[options.GROUP]
+    problems = {}
+    host_policies, uplink_policies = make_policies(group,
+                                                   problems.__setitem__)
+    aggregates = nova.read_aggregates(access)
+    metadata = {}
+    for _, of_host in sorted(aggregates.items()):
+        host_policies.find(of_host, None)
+        metadata.update(of_host)
+    uplink_policies.find(sorted(metadata.items()))
+    return sorted({problem for problem in problems.values() if problem})
+
+
+def any_host_is_described(conf, store):
+    """Return whether any host has a profile or is behind an uplink.
+
+    Aggregates are read from Nova if credentials are configured and nothing
+    else describes a host.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :returns: bool, or None if only aggregates may describe a host and cannot
+        be read without credentials
+    :raises TelemetryError: if Nova does not answer
+    :raises VSwitchError: if the store cannot be read, or if a profile or
+        another option is invalid
+    """
+    host_policies = _host_policies(conf[options.GROUP])
+    bare_metal = store.fleet('bare_metal').facts
+    profiles = {profile.host: profile for profile in store.host_profiles()}
+
+    def any_has_profile(aggregates):
+        # No name stands for the hosts about which nothing is known.
+        return any(host_policies.find(
+            aggregates.get(host, []), profiles.get(host),
+            host in bare_metal).profile is not None
+            for host in {None} | profiles.keys() | aggregates.keys())
+
+    if any_has_profile({}):
+        return True
+    access = _nova_access(conf)
+    if access is None:
+        return None
+    aggregates = nova.read_aggregates(access)
+    return any_has_profile(aggregates) or any(
+        uplinks.is_in(metadata) for of_host in aggregates.values()
+        for _, metadata in of_host)
+
+
+def make_rebalancer(conf):
+    """Return the :class:`.Rebalancer` that options select.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :raises InvalidInput: if no credentials for Nova and Placement are
+        configured
+    """
+    group = conf[options.GROUP]
+    access = _credentials(
+        conf, 'rebalancing queries Nova and Placement')['access']
+    return rebalancing.Rebalancer(
+        rebalance_cloud.Cloud(http.Access(**access), http.Access(**{
+            **access,
+            'url': conf[options.INVENTORY_GROUP].placement_url})),
+        rebalance_settings.Settings(**{
+            field.name: group[f'rebalance_{field.name}']
+            for field in dataclasses.fields(rebalance_settings.Settings)}))
