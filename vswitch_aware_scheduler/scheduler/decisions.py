@@ -11,7 +11,6 @@ says so.
 import collections
 import math
 import os
-import threading
 import time
 
 from vswitch_aware_scheduler.admission import explanation
@@ -51,16 +50,17 @@ class Decisions:
 
     The methods that a request calls do not wait.
 
+    :param request: :class:`.Request`, which differs for each thread
     :param lock: lock of the tables that hosts are judged by
     :param clock: callable, returns seconds UTC
     :param report: callable(topic, problem or None), receives problems
     """
 
-    def __init__(self, lock, clock, report):
+    def __init__(self, request, lock, clock, report):
+        self._request = request
         self._lock = lock
         self._clock = clock
         self._report = report
-        self._request = _Request()
         self._thread = None
         self._forget()
 
@@ -90,10 +90,6 @@ class Decisions:
 
     # What a request does, in its own thread.
 
-    def request_started(self):
-        """Forget the previous request of this thread."""
-        self._request.begin(True)
-
     def judged(self, assessment, demand, spec_obj, any_passes):
         """Store how the hosts of a request were judged.
 
@@ -103,7 +99,7 @@ class Decisions:
         :param any_passes: whether the filter passes any host
         """
         uuid = demand.instance_uuid
-        before = self._request.judged.get(uuid)
+        before = self._request.decisions.get(uuid)
         if before is not None and before.host is not None:
             # Nova filters again to find alternates.
             return
@@ -112,7 +108,7 @@ class Decisions:
         judged = _Judged(self._clock(), assessment, demand, spec_obj,
                          any_passes)
         if self._request.requesting:
-            self._request.judged[uuid] = judged
+            self._request.decisions[uuid] = judged
         else:
             self._add([judged])
 
@@ -122,7 +118,7 @@ class Decisions:
         :param instance_uuid: uuid of the instance
         :param host: name of the host
         """
-        judged = self._request.judged.get(instance_uuid)
+        judged = self._request.decisions.get(instance_uuid)
         if judged is not None:
             judged.host = host
 
@@ -131,8 +127,7 @@ class Decisions:
 
         :param failed: whether Nova withdraws the placements of the request
         """
-        judged = list(self._request.judged.values())
-        self._request.begin(False)
+        judged = list(self._request.decisions.values())
         if failed:
             for decision in judged:
                 decision.host = None
@@ -265,25 +260,6 @@ class _Judged:
         if self.host is not None:
             return store.PLACED
         return store.NOT_PLACED if self.any_passes else store.NO_HOST
-
-
-class _Request(threading.local):
-    """The request that a thread handles.
-
-    :ivar requesting: whether the thread handles a request
-    :ivar judged: {instance uuid: _Judged}
-    """
-
-    def __init__(self):
-        self.begin(False)
-
-    def begin(self, requesting):
-        """Forget the previous request.
-
-        :param requesting: whether the thread handles a request now
-        """
-        self.requesting = requesting
-        self.judged = {}
 
 
 def _chosen(judged):

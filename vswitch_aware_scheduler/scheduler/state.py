@@ -23,6 +23,7 @@ from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import problem_log
+from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import request_demand
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import resident_laws
@@ -100,11 +101,11 @@ class SchedulerState:
         #: Roles of the plugins of Nova that share this.
         self.plugins = set()
         self._lock = threading.RLock()
+        self._request = request.Request()
         self.decisions = decisions.Decisions(
-            self._lock, lambda: self._clock(), self.report)
+            self._request, self._lock, lambda: self._clock(), self.report)
         self._ready = False
         self._all_aggregates = None
-        self._recent = _Request()
 
     def _prepare(self):
         """Read the configuration, once, at the first request."""
@@ -121,7 +122,7 @@ class SchedulerState:
             conf.claims_refresh_seconds, conf.claim_patience_seconds,
             self._lock, self._receive_claims, self._count,
             worker_report.name(), self.report)
-        # _Refusal of each of the last requests that hosts were refused to.
+        # Refusal of each of the last requests that hosts were refused to.
         self._refused = collections.deque(maxlen=_MOST_REFUSED)
         # The first reading verifies the claims of others: those of the last
         # ten minutes may concern instances that were moved or deleted since.
@@ -195,9 +196,9 @@ class SchedulerState:
             demand = self._demand(spec_obj)
             assessment = self._judge(hosts, demand, self._wanted(
                 spec_obj, demand.instance_uuid))
-            self._recent.judged = (spec_obj, demand.instance_uuid,
-                                   self._version, host_states, assessment)
-            self._recent.passing = None
+            self._request.judged = (spec_obj, demand.instance_uuid,
+                                    self._version, host_states, assessment)
+            self._request.passing = None
         self.report('switch profiles of hosts',
                     self._unlimited if self._switch_seen
                     and not self._limit_seen else None)
@@ -228,11 +229,11 @@ class SchedulerState:
         :param host_states: list of the nova HostState that pass
         """
         # The weigher may judge again, by a newer version, and keeps each host.
-        self._recent.filtered = self._recent.judged[1:3]
-        self._recent.passing = host_states
+        self._request.filtered = self._request.judged[1:3]
+        self._request.passing = host_states
         if not host_states:
             with self._lock:
-                self._note_refused(_hosts(self._recent.judged[3]))
+                self._note_refused(_hosts(self._request.judged[3]))
 
     def _law_on(self, host, demand):
         """Return the RateLaw that an instance would have on a host."""
@@ -260,13 +261,13 @@ class SchedulerState:
         :returns: (Assessment, array of the hosts' positions in it), or None as
             :meth:`assess`
         """
-        spec, uuid, version, judged_states, assessment = self._recent.judged
+        spec, uuid, version, judged_states, assessment = self._request.judged
         if (
             spec is spec_obj
             and uuid == request_demand.instance_uuid_of(spec_obj)
             and version == self._version
         ):
-            if host_states == self._recent.passing:
+            if host_states == self._request.passing:
                 # No later filter has refused a host.
                 return assessment, np.flatnonzero(assessment.passing)
             position_of = dict(zip(map(id, judged_states), itertools.count()))
@@ -283,8 +284,7 @@ class SchedulerState:
 
         :param aggregates: all aggregates of Nova, or None if unknown
         """
-        self._recent.begin(True)
-        self.decisions.request_started()
+        self._request.begin(True)
         if not self._ready:
             self._all_aggregates = aggregates
             return
@@ -307,8 +307,8 @@ class SchedulerState:
         :param spec_obj: nova RequestSpec
         :returns: bool, False if the host has no room any more
         """
-        host_state = self._recent.host_state(provider_uuids)
-        if not self._recent.requesting or host_state is None \
+        host_state = self._request.host_state(provider_uuids)
+        if not self._request.requesting or host_state is None \
                 or self.is_rebuild(host_state, spec_obj):
             return True
         return self._claim(host_state, spec_obj)
@@ -323,17 +323,17 @@ class SchedulerState:
         self.decisions.placed(uuid, host_state.host)
         # An instance that was claimed counts on the host, too. That is no
         # rebuild, even if a tenant says so.
-        if uuid is None or uuid in self._recent.claims \
+        if uuid is None or uuid in self._request.claims \
                 or self.is_rebuild(host_state, spec_obj):
             return
-        if not self._recent.requesting:
-            self._recent.begin(False)
-        self._recent.filtered = None, None
+        if not self._request.requesting:
+            self._request.begin(False)
+        self._request.filtered = None, None
         self._claim(host_state, spec_obj)
 
     def _claim(self, host_state, spec_obj):
         """Claim a host. Return whether it has room."""
-        recent, host = self._recent, host_state.host
+        recent, host = self._request, host_state.host
         with self._lock:
             demand = self._demand(spec_obj)
             uuid = demand.instance_uuid
@@ -383,7 +383,7 @@ class SchedulerState:
 
     def _record_refusal(self, demand, spec_obj, attachments):
         """Record how the hosts of a request are judged after a conflict."""
-        host_states = self._recent.judged[3]
+        host_states = self._request.judged[3]
         with self._lock:
             hosts = self._observe(host_states)
             assessment = self._judge(hosts, demand, attachments)
@@ -393,10 +393,10 @@ class SchedulerState:
 
     def _note_refused(self, hosts):
         """Store which claims may have caused a refusal, with the lock."""
-        recent, hosts = self._recent, set(hosts)
+        recent, hosts = self._request, set(hosts)
         if recent.refusal is None:
             # A request that has several conflicts counts once.
-            recent.refusal = _Refusal()
+            recent.refusal = request.Refusal()
             self._refused.append(recent.refusal)
         recent.refusal.claimed.update(
             claim.instance_uuid for claim in self._residency.claims
@@ -418,7 +418,7 @@ class SchedulerState:
 
         :param instance_uuid: uuid of the instance
         """
-        pending = self._recent.claims.pop(instance_uuid, None)
+        pending = self._request.claims.pop(instance_uuid, None)
         if pending is not None:
             self._withdraw(pending)
 
@@ -444,9 +444,9 @@ class SchedulerState:
 
         :param failed: whether Nova withdraws the placements of the request
         """
-        pending_claims, refusal = self._recent.claims, self._recent.refusal
-        self._recent.begin(False)
+        pending_claims, refusal = self._request.claims, self._request.refusal
         self.decisions.request_finished(failed)
+        self._request.begin(False)
         if failed and refusal is not None:
             with self._lock:
                 refusal.failed = True
@@ -702,10 +702,17 @@ class SchedulerState:
             spec_obj, uuid and self._attachments(self._snapshot, uuid))
 
     def _demand(self, spec_obj):
-        return request_demand.demand_of(
-            spec_obj, self._snapshot, None
-            if self._snapshot.generation is None else self._default_law,
-            self.report)
+        """Return the Demand of a request, determined once for a snapshot."""
+        uuid = request_demand.instance_uuid_of(spec_obj)
+        spec, known_uuid, snapshot, demand = self._request.demand
+        if spec is not spec_obj or known_uuid != uuid \
+                or snapshot is not self._snapshot:
+            demand = request_demand.demand_of(
+                spec_obj, self._snapshot, None
+                if self._snapshot.generation is None else self._default_law,
+                self.report)
+            self._request.demand = spec_obj, uuid, self._snapshot, demand
+        return demand
 
     def _adopt(self, snapshot):
         """Prepare the table of a new snapshot in the background and use it."""
@@ -797,58 +804,3 @@ def _is_limited(policy):
     """Return whether a policy limits its host, or is still unknown."""
     return policy is None or policy.profile is not None \
         or bool(policy.uplinks)
-
-
-@dataclasses.dataclass(eq=False)
-class _Refusal:
-    """A request that hosts were refused to.
-
-    :ivar claimed: uuids of the instances with a claim on these hosts
-    :ivar withdrawn: whether such a claim has been withdrawn since
-    :ivar failed: whether the request has found no host at all
-    """
-
-    claimed: set = dataclasses.field(default_factory=set)
-    withdrawn: bool = False
-    failed: bool = False
-
-
-class _Request(threading.local):
-    """What happened to the request that a thread handles.
-
-    :ivar requesting: whether the thread handles a request
-    :ivar judged: (RequestSpec, uuid of the instance, version of the table,
-        HostStates, Assessment) of the last judgement
-    :ivar filtered: (uuid of the instance, version of the table) of the last
-        judgement by the filter. The weigher may judge again, by a newer
-        version, and keeps each host.
-    :ivar passing: HostStates that pass the filter, by the last judgement
-    :ivar claims: {uuid: Pending} of the admitted claims
-    :ivar refusal: _Refusal if hosts were refused to the request, or None
-    :ivar conflicts: number of hosts that had no room any more
-    :ivar missed: whether a claim has waited for the store in vain
-    """
-
-    def __init__(self):
-        self.begin(False)
-
-    def begin(self, requesting):
-        """Forget the previous request.
-
-        :param requesting: whether the thread handles a request now
-        """
-        self.requesting = requesting
-        self.judged, self.filtered = (None,) * 5, (None, None)
-        self.passing = None
-        self.claims = {}
-        self.refusal = None
-        self.conflicts, self.missed = 0, False
-
-    def host_state(self, provider_uuids):
-        """Return the judged HostState with one of some providers, or None.
-
-        :param provider_uuids: uuids of resource providers
-        """
-        return next((
-            host_state for host_state in self.judged[3] or ()
-            if host_state.uuid in provider_uuids), None)
