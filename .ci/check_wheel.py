@@ -31,7 +31,8 @@ assert importlib.util.find_spec('nova') is None, 'nova is installed here'
 assert 'site-packages' in package.__file__, package.__file__
 
 # Only these may import nova, tempest or watcher.
-edge = ('vswitch_aware_scheduler.scheduler', 'vswitch_aware_scheduler.demo',
+edge = ('vswitch_aware_scheduler.scheduler',
+        'vswitch_aware_scheduler.lab.demo', 'vswitch_aware_scheduler.demo',
         'vswitch_aware_scheduler.tempest_plugin',
         'vswitch_aware_scheduler.watcher_plugin')
 # alembic runs these itself, inside a migration.

@@ -11,17 +11,17 @@ import time
 
 import numpy as np
 
-from vswitch_aware_scheduler.cmd.subcommands import evaluate
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf
-from vswitch_aware_scheduler.evaluate import protocols
-from vswitch_aware_scheduler.evaluate import settings as evaluation_settings
-from vswitch_aware_scheduler.evaluate import trace
+from vswitch_aware_scheduler.lab.cmd import evaluate
+from vswitch_aware_scheduler.lab.evaluate import protocols
+from vswitch_aware_scheduler.lab.evaluate import settings as settings_of
+from vswitch_aware_scheduler.lab.evaluate import trace
 
 
 def settings(config_files=()):
     """Return the Settings of configuration files, by default as shipped."""
-    return evaluation_settings.Settings.of(
+    return settings_of.Settings.of(
         conf.read(config_files or [os.devnull])[conf.GROUP])
 
 

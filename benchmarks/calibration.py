@@ -20,7 +20,7 @@ import runpy
 import sys
 
 import _traces
-from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.lab.evaluate import methods
 
 
 def main():

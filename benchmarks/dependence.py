@@ -22,9 +22,9 @@ import sys
 import numpy as np
 
 import _traces
-from vswitch_aware_scheduler.evaluate import methods
-from vswitch_aware_scheduler.evaluate import protocols
-from vswitch_aware_scheduler.evaluate import trace
+from vswitch_aware_scheduler.lab.evaluate import methods
+from vswitch_aware_scheduler.lab.evaluate import protocols
+from vswitch_aware_scheduler.lab.evaluate import trace
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior

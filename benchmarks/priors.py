@@ -24,7 +24,7 @@ import sys
 import numpy as np
 
 import _traces
-from vswitch_aware_scheduler.evaluate import trace as traces
+from vswitch_aware_scheduler.lab.evaluate import trace as traces
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior

@@ -14,9 +14,9 @@ import dataclasses
 import sys
 
 import _traces
-from vswitch_aware_scheduler.evaluate import closed_loop
-from vswitch_aware_scheduler.evaluate import protocols
-from vswitch_aware_scheduler.evaluate import strategies
+from vswitch_aware_scheduler.lab.evaluate import closed_loop
+from vswitch_aware_scheduler.lab.evaluate import protocols
+from vswitch_aware_scheduler.lab.evaluate import strategies
 
 
 def draw(path, rows):

@@ -36,7 +36,7 @@ import numpy as np
 
 import _traces
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.evaluate import trace as traces
+from vswitch_aware_scheduler.lab.evaluate import trace as traces
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile

@@ -9,10 +9,10 @@ import sys
 import tempfile
 
 from tests.integration import base
-from vswitch_aware_scheduler.calibrate import machine
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.calibrate import machine
 
-COMMAND = [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.calibrate']
+COMMAND = [sys.executable, '-m', 'vswitch_aware_scheduler.lab.cmd.calibrate']
 
 
 def namespaces():

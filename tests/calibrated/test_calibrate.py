@@ -15,8 +15,8 @@ import time
 import unittest
 
 from tests.calibrated import calibrator
-from vswitch_aware_scheduler.calibrate import machine
-from vswitch_aware_scheduler.calibrate import namespaces
+from vswitch_aware_scheduler.lab.calibrate import machine
+from vswitch_aware_scheduler.lab.calibrate import namespaces
 from vswitch_aware_scheduler.vswitch import profile
 
 SMALL = ('--sizes', '88,1500', '--pairs', '1,2', '--seconds', '1',

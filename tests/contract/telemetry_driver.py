@@ -13,7 +13,7 @@ import pickle
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.traffic import series as rate_series
 

@@ -2,7 +2,7 @@
 """Counts the tunnels of one host from its residents, without a TunnelTable."""
 
 from vswitch_aware_scheduler.admission import tunnel_table
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['count', 'opened', 'room']
 

@@ -23,7 +23,7 @@ from tests.integration import base as integration_base
 from tests.integration import servers
 from tests.integration import store_suite
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import generation_rows

@@ -7,7 +7,7 @@ import json
 import threading
 
 from tests.faults import registry
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import gnocchi
 
 check = registry.check

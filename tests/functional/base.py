@@ -34,7 +34,7 @@ from tests.fakes import clock as fake_clock
 from tests.fakes import logs as fake_logs
 from tests.fakes import store as fake_store
 from tests.functional import databases
-from vswitch_aware_scheduler.demo import cell_lock
+from vswitch_aware_scheduler.lab.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import weights

@@ -13,7 +13,7 @@ from nova.tests import fixtures as nova_fixtures
 from tests.fakes import keystone as fake_keystone
 from tests.fakes import store as fake_store
 from tests.functional import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler import store
 

@@ -20,7 +20,7 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base as libvirt_base
 from nova.virt.libvirt import driver
 
-from vswitch_aware_scheduler.demo import cell_lock
+from vswitch_aware_scheduler.lab.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
 
 

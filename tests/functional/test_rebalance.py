@@ -29,7 +29,7 @@ from tests.unit.rebalance import fleet
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import executor

@@ -5,7 +5,7 @@ The one list: a unit test compares it with what ``.ci/install_servers``
 installs, and with the programs that the tests and the calibrator name.
 """
 
-from vswitch_aware_scheduler.calibrate import machine
+from vswitch_aware_scheduler.lab.calibrate import machine
 
 __all__ = ['FROM_INDEX', 'OPTIONAL', 'PACKAGES']
 

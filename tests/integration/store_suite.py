@@ -26,7 +26,7 @@ from tests.unit.store import test_model_rows
 from tests.unit.store import test_modelers
 from tests.unit.store import test_rebalance_records
 from tests.unit.store import test_rights
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import generation_rows
 from vswitch_aware_scheduler.store import model_rows

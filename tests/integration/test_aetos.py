@@ -10,7 +10,7 @@ from tests.contract import telemetry_stand_ins
 from tests.integration import base
 from tests.integration import feeds
 from tests.integration import servers
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 
 class AetosTest(base.WithServer, telemetry_services.PrometheusContract,

@@ -14,7 +14,7 @@ from tests.fakes import clock as fake_clock
 from tests.integration import base
 from tests.integration import feeds
 from tests.integration import servers
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import gnocchi
 from vswitch_aware_scheduler.telemetry import prometheus
 

@@ -59,7 +59,7 @@ class ProgramsTestCase(unittest.TestCase):
     def test_every_program_that_is_started_is_in_the_list(self):
         listed = {*programs.PACKAGES, *programs.FROM_INDEX, *programs.OPTIONAL}
         started = {}
-        for folder in ('vswitch_aware_scheduler/calibrate',
+        for folder in ('vswitch_aware_scheduler/lab/calibrate',
                        'tests/integration', 'tests/calibrated',
                        'tests/cloud'):
             for path in (PROJECT / folder).glob('*.py'):

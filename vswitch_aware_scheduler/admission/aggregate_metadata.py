@@ -4,8 +4,8 @@
 import dataclasses
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['Keys', 'PREFIX', 'Stated', 'UPLINK', 'expected_keys',

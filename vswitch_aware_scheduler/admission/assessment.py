@@ -7,7 +7,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.admission import policy as admission_policy
 from vswitch_aware_scheduler.admission import tunnel_table
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['ADMITTED', 'CHECKS', 'DEBT', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler.admission import assessment as assessments
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['CHECKS', 'Refusal', 'counts', 'line', 'nearest', 'observed']
 

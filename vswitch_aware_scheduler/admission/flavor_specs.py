@@ -10,7 +10,7 @@ import reprlib
 import numpy as np
 
 from vswitch_aware_scheduler.admission import aggregate_metadata
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 

@@ -10,7 +10,6 @@ most cautious is used. An invalid value is reported and ignored.
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import aggregate_metadata
-from vswitch_aware_scheduler.vswitch import gateway
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['UplinkPolicies', 'is_in', 'name_in']
@@ -135,9 +134,10 @@ class UplinkPolicies:
         """Return the SwitchProfile of an uplink, or None without a limit."""
         values, numbers = settings.values, dict(settings.numbers)
         if ENTRIES in values:
-            numbers['max_tunnels'] = [gateway.most_networks(
-                min(map(int, values[ENTRIES])),
-                max(map(int, values.get(INTERFACES, ['1']))))]
+            # A network has an entry for each interface that it uses.
+            numbers['max_tunnels'] = [
+                min(map(int, values[ENTRIES]))
+                // max(map(int, values.get(INTERFACES, ['1'])))]
         sharing = {'tunnel_unit': 'networks'} if ENTRIES in values else {}
         if SHARE in values:
             sharing.update(same_host_share=min(map(float, values[SHARE])),

@@ -21,9 +21,9 @@ import requests
 
 from vswitch_aware_scheduler.clients import bounded_session
 from vswitch_aware_scheduler.clients import json_items
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['Access', 'Client', 'Refusal', 'TemporaryFailure', 'TooLarge',
            'shown']

@@ -7,7 +7,7 @@ implements the paging that is common to the APIs.
 """
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['SdkClient', 'pages']
 

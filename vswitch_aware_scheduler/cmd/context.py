@@ -11,7 +11,7 @@ import math
 
 from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 # These modules are slow to import, and "--help" does not use them.
 migration = deferred.module('store.migration')

@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
     :param keywords: keyword arguments of argparse.ArgumentParser
     """
 
-    _add = _subparsers_action = None
+    _add = _summary = _subparsers_action = None
 
     def __init__(self, *arguments, common=None, **keywords):
         super().__init__(
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
         :param name: name of the sub-command on the command line
         :param summary: description of what it does, without capital and full
-            stop
+            stop, or callable(), returns it
         :param function: default of the argument ``function``; None for a
             sub-command with further sub-commands
         :returns: Parser
@@ -65,8 +65,8 @@ class Parser(argparse.ArgumentParser):
             self._subparsers_action = self.add_subparsers(
                 metavar='COMMAND', required=True)
         parser = self._subparsers_action.add_parser(
-            name, common=self._common, help=summary,
-            description=f'{summary[:1].upper()}{summary[1:]}.')
+            name, common=self._common, help=summary)
+        parser._summary = summary
         if function is not None:
             parser.set_defaults(function=function)
         return parser
@@ -83,6 +83,17 @@ class Parser(argparse.ArgumentParser):
         add, self._add = self._add, None
         if add is not None:
             add(self)
+        if self._summary is not None:
+            summary, self._summary = _text(self._summary), None
+            self.description = f'{summary[:1].upper()}{summary[1:]}.'
+
+    def format_help(self):
+        """Return the help, with the summaries of sub-commands."""
+        self.add_now()
+        if self._subparsers_action is not None:
+            for choice in self._subparsers_action._choices_actions:
+                choice.help = _text(choice.help)
+        return super().format_help()
 
     def parse_known_args(self, args=None, namespace=None):
         """Add the arguments, then parse as argparse does.
@@ -92,6 +103,10 @@ class Parser(argparse.ArgumentParser):
         """
         self.add_now()
         return super().parse_known_args(args, namespace)
+
+
+def _text(summary):
+    return summary() if callable(summary) else summary
 
 
 def add_all(parser):

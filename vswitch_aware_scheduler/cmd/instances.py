@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the instance that a command-line argument identifies."""
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
 __all__ = ['find_model', 'find_uuid', 'unseen_groups']

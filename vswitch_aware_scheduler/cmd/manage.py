@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage: the operator's command.
 
-Each sub-command is a module of :mod:`~.cmd.subcommands`. The manual has every
-sub-command with an example: cli/vswitch-manage.rst.
+Each sub-command is an entry point of the group :data:`GROUP`, so that the
+laboratory and other packages can add some. The manual has every sub-command
+with an example: cli/vswitch-manage.rst.
 """
 
 import argparse
-import importlib
+import importlib.metadata
 import logging
 import sys
 
@@ -15,35 +16,16 @@ from oslo_config import cfg
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 output = deferred.module('cmd.output')
 
-__all__ = ['SUBCOMMANDS', 'ask', 'default_config_files', 'main']
+__all__ = ['GROUP', 'ask', 'default_config_files', 'main']
 
-#: {name of a sub-command and of its module: what it does}.
-SUBCOMMANDS = {
-    'db': 'create or update the schema of the store, and print its version',
-    'fit': 'fit traffic models to telemetry and write them to the store',
-    'evaluate': 'replay recorded traffic and compare placement methods',
-    'size': 'compute how many instances fit on a host, or how many hosts '
-            'are needed',
-    'fleet': 'print the load and the overload probability of each host',
-    'report': 'write an HTML page with the load and the risk of each host',
-    'model': 'print stored traffic models',
-    'prior': 'print the traffic that is assumed for instances without a '
-             'model',
-    'profile': 'print and check switch profiles',
-    'host': 'print and set the switch profiles of hosts',
-    'gateway': 'plan the mappings of VXLAN gateways',
-    'claim': 'print the latest placements of schedulers',
-    'decision': 'print which hosts schedulers accepted and refused, and why',
-    'explain': 'print which hosts would accept an instance now, and why',
-    'rebalance': 'propose or execute migrations away from hosts with a '
-                 'negative error budget',
-    'capacity': 'estimate the processor time that a switch needs for a '
-                'packet',
-}
+#: Group of the entry points of sub-commands. The name is that of the
+#: sub-command, with "_" before the name of one below another. The value is a
+#: module with SUMMARY, what it does, and ``add_arguments(parser)``.
+GROUP = 'vswitch_aware_scheduler.commands'
 
 
 def _parser():
@@ -57,17 +39,35 @@ def _parser():
     top.add_argument('--print-completion', action=terminal.PrintCompletion,
                      help='print the script that completes this command in '
                           'a shell')
-    for name, summary in SUBCOMMANDS.items():
-        top.add_command(name, summary).add_later(_add_arguments_of(name))
+    _add_commands(top, '', {
+        entry.name: entry
+        for entry in importlib.metadata.entry_points(group=GROUP)})
     return top
 
 
-def _add_arguments_of(name):
+def _add_commands(parser, prefix, entries):
+    """Add the sub-commands right below a parser.
+
+    :param parser: :class:`.deferred.Parser`
+    :param prefix: what the names of their entry points begin with
+    :param entries: {name: entry point} of all sub-commands
+    """
+    for name, entry in sorted(entries.items()):
+        rest = name.removeprefix(prefix)
+        if name.startswith(prefix) and '_' not in rest:
+            parser.add_command(rest, _summary_of(entry)).add_later(
+                _add_arguments_of(entry, entries))
+
+
+def _summary_of(entry):
+    return lambda: entry.load().SUMMARY
+
+
+def _add_arguments_of(entry, entries):
     """Return a function that imports the module and adds its arguments."""
     def add_arguments(parser):
-        importlib.import_module(
-            f'vswitch_aware_scheduler.cmd.subcommands.{name}'
-        ).add_arguments(parser)
+        entry.load().add_arguments(parser)
+        _add_commands(parser, f'{entry.name}_', entries)
     return add_arguments
 
 

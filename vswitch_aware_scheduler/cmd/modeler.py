@@ -14,9 +14,10 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import passes
@@ -24,7 +25,6 @@ from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.modeler import systemd
 from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 
 __all__ = ['main']

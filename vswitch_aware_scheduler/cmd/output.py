@@ -20,8 +20,8 @@ from cliff.formatters import table as cliff_table
 from cliff.formatters import yaml_format
 
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['Answer', 'Column', 'add_list_arguments', 'is_sorted_by',
            'natural', 'print_answer', 'print_list', 'print_plain',

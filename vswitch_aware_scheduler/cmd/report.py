@@ -13,8 +13,8 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.cmd.subcommands import report
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler.report import server
 from vswitch_aware_scheduler import store

@@ -24,14 +24,14 @@ from oslo_upgradecheck import upgradecheck
 from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.common import self_check
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler import plain_text
-from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration

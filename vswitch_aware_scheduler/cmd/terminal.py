@@ -2,7 +2,7 @@
 """The common part of the commands: output, errors and exit.
 
 All output of a command goes through this module, which escapes control
-characters for the terminal: see :mod:`~vswitch_aware_scheduler.plain_text`.
+characters for the terminal: see :mod:`~.common.plain_text`.
 """
 
 import argparse
@@ -18,9 +18,9 @@ import traceback
 import tqdm
 
 from vswitch_aware_scheduler.cmd import deferred
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['FILE', 'PrintCompletion', 'cell', 'counted', 'log_all',
            'print_below', 'print_fields', 'print_json', 'print_line',

@@ -40,9 +40,9 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.modeler import predictions
-from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import budget as budget_rules
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler import store as model_store

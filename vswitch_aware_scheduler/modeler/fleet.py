@@ -10,8 +10,8 @@ constructor opens nothing; no clock except the one that is passed.
 from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import nova
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.modeler import host_discovery
-from vswitch_aware_scheduler import plain_text
 
 __all__ = ['Fleet', 'hosts_not_in_nova', 'most_kbps', 'stored_policies']
 

@@ -11,10 +11,10 @@ import os
 import secrets
 import socket
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
-from vswitch_aware_scheduler import self_check
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.common import self_check
 from vswitch_aware_scheduler import store as model_store
 
 __all__ = ['BEAT_SECONDS', 'Heartbeat', 'describe', 'is_replaced',

@@ -26,7 +26,7 @@ import typing
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments

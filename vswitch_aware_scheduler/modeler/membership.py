@@ -17,8 +17,8 @@ import threading
 import warnings
 import zlib
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 
 __all__ = ['PATIENCE_SECONDS', 'Group', 'Share']
 

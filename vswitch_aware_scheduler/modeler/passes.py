@@ -10,8 +10,9 @@ import dataclasses
 import functools
 import typing
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import self_check
 from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import host_discovery
@@ -20,7 +21,6 @@ from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler.vswitch import discovery
 
 __all__ = ['COMMON', 'Pass', 'STEPS', 'Step', 'words_of']

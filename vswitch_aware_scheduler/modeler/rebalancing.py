@@ -8,8 +8,8 @@ waits for a migration. No configuration, no clock except those that are passed.
 
 import contextlib
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings

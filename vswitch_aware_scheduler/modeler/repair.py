@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replaces models in the store that cannot be read."""
 
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
 

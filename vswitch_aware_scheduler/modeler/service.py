@@ -13,8 +13,8 @@ import time
 
 from oslo_log import log as logging
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import metrics

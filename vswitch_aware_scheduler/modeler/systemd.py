@@ -8,7 +8,7 @@ years, and oslo.service would add its complete worker framework.
 import os
 import socket
 
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
 
 __all__ = ['Notifier']
 

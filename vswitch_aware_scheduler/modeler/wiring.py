@@ -13,9 +13,9 @@ from vswitch_aware_scheduler.admission import host_policies as policies
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import nova
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning

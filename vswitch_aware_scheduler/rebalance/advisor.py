@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import relief
 

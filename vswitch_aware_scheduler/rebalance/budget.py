@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['Account', 'DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate',
            'exceeds', 'overloaded']

@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['KBIT_PER_MIB', 'Migration', 'added_overload', 'migration']
 

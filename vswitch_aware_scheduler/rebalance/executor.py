@@ -17,8 +17,8 @@ import time
 import uuid as uuids
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import cloud as nova
 from vswitch_aware_scheduler.store import rebalance_records as records

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['STEPS', 'Sums', 'bytes_needed', 'history', 'of_limits', 'pack',
            'pack_day', 'slots_of_day', 'unpack', 'unpack_day']

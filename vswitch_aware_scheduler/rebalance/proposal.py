@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import consolidation

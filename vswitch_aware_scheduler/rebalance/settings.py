@@ -3,7 +3,7 @@
 
 import dataclasses
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import cost
 

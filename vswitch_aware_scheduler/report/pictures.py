@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['distribution', 'hosts', 'refusals', 'require', 'states']
 

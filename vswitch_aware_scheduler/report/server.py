@@ -14,8 +14,8 @@ import threading
 import time
 import urllib.parse
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.report import page
 
 __all__ = ['Reports', 'Server', 'host_path', 'require_loopback']

@@ -19,7 +19,7 @@ import secrets
 import threading
 import time
 
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
 

@@ -14,7 +14,7 @@ import os
 import time
 
 from vswitch_aware_scheduler.admission import explanation
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import request_demand
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store

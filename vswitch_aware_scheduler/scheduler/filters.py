@@ -8,7 +8,7 @@ from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
 
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import request_demand
 

@@ -16,8 +16,8 @@ import time
 import typing
 
 from vswitch_aware_scheduler.admission import explanation
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import metrics_server
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import metrics_server
 from vswitch_aware_scheduler.scheduler import worker_thread
 
 try:

@@ -17,8 +17,8 @@ from nova.scheduler import host_manager
 from nova.scheduler import manager
 from nova.scheduler import utils as scheduler_utils
 
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import gmr
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 

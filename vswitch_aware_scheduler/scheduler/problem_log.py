@@ -3,7 +3,7 @@
 
 import threading
 
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
 
 __all__ = ['ProblemLog']
 

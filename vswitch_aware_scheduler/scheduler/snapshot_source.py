@@ -14,7 +14,7 @@ import math
 import threading
 import time
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler.store import snapshot
 

@@ -16,8 +16,8 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import metrics

@@ -8,7 +8,7 @@ from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
 import numpy as np
 
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import nova_hooks
 
 CONF = nova.conf.CONF

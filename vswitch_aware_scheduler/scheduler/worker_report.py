@@ -12,9 +12,9 @@ import time
 
 import nova.conf
 
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import self_check
 from vswitch_aware_scheduler.scheduler import worker_thread
-from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
 
 __all__ = ['CHECK_SECONDS', 'FIRST_SECONDS', 'REPORT_SECONDS',

@@ -18,9 +18,9 @@ from oslo_db import exception as db_exception
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.store import budgets as budget_table
 from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.store import decisions as decision_table

@@ -20,8 +20,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy import pool
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.store import native_calls
 from vswitch_aware_scheduler.store import postgresql
 

@@ -5,7 +5,7 @@ import dataclasses
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import budgets as budget_table
 from vswitch_aware_scheduler.store import instance_records
 from vswitch_aware_scheduler.store import packing

@@ -16,7 +16,7 @@ from oslo_db import exception as db_exception
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import sql
 

@@ -5,7 +5,7 @@ import json
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import model_records
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import sql

@@ -4,7 +4,7 @@
 import dataclasses
 import math
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.traffic import rate_law
 

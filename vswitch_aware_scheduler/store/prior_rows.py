@@ -3,7 +3,7 @@
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import prior_records
 from vswitch_aware_scheduler.store import sql

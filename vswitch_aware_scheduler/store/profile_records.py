@@ -4,7 +4,7 @@
 import dataclasses
 import json
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import packing
 
 __all__ = ['HostProfile']

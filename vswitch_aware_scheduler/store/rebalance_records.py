@@ -12,7 +12,7 @@ import json
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables

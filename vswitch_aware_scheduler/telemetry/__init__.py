@@ -11,7 +11,7 @@ import inspect
 from stevedore import driver as stevedore_driver
 from stevedore import named
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['DRIVER_GROUP', 'available_drivers', 'load_driver']
 

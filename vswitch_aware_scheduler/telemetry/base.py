@@ -25,8 +25,8 @@ import math
 import types
 import uuid
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['Driver', 'Instance', 'normalised_uuid']
 

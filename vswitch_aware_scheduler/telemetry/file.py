@@ -36,8 +36,8 @@ import zlib
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.traffic import series as rate_series
 

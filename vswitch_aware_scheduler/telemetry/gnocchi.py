@@ -24,9 +24,9 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters
 from vswitch_aware_scheduler.telemetry import service

@@ -19,9 +19,9 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters as interface_counters
 from vswitch_aware_scheduler.telemetry import service

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
 __all__ = ['ServiceDriver', 'import_client', 'iso_time', 'numbers',

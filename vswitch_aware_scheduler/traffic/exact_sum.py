@@ -11,7 +11,7 @@ Pure; immutable. Derivation: reference/model.rst, "Exact sums".
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import fourier_sum
 
 __all__ = ['AtomSum', 'LatticeSum']

@@ -11,7 +11,7 @@ import operator
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['MAX_RATE_KBPS', 'MAX_RATE_KPPS', 'RateSeries', 'Refused']
 

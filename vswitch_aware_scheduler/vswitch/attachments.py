@@ -6,7 +6,7 @@ Pure: the caller passes the networks of an instance; no access to Neutron.
 
 import dataclasses
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['Attachments', 'TYPES_WITHOUT', 'UNKNOWN', 'VNIC_TYPES']
 

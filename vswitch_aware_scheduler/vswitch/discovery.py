@@ -9,7 +9,7 @@ missing value. No store, no configuration and no client.
 import dataclasses
 import operator
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['SWITCHES', 'Proposal', 'parse_mapping', 'propose']

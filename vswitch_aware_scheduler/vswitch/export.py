@@ -12,7 +12,7 @@ import re
 
 import yaml
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['FORMATS', 'Inventory', 'inventory', 'neutron_options',
            'provider_config', 'render']

@@ -8,8 +8,8 @@ import time
 from watcher.applier.actions import base
 from watcher.common import exception
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.store import rebalance_records as records

@@ -8,8 +8,8 @@ import uuid
 from watcher.common import exception
 from watcher.decision_engine.strategy.strategies import base
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.watcher_plugin import action

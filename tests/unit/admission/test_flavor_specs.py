@@ -4,7 +4,7 @@ import random
 import unittest
 
 from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import model
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import sources
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.fakes import tunnel_counts
 from vswitch_aware_scheduler.admission import tunnel_table
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
 

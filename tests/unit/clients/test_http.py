@@ -24,7 +24,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import ceilometer
 from vswitch_aware_scheduler.telemetry import gnocchi
 from vswitch_aware_scheduler.telemetry import prometheus

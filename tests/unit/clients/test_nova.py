@@ -5,7 +5,7 @@ from unittest import mock
 
 from tests.fakes import nova_hosts
 from vswitch_aware_scheduler.clients import nova
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 
 class NovaTestCase(unittest.TestCase):

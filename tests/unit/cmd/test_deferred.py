@@ -8,7 +8,7 @@ import unittest
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import manage
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 
 HEAVY = ('alembic', 'keystoneauth1', 'matplotlib', 'openstack', 'scipy',
          'sqlalchemy')
@@ -39,7 +39,7 @@ class StartTestCase(unittest.TestCase):
         self.assertIn('sqlalchemy', modules)
         self.assertEqual(set(), modules & {
             'matplotlib', 'openstack',
-            'vswitch_aware_scheduler.cmd.subcommands.evaluate',
+            'vswitch_aware_scheduler.lab.cmd.evaluate',
             'vswitch_aware_scheduler.modeler.wiring'})
 
 
@@ -56,7 +56,7 @@ class ModuleTestCase(unittest.TestCase):
 
     def test_an_attribute_is_that_of_the_module(self):
         self.assertIs(exceptions.VSwitchError,
-                      deferred.module('exceptions').VSwitchError)
+                      deferred.module('common.exceptions').VSwitchError)
 
 
 class ParserTestCase(unittest.TestCase):

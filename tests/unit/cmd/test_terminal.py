@@ -20,10 +20,10 @@ from oslo_config import cfg
 
 from tests.unit.cmd import commands
 import vswitch_aware_scheduler
-from vswitch_aware_scheduler.cmd import calibrate
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.cmd import calibrate
 
 HOSTILE = 'a\x1b[2Jb\nc\r\x9b1m\u202e'
 ESCAPED = r'a\x1b[2Jb\nc\r\x9b1m\u202e'

@@ -9,7 +9,7 @@ from tests.unit.modeler import base
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler import store

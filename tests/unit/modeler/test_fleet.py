@@ -16,8 +16,8 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import host_policies
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store

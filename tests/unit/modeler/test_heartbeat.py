@@ -6,7 +6,7 @@ import unittest
 from unittest import mock
 
 from tests.fakes import clock as fake_clock
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler import store
 

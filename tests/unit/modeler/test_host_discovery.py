@@ -4,7 +4,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import neutron_api
 from tests.unit.store import base
 from tests.unit.vswitch import agents
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import discovery

@@ -11,7 +11,7 @@ import fixtures
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import nova_api
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import attachments

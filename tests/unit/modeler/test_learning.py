@@ -11,7 +11,7 @@ from tests.unit.modeler import base
 from tests.unit.modeler import samples as made
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import base as telemetry_base

@@ -11,7 +11,7 @@ from tooz import coordination as tooz_coordination
 
 from tests.contract import modeler_groups
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import membership
 
 EVERYONE = modeler_groups.EVERYONE

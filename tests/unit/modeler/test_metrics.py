@@ -14,8 +14,8 @@ import urllib.request
 from tests.fakes import green_threads
 from tests.fakes import prometheus as fake_prometheus
 from tests.fakes import store as fake_store
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import metrics_server
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import metrics_server
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler import store
@@ -161,8 +161,8 @@ class MetricsTestCase(unittest.TestCase):
             with contextlib.ExitStack() as stack:
                 for name, value in patience.items():
                     stack.enter_context(mock.patch(
-                        f'vswitch_aware_scheduler.metrics_server.{name}',
-                        value))
+                        'vswitch_aware_scheduler.common.metrics_server.'
+                        f'{name}', value))
                 one_port = free_port()
                 self.metrics.serve('127.0.0.1', one_port)
                 connection = socket.create_connection(
@@ -190,7 +190,7 @@ class MetricsTestCase(unittest.TestCase):
         # One process is the server, its client and a thread that closes it.
         self.assertEqual("b'ok' closed\n", green_threads.run('''
             import sys, urllib.request
-            from vswitch_aware_scheduler import metrics_server
+            from vswitch_aware_scheduler.common import metrics_server
 
             def application(environment, start):
                 start('200 OK', [('Content-Type', 'text/plain')])

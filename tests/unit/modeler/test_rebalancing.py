@@ -7,7 +7,7 @@ import signal
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.rebalance import fleet
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import service

@@ -4,7 +4,7 @@ import unittest
 
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import budget
 
 DAY = budget.DAY_SECONDS

@@ -3,7 +3,7 @@
 import unittest
 
 from tests.unit.rebalance import fleet
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import cloud
 
 

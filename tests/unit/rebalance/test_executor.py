@@ -5,7 +5,7 @@ import dataclasses
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.rebalance import fleet
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings

@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler import store
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.unit.rebalance import fleet
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler.rebalance import snapshot

@@ -12,7 +12,7 @@ from unittest import mock
 from tests.fakes import store as fake_store
 from tests.unit.report import fleets
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 from tests.unit.report import fleets
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.report import server
 
 

@@ -12,7 +12,7 @@ from nova import context as nova_context
 
 from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database

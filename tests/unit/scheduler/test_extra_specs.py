@@ -8,7 +8,7 @@ from nova.api.validation.extra_specs import validators
 from nova import exception
 
 from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import extra_specs
 
 

@@ -8,7 +8,7 @@ from nova.scheduler import filters as nova_filters
 
 from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import filters
 

@@ -9,7 +9,7 @@ import urllib.request
 
 from tests.fakes import prometheus as fake_prometheus
 from tests.unit.scheduler import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import metrics
 
 free_ports = fake_prometheus.free_ports

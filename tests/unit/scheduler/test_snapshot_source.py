@@ -9,7 +9,7 @@ from unittest import mock
 from tests.fakes import clock as fake_clock
 from tests.fakes import store as fake_store
 from tests.unit.store import base as store_base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import snapshot_source
 from vswitch_aware_scheduler import store
 

@@ -12,7 +12,7 @@ from nova import objects
 from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store

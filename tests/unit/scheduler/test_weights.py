@@ -7,7 +7,7 @@ from nova.scheduler import weights as nova_weights
 import numpy as np
 
 from tests.unit.scheduler import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import weights
 

@@ -5,8 +5,8 @@ import unittest
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import wiring
 
 

@@ -7,7 +7,7 @@ import sqlite3
 from unittest import mock
 
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import problem_log
 from vswitch_aware_scheduler.scheduler import snapshot_source
 from vswitch_aware_scheduler.scheduler import worker_report

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tests.fakes import store as fake_store
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.store import tables

@@ -7,7 +7,7 @@ import time
 
 from tests.fakes import store as fake_store
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 

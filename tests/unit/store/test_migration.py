@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tests.fakes import store as fake_store
 from tests.unit.store import base
 import vswitch_aware_scheduler
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration

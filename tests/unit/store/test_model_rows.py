@@ -5,7 +5,7 @@ import dataclasses
 
 
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import series
 

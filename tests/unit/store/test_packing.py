@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from tests.unit.store import base
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.traffic import model

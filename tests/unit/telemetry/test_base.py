@@ -6,7 +6,7 @@ import uuid
 
 import testtools
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
 _UUID = '0d5e2f0c-7b1a-4c7e-8f59-6a1c3f1b2a3d'

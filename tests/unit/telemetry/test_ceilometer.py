@@ -12,7 +12,7 @@ from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import clock as fake_clock
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import ceilometer
 from vswitch_aware_scheduler.traffic import series as rate_series
 

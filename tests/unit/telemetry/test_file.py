@@ -17,7 +17,7 @@ import testtools
 
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_files
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import file
 from vswitch_aware_scheduler.traffic import series as rate_series
 

@@ -8,7 +8,7 @@ import fixtures
 from stevedore import extension
 import testtools
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import file

@@ -12,7 +12,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model

@@ -8,7 +8,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
 
 F = fractions.Fraction

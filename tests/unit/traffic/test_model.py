@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import numpy as np
 
 from tests.unit.traffic import exact
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 

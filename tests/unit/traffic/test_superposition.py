@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.unit.traffic import exact
 from tests.unit.traffic import fluid
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import superposition
 

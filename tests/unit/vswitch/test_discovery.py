@@ -3,7 +3,7 @@
 import unittest
 
 from tests.unit.vswitch import agents
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile
 

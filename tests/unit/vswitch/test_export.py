@@ -8,7 +8,7 @@ import unittest
 from nova.compute import provider_config
 import yaml
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import numpy as np
 import yaml
 
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile
 

@@ -4,11 +4,14 @@
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.store import migration
 
-__all__ = ['add_arguments']
+__all__ = ['SUMMARY', 'add_arguments']
+
+#: What it does.
+SUMMARY = 'create or update the schema of the store, and print its version'
 
 
 def add_arguments(parser):

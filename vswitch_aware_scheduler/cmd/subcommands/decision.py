@@ -5,13 +5,14 @@ from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
-from vswitch_aware_scheduler.cmd.subcommands import decision_compare
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 
-__all__ = ['COLUMNS', 'add_arguments', 'find', 'print_one', 'row']
+__all__ = ['COLUMNS', 'SUMMARY', 'add_arguments', 'find', 'print_one', 'row']
+
+#: What it does.
+SUMMARY = 'print which hosts schedulers accepted and refused, and why'
 
 _column = output.Column
 
@@ -41,21 +42,6 @@ def add_arguments(parser):
                 'instance', _show)
     show.add_argument('what', metavar='UUID|REQUEST',
                       help='uuid of an instance, or id of a request of Nova')
-    parser.add_command(
-        'compare', 'compare decisions with the traffic that was measured '
-                   'since', _compare).add_later(_add_compare_arguments)
-
-
-def _add_compare_arguments(parser):
-    parser.add_argument('--telemetry', metavar='DRIVER',
-                        help='name of a telemetry driver (default: the '
-                             'options of vswitch-modeler)')
-    context.add_file_arguments(parser)
-    parser.add_argument('--start', type=context.seconds, metavar='TIME',
-                        help='use decisions from this time on: seconds UTC '
-                             'or ISO 8601')
-    parser.add_argument('--end', type=context.seconds, metavar='TIME',
-                        help='use decisions before this time (default: now)')
 
 
 def row(decision):
@@ -164,17 +150,4 @@ def _show(arguments, conf):
         if number:
             terminal.print_line()
         print_one(decision)
-    return 0
-
-
-def _compare(arguments, conf):
-    driver = (wiring.configured_driver(arguments.all_options)
-              if arguments.telemetry is None
-              else context.telemetry_driver(arguments))
-    with terminal.progress('reading traffic') as progress:
-        answer = decision_compare.run(
-            arguments, arguments.all_options, context.open_store(conf),
-            driver, progress)
-    if not output.print_answer(arguments, answer):
-        decision_compare.print_answer(answer)
     return 0

@@ -20,13 +20,17 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd.subcommands import fleet as fleet_command
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['add_arguments', 'columns', 'print_below', 'print_head', 'run']
+__all__ = ['SUMMARY', 'add_arguments', 'columns', 'print_below', 'print_head',
+           'run']
+
+#: What it does.
+SUMMARY = 'print which hosts would accept an instance now, and why'
 
 #: Number of hosts nearest to fitting for which the command computes which
 #: share of the demand would fit and how many instances have to leave.

@@ -6,7 +6,7 @@ import time
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import estimate
@@ -14,7 +14,10 @@ from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['add_arguments']
+__all__ = ['SUMMARY', 'add_arguments']
+
+#: What it does.
+SUMMARY = 'fit traffic models to telemetry and write them to the store'
 
 
 def add_arguments(parser):

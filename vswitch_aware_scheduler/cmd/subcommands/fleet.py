@@ -21,16 +21,19 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import stored_fleet
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import budgets
-from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 
-__all__ = ['Fleet', 'SORTS', 'add_arguments', 'host_columns',
+__all__ = ['SORTS', 'SUMMARY', 'Fleet', 'add_arguments', 'host_columns',
            'instance_columns', 'sort', 'uplink_columns']
+
+#: What it does.
+SUMMARY = 'print the load and the overload probability of each host'
 
 #: Sort keys of hosts, and whether the largest values come first.
 SORTS = {'host': False, 'risk': True, 'utilisation': True, 'instances': True,

@@ -8,8 +8,8 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
@@ -17,7 +17,10 @@ from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['OPERATOR', 'add_arguments']
+__all__ = ['OPERATOR', 'SUMMARY', 'add_arguments']
+
+#: What it does.
+SUMMARY = 'print and set the switch profiles of hosts'
 
 #: Source of the records that an operator wrote.
 OPERATOR = 'operator'

@@ -9,7 +9,10 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import instants as sampled
 
-__all__ = ['add_arguments']
+__all__ = ['SUMMARY', 'add_arguments']
+
+#: What it does.
+SUMMARY = 'print stored traffic models'
 
 
 def add_arguments(parser):

@@ -8,13 +8,16 @@ from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 
-__all__ = ['add_arguments']
+__all__ = ['SUMMARY', 'add_arguments']
+
+#: What it does.
+SUMMARY = 'print the traffic that is assumed for instances without a model'
 
 #: Number of kinds of hosts for which ``prior show`` prints a line.
 _MOST_KINDS = 8

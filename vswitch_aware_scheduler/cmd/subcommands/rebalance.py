@@ -11,7 +11,7 @@ import time
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import outcome
@@ -19,7 +19,11 @@ from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import snapshot
 from vswitch_aware_scheduler.store import rebalance_records as records
 
-__all__ = ['Run', 'add_arguments']
+__all__ = ['SUMMARY', 'Run', 'add_arguments']
+
+#: What it does.
+SUMMARY = ('propose or execute migrations away from hosts with a '
+           'negative error budget')
 
 _column = output.Column
 

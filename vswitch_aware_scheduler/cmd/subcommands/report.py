@@ -13,12 +13,15 @@ from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import stored_fleet
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.report import data
 from vswitch_aware_scheduler.report import page
 
-__all__ = ['DETAILS', 'STALE_HOURS', 'add_arguments', 'limits', 'make_report',
-           'read_fleet']
+__all__ = ['DETAILS', 'STALE_HOURS', 'SUMMARY', 'add_arguments', 'limits',
+           'make_report', 'read_fleet']
+
+#: What it does.
+SUMMARY = 'write an HTML page with the load and the risk of each host'
 
 #: Decisions of schedulers that are older are not shown; and the maximum number
 #: of decisions.

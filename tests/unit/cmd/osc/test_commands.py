@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import argparse
+import configparser
+import contextlib
+import importlib
+import io
+import json
+import os
+import pathlib
+from unittest import mock
+
+from cliff import lister
+from cliff import show
+
+from tests.unit.cmd import command_case
+from tests.unit.report import fleets
+from tests.unit.store import base
+from vswitch_aware_scheduler.cmd import manage
+from vswitch_aware_scheduler.cmd.osc import commands
+from vswitch_aware_scheduler.cmd.osc import plugin
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler import store
+
+SETUP = pathlib.Path(__file__).parents[4] / 'setup.cfg'
+
+
+def entry_points(group):
+    """Return {name: what it stands for} of a group of entry points."""
+    parser = configparser.ConfigParser()
+    parser.read(SETUP)
+    by_name = {}
+    for line in parser['entry_points'][group].split('\n'):
+        if line.strip():
+            name, _, target = map(str.strip, line.partition('='))
+            module, _, attribute = target.partition(':')
+            loaded = importlib.import_module(module)
+            by_name[name] = getattr(loaded, attribute) if attribute else loaded
+    return by_name
+
+
+class CommandTestCase(command_case.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        path = os.path.join(self.directory, 'profiles.yaml')
+        with open(path, 'w') as file:
+            file.write('own: {saturation_kbps: 350}\n')
+        self._configure(f'switch_profiles_file = {path}',
+                        'overload_probability = 0.05',
+                        'default_egress_kbps = 5', 'default_ingress_kbps = 0')
+        fleets.fill(self.make_store())
+
+    def osc(self, kind, *words, config=True):
+        """Return what a command prints as OpenStackClient runs it."""
+        app = mock.Mock(options=argparse.Namespace(
+            vswitch_config_file=self.config if config else None))
+        app.stdout = io.StringIO()
+        command = kind(app, None, cmd_name='vswitch')
+        parser = command.get_parser('openstack vswitch')
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.assertEqual(0, command.run(parser.parse_args(words)))
+        self.assertEqual('', printed.getvalue())
+        return app.stdout.getvalue()
+
+    def json(self, kind, *words):
+        return json.loads(self.osc(kind, *words, '-f', 'json'))
+
+
+class ListsTestCase(CommandTestCase):
+
+    def test_the_fleet_is_that_of_the_other_command(self):
+        rows = self.json(commands.FleetList)
+        expected = self.ask('fleet')['hosts']
+        self.assertEqual([row['host'] for row in expected],
+                         [row['Host'] for row in rows])
+        self.assertEqual([row['overload_probability'] for row in expected],
+                         [row['P(Overload)'] for row in rows])
+
+    def test_columns_are_chosen_and_sorted_by_the_client(self):
+        rows = self.json(commands.FleetList, '-c', 'Host', '-c', 'Used',
+                         '--sort-column', 'Used', '--sort-descending')
+        self.assertEqual(['h1', 'h2', fleets.HOSTILE],
+                         [row['Host'] for row in rows])
+        self.assertEqual({'Host', 'Used'}, set(rows[0]))
+        text = self.osc(commands.FleetList, '-f', 'csv', '-c', 'Host')
+        self.assertEqual('"Host"', text.splitlines()[0])
+
+    def test_what_is_not_known_is_empty_and_sorted_last(self):
+        self.make_store().write(host_profiles=[store.HostProfile(
+            'other', 'nobody knows', source='operator')], now=base.NOW)
+        rows = self.json(commands.FleetList, '--sort-column', 'Used')
+        self.assertEqual('other', rows[-1]['Host'])
+        self.assertIsNone(rows[-1]['Used'])
+        text = self.osc(commands.FleetList, '-f', 'csv', '-c', 'Host', '-c',
+                        'Used', '--sort-column', 'Host')
+        self.assertIn('"other",""', text.splitlines()[-1])
+
+    def test_a_list_is_restricted_to_a_host_or_project(self):
+        self.assertEqual(10, len(self.json(commands.ModelList, '--host',
+                                           'h1')))
+        self.assertEqual([], self.json(commands.ModelList,
+                                       '--project=--odd'))
+        self.assertEqual(['h1'], [row['Host'] for row in self.json(
+            commands.HostList, '--host', 'h1')])
+
+    def test_every_other_list_has_rows(self):
+        for kind, arguments, count in (
+                (commands.HostList, (), 3), (commands.DecisionList, (), 6),
+                (commands.Explain, ('--server', base.instance_uuid(1)), 3)):
+            self.assertEqual(count, len(self.json(kind, *arguments)), kind)
+        self.assertIn('own', [row['Name'] for row in self.json(
+            commands.ProfileList)])
+
+    def test_what_a_terminal_would_obey_is_escaped_for_people(self):
+        self.make_store().write([base.constant(1, 5.0, name='a\x1b[2Jb')],
+                                now=base.NOW)
+        self.assertNotIn('\x1b', self.osc(commands.ModelList))
+
+    def test_one_thing_is_shown_with_its_fields(self):
+        host = self.json(commands.HostShow, 'h1')
+        self.assertEqual(('h1', 10), (host['host'], host['instances']))
+        self.assertEqual(10, len(host['instances_on_host']))
+        host = self.json(commands.ModelShow, base.instance_uuid(3))
+        self.assertEqual(('vm-3', 2), (host['name'], host['states']))
+        self.assertEqual(350.0, self.json(commands.ProfileShow, 'own')[
+            'saturation_kbps'])
+        self.assertEqual(base.instance_uuid(2), self.json(
+            commands.DecisionShow, base.instance_uuid(2))['instance_uuid'])
+
+    def test_a_list_of_things_has_a_line_for_each(self):
+        lines = self.osc(commands.HostShow, 'h1').split('\n')
+        uuids = {uuid for shown in self.json(commands.HostShow, 'h1')[
+            'instances_on_host'] for uuid in [shown['instance_uuid']]}
+        self.assertEqual(10, len(uuids))
+        for uuid in uuids:
+            line, = [line for line in lines if uuid in line]
+            self.assertIn(f'instance_uuid={uuid}, ', line)
+            self.assertIn('mean=(egress_kbps=', line)
+            self.assertNotIn('None', line)
+
+    def test_what_is_not_there_is_said(self):
+        for kind, arguments, text in (
+                (commands.HostShow, ['nowhere'], 'nowhere'),
+                (commands.ModelShow, ['--', '-x'], '-x'),
+                (commands.ProfileShow, ['none'], "profile: 'none'"),
+                (commands.Explain, [], '--server and --flavor: both or none'),
+                (commands.Explain, ['--server', 'a', '--flavor', 'b'],
+                 '--server and --flavor: both or none given; expected one')):
+            with self.subTest(words=arguments), \
+                    self.assertRaisesRegex(exceptions.VSwitchError, text):
+                self.osc(kind, *arguments)
+
+
+class ConfigurationTestCase(CommandTestCase):
+
+    def test_without_a_file_it_says_where_it_works(self):
+        with mock.patch.object(manage, 'default_config_files',
+                               return_value=[]), \
+                self.assertRaisesRegex(
+                    exceptions.InvalidInput,
+                    '--vswitch-config-file: not given; .*no API server'):
+            self.osc(commands.FleetList, config=False)
+
+    def test_a_file_that_cannot_be_read_is_named(self):
+        self.config = os.path.join(self.directory, 'missing.conf')
+        with self.assertRaisesRegex(exceptions.InvalidInput,
+                                    'missing.conf; expected a readable'):
+            self.osc(commands.FleetList)
+
+
+class PluginTestCase(command_case.ManageTestCase):
+
+    def test_every_command_is_an_entry_point_that_needs_no_login(self):
+        entries = entry_points('openstack.vswitch.v1')
+        self.assertEqual({getattr(commands, name)
+                          for name in commands.__all__},
+                         set(entries.values()))
+        for name, kind in entries.items():
+            self.assertTrue(name.startswith('vswitch_'), name)
+            self.assertTrue(issubclass(kind, (lister.Lister, show.ShowOne)))
+            self.assertIs(False, kind.auth_required)
+
+    def test_the_plugin_has_what_openstackclient_asks_for(self):
+        self.assertEqual({'vswitch': plugin},
+                         entry_points('openstack.cli.extension'))
+        parser = plugin.build_option_parser(argparse.ArgumentParser())
+        options = parser.parse_args(['--vswitch-config-file', 'x'])
+        self.assertEqual('x', plugin.make_client(
+            mock.Mock(_cli_options=options)))
+        with mock.patch.dict(os.environ, {'VSWITCH_CONFIG_FILE': 'y'}):
+            parser = plugin.build_option_parser(argparse.ArgumentParser())
+        self.assertEqual('y', parser.parse_args([]).vswitch_config_file)

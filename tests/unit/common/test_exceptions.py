@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import inspect
+import unittest
+
+from vswitch_aware_scheduler.common import exceptions
+
+
+def _classes():
+    return {name: error for name, error in inspect.getmembers(
+        exceptions, inspect.isclass) if error.__module__ ==
+        exceptions.__name__}
+
+
+class TestTree(unittest.TestCase):
+
+    def test_every_error_has_one_base_and_invalid_ones_are_value_errors(self):
+        for name, error in _classes().items():
+            with self.subTest(name):
+                self.assertTrue(issubclass(error, exceptions.VSwitchError))
+                self.assertEqual(name.startswith('Invalid'),
+                                 issubclass(error, ValueError))
+
+    def test_the_tree_that_is_drawn_is_the_tree_that_is(self):
+        drawn = {}
+        above = []
+        for line in exceptions.__doc__.splitlines():
+            _, branch, text = line.partition('── ')
+            names = (text or line).split()
+            if not names or names[0] not in _classes():
+                continue
+            depth = line.index('──') // 4 if branch else 0
+            above[depth:] = [names[0]]
+            drawn[names[0]] = above[depth - 1] if depth else 'Exception'
+        self.assertEqual(
+            {name: next(base.__name__ for base in error.__bases__)
+             for name, error in _classes().items()}, drawn)
+
+    def test_a_message_is_kept_as_it_is(self):
+        self.assertEqual('rate: -1; expected >= 0',
+                         str(exceptions.InvalidModel(
+                             'rate: -1; expected >= 0')))

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+import json
+import os
+import tempfile
+import unittest
+
+import yaml
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.calibrate import calibration
+from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab.calibrate import machine
+from vswitch_aware_scheduler.lab.calibrate import plan as plans
+from vswitch_aware_scheduler.vswitch import profile
+
+
+class Switch(calibration.Place):
+    """A switch that is known: so many kpps, whatever the size.
+
+    Senders send three times of it when they may; an overloaded switch
+    delivers the less the more it is offered.
+    """
+
+    def __init__(self, kpps=100.0, sender_kpps=300.0, others=0.0):
+        self.kpps, self.sender_kpps = kpps, sender_kpps
+        self.others = itertools.repeat(others) if isinstance(
+            others, float) else others
+        self.built = self.cleared = self.recovered = 0
+        self.tests = []
+        self._clock = self._others = 0.0
+        self._start = True
+
+    def build(self):
+        self.built += 1
+
+    def clear(self):
+        self.cleared += 1
+
+    def recover(self):
+        self.recovered += 1
+
+    def clients(self, cell):
+        return [iperf.Client(list, f'192.0.2.{i}')
+                for i in range(cell.pairs)]
+
+    def rtt_ms(self, cell):
+        return {'cross': .8, 'same': .4}[cell.placement]
+
+    def read_cpu(self):
+        # A second and the share of it that others take, between two calls.
+        if not self._start:
+            self._clock += 1.0
+            self._others += 2 * next(self.others)
+        self._start = not self._start
+        return machine.CpuReading(self._clock, 1.5 * self._clock, 0.0, 0.0,
+                                  0.0, self._others, .5 * self._clock, 2)
+
+    def measure(self, clients, protocol, seconds, payload=None, kbps=None,
+                streams=1):
+        self.tests.append((protocol, len(clients), payload, kbps, streams))
+        if protocol == 'tcp':
+            return [iperf.Rates(seconds, 2e6, 1.9e6) for _ in clients]
+        size = payload + iperf.UDP_HEADERS
+        sent = min(self.sender_kpps, kbps / (8 * payload)
+                   if kbps else self.sender_kpps) * len(clients)
+        received = min(sent, max(
+            self.kpps - .3 * max(sent - self.kpps, 0.0), .1 * self.kpps))
+        packets = round(sent * 1e3 * seconds / len(clients))
+        lost = round((sent - received) * 1e3 * seconds / len(clients))
+        return [iperf.Rates(seconds, packets * 8 * size / seconds / 1e3,
+                            (packets - lost) * 8 * size / seconds / 1e3,
+                            packets, lost) for _ in clients]
+
+
+def run(switch, plan, **options):
+    return calibration.Calibration(
+        switch, plan, measure=options.pop('measure', switch.measure),
+        sleep=lambda _: None, clock=itertools.count().__next__,
+        **options).run()
+
+
+SMALL = plans.Plan(sizes=(88, 1500), pairs=(1, 2), seconds=1, repeats=1,
+                   receivers=0)
+
+
+class TestLadder(unittest.TestCase):
+
+    def test_the_peak_of_an_overloaded_switch_is_found(self):
+        # What is offered without limit brings 40 % of the peak.
+        for kpps, sender in ((100.0, 300.0), (100.0, 120.0), (40.0, 900.0)):
+            switch = Switch(kpps, sender)
+            samples = run(switch, SMALL)
+            for entry in calibration.figures(samples):
+                if entry['kind'] != 'udp':
+                    continue
+                self.assertLessEqual(entry['packet_rate_kpps'], kpps * 1.001)
+                self.assertGreaterEqual(entry['packet_rate_kpps'],
+                                        kpps / plans.RUNG * .99)
+                self.assertAlmostEqual(
+                    entry['packet_rate_kpps'] * 8 * entry['packet_bytes'],
+                    entry['saturation_kbps'], places=3)
+
+    def test_a_switch_that_carries_all_needs_one_rung(self):
+        switch = Switch(kpps=1000.0, sender_kpps=50.0)
+        run(switch, SMALL)
+        udp = [test for test in switch.tests if test[0] == 'udp']
+        self.assertEqual(5, len(udp))        # four cells and the same host
+        self.assertEqual({None}, {test[3] for test in udp})
+
+    def test_a_ladder_has_an_end(self):
+        switch = Switch(kpps=.001, sender_kpps=900.0)
+        run(switch, SMALL)
+        self.assertLessEqual(len(switch.tests), 5 * plans.MOST_RUNGS + 4)
+
+
+class TestSamples(unittest.TestCase):
+
+    def test_every_cell_is_measured_and_the_topology_built_anew(self):
+        plan = plans.Plan(sizes=(88, 1500), pairs=(1, 2), seconds=1,
+                          repeats=3, receivers=2)
+        switch = Switch()
+        samples = run(switch, plan)
+        self.assertEqual((3, 3), (switch.built, switch.cleared))
+        for repeat in (1, 2, 3):
+            self.assertEqual(
+                set(plan.cells()),
+                {sample.cell for sample in samples if sample.repeat == repeat})
+        self.assertTrue(all(sample.kept for sample in samples))
+
+    def test_what_was_taken_on_a_busy_machine_is_rejected_and_retaken(self):
+        # Busy twice, then calm.
+        switch = Switch(others=itertools.chain(
+            [.5, .5], itertools.repeat(.1)))
+        samples = run(switch, SMALL, max_busy=.25, retries=3)
+        self.assertEqual([False, False, True],
+                         [sample.kept for sample in samples[:3]])
+        self.assertEqual(
+            'the machine was busy with something else: 50% of its CPUs; '
+            'expected at most 25%', samples[0].reason)
+        self.assertAlmostEqual(.5, samples[0].others_share)
+        self.assertTrue(all(sample.kept for sample in samples[2:]))
+
+    def test_a_rejected_sample_is_in_no_figure(self):
+        switch = Switch(others=itertools.chain(
+            [.9], itertools.repeat(0.0)))
+        samples = run(switch, SMALL, retries=1)
+        rejected, accepted = samples[:2]
+        entry, = [entry for entry in calibration.figures(
+            [rejected, accepted]) if entry['packet_bytes'] == 88]
+        self.assertEqual(accepted.received_kbps, entry['saturation_kbps'])
+        self.assertEqual([], calibration.figures([rejected]))
+
+    def test_an_always_busy_machine_gives_no_profile(self):
+        switch = Switch(others=.9)
+        samples = run(switch, SMALL, retries=1)
+        self.assertFalse(any(sample.kept for sample in samples))
+        # Each cell is tried twice, without climbing its ladder.
+        self.assertEqual(2 * len(SMALL.cells()), len(samples))
+        with self.assertRaisesRegex(
+                exceptions.CalibrationError,
+                'all samples between the hosts were rejected; .*--max-busy'):
+            calibration.make_profile(
+                calibration.figures(samples), SMALL, 'x', 'linuxbridge',
+                'none', {'date': 'd', 'tool': 't'})
+
+    def test_a_test_that_fails_is_told_and_servers_start_anew(self):
+        switch = Switch()
+        failures = iter([True, False])
+
+        def measure(*args, **others):
+            if next(failures, False):
+                raise exceptions.CalibrationError('server is busy')
+            return switch.measure(*args, **others)
+
+        samples = run(switch, SMALL, measure=measure)
+        self.assertEqual('server is busy', samples[0].reason)
+        self.assertFalse(samples[0].kept)
+        self.assertEqual(1, switch.recovered)
+        self.assertTrue(samples[1].kept)
+
+    def test_whatever_happens_the_topology_is_removed(self):
+        switch = Switch()
+
+        def measure(*_, **__):
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            run(switch, SMALL, measure=measure)
+        self.assertEqual((1, 1), (switch.built, switch.cleared))
+
+    def test_progress_ends_at_all_with_nothing_left(self):
+        reports = []
+        run(Switch(), SMALL, progress=lambda *report: reports.append(report))
+        shares = [share for _, share, _ in reports]
+        self.assertEqual(sorted(shares), shares)
+        self.assertAlmostEqual(1.0, shares[-1])
+        self.assertAlmostEqual(0.0, reports[-1][2])
+        self.assertTrue(all(
+            seconds_left > 0 for _, _, seconds_left in reports[:-1]))
+
+
+class TestJournal(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(directory, 'journal')
+        self.setting = {'switch': 'linuxbridge', 'plan': SMALL.to_dict()}
+
+    def _journal(self, **changes):
+        return calibration.Journal(self.path, {**self.setting, **changes})
+
+    def _interrupted(self, after):
+        switch, count = Switch(), itertools.count()
+
+        def measure(*args, **others):
+            if next(count) == after:
+                raise KeyboardInterrupt
+            return switch.measure(*args, **others)
+
+        with self.assertRaises(KeyboardInterrupt):
+            run(switch, SMALL, measure=measure, journal=self._journal())
+
+    def test_a_calibration_goes_on_where_it_was_interrupted(self):
+        uninterrupted = run(Switch(), SMALL)
+        self._interrupted(after=9)
+        journal = self._journal()
+        self.assertTrue(0 < len(journal.done) < len(SMALL.cells()))
+        switch = Switch()
+        samples = run(switch, SMALL, journal=self._journal())
+        self.assertEqual([sample.cell for sample in uninterrupted],
+                         [sample.cell for sample in samples])
+        self.assertEqual([sample.received_kbps for sample in uninterrupted],
+                         [sample.received_kbps for sample in samples])
+        measured = sum(sample.kind != 'rtt' for sample in journal.samples)
+        self.assertEqual(sum(sample.kind != 'rtt' for sample in uninterrupted)
+                         - measured, len(switch.tests))
+
+    def test_nothing_is_built_when_all_is_there(self):
+        run(Switch(), SMALL, journal=self._journal())
+        switch = Switch()
+        samples = run(switch, SMALL, journal=self._journal())
+        self.assertEqual(0, switch.built)
+        self.assertEqual({cell for cell in SMALL.cells()},
+                         {sample.cell for sample in samples})
+
+    def test_a_line_that_was_cut_off_is_measured_again(self):
+        run(Switch(), SMALL, journal=self._journal())
+        with open(self.path) as file:
+            lines = file.readlines()
+        with open(self.path, 'w') as file:
+            file.writelines(lines[:-1] + [lines[-1][:30]])
+        journal = self._journal()
+        self.assertEqual(len(lines) - 2, len(journal.done))
+        run(Switch(), SMALL, journal=journal)
+        with open(self.path) as file:
+            self.assertEqual(len(lines), len(file.readlines()))
+
+    def test_another_setting_is_refused_by_name(self):
+        self._journal()
+        with self.assertRaisesRegex(
+                exceptions.CalibrationError,
+                "switch: 'ovs-netdev'; expected 'linuxbridge' as in the "
+                "journal"):
+            self._journal(switch='ovs-netdev')
+
+    def test_a_file_that_is_no_journal_stays_as_it_is(self):
+        with open(self.path, 'w') as file:
+            file.write('my notes\nmore of them\n')
+        with self.assertRaisesRegex(exceptions.CalibrationError,
+                                    "line 1: 'my notes'; expected a journal"):
+            self._journal()
+        with open(self.path) as file:
+            self.assertEqual('my notes\nmore of them\n', file.read())
+
+
+class TestFigures(unittest.TestCase):
+
+    def _sample(self, repeat, kbps, **others):
+        return calibration.Sample(**{
+            'repeat': repeat, 'kind': 'udp', 'placement': 'cross',
+            'packet_bytes': 1000, 'pairs': 1, 'streams': 1,
+            'received_kbps': kbps, 'packet_rate_kpps': kbps / 8e3,
+            'loss': 0.0, 'busy_cores': 1.0, 'our_cores': 1.0,
+            'switch_cores': .5, **others})
+
+    def test_a_cell_is_the_median_of_the_peaks_of_its_builds(self):
+        entry, = calibration.figures([
+            self._sample(1, 100.0), self._sample(1, 300.0),
+            self._sample(2, 200.0), self._sample(3, 240.0)])
+        self.assertEqual((240.0, 3),
+                         (entry['saturation_kbps'], entry['builds']))
+        self.assertAlmostEqual((300 - 200) / 240, entry['spread'])
+        # One core for 30 packets/s.
+        self.assertAlmostEqual(1e6 / 30, entry['cpu_us_per_packet'])
+
+    def test_a_verdict_needs_two_builds(self):
+        once = calibration.figures([self._sample(1, 100.0)])
+        self.assertIsNone(calibration.verdict(once)['reproducible'])
+        for kbps, good in ((105.0, True), (150.0, False)):
+            entries = calibration.figures([
+                self._sample(1, 100.0), self._sample(2, kbps)])
+            self.assertIs(good, calibration.verdict(entries)['reproducible'])
+
+
+class TestProfile(unittest.TestCase):
+
+    def _make(self, samples, plan=SMALL, **others):
+        return calibration.make_profile(
+            calibration.figures(samples), plan, 'measured', 'linuxbridge',
+            'vxlan', {'date': '2026-01-02', 'tool': 'test'}, **others)
+
+    def test_the_profile_has_the_measured_figures_and_loads_from_a_file(self):
+        # One sender 60 kpps, two senders 100 kpps.
+        samples = run(Switch(kpps=100.0, sender_kpps=60.0), SMALL)
+        measured = self._make(samples, mhz=2000.0)
+        self.assertAlmostEqual(60 * 8 * 1500, measured.vm_peak_kbps, delta=1)
+        for size, rate in measured.saturation_by_packet_bytes.items():
+            self.assertGreater(rate, 8 * size * 100 / plans.RUNG * .99)
+            self.assertLessEqual(rate, 8 * size * 100 * 1.001)
+        self.assertEqual(1500, measured.typical_packet_bytes)
+        self.assertEqual('vxlan', measured.encapsulation)
+        self.assertEqual('2026-01-02', measured.provenance['date'])
+        # Half a core of 2000 MHz for the switch, and that for all packets.
+        self.assertGreater(measured.cpu_mhz(measured.saturation_kbps_at()),
+                           500)
+        entry = measured.to_dict()
+        del entry['name']
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, 'p.yaml')
+            with open(path, 'w') as file:
+                yaml.safe_dump({'measured': entry}, file)
+            self.assertEqual({'measured': measured},
+                             profile.load_profiles(path, {}))
+
+    def test_costs_are_stated_where_the_figures_tell_them(self):
+        plan = plans.Plan(sizes=(88, 250, 512, 1000, 1500), pairs=(1, 2, 4),
+                          seconds=1, repeats=1, receivers=0)
+        measured = self._make(run(Switch(kpps=100.0, sender_kpps=60.0), plan),
+                              plan)
+        # 100 kpps are 10 us each; a ladder ends within a rung of the peak.
+        self.assertGreaterEqual(measured.packet_cost_us, 10 * .999)
+        self.assertLessEqual(measured.packet_cost_us, 10 * plans.RUNG)
+        self.assertLess(measured.byte_cost_ns * 1.5, 1)
+        self.assertIn('switching', [limit.name for limit in measured.limits()])
+        # Two sizes and two numbers of pairs leave nothing to judge by.
+        self.assertIsNone(self._make(run(Switch(
+            kpps=100.0, sender_kpps=60.0), SMALL)).packet_cost_us)
+
+    def test_where_one_sender_fills_the_switch_there_is_no_peak(self):
+        measured = self._make(run(Switch(kpps=100.0, sender_kpps=99.0), SMALL))
+        self.assertIsNone(measured.vm_peak_kbps)
+
+    def test_samples_are_plain_data(self):
+        samples = run(Switch(), SMALL)
+        self.assertEqual(samples[0], calibration.Sample(**json.loads(
+            json.dumps(calibration.dataclasses.asdict(samples[0])))))

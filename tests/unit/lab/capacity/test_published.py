@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import unittest
+
+from vswitch_aware_scheduler.lab.capacity import published
+
+# As printed in the draft: Gb/s by bytes (128, 256, 512, 1024, 1518).
+VCPUS = {1: (.40, .66, 1.43, 2.62, 3.66), 2: (.46, .84, 1.56, 2.88, 4.00),
+         8: (.46, .84, 1.56, 2.88, 4.00)}
+PORTS = {128: (.46, .65, .65, .93, 1.01, .97),
+         256: (.84, 1.03, 1.01, 1.47, 1.68, 1.51),
+         512: (1.56, 2.16, 2.16, 2.77, 3.68, 3.08),
+         1024: (2.88, 4.22, 4.24, 4.93, 6.67, 6.18),
+         1518: (4.00, 6.22, 6.08, 6.84, 9.45, 9.53)}
+PORT_SETTINGS = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 4))
+
+
+class TestPublished(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tables = published.tables()
+        cls.answers = {name: published.reproduce(table)
+                       for name, table in cls.tables.items()}
+
+    def test_the_figures_are_those_of_the_documents(self):
+        def gbps(name):
+            return {(row.packet_bytes, row.pairs, row.flows):
+                    round(row.rate_kbps / 1e6, 6)
+                    for row in self.tables[name].measurements}
+
+        self.assertEqual(
+            {(size, *setting): rate for size, rates in PORTS.items()
+             for setting, rate in zip(PORT_SETTINGS, rates)},
+            gbps('draft-ports'))
+        self.assertEqual(
+            {(size, 1, count): rate for count, rates in VCPUS.items()
+             for size, rate in zip(PORTS, rates)}, gbps('draft-vcpus'))
+        self.assertEqual(
+            {(size, 1, 1): rate for size, rate in zip(PORTS, VCPUS[1])},
+            gbps('draft-server-1'))
+        self.assertEqual(
+            dict(zip([(size, 1, 1) for size in PORTS],
+                     (.46, .70, 1.50, 3.10, 5.46))), gbps('draft-server-2'))
+        self.assertEqual((495, (4704, 4830, 5161, 5131, 4957), True),
+                         self.tables['draft-server-1'].cpu['host'])
+        self.assertEqual((188, (4648, 4552, 4521, 4559, 5195), True),
+                         self.tables['draft-server-2'].cpu['host'])
+
+    def test_rates_left_out_are_predicted_within_ten_percent(self):
+        errors = {name: answer['median_errors']
+                  for name, answer in self.answers.items()}
+        for name in ('draft-server-1', 'draft-vcpus', 'draft-ports'):
+            for key, error in errors[name].items():
+                if key != 'host_less_tester':
+                    self.assertLessEqual(error, .10, (name, key))
+        for name in ('draft-server-1', 'draft-server-2'):
+            self.assertLessEqual(errors[name]['host'], .10)
+
+    def test_a_table_with_a_larger_error_is_said_to_contradict_itself(self):
+        for name, answer in self.answers.items():
+            if any(error > .10 for error in answer['median_errors'].values()):
+                self.assertTrue(
+                    answer['contradictions'] or answer['remarks'], name)
+        # 1518 bytes in less time than 256: nothing can fit.
+        self.assertTrue(any(
+            '2.22 us at 1518 bytes' in text
+            for text in self.answers['draft-server-2']['contradictions']))
+
+    def test_each_figure_is_left_out_once_in_each_way(self):
+        for name, answer in self.answers.items():
+            rows = len(self.tables[name].measurements)
+            for key in self.tables[name].leave_out:
+                self.assertEqual(rows, sum(
+                    line['left_out'] == key for line in answer['rates']))
+
+    def test_the_gateway_paper_is_reproduced(self):
+        lines = self.answers['gateway-paper-software-vxlan']['statements']
+        self.assertEqual(10, len(lines))
+        self.assertEqual([True] * 10, [line['within'] for line in lines])
+
+    def test_growth_with_offload_is_linear_to_the_line(self):
+        lines = self.answers['iovisor-offload']['statements']
+        for line in lines:
+            if 'linear' in line['words']:
+                self.assertAlmostEqual(36e6 / 8 * line['pairs'],
+                                       line['predicted'], delta=5e4)
+
+    def test_udp_of_a_line_is_reproduced_and_tcp_above_it_is_told(self):
+        udp, tcp = self.answers['exogeni']['statements']
+        # 100 Mbps times 1470 of 1536 bytes on the wire.
+        self.assertAlmostEqual(1e5 * 1470 / 1536, udp['predicted'], places=6)
+        self.assertTrue(udp['within'])
+        self.assertFalse(tcp['within'])
+        self.assertIn('shaper', self.answers['exogeni']['remarks'][0])
+
+    def test_the_answer_is_plain_data_without_nan(self):
+        json.dumps(self.answers, allow_nan=False)

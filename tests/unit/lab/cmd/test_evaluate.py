@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+import json
+import os
+from unittest import mock
+
+import numpy as np
+
+from tests.unit.cmd import command_case
+from vswitch_aware_scheduler.lab.evaluate import methods
+from vswitch_aware_scheduler.lab.evaluate import protocols
+
+KEYS = {'method', 'hosts', 'refused', 'overload_mean',
+        'overload_avoidable_mean', 'overload_worst', 'hosts_above', 'loss',
+        'predicted_mean', 'overload_over_limit_weighted', 'host_hours',
+        'week_hosts', 'week_over_limit_worst', 'week_hosts_above',
+        'vm_over_limit', 'vm_over_limit_p99', 'vms_above',
+        'fluid_within_limit', 'fluid_without_overload', 'fluid_relative',
+        'last_days', 'fleet'}
+
+
+class EvaluateTestCase(command_case.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        generator = np.random.default_rng(0)
+        self.trace = os.path.join(self.directory, 'trace.csv')
+        with open(self.trace, 'w', newline='') as stream:
+            rows = csv.writer(stream)
+            rows.writerow(['instance', 'time', 'egress_kbps', 'ingress_kbps'])
+            for name in range(8):
+                rows.writerows([name, 300 * bin, rate, 0] for bin, rate
+                               in enumerate(generator.exponential(9.0, 600)))
+
+    def _evaluate(self, *words):
+        return self.ask('evaluate', '--trace', self.trace,
+                        '--saturation-kbps', '100', *words)
+
+    def test_every_method_is_in_the_answer_with_the_agreed_keys(self):
+        answer = self._evaluate('--overload-probability', '0.02')
+        self.assertEqual(list(methods.NAMES),
+                         [line['method'] for line in answer['methods']])
+        for line in answer['methods']:
+            self.assertLessEqual(KEYS, set(line))
+        self.assertEqual((0.02, 3, 8), (answer['overload_probability'],
+                                        answer['seeds'],
+                                        answer['fleets'][0]['instances']))
+
+    def test_cores_and_memory_of_hosts_need_a_trace_that_has_them(self):
+        for options, message in (
+                (['--host-cores', '8'], "cpu_cores: None; expected a"),
+                (['--host-cores', '0'], 'host-cores: 0; expected'),
+                (['--host-memory-mb', 'nan'], 'host-memory-mb: nan; expect'),
+                (['--host-memory-mb', '-1'], 'host-memory-mb: -1; expect')):
+            status, _, error = self.run_command(
+                'evaluate', '--trace', self.trace, '--saturation-kbps',
+                '100', *options)
+            self.assertEqual(1, status)
+            self.assertIn(message, error)
+
+    def test_the_agnostic_count_is_that_of_cores_and_memory(self):
+        times = 1.375e9 + 300.0 * np.arange(600)
+        path = os.path.join(self.directory, 'month.npz')
+        np.savez(path, vm=np.arange(6), t0=times[0], dt=300.0,
+                 rx_KBps=np.ones((6, 600), np.float32),
+                 tx_KBps=np.ones((6, 600), np.float32))
+        with open(os.path.join(self.directory, 'vms_month.csv'), 'w') as file:
+            file.write('vm,cpu_cores,mem_kb\n' + ''.join(
+                f'{row},2,4194304\n' for row in range(6)))
+        for options, hosts in ((['--host-cores', '4'], 3),
+                               (['--host-memory-mb', '16384'], 2),
+                               (['--host-cores', '12', '--host-memory-mb',
+                                 '8192'], 3), ([], 1)):
+            answer = self.ask('evaluate', '--trace', path,
+                              '--saturation-kbps', '1e6', '--seeds', '1',
+                              *options)
+            line = answer['methods'][0]
+            self.assertEqual(('agnostic', hosts, 0), (
+                line['method'], line['hosts'], line['refused']))
+
+    def test_the_limit_is_that_of_the_configuration(self):
+        self._configure('overload_probability = 0.07')
+        answer = self._evaluate('--methods', 'peak', '--seeds', '1')
+        self.assertEqual(0.07, answer['overload_probability'])
+        self.assertEqual(['peak', 'clairvoyant'],
+                         [line['method'] for line in answer['methods']])
+
+    def test_rolling_after_another_trace(self):
+        answer = self._evaluate('--protocol', 'rolling', '--train-trace',
+                                self.trace, '--seeds', '1',
+                                '--methods', 'ours')
+        self.assertEqual('trace', answer['history'])
+
+    def test_rebalance_reports_moves_beside_no_moves(self):
+        answer = self._evaluate('--protocol', 'rolling', '--rebalance',
+                                '--seeds', '1')
+        self.assertEqual(['ours', 'none', 'workload_balance', 'sandpiper',
+                          'clairvoyant'],
+                         [line['method'] for line in answer['methods']])
+        self.assertTrue(answer['rebalance'])
+        self.assertEqual(900.0, answer['conditions']['period_seconds'])
+        for line in answer['methods']:
+            self.assertLessEqual(KEYS | {
+                'hosts_mean', 'hosts_mean_relative',
+                'moves_per_instance_week', 'migration_share',
+                'overload_over_limit', 'overload_over_limit_weighted',
+                'overload_over_limit_worst'}, set(line))
+
+    def test_methods_can_be_chosen_beside_rebalancing(self):
+        for names, expected in (
+                ('ours', ['ours', 'clairvoyant']),
+                ('none,peak', ['none', 'peak', 'clairvoyant'])):
+            answer = self._evaluate('--protocol', 'rolling', '--rebalance',
+                                    '--seeds', '1', '--methods', names)
+            self.assertEqual(expected, [line['method']
+                                        for line in answer['methods']])
+        status, output, _ = self.run_command(
+            'evaluate', '--trace', self.trace, '--saturation-kbps', '100',
+            '--protocol', 'rolling', '--rebalance', '--methods', 'none',
+            '--seeds', '1')
+        self.assertEqual(0, status)
+        self.assertIn('MOVES', output)
+
+    def test_conditions_of_rebalancing_are_in_the_answer(self):
+        answer = self._evaluate(
+            '--protocol', 'rolling', '--rebalance', '--seeds', '1',
+            '--methods', 'ours', '--rebalance-period', '300',
+            '--telemetry-delay', '60', '--missing-samples', '.1',
+            '--failing-migrations', '.2', '--migration-memory-mib', '64',
+            '--migration-switch-share', '.3')
+        self.assertEqual({
+            'period_seconds': 300.0, 'delay_seconds': 60.0,
+            'missing_share': .1, 'failing_share': .2, 'memory_mib': 64.0,
+            'switch_share': .3}, answer['conditions'])
+
+    def test_groups_are_what_priors_are_learned_by(self):
+        # Half are of a flavor that carries much.
+        path = os.path.join(self.directory, 'groups.csv')
+        with open(self.trace, 'w', newline='') as stream:
+            rows = csv.writer(stream)
+            rows.writerow(['instance', 'time', 'egress_kbps', 'ingress_kbps'])
+            for name in range(80):
+                rows.writerows([name, 300 * bin, (1, 40)[name % 2]
+                                * (1 + bin % 3), 0] for bin in range(600))
+        with open(path, 'w', newline='') as stream:
+            rows = csv.writer(stream)
+            rows.writerow(['instance', 'flavor'])
+            rows.writerows([name, ('small', 'large')[name % 2]]
+                           for name in range(80))
+
+        def predicted(*words):
+            answer = self._evaluate(
+                '--protocol', 'rolling', '--history', 'arrival', '--seeds',
+                '1', '--methods', 'prior', *words)
+            return answer['methods'][0]['predicted_mean']
+
+        self.assertNotEqual(predicted(), predicted('--groups', path))
+
+    def test_groups_that_cannot_be_read_are_told(self):
+        path = os.path.join(self.directory, 'groups.csv')
+        question = ['evaluate', '--trace', self.trace, '--saturation-kbps',
+                    '100', '--groups', path]
+        self.assert_fails('groups .*No such file', *question)
+        with open(path, 'w') as stream:
+            stream.write('name\n1\n')
+        self.assert_fails("expected CSV with the columns", *question)
+
+    def test_a_person_gets_a_table(self):
+        status, output, errors = self.run_command(
+            'evaluate', '--trace', self.trace, '--saturation-kbps', '100',
+            '--methods', 'ours,sbp', '--seeds', '1')
+        self.assertEqual((0, ''), (status, errors))
+        lines = output.splitlines()
+        self.assertLessEqual(max(map(len, lines)), 100)
+        self.assertIn('overload_probability = 0.01,', lines[0])
+        start = lines.index('Last 10 days')
+        self.assertEqual(['FLEET', 'METHOD', 'HOURS', 'WEEK', 'ABOVE', 'VM',
+                          'VM99', 'VMS', 'HOSTS', 'FLUID', 'PEAK', 'MOVES'],
+                         lines[start + 1].split())
+        self.assertEqual([['trace', 'ours'], ['trace', 'sbp'],
+                          ['trace', 'clairvoyant']],
+                         [line.split()[:2] for line in lines[start + 3:]])
+
+    def test_a_table_of_long_names_fits_the_width(self):
+        status, output, _ = self.run_command(
+            'evaluate', '--trace', self.trace, '--saturation-kbps', '60',
+            '--protocol', 'rolling', '--rebalance', '--seeds', '1')
+        self.assertEqual(0, status)
+        self.assertLessEqual(max(map(len, output.splitlines())), 100)
+        self.assertIn('workload_balance', output)
+
+    def test_several_fleets_are_evaluated_each_alone(self):
+        other = os.path.join(self.directory, 'other.csv')
+        with open(self.trace) as stream, open(other, 'w') as copy:
+            copy.writelines(line for line in stream
+                            if not line.startswith('7,'))
+        words = ['--methods', 'peak', '--seeds', '2']
+        together = self.ask('evaluate', '--trace', self.trace, other,
+                            '--saturation-kbps', '100', '60', *words)
+        self.assertEqual([('trace', 8, 100.0), ('other', 7, 60.0)], [
+            (fleet['fleet'], fleet['instances'], fleet['saturation_kbps'])
+            for fleet in together['fleets']])
+        alone = [self.ask('evaluate', '--trace', path, '--saturation-kbps',
+                          capacity, *words)['methods']
+                 for path, capacity in ((self.trace, '100'), (other, '60'))]
+        self.assertEqual(alone[0] + alone[1], together['methods'])
+
+    def test_settings_are_those_of_the_configuration(self):
+        shipped = self._evaluate('--methods', 'peak', '--seeds', '1')
+        self.assertEqual((0.01, 24, 2.0, False, 30.0), tuple(
+            shipped['settings'][name] for name in (
+                'overload_probability', 'min_samples', 'prediction_margin',
+                'refuse_hosts_in_debt', 'modeler_half_life_days')))
+        self._configure('prediction_margin = 3',
+                        'refuse_hosts_in_debt = true',
+                        'rebalance_most_moves = 7',
+                        'admission_policy = average')
+        answer = self._evaluate('--methods', 'ours', '--seeds', '1',
+                                '--protocol', 'rolling')
+        self.assertEqual((3.0, True, 7, 'average'), tuple(
+            answer['settings'][name] for name in (
+                'prediction_margin', 'refuse_hosts_in_debt',
+                'rebalance_most_moves', 'admission_policy')))
+        average = self._evaluate('--methods', 'average', '--seeds', '1',
+                                 '--protocol', 'rolling')
+        self.assertEqual(average['methods'][0]['hosts'],
+                         answer['methods'][0]['hosts'])
+
+    def test_instances_can_leave(self):
+        hours = [self._evaluate('--methods', 'peak', '--seeds', '1', *words)[
+            'methods'][0]['host_hours'] for words in (
+                (), ('--lifetime-days', '.1'), ('--lifetime-days', '.1'))]
+        self.assertEqual(hours[1], hours[2])
+        self.assertLess(hours[1], hours[0])
+
+    def test_pictures_are_written_where_wanted(self):
+        where = os.path.join(self.directory, 'pictures')
+        answer = self._evaluate('--plot-dir', where, '--seeds', '1')
+        self.assertEqual(2, len(answer['pictures']))
+        self.assertTrue(all(map(os.path.exists, answer['pictures'])))
+
+    def test_an_impossible_place_for_pictures_is_told_before_the_work(self):
+        os.mkdir(os.path.join(self.directory, 'taken'))
+        os.mkdir(os.path.join(self.directory, 'taken', 'frontier.png'))
+        for where, message in (
+                (self.trace, 'directory for pictures: .*; expected'),
+                (os.path.join(self.trace, 'sub'), 'expected a directory that'),
+                ('a\0b', 'expected a directory that'),
+                (os.path.join(self.directory, 'taken'), 'frontier.png')):
+            with mock.patch.object(protocols, 'evaluate',
+                                   autospec=True) as work:
+                self.assert_fails(
+                    message, 'evaluate', '--trace', self.trace,
+                    '--saturation-kbps', '9', '--plot-dir', where)
+            work.assert_not_called()
+
+    def test_a_wrong_question_is_told_in_one_line(self):
+        base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
+        for options, text in (
+                (('--seeds', '0'), 'seeds: 0'),
+                (('--lifetime-days', '0'), 'lifetime: 0.0 days; expected'),
+                (('--saturation-kbps', '9', '8'),
+                 '2 values for 1 traces; expected one value'),
+                (('--trace', self.trace, self.trace, '--train-trace',
+                  self.trace), 'train-trace: given with 2 traces'),
+                (('--methods', 'best'), "'best'; expected one of agnostic"),
+                (('--train-days', '1', '--protocol', 'rolling'),
+                 'train-days'),
+                (('--rebalance',), 'rebalance: given with the protocol '
+                                   'static; expected --protocol rolling'),
+                (('--protocol', 'rolling', '--telemetry-delay', '60'),
+                 'telemetry-delay: given without --rebalance'),
+                (('--protocol', 'rolling', '--rebalance',
+                  '--failing-migrations', '2'), 'failing share: 2'),
+                (('--protocol', 'rolling', '--methods', 'none'),
+                 "'none'; expected one of"),
+                (('--train-days', 'inf'), 'train-days: inf; expected'),
+                (('--train-trace', ''), 'telemetry file : does not exist'),
+                (('--groups', ''), 'groups'),
+                (('--overload-probability', '2'), 'between 0 and 1')):
+            with self.subTest(options):
+                self.assert_fails(text, *base, *options)
+        self.assert_fails('does not exist', 'evaluate', '--trace', 'nowhere',
+                          '--saturation-kbps', '9')
+
+    def test_the_same_question_has_the_same_answer(self):
+        options = ('--protocol', 'rolling', '--seeds', '2')
+        self.assertEqual(json.dumps(self._evaluate(*options)),
+                         json.dumps(self._evaluate(*options)))

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import pathlib
+import tempfile
+import unittest
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.purchase import inputs
+from vswitch_aware_scheduler.vswitch import profile
+
+SAMPLES = pathlib.Path(__file__).parents[4] / 'etc/vswitch_aware_scheduler'
+
+
+class FileTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(directory, 'input.yaml')
+
+    def write(self, text):
+        pathlib.Path(self.path).write_text(text)
+
+    def assert_refused(self, load, *parts):
+        with self.assertRaises(exceptions.InvalidInput) as caught:
+            load(self.path)
+        for part in parts:
+            self.assertIn(part, str(caught.exception))
+
+
+class ServerTypesTestCase(FileTestCase):
+
+    def load(self, path):
+        return inputs.load_server_types(path, profile.catalogue())
+
+    def test_all_keys_of_a_server_count(self):
+        self.write('''
+            currency: CHF
+            servers:
+              a:
+                cores: 10
+                reserved_cores: 2
+                cpu_allocation_ratio: 4
+                memory_mb: 1000
+                reserved_memory_mb: 500
+                ram_allocation_ratio: 1.5
+                nic_kbps: 123456
+                switch_profiles: [ovs-flat, ovs-vxlan]
+                price: 12.5
+                uplink_kbps: 1000
+                hosts_per_uplink: 8
+              b: {cores: 1, memory_mb: 1, switch_profiles: ovs-gre}
+            ''')
+        currency, (first, second) = self.load(self.path)
+        self.assertEqual(
+            ('CHF', 'a', 32, 750, 12.5, 1000, 8),
+            (currency, first.name, first.cores, first.memory_mb, first.price,
+             first.uplink_kbps, first.hosts_per_uplink))
+        self.assertEqual([('ovs-flat', 123456), ('ovs-vxlan', 123456)], [
+            (switch.name, switch.line_rate_kbps) for switch in first.profiles])
+        self.assertEqual((None, None, 56e6), (
+            second.price, second.uplink_kbps,
+            second.profiles[0].line_rate_kbps))
+
+    def test_errors_name_the_thing_the_value_and_what_is_legal(self):
+        good = 'cores: 1, memory_mb: 1, switch_profiles: ovs-flat'
+        for text, parts in (
+                ('', ("content: not given", 'a mapping')),
+                ('[1]', ('content: [1]',)),
+                ('a: [', ('line', 'valid YAML')),
+                ('servers: {}', ('servers: {}', 'a mapping of names')),
+                ('server: {}', ("key: 'server'", "did you mean 'servers'")),
+                ('servers: {3: {}}', ('name of a server type: 3', 'text')),
+                ('servers: {x: 3}', ("server type 'x': 3", 'a mapping')),
+                ('servers: {x: {core: 1}}',
+                 ("server type 'x': key: 'core'", "did you mean 'cores'")),
+                ('servers: {x: {}}', ("'x': cores: not given", 'above 0')),
+                ('currency: 3\nservers: {x: {%s}}' % good,
+                 ('currency: 3', 'text')),
+                ('servers: {x: {%s, price: -1}}' % good,
+                 ("'x': price: -1", 'a number from 0')),
+                ('servers: {x: {%s, price: .nan}}' % good, ('price: nan',)),
+                ('servers: {x: {%s, price: yes}}' % good, ('price: True',)),
+                ('servers: {x: {%s, price: "12"}}' % good, ("price: '12'",)),
+                ('servers: {x: {%s, nic_kbps: 0}}' % good,
+                 ('nic_kbps: 0', 'above 0')),
+                ('servers: {x: {%s, reserved_cores: 1}}' % good,
+                 ('reserved_cores: 1.0', 'less than cores, which is 1')),
+                ('servers: {x: {%s, uplink_kbps: 5}}' % good,
+                 ('hosts_per_uplink: not given', 'uplink_kbps is stated')),
+                ('servers: {x: {%s, hosts_per_uplink: 2.5}}' % good,
+                 ('hosts_per_uplink: 2.5', 'a whole number from 1')),
+                ('servers: {x: {cores: 1, memory_mb: 1}}',
+                 ('switch_profiles: not given',)),
+                ('servers: {x: {cores: 1, memory_mb: 1, '
+                 'switch_profiles: ovs-flats}}',
+                 ("switch_profiles: 'ovs-flats'", "did you mean 'ovs-flat'")),
+                ('servers: {x: {cores: 1, memory_mb: 1, '
+                 'switch_profiles: [ovs-gre, ovs-gre]}}',
+                 ("switch_profiles: 'ovs-gre'", 'each profile once')),
+                ('servers: {x: {%s}, x: {%s}}' % (good, good),
+                 ("'x' comes a second time",))):
+            with self.subTest(text):
+                self.write(text)
+                self.assert_refused(self.load, self.path, *parts)
+
+    def test_a_file_that_is_not_there_is_named(self):
+        self.assert_refused(self.load, self.path, 'No such file')
+
+    def test_the_sample_can_be_read(self):
+        _, entries = self.load(SAMPLES / 'server_types.yaml.sample')
+        self.assertLess(1, len(entries))
+
+
+class FlavorsTestCase(FileTestCase):
+
+    def test_all_keys_of_a_flavor_count(self):
+        self.write('''
+            flavors:
+              a: {cores: 2, memory_mb: 3, count: 4, egress_kbps: 50,
+                  ingress_kbps: 60, kpps: 7, on_seconds: 1, off_seconds: 3}
+              b: {cores: 1, memory_mb: 1, egress_kbps: 5}
+              c: {cores: 1, memory_mb: 1}
+            ''')
+        flavors = inputs.load_flavors(self.path)
+        self.assertEqual((2, 3, 4), (flavors['a'].cores,
+                                     flavors['a'].memory_mb,
+                                     flavors['a'].count))
+        self.assertEqual([12.5, 15, 1.75], flavors['a'].model.mean.tolist())
+        self.assertEqual([5, 0, 0], flavors['b'].model.mean.tolist())
+        self.assertIsNone(flavors['c'].model)
+
+    def test_errors_name_the_thing_the_value_and_what_is_legal(self):
+        good = 'cores: 1, memory_mb: 1'
+        for text, parts in (
+                ('flavors: 3', ('flavors: 3', 'a mapping')),
+                ('flavors: {x: {cores: 1}}', ('memory_mb: not given',)),
+                ('flavors: {x: {%s, count: 0}}' % good,
+                 ('count: 0', 'a whole number from 1')),
+                ('flavors: {x: {%s, egress: 0}}' % good,
+                 ("key: 'egress'", "did you mean 'egress_kbps'")),
+                ('flavors: {x: {%s, kpps: -1}}' % good, ('kpps: -1',)),
+                ('flavors: {x: {%s, egress_kbps: 1, off_seconds: 1}}' % good,
+                 ('on_seconds: not given', 'above 0'))):
+            with self.subTest(text):
+                self.write(text)
+                self.assert_refused(inputs.load_flavors, self.path, *parts)
+
+    def test_the_sample_can_be_read(self):
+        entries = inputs.load_flavors(SAMPLES / 'mix.yaml.sample')
+        self.assertTrue(all(flavor.count and flavor.model
+                            for flavor in entries.values()))

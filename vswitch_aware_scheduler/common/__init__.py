@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every part of the package uses: errors, logs, texts, metrics."""

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions of this project, in one tree.
+
+::
+
+    VSwitchError
+    ├── InvalidInput (also a ValueError)
+    │   ├── InvalidModel         a traffic model or a capacity is invalid
+    │   ├── InvalidSeries        samples do not form a rate series
+    │   ├── InvalidProfile       a switch profile or its file is invalid
+    │   └── InvalidOverride      aggregate metadata or an extra spec is invalid
+    ├── MappingTableFull         the table of a VXLAN gateway is too small
+    ├── NotEnoughSamples         a history is too short to fit a model
+    ├── TelemetryError           a driver cannot deliver the requested data
+    │   └── TelemetryNotConfigured  no option names the source of the samples
+    ├── NothingMeasured          no instance or host has measured traffic
+    ├── CalibrationError         the capacity of a switch cannot be measured
+    ├── CoordinationError        modelers cannot divide the instances
+    ├── ClockError               two clocks differ
+    └── StoreError               the store cannot be read or written
+        ├── StoreChanged         another process has changed the data
+        ├── StoreMissing         the store or its schema does not exist
+        └── StoreVersionError    the schema or a record has another version
+
+A message has the form ``<thing>: <value seen>; expected <what is legal>``,
+then what to do, if that is not obvious. Parts of a message may come from users
+of the cloud, so str() escapes all characters that cannot be printed: see
+:mod:`.plain_text`.
+"""
+
+from vswitch_aware_scheduler.common import plain_text
+
+
+class VSwitchError(Exception):
+    """Base of all errors of this project."""
+
+    def __str__(self):
+        return plain_text.one_line(super().__str__())
+
+
+class InvalidInput(VSwitchError, ValueError):
+    """A value is invalid."""
+
+
+class InvalidModel(InvalidInput):
+    """A traffic model, or a query to one, is invalid."""
+
+
+class InvalidSeries(InvalidInput):
+    """Samples do not form a rate series."""
+
+
+class InvalidProfile(InvalidInput):
+    """A switch profile, or a file of them, is invalid."""
+
+
+class InvalidOverride(InvalidInput):
+    """Aggregate metadata or a flavor extra spec is invalid."""
+
+
+class MappingTableFull(VSwitchError):
+    """A gateway's table is too small for the required mappings."""
+
+
+class NotEnoughSamples(VSwitchError):
+    """The history of an instance is too short to fit a model."""
+
+
+class TelemetryError(VSwitchError):
+    """A telemetry driver could not deliver the requested data."""
+
+
+class TelemetryNotConfigured(TelemetryError):
+    """No option names the source of traffic samples.
+
+    An option with an invalid value raises another error. A driver may raise
+    this error in its constructor.
+    """
+
+
+class NothingMeasured(VSwitchError):
+    """A plan needs measured traffic, and none is available."""
+
+
+class CalibrationError(VSwitchError):
+    """The capacity of a switch could not be measured."""
+
+
+class CoordinationError(VSwitchError):
+    """The instances of this modeler's share cannot be determined."""
+
+
+class ClockError(VSwitchError):
+    """The clock of this machine differs too much from another clock."""
+
+
+class StoreError(VSwitchError):
+    """The store cannot be read or written."""
+
+
+class StoreChanged(StoreError):
+    """Another writer has changed the data on which a write is based."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at the URL, or it has no schema."""
+
+
+class StoreVersionError(StoreError):
+    """The schema or a record of the store has another version."""

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibration of this machine, in network namespaces."""
+
+import os
+import re
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.calibrate import calibration
+from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab.calibrate import machine
+
+__all__ = ['LocalPlace', 'check']
+
+
+def check():
+    """Check that this machine can be measured.
+
+    :raises CalibrationError: if it cannot; the message says what is required
+    """
+    if os.geteuid() != 0:
+        raise exceptions.CalibrationError(
+            f'user id: {os.geteuid()}; expected 0: only root can create '
+            f'network namespaces')
+    for program in ('ip', 'iperf3'):
+        machine.need_program(program)
+
+
+def parse_rtt(text):
+    """Return the mean round trip time in the output of ping.
+
+    :param text: output of ping
+    :returns: milliseconds
+    :raises CalibrationError: if the output has no round trip times
+    """
+    match = re.search(r'= [\d.]+/([\d.]+)/', text)
+    if match is None:
+        raise exceptions.CalibrationError(
+            f'output of ping: {" ".join(text.split())[-120:]!r}; expected '
+            f'round trip times')
+    return float(match.group(1))
+
+
+class LocalPlace(calibration.Place):
+    """A test bed of two hosts, each of which is a network namespace.
+
+    :param topology: Topology
+    :param plan: Plan
+    """
+
+    def __init__(self, topology, plan):
+        self._topology, self._plan = topology, plan
+        self._servers = {}
+
+    @property
+    def daemons(self):
+        return self._topology.daemons
+
+    def build(self):
+        self._servers = {}
+        self._topology.build()
+        for vm in self._receivers():
+            self._serve(vm)
+
+    def _receivers(self):
+        vm = self._topology.vm
+        return [vm('h2', i + 1) for i in range(self._plan.vms)] + [
+            vm('h1', 2)]
+
+    def _serve(self, vm):
+        self._servers[vm] = self._topology.run.start(vm, *iperf.server())
+
+    def clear(self):
+        self._topology.run.clear()
+
+    def recover(self):
+        for vm, process in list(self._servers.items()):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            self._serve(vm)
+
+    def clients(self, cell):
+        run, topology = self._topology.run, self._topology
+
+        def client(sender, host, number):
+            return iperf.Client(
+                lambda command: run.argv(
+                    sender, machine.need_program(command[0]), *command[1:]),
+                topology.address(host, number))
+
+        if cell.placement == 'same':
+            return [client(topology.vm('h1', 1), 'h1', 2)]
+        if cell.placement == 'many':
+            return [client(topology.vm('h1', 1), 'h2', i + 1)
+                    for i in range(cell.pairs)]
+        return [client(topology.vm('h1', i + 1), 'h2', i + 1)
+                for i in range(cell.pairs)]
+
+    def rtt_ms(self, cell):
+        topology = self._topology
+        target = (topology.address('h1', 2) if cell.placement == 'same'
+                  else topology.address('h2', 1))
+        return parse_rtt(topology.run.run(
+            topology.vm('h1', 1), 'ping', '-q', '-c', '40', '-i', '0.02',
+            '-W', '1', target).stdout)

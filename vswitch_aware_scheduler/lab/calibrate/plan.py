@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a calibration: what is measured, in which order, how long.
+
+Pure: values in, values out.
+"""
+
+import dataclasses
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.calibrate import iperf
+
+__all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
+
+#: Packet sizes and numbers of pairs: a subset of those of Kinoshita et al..
+SIZES = (88, 250, 512, 1000, 1500, 4000, 8000)
+PAIRS = (1, 2, 4, 8)
+QUICK_SIZES = (88, 512, 1500)
+QUICK_PAIRS = (1, 2, 4)
+#: Place of the receiver: on the other host, on the same host, or several
+#: receivers.
+PLACEMENTS = ('cross', 'same', 'many')
+#: Ratio of two rates of a ladder, and the maximum number of rates.
+RUNG = 1.2
+MOST_RUNGS = 7
+#: Time that iperf3 needs in addition to the test, in seconds (measured).
+OVERHEAD_SECONDS = .6
+_TYPICAL_RUNGS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One combination of parameters to measure.
+
+    :param kind: 'udp', 'tcp' or 'rtt'
+    :param placement: 'cross': sender and receiver on different hosts; 'same':
+        on one host; 'many': one sender, several receivers on the other host
+    :param pairs: number of senders, or of receivers for 'many'
+    :param packet_bytes: size of IP packets, or None for TCP and round trip
+        times
+    :param streams: number of TCP streams
+    """
+
+    kind: str
+    placement: str = 'cross'
+    packet_bytes: int | None = None
+    pairs: int = 1
+    streams: int = 1
+
+    @property
+    def key(self):
+        """Text that identifies the cell in a journal."""
+        return '/'.join(str(value) for value in dataclasses.astuple(self))
+
+    def __str__(self):
+        parts = [self.kind.upper()]
+        if self.packet_bytes:
+            parts.append(f'{self.packet_bytes} bytes')
+        if self.kind == 'tcp':
+            parts.append(f'{self.streams} streams')
+        parts.append({'cross': f'{self.pairs} pairs', 'same': 'same host',
+                      'many': f'one to {self.pairs}'}[self.placement])
+        return ', '.join(parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The parameters of a calibration.
+
+    :param pairs: numbers of pairs
+    :param sizes: sizes of IP packets in bytes
+    :param seconds: duration of one sample, a whole number
+    :param repeats: number of times that the topology is set up and measured
+    :param receivers: number of receivers of one to many; 0 omits it
+    """
+
+    sizes: tuple = SIZES
+    pairs: tuple = PAIRS
+    seconds: int = 5
+    repeats: int = 3
+    receivers: int = 3
+
+    def __post_init__(self):
+        smallest_packet = iperf.SMALLEST_PAYLOAD + iperf.UDP_HEADERS
+        for name, values, low, high in (
+                ('packet size', self.sizes, smallest_packet, 65000),
+                ('number of pairs', self.pairs, 1, 64),
+                ('seconds', [self.seconds], 1, 3600),
+                ('repeats', [self.repeats], 1, 1000),
+                ('receivers', [self.receivers], 0, 64)):
+            if not values:
+                raise exceptions.InvalidInput(
+                    f'{name}: none; expected one or more')
+            for value in values:
+                if not low <= value <= high:
+                    raise exceptions.InvalidInput(
+                        f'{name}: {value}; expected {low} to {high}')
+        for name in ('sizes', 'pairs'):
+            object.__setattr__(self, name,
+                               tuple(sorted(set(getattr(self, name)))))
+
+    @property
+    def vms(self):
+        """Number of VMs on each host."""
+        return max(*self.pairs, self.receivers, 2)
+
+    @property
+    def mtu(self):
+        """The required MTU."""
+        return max(*self.sizes, 1500)
+
+    @property
+    def typical_packet_bytes(self):
+        """The largest size up to 1500 bytes, or else the smallest size."""
+        return max((size for size in self.sizes if size <= 1500),
+                   default=self.sizes[0])
+
+    def cells(self, can_ping=True, placements=PLACEMENTS):
+        """Return the list of the Cells of one set-up, in order.
+
+        :param can_ping: whether round trip times can be measured
+        :param placements: placements that the place supports
+        """
+        cells = [Cell('udp', 'cross', size, pairs)
+                 for pairs in self.pairs for size in self.sizes]
+        cells.append(Cell('udp', 'same', self.typical_packet_bytes))
+        cells += [Cell('tcp', placement, None, 1, streams)
+                  for placement in ('cross', 'same') for streams in (1, 4)]
+        if self.receivers:
+            cells += [Cell('udp', 'many', self.typical_packet_bytes,
+                           self.receivers),
+                      Cell('tcp', 'many', None, self.receivers)]
+        if can_ping:
+            cells += [Cell('rtt', 'cross'), Cell('rtt', 'same')]
+        return [cell for cell in cells if cell.placement in placements]
+
+    def cell_seconds(self, cell):
+        """Return the approximate duration of a cell in seconds.
+
+        :param cell: Cell
+        """
+        if cell.kind == 'rtt':
+            return 1.5
+        rungs = _TYPICAL_RUNGS if cell.kind == 'udp' else 1
+        return rungs * (self.seconds + OVERHEAD_SECONDS)
+
+    def to_dict(self):
+        """Return the plan as a dictionary of plain data."""
+        return {**dataclasses.asdict(self), 'sizes': list(self.sizes),
+                'pairs': list(self.pairs)}

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibration between machines, over SSH and real links.
+
+The machines run iperf3 and ping and read /proc; nothing is installed or
+changed. Servers run in a terminal of their SSH connection and therefore end
+with it, even if this process is killed.
+"""
+
+import dataclasses
+import re
+import shlex
+import subprocess
+import time
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.calibrate import calibration
+from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab.calibrate import local_testbed
+from vswitch_aware_scheduler.lab.calibrate import machine
+
+__all__ = ['Host', 'RemotePlace']
+
+_OPTIONS = ('-o', 'BatchMode=yes', '-o', 'ConnectTimeout=10',
+            '-o', 'ServerAliveInterval=5')
+_FIRST_PORT = 5301
+_DESTINATION = re.compile(r'[A-Za-z0-9_.@:%\[\]-]+')
+_READ_CPU = ('cat /proc/stat; echo; echo; '
+             'cat /proc/[0-9]*/stat 2>/dev/null || true')
+#: Programs on the machines that belong to the calibration.
+_OURS = ('iperf3', 'sshd', 'sshd-session', 'ssh', 'ping')
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """A machine that SSH can reach.
+
+    :param destination: destination for ssh, ``user@name``
+    :param address: address on which it receives the measured traffic
+    """
+
+    destination: str
+    address: str | None = None
+
+    def __post_init__(self):
+        for value in (self.destination, self.address):
+            if value is not None and (
+                    not _DESTINATION.fullmatch(value)
+                    or value.startswith('-')):
+                raise exceptions.InvalidInput(
+                    f'host: {value!r}; expected user@name or an address')
+
+    @classmethod
+    def parse(cls, text):
+        """Return the Host of ``user@name`` or ``user@name=address``.
+
+        :param text: text of the argument
+        """
+        destination, _, address = text.partition('=')
+        return cls(destination,
+                   address or destination.rpartition('@')[2])
+
+
+class RemotePlace(calibration.Place):
+    """Senders and receivers on different machines.
+
+    Pair i has sender i and receiver i. If there are fewer machines than pairs,
+    they are used in turn, with one port for each pair.
+
+    :param senders: list of Host
+    :param receivers: list of Host with addresses
+    :param plan: :class:`.plan.Plan`
+    :param ssh_options: list of options for ssh, for example ['-p', '2222']
+    """
+
+    placements = ('cross', 'many')
+
+    def __init__(self, senders, receivers, plan, ssh_options=()):
+        self._senders, self._receivers = list(senders), list(receivers)
+        self._plan, self._ssh_options = plan, list(ssh_options)
+        self._servers = []
+
+    def _ssh(self, host, command, terminal=False):
+        return [machine.need_program('ssh'), *_OPTIONS, *self._ssh_options,
+                *(['-tt'] if terminal else []), host.destination,
+                shlex.join(command)]
+
+    def ask(self, host, *command, check=True):
+        """Run a command on a host. Return its output.
+
+        :param host: Host
+        :param command: words of the command
+        :param check: whether a failure of the command raises an error
+        :raises CalibrationError: if the command cannot run, takes too long or,
+            with ``check``, fails
+        """
+        try:
+            return machine.run(self._ssh(host, command), check=check).stdout
+        except exceptions.CalibrationError as error:
+            raise exceptions.CalibrationError(
+                f'host {host.destination}: {error}') from None
+
+    def check(self):
+        """Check that each host can be used.
+
+        :raises CalibrationError: if a host cannot be used; the message names
+            the host and what is missing
+        :raises InvalidInput: if a packet size exceeds the MTU of the first
+            sender
+        """
+        for host in {*self._senders, *self._receivers}:
+            if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
+                            ).strip():
+                raise exceptions.CalibrationError(
+                    f'host {host.destination}: program iperf3: not installed; '
+                    'install the package iperf3')
+        link = self.link()
+        if max(self._plan.sizes) > link['mtu']:
+            raise exceptions.InvalidInput(
+                f'packet size: {max(self._plan.sizes)}; expected at most the '
+                f'MTU {link["mtu"]} of {link["nic"]} on '
+                f'{self._senders[0].destination}')
+
+    def link(self):
+        """Return the properties of the first sender's link to its receiver.
+
+        :returns: {word: text or number}
+        :raises CalibrationError: if the sender has no route to the receiver,
+            or does not report MTU and speed of its device
+        """
+        host, target = self._senders[0], self._receivers[0].address
+        route = self.ask(host, 'ip', 'route', 'get', target)
+        match = re.search(r'\bdev (\S+)', route)
+        if match is None:
+            raise exceptions.CalibrationError(
+                f'host {host.destination}: route to {target}: '
+                f'{" ".join(route.split())!r}; expected a route with a '
+                f'device')
+        device = match.group(1)
+        text = self.ask(host, 'sh', '-c',
+                        f'cd /sys/class/net/{shlex.quote(device)} && '
+                        f'cat mtu; cat speed 2>/dev/null || echo 0; '
+                        f'basename "$(readlink device/driver)"; uname -r; '
+                        f'grep -m1 "model name" /proc/cpuinfo; '
+                        f'grep -m1 "cpu MHz" /proc/cpuinfo')
+        lines = text.splitlines()
+        try:
+            mtu, speed = int(lines[0]), int(lines[1])
+        except (IndexError, ValueError):
+            raise exceptions.CalibrationError(
+                f'host {host.destination}: {device} reports '
+                f'{" ".join(text.split())[:80]!r}; expected MTU and speed'
+            ) from None
+        link = {'nic': device, 'mtu': mtu, 'speed_mbps': max(speed, 0)}
+        for name, line in zip(('driver', 'kernel'), lines[2:4]):
+            if line.strip():
+                link[name] = line.strip()
+        for line in lines[4:]:
+            name, _, value = line.partition(':')
+            name = {'model name': 'cpu', 'cpu MHz': 'cpu_mhz'}.get(
+                name.strip())
+            if name:
+                link[name] = (float(value) if name == 'cpu_mhz'
+                              else value.strip())
+        offloads = self.ask(
+            host, 'sh', '-c', f'ethtool -k {shlex.quote(device)} 2>/dev/null '
+            f'|| true', check=False)
+        on = [line.partition(':')[0].strip()
+              for line in offloads.splitlines()
+              if re.match(r'\S.*(segmentation|checksum|receive|scatter).*: on',
+                          line)]
+        link['offloads'] = ', '.join(on) or 'unknown'
+        return link
+
+    def build(self):
+        self._serve()
+
+    def _serve(self):
+        for number in range(self._plan.vms):
+            host = self._receivers[number % len(self._receivers)]
+            self._servers.append(subprocess.Popen(
+                self._ssh(host, iperf.server(_FIRST_PORT + number), True),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL))
+        # A login takes some time.
+        time.sleep(1.5)
+        for number, process in enumerate(self._servers):
+            if process.poll() is not None:
+                host = self._receivers[number % len(self._receivers)]
+                raise exceptions.CalibrationError(
+                    f'host {host.destination}: iperf3: exit status '
+                    f'{process.returncode}; expected a server on port '
+                    f'{_FIRST_PORT + number}')
+
+    def clear(self):
+        for process in self._servers:
+            if process.poll() is None:
+                process.terminate()
+        for process in self._servers:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._servers = []
+
+    def recover(self):
+        self.clear()
+        self._serve()
+
+    def clients(self, cell):
+        clients = []
+        for number in range(cell.pairs):
+            sender = self._senders[0 if cell.placement == 'many'
+                                   else number % len(self._senders)]
+            clients.append(iperf.Client(
+                lambda command, sender=sender: self._ssh(sender, command),
+                self._receivers[number % len(self._receivers)].address,
+                _FIRST_PORT + number))
+        return clients
+
+    def rtt_ms(self, cell):
+        return local_testbed.parse_rtt(self.ask(
+            self._senders[0], 'ping', '-q', '-c', '5', '-i', '0.2', '-W',
+            '1', self._receivers[0].address, check=False))
+
+    def can_ping(self):
+        """Return whether round trip times can be measured."""
+        return bool(self.ask(self._senders[0], 'sh', '-c',
+                             'command -v ping || true').strip())
+
+    def read_cpu(self):
+        return {host: machine.parse_cpu(
+            self.ask(host, 'sh', '-c', _READ_CPU), _OURS)
+            for host in {*self._senders, *self._receivers}}
+
+    def cpu_use(self, first, last):
+        uses = [machine.CpuUse.between(first[host], last[host])
+                for host in first]
+        return machine.CpuUse(
+            max(use.seconds for use in uses),
+            sum(use.busy_cores for use in uses),
+            sum(use.our_cores for use in uses),
+            sum(use.switch_cores for use in uses),
+            max(use.others_share for use in uses))

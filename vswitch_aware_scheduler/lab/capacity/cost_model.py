@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of a packet for a switch, and the resulting capacity.
+
+A packet of x bytes takes a time of a + b*x in the flow that sends it, in the
+sender, in the switch that all senders share, and on the line. The slowest of
+the four limits the rate. Pure: numpy only; no clock, no configuration, no
+input or output. Derivation: reference/capacity.rst.
+"""
+
+import dataclasses
+import math
+import numbers
+
+import numpy as np
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.capacity import student
+
+__all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
+           'HEADER_BYTES', 'Measurement', 'PacketCost', 'line_rate_kbps']
+
+#: Bytes that an encapsulation over IPv4 adds to a tenant's IP packet: the
+#: inner Ethernet header (14), its own header and the outer IPv4 header (20).
+#: VXLAN: 8 + UDP 8 (RFC 7348, section 5). GRE as NVGRE and gretap with a key:
+#: 8 (RFC 7637, section 3.2). Geneve without options: 8 + UDP 8 (RFC 8926,
+#: section 3.1).
+HEADER_BYTES = {'none': 0, 'vxlan': 50, 'gre': 42, 'geneve': 50}
+
+#: What Ethernet adds to an IP packet on the wire: header 14, frame check 4,
+#: preamble and start of frame 8, gap 12 (IEEE 802.3).
+ETHERNET_FRAMING_BYTES = 38
+
+LEVELS = ('flow', 'sender', 'switch')
+
+
+def check(name, value, expected, is_valid):
+    """Check that a value satisfies a condition.
+
+    :param name: name of the value, for the message
+    :param value: value to check
+    :param expected: description of the valid values, for the message
+    :param is_valid: callable(value), returns whether the value is valid
+    :raises InvalidModel: if the value is invalid
+    """
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not real or not math.isfinite(value) or not is_valid(value):
+        raise exceptions.InvalidModel(
+            f'{name}: {value!r}; expected {expected}')
+
+
+def check_positive(name, value, expected='a number > 0'):
+    """Check that a value is a number above 0.
+
+    :param name: name of the value, for the message
+    :param value: value to check
+    :param expected: description of the valid values, for the message
+    :raises InvalidModel: if the value is invalid
+    """
+    check(name, value, expected, lambda number: number > 0)
+
+
+def check_not_negative(name, value):
+    """Check that a value is a number of 0 or more.
+
+    :param name: name of the value, for the message
+    :param value: value to check
+    :raises InvalidModel: if the value is invalid
+    """
+    check(name, value, 'a number >= 0', lambda number: number >= 0)
+
+
+def _check_count(name, value):
+    check(name, value, 'a whole number >= 1',
+          lambda count: isinstance(count, numbers.Integral) and count >= 1)
+
+
+def _check_encapsulation(value):
+    if value not in HEADER_BYTES:
+        raise exceptions.InvalidModel(
+            f'encapsulation: {value!r}; expected one of '
+            f'{", ".join(HEADER_BYTES)}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """One row of a table: one measured rate.
+
+    :param encapsulation: a key of :data:`HEADER_BYTES`
+    :param packet_bytes: size of all packets in bytes, > 0
+    :param rate_kbps: rate of all pairs together in packets of this size, > 0
+    :param pairs: number of senders, each with a receiver
+    :param flows: number of flows of each sender, for example streams or
+        virtual NICs
+    :param cpu_mhz: processor use of the host during the measurement, or None
+    """
+
+    packet_bytes: float
+    rate_kbps: float
+    pairs: int = 1
+    flows: int = 1
+    encapsulation: str = 'none'
+    cpu_mhz: float | None = None
+
+    def __post_init__(self):
+        for key in ('packet_bytes', 'rate_kbps'):
+            check(key, getattr(self, key), 'a number > 0 (1e-6 to 1e15)',
+                  lambda value: 1e-6 <= value <= 1e15)
+        for key in ('pairs', 'flows'):
+            _check_count(key, getattr(self, key))
+        _check_encapsulation(self.encapsulation)
+        if self.cpu_mhz is not None:
+            check_positive('cpu_mhz', self.cpu_mhz)
+
+    @property
+    def packet_us(self):
+        """Time between two packets, in microseconds."""
+        return 8e3 * self.packet_bytes / self.rate_kbps
+
+    @property
+    def kpps(self):
+        """Packet rate of all pairs together, in kilo-packets/s."""
+        return self.rate_kbps / (8.0 * self.packet_bytes)
+
+    @property
+    def setting(self):
+        """All parameters except the packet size."""
+        return self.encapsulation, self.pairs, self.flows
+
+
+def line_rate_kbps(line_kbps, packet_bytes, encapsulation='none',
+                   framing_bytes=ETHERNET_FRAMING_BYTES):
+    """Return the capacity of a line in packets of one size, in kbit/s.
+
+    The headers of the encapsulation and of the frame also use the line.
+
+    :param line_kbps: rate of the line
+    :param packet_bytes: size of the packets in bytes
+    :param encapsulation: a key of :data:`HEADER_BYTES`
+    :param framing_bytes: bytes that the line adds to a packet; less than
+        :data:`ETHERNET_FRAMING_BYTES` if the sizes already include a part of
+        them
+    """
+    _check_encapsulation(encapsulation)
+    return line_kbps * packet_bytes / (
+        packet_bytes + HEADER_BYTES[encapsulation] + framing_bytes)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PacketCost:
+    """Time that a packet takes in one flow, one sender or the switch.
+
+    :ivar packet_us: {encapsulation: a}, microseconds
+    :ivar byte_ns: b, nanoseconds
+    :ivar freedom: degrees of freedom of the whole fit
+    :ivar covariance: covariance of the values a, in their order, and of b, in
+        microseconds and nanoseconds; infinite if the table does not determine
+        it
+    :ivar measurements: number of rows that this level limited
+    """
+
+    packet_us: dict
+    byte_ns: float
+    covariance: np.ndarray
+    measurements: int
+    freedom: int
+
+    def _row(self, packet_bytes, encapsulation, unit_bytes):
+        if encapsulation not in self.packet_us:
+            raise exceptions.InvalidModel(
+                f'encapsulation: {encapsulation!r}; expected one that was '
+                f'measured: {", ".join(self.packet_us)}')
+        row = np.zeros(len(self.packet_us) + 1)
+        row[list(self.packet_us).index(encapsulation)] = \
+            packet_bytes / max(packet_bytes, unit_bytes)
+        row[-1] = packet_bytes / 1e3
+        return row
+
+    def _us(self, packet_bytes, encapsulation='none', unit_bytes=0):
+        """Return a + b*x and its standard error in microseconds."""
+        row = self._row(packet_bytes, encapsulation, unit_bytes)
+        mean = float(row @ [*self.packet_us.values(), self.byte_ns])
+        return mean, _deviation(row, self.covariance)
+
+    def limits(self, confidence=.95):
+        """Return the confidence limits of the costs.
+
+        :param confidence: share of tables whose limits contain the true cost
+        :returns: {'packet_us': {encapsulation: (low, high)}, 'byte_ns': (low,
+            high)}
+        """
+        factor = student.quantile((1 + confidence) / 2, self.freedom)
+        errors = np.sqrt(np.diag(self.covariance))
+
+        def interval(value, error):
+            if not np.isfinite(factor * error):
+                return (0.0, math.inf)
+            return (float(max(value - factor * error, 0.0)),
+                    float(value + factor * error))
+
+        return {'packet_us': {
+            name: interval(value, error) for (name, value), error
+            in zip(self.packet_us.items(), errors)},
+            'byte_ns': interval(self.byte_ns, errors[-1])}
+
+    def to_dict(self):
+        """Return the costs and their confidence limits, for JSON."""
+        limits = self.limits()
+        return {
+            'packet_us': dict(self.packet_us), 'byte_ns': self.byte_ns,
+            'packet_us_limits': {name: _finite(interval) for name, interval
+                                 in limits['packet_us'].items()},
+            'byte_ns_limits': _finite(limits['byte_ns']),
+            'measurements': self.measurements}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CapacityModel:
+    """The costs at each level. A level without a cost is None and no limit.
+
+    :ivar deviation: relative standard deviation of a measured rate
+    :ivar flow: PacketCost of a flow, divided by the number of all flows
+    :ivar sender: PacketCost of a sender, divided by the number of pairs
+    :ivar switch: PacketCost of what all senders share
+    :ivar line_kbps: rate of the line, or None
+    :ivar framing_bytes: bytes that the line adds to a packet
+    :ivar unit_bytes: smallest unit that is processed: with segmentation
+        offload, many packets are processed as one; 0 without
+    :ivar freedom: degrees of freedom of ``deviation``
+    """
+
+    flow: PacketCost | None
+    sender: PacketCost | None
+    switch: PacketCost | None
+    line_kbps: float | None = None
+    framing_bytes: float = ETHERNET_FRAMING_BYTES
+    unit_bytes: float = 0.0
+    deviation: float = 0.0
+    freedom: int = 0
+
+    def _times(self, packet_bytes, pairs, flows, encapsulation):
+        # (time between packets, its standard error, level), all levels.
+        counts = {'flow': pairs * flows, 'sender': pairs, 'switch': 1}
+        times = []
+        for level in LEVELS:
+            cost = getattr(self, level)
+            if cost is not None and encapsulation in cost.packet_us:
+                mean, error = cost._us(packet_bytes, encapsulation,
+                                       self.unit_bytes)
+                times.append((mean / counts[level], error / counts[level],
+                              level))
+        if self.line_kbps is not None:
+            rate = line_rate_kbps(self.line_kbps, packet_bytes, encapsulation,
+                                  self.framing_bytes)
+            times.append((8e3 * packet_bytes / rate, 0.0, 'line'))
+        return times
+
+    def _slowest(self, packet_bytes, pairs, flows, encapsulation):
+        check_positive('packet_bytes', packet_bytes)
+        _check_count('pairs', pairs)
+        _check_count('flows', flows)
+        _check_encapsulation(encapsulation)
+        times = self._times(packet_bytes, pairs, flows, encapsulation)
+        measured = sorted({name for level in LEVELS if getattr(self, level)
+                           for name in getattr(self, level).packet_us})
+        if not times or measured and encapsulation not in measured:
+            raise exceptions.InvalidModel(
+                f'encapsulation: {encapsulation!r}; expected one that was '
+                f'measured: {", ".join(measured) or "none of them was"}')
+        return max(times, key=lambda entry: entry[0])
+
+    def rate_kbps(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
+        """Return the rate of all pairs together.
+
+        Derivation: reference/capacity.rst, "Levels".
+
+        :param packet_bytes: size of the packets in bytes
+        :param pairs: number of senders
+        :param flows: number of flows of each sender
+        :param encapsulation: a key of :data:`HEADER_BYTES`
+        :returns: kbit/s
+        :raises InvalidModel: if an argument is invalid, or the encapsulation
+            was not measured
+        """
+        return 8e3 * packet_bytes / self._slowest(
+            packet_bytes, pairs, flows, encapsulation)[0]
+
+    def limiting(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
+        """Return which level limits that rate: flow, sender, switch or line.
+
+        :param packet_bytes: as in :meth:`rate_kbps`
+        :param pairs: as in :meth:`rate_kbps`
+        :param flows: as in :meth:`rate_kbps`
+        :param encapsulation: as in :meth:`rate_kbps`
+        """
+        return self._slowest(packet_bytes, pairs, flows, encapsulation)[2]
+
+    def interval_kbps(self, packet_bytes, pairs=1, flows=1,
+                      encapsulation='none', confidence=.95, future=True):
+        """Return the confidence interval (low, high) of :meth:`rate_kbps`.
+
+        Derivation: reference/capacity.rst, "Confidence".
+
+        :param packet_bytes: as in :meth:`rate_kbps`
+        :param pairs: as in :meth:`rate_kbps`
+        :param flows: as in :meth:`rate_kbps`
+        :param encapsulation: as in :meth:`rate_kbps`
+        :param confidence: probability of the interval, between 0 and 1
+        :param future: True: interval of another measurement; False: interval
+            of the true rate
+        """
+        time_us, error, level = self._slowest(packet_bytes, pairs, flows,
+                                              encapsulation)
+        rate = 8e3 * packet_bytes / time_us
+        spread = math.hypot(error / time_us, self.deviation if future else 0)
+        if level == 'line' and not future or spread == 0:
+            return rate, rate
+        reach = student.quantile((1 + confidence) / 2, self.freedom) * spread
+        # A rate is the inverse of a time: its interval is symmetric in the
+        # logarithm.
+        with np.errstate(over='ignore'):
+            factor = float(np.exp(reach))
+        return rate / factor, rate * factor
+
+    def to_dict(self):
+        """Return the model as plain values, for JSON."""
+        return {**{level: cost and cost.to_dict() for level in LEVELS
+                   for cost in [getattr(self, level)]},
+                'line_kbps': self.line_kbps,
+                'framing_bytes': self.framing_bytes,
+                'unit_bytes': self.unit_bytes, 'deviation': self.deviation,
+                'freedom': self.freedom}
+
+
+def _finite(interval):
+    return [value if math.isfinite(value) else None for value in interval]
+
+
+def _deviation(row, covariance):
+    used = row != 0
+    variance = row[used] @ covariance[np.ix_(used, used)] @ row[used]
+    return math.sqrt(max(variance, 0.0)) if np.isfinite(variance) \
+        else math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuCost:
+    """Processor use of traffic, linear in packets and in bytes.
+
+    :ivar idle_mhz: processor use without traffic
+    :ivar sender_mhz: processor use of each sender at any rate; 0 if the
+        values do not include senders
+    :ivar mhz_per_kpps: processor use for one kilo-packet/s
+    :ivar mhz_per_mbps: processor use for one Mbit/s
+    :ivar deviation: relative standard deviation of a measured value
+    """
+
+    idle_mhz: float
+    sender_mhz: float
+    mhz_per_kpps: float
+    mhz_per_mbps: float
+    deviation: float = 0.0
+
+    def mhz(self, rate_kbps, packet_bytes, senders=1):
+        """Return the processor use in MHz at a rate in packets of one size.
+
+        :param rate_kbps: rate in kbit/s
+        :param packet_bytes: size of the packets in bytes
+        :param senders: number of senders
+        """
+        return (self.idle_mhz + self.sender_mhz * senders
+                + self.mhz_per_kpps * rate_kbps / (8.0 * packet_bytes)
+                + self.mhz_per_mbps * rate_kbps / 1e3)

@@ -1,0 +1,558 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-calibrate: measures the capacity of a machine's virtual switch.
+
+Parses arguments, calls the package, prints the answer. See
+cli/vswitch-calibrate.rst.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import logging
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+
+import tqdm
+import yaml
+
+from vswitch_aware_scheduler.cmd import deferred
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.calibrate import calibration
+from vswitch_aware_scheduler.lab.calibrate import importers
+from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab.calibrate import local_testbed
+from vswitch_aware_scheduler.lab.calibrate import machine
+from vswitch_aware_scheduler.lab.calibrate import namespaces
+from vswitch_aware_scheduler.lab.calibrate import plan as plans
+from vswitch_aware_scheduler.lab.calibrate import remote_testbed
+from vswitch_aware_scheduler.lab.calibrate import topology as topologies
+from vswitch_aware_scheduler.lab.capacity import cost_fit
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['main']
+
+PROG = 'vswitch-calibrate'
+
+
+# Arguments
+
+def _whole_numbers(text):
+    try:
+        return tuple(int(number) for number in text.split(','))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{text!r}; expected a list of whole numbers such as 88,512,1500'
+        ) from None
+
+
+def _percent(text):
+    try:
+        value = float(text.removesuffix('%'))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(
+            f'{text!r}; expected a share of 0 to 100 per cent')
+    return value / 100
+
+
+def _parser():
+    common = argparse.ArgumentParser(
+        add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument('--json', action='store_true',
+                        help='print the results as JSON')
+    common.add_argument('--debug', action='store_true',
+                        help='show the traceback of an error')
+    common.add_argument('--state-dir', metavar='DIR',
+                        help=f'directory where runs record what they create '
+                             f'(default: {namespaces.DEFAULT_STATE_DIR})')
+    top = deferred.Parser(
+        prog=PROG, common=common,
+        description='Measure what the virtual switch of this machine carries '
+                    'and write a switch profile.')
+    top.add_argument('--version', action='version',
+                     version=terminal.version(PROG))
+    top.add_argument('--print-completion', action=terminal.PrintCompletion,
+                     help='print the script that completes this command in '
+                          'a shell')
+    local = top.add_command(
+        'local', 'measure a switch in network namespaces of this machine',
+        _local)
+    local.add_argument('--switch', choices=topologies.SWITCHES,
+                       default='linuxbridge',
+                       help='kind of switch (default: linuxbridge)')
+    local.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                       default='none',
+                       help='encapsulation of the tunnel between the hosts '
+                            '(default: none)')
+    local.add_argument('--no-offload', action='store_true',
+                       help='disable segmentation and checksum offload in the '
+                            'simulated VMs')
+    _add_plan(local)
+    _add_output(local)
+
+    remote = top.add_command(
+        'remote', 'measure the switches between machines that SSH reaches',
+        _remote)
+    remote.add_argument('--sender', action='append', required=True,
+                        metavar='USER@HOST',
+                        help='machine that sends; may be given several times')
+    remote.add_argument('--receiver', action='append', required=True,
+                        metavar='USER@HOST[=ADDRESS]',
+                        help='machine that receives, with its address in the '
+                             'measured network if SSH uses a different one; '
+                             'may be given several times')
+    remote.add_argument('--ssh-option', action='append', default=[],
+                        metavar='OPTION',
+                        help='option for ssh -o, for example Port=2222; may '
+                             'be given several times')
+    remote.add_argument('--switch', default='unspecified', metavar='WORD',
+                        help='kind of switch to write into the profile')
+    remote.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                        default='none',
+                        help='encapsulation to write into the profile '
+                             '(default: none)')
+    _add_plan(remote)
+    _add_output(remote)
+
+    top.add_command(
+        'check', 'print which switches and tunnels this machine can create',
+        _check)
+    top.add_command(
+        'clean', 'remove network namespaces that interrupted runs left',
+        _clean)
+
+    importing = top.add_command(
+        'import', 'create a profile from results measured elsewhere', _import)
+    importing.add_argument('--format', choices=sorted(importers.FORMATS),
+                           required=True, help='format of the files')
+    importing.add_argument('--switch', default='unspecified', metavar='WORD',
+                           help='kind of switch to write into the profile')
+    importing.add_argument('--encapsulation',
+                           choices=topologies.ENCAPSULATIONS,
+                           help='encapsulation, if the files do not state it')
+    importing.add_argument('--pairs', type=int, metavar='N',
+                           help='number of senders, if the files do not state '
+                                'it (default: '
+                                '1)')
+    importing.add_argument('file', nargs='+', metavar='FILE')
+    _add_output(importing)
+    return top
+
+
+def _add_plan(parser):
+    parser.add_argument('--quick', action='store_true',
+                        help='quick run of about one minute: few sizes and '
+                             'pairs, one repetition, samples of one second')
+    parser.add_argument('--sizes', type=_whole_numbers, metavar='N,...',
+                        help='sizes of IP packets in bytes (default: '
+                             + ','.join(map(str, plans.SIZES)) + ')')
+    parser.add_argument('--pairs', type=_whole_numbers, metavar='N,...',
+                        help='numbers of sender-receiver pairs that send at '
+                             'the same time '
+                             '(default: ' + ','.join(map(str, plans.PAIRS))
+                             + ')')
+    parser.add_argument('--seconds', type=int, metavar='N',
+                        help='duration of one sample (default: 5)')
+    parser.add_argument('--repeats', type=int, metavar='N',
+                        help='number of times that the network is created '
+                             'and measured (default: 3)')
+    parser.add_argument('--receivers', type=int, metavar='N',
+                        help='number of receivers in the test of one sender '
+                             'with several receivers; 0 omits the test '
+                             '(default: 3)')
+    parser.add_argument('--max-busy', type=_percent, default=.25,
+                        metavar='PERCENT',
+                        help='reject a sample if other processes or '
+                             'machines used more than this share of the CPUs '
+                             '(default: 25)')
+    parser.add_argument('--retries', type=int, default=3, metavar='N',
+                        help='number of times that a rejected sample is '
+                             'repeated '
+                             '(default: 3)')
+    parser.add_argument('--journal', metavar='PATH',
+                        help='record samples in this file; the same command '
+                             'continues an interrupted run')
+
+
+def _add_output(parser):
+    parser.add_argument('--output', metavar='PATH',
+                        help='write the profile to this YAML file')
+    parser.add_argument('--name', metavar='WORD',
+                        help='name of the profile')
+
+
+def _plan(arguments):
+    quick = arguments.quick
+    defaults = {'sizes': plans.QUICK_SIZES if quick else plans.SIZES,
+                'pairs': plans.QUICK_PAIRS if quick else plans.PAIRS,
+                'seconds': 1 if quick else 5, 'repeats': 1 if quick else 3,
+                'receivers': 3}
+    if not 0 <= arguments.retries <= 100:
+        raise exceptions.InvalidInput(
+            f'retries: {arguments.retries}; expected 0 to 100')
+    return plans.Plan(**{
+        name: value if getattr(arguments, name) is None
+        else getattr(arguments, name) for name, value in defaults.items()})
+
+
+# Output
+
+def _say(text):
+    terminal.say(PROG, text)
+
+
+@contextlib.contextmanager
+def _progress():
+    """Give a callback (text, share done, seconds left)."""
+    if not sys.stderr.isatty():
+        def print_line(text, share, seconds):
+            _say(f'{share:4.0%}, {_duration(seconds)} left: {text}')
+        yield print_line
+        return
+    with tqdm.tqdm(total=100, file=sys.stderr, leave=False,
+                   bar_format='{percentage:3.0f}%|{bar:20}| {desc}') as bar:
+        def show(text, share, seconds):
+            bar.set_description_str(f'{_duration(seconds)} left, {text}')
+            bar.update(100 * share - bar.n)
+        yield show
+
+
+def _duration(seconds):
+    minutes, remainder = divmod(round(max(seconds, 0)), 60)
+    return f'{minutes} min {remainder} s' if minutes else f'{remainder} s'
+
+
+def _write_profile(path, profile):
+    """Write a profile; other profiles that are in the file are not lost."""
+    path = pathlib.Path(path)
+    if path.exists():
+        other_names = set(switch_profile.load_profiles(path)) - {profile.name}
+        if other_names:
+            raise exceptions.InvalidInput(
+                f'file {path} has other profiles ({", ".join(other_names)}); '
+                f'expected a new file, or one with only {profile.name}')
+    entry = profile.to_dict()
+    del entry['name']
+    text = (f'# Written by {PROG}; see provenance.\n'
+            + yaml.safe_dump({profile.name: entry}, sort_keys=False,
+                             allow_unicode=True))
+    with tempfile.NamedTemporaryFile(
+            'w', dir=path.parent, prefix=path.name, delete=False,
+            encoding='utf-8') as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+
+# Sub-commands: each has the arguments as parameter, prints its answer and
+# returns the exit status.
+
+def _state_dir(arguments):
+    return arguments.state_dir or namespaces.DEFAULT_STATE_DIR
+
+
+def _remove_leftovers(arguments):
+    removed = namespaces.remove_leftovers(_state_dir(arguments))
+    for run in removed:
+        _say(f'removed what the interrupted run {run} left behind')
+    return removed
+
+
+def _clean(arguments):
+    local_testbed.check()
+    removed = _remove_leftovers(arguments)
+    if arguments.json:
+        terminal.print_json({'removed_runs': removed})
+    elif not removed:
+        terminal.print_line('Nothing was left behind.')
+    return 0
+
+
+def _check(arguments):
+    local_testbed.check()
+    _remove_leftovers(arguments)
+    answer = []
+    with namespaces.Run(['probe'], _state_dir(arguments)) as run:
+        for switch in topologies.SWITCHES:
+            for encapsulation in topologies.ENCAPSULATIONS:
+                try:
+                    reason = topologies.cannot(run, switch, encapsulation)
+                except exceptions.CalibrationError as error:
+                    reason = str(error)
+                answer.append({'switch': switch,
+                               'encapsulation': encapsulation,
+                               'possible': reason is None,
+                               'reason': reason})
+    if arguments.json:
+        terminal.print_json({'machine': machine.facts(), 'topologies': answer})
+        return 0
+    for line in answer:
+        terminal.print_line(
+            f'{line["switch"]:12} {line["encapsulation"]:8} '
+            f'{"yes" if line["possible"] else "no: " + line["reason"]}')
+    return 0
+
+
+def _where(tool, topology):
+    return {'date': _now(), 'tool': tool, **machine.facts(),
+            'switch_version': topology.version(),
+            'iperf_version': iperf.version(), 'nic': 'veth',
+            'mtu': topology.mtu,
+            'offloads': ('segmentation and checksum of veth'
+                         if topology.offload else 'none')}
+
+
+def _now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime(
+        '%Y-%m-%dT%H:%M:%SZ')
+
+
+def _check_output(arguments):
+    """Raise an error if the profile cannot be written at the end."""
+    if arguments.output and not os.access(
+            os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
+        raise exceptions.InvalidInput(
+            f'output: {arguments.output!r}; expected a file in a folder that '
+            f'can be written')
+
+
+def _local(arguments):
+    plan = _plan(arguments)
+    local_testbed.check()
+    _remove_leftovers(arguments)
+    name = arguments.name or \
+        f'calibrated-{arguments.switch}-{arguments.encapsulation}'
+    # An invalid name is reported before the work starts.
+    switch_profile.SwitchProfile(name, line_rate_kbps=1)
+    _check_output(arguments)
+    can_ping = machine.find_program('ping') is not None
+    missing = [] if can_ping else [
+        'round trip times: the program ping is not installed, install the '
+        'package iputils-ping']
+    with namespaces.Run(topologies.names(plan.vms),
+                        _state_dir(arguments)) as run:
+        reason = topologies.cannot(run, arguments.switch,
+                                   arguments.encapsulation)
+        if reason:
+            raise exceptions.CalibrationError(reason)
+        topology = topologies.Topology(
+            run, arguments.switch, arguments.encapsulation, plan.vms,
+            plan.mtu, not arguments.no_offload)
+        where = _where(f'{PROG} local', topology)
+        journal = calibration.Journal(arguments.journal, {
+            'switch': arguments.switch,
+            'encapsulation': arguments.encapsulation,
+            'offload': topology.offload, 'max_busy': arguments.max_busy,
+            'ping': can_ping, 'plan': plan.to_dict(),
+            **{key: where[key] for key in (
+                'kernel', 'cpu_cores', 'switch_version', 'iperf_version')}})
+        with _progress() as progress:
+            samples = calibration.Calibration(
+                local_testbed.LocalPlace(topology, plan),
+                plan,
+                arguments.max_busy,
+                arguments.retries,
+                journal,
+                can_ping,
+                progress,
+            ).run()
+    return _conclude(
+        arguments, plan, samples, where, missing, name,
+        topologies.FAMILIES[arguments.switch], machine.mhz(),
+        f'{arguments.switch} of this machine, encapsulation '
+        f'{arguments.encapsulation}, measured in network namespaces with UDP '
+        f'of one to {max(plan.pairs)} senders in one direction, counted for '
+        f'both together. Senders, receivers and the switches of both hosts '
+        f'shared its CPUs, so a host of its own carries more.')
+
+
+def _remote(arguments):
+    plan = _plan(arguments)
+    machine.need_program('ssh')
+    name = arguments.name or f'calibrated-remote-{arguments.encapsulation}'
+    switch_profile.SwitchProfile(name, switch=arguments.switch,
+                                 line_rate_kbps=1)
+    _check_output(arguments)
+    place = remote_testbed.RemotePlace(
+        [remote_testbed.Host.parse(text) for text in arguments.sender],
+        [remote_testbed.Host.parse(text) for text in arguments.receiver], plan,
+        [argument for option in arguments.ssh_option
+         for argument in ('-o', option)])
+    place.check()
+    link = place.link()
+    can_ping = place.can_ping()
+    missing = ['same host: between machines there is none']
+    if not can_ping:
+        missing.append('round trip times: the program ping is not installed '
+                       'on the first sender')
+    where = {'date': _now(), 'tool': f'{PROG} remote', **link,
+             'senders': len(arguments.sender),
+             'receivers': len(arguments.receiver)}
+    journal = calibration.Journal(arguments.journal, {
+        'sender': arguments.sender, 'receiver': arguments.receiver,
+        'encapsulation': arguments.encapsulation,
+        'max_busy': arguments.max_busy, 'ping': can_ping,
+        'plan': plan.to_dict(),
+        **{key: link.get(key) for key in ('nic', 'mtu', 'kernel')}})
+    with _progress() as progress:
+        samples = calibration.Calibration(
+            place, plan, arguments.max_busy, arguments.retries, journal,
+            can_ping, progress).run()
+    return _conclude(
+        arguments, plan, samples, where, missing, name, arguments.switch,
+        link.get('cpu_mhz'),
+        'Measured between machines with UDP in one direction, counted for '
+        'both together. CPU is that of senders and receivers together.',
+        link['speed_mbps'] * 1000)
+
+
+def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
+              description, line_kbps=None):
+    answer = _answer(arguments, plan, samples, where, missing)
+    try:
+        profile = calibration.make_profile(
+            calibration.figures(samples), plan, name, switch,
+            arguments.encapsulation, where, mhz, description, line_kbps)
+    except exceptions.CalibrationError:
+        # The samples explain the error: print them anyway.
+        if arguments.json:
+            terminal.print_json(answer)
+        raise
+    return _finish(arguments, answer, profile)
+
+
+def _answer(arguments, plan, samples, where, missing):
+    entries = calibration.figures(samples)
+    rows = calibration.measurements(entries, arguments.encapsulation)
+    without = sorted({str(sample.cell) for sample in samples}
+                     - {str(_cell_of(entry)) for entry in entries})
+    missing = missing + [f'{cell}: every sample was rejected'
+                         for cell in without]
+    for text in missing:
+        _say(f'not measured: {text}')
+    answer = {
+        'switch': arguments.switch, 'encapsulation': arguments.encapsulation,
+        'machine': where, 'plan': plan.to_dict(), 'cannot': missing,
+        'packet_rate_kpps': None, 'saturation_kbps': None,
+        'figures': [
+            {key: entry[key] for key in (
+                'packet_bytes', 'pairs', 'packet_rate_kpps',
+                'saturation_kbps', 'cpu_us_per_packet', 'loss_at_peak',
+                'loss_unlimited', 'builds', 'spread')}
+            for entry in calibration.cross_cells(entries)],
+        'other_figures': [entry for entry in entries
+                          if entry not in calibration.cross_cells(entries)],
+        'capacity': None, 'contradictions': [],
+        'reproducibility': calibration.verdict(entries),
+        'kept': sum(sample.kept for sample in samples),
+        'rejected': sum(not sample.kept for sample in samples),
+        'samples': [dataclasses.asdict(sample) for sample in samples]}
+    if rows:
+        answer['capacity'] = cost_fit.fit_capacity(rows).to_dict()
+        answer['contradictions'] = cost_fit.contradictions(rows, .10)
+    return answer
+
+
+def _cell_of(entry):
+    return plans.Cell(*(entry[field.name]
+                        for field in dataclasses.fields(plans.Cell)))
+
+
+def _finish(arguments, answer, profile):
+    """Add the profile to the answer, write it and print."""
+    answer['profile'] = profile.to_dict()
+    answer['packet_rate_kpps'] = profile.packet_rate_kpps
+    answer['saturation_kbps'] = profile.saturation_kbps_at()
+    if arguments.output:
+        _write_profile(arguments.output, profile)
+        _say(f'wrote profile {profile.name} to {arguments.output}')
+    if arguments.json:
+        terminal.print_json(answer)
+        return 0
+    terminal.print_line(
+        f'{"BYTES":>6} {"PAIRS":>5} {"KPPS":>10} {"KBPS":>12} '
+        f'{"LOSS":>6} {"SPREAD":>7}')
+    for line in answer['figures']:
+        spread = line.get('spread')
+        loss = line.get('loss_at_peak')
+        terminal.print_line(
+            f'{line["packet_bytes"]:6g} {line["pairs"]:5} '
+            f'{line["packet_rate_kpps"]:10.2f} '
+            f'{line["saturation_kbps"]:12.0f} '
+            f'{"-" if loss is None else format(loss, ".1%"):>6} '
+            f'{"-" if spread is None else format(spread, ".1%"):>7}')
+    for entry in answer.get('other_figures', ()):
+        value = (f'{entry["rtt_ms"]:.3f} ms' if entry['kind'] == 'rtt'
+                 else f'{entry["saturation_kbps"]:.0f} kbit/s')
+        terminal.print_line(f'{_cell_of(entry)}: {value}')
+    terminal.print_below(
+        f'Packet rate {profile.packet_rate_kpps:.1f} kpps, saturation '
+        f'{profile.saturation_kbps_at():.0f} kbit/s in packets of '
+        f'{profile.typical_packet_bytes:g} bytes')
+    if 'rejected' in answer:
+        terminal.print_line(
+            f'Samples: {answer["kept"]} kept, {answer["rejected"]} '
+            f'rejected. Reproducible: '
+            f'{answer["reproducibility"]["words"]}')
+    for text in answer['contradictions']:
+        terminal.print_line(f'It contradicts itself: {text}')
+    return 0
+
+
+def _import(arguments):
+    rows = []
+    for path in arguments.file:
+        rows += importers.load(arguments.format, path,
+                               arguments.encapsulation, arguments.pairs)
+    profile = importers.make_profile(
+        rows, arguments.name or f'imported-{arguments.format}',
+        arguments.switch, f'{PROG} import, {arguments.format}',
+        [os.path.basename(path) for path in arguments.file])
+    answer = {
+        'figures': [{
+            'packet_bytes': row.packet_bytes, 'pairs': row.pairs,
+            'encapsulation': row.encapsulation, 'packet_rate_kpps': row.kpps,
+            'saturation_kbps': row.rate_kbps} for row in rows],
+        'capacity': cost_fit.fit_capacity(rows).to_dict(),
+        'contradictions': cost_fit.contradictions(rows, .10)}
+    return _finish(arguments, answer, profile)
+
+
+def _interrupt(number, _frame):
+    raise SystemExit(128 + number)
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments without the program's name; None uses those of the
+        process
+    :returns: exit status: 0 on success, 1 after an error, which is printed on
+        standard error; an invalid command line exits with 2 by SystemExit
+    """
+    arguments = argparse.Namespace(json=False, debug=False, state_dir=None)
+
+    def command():
+        _parser().parse_args(argv, arguments)
+        logging.getLogger().addHandler(logging.NullHandler())
+        before = {}
+        with contextlib.suppress(ValueError):   # not in the main thread
+            for kind in (signal.SIGTERM, signal.SIGHUP):
+                before[kind] = signal.signal(kind, _interrupt)
+        try:
+            return arguments.function(arguments)
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
+
+    return terminal.run(PROG, command, lambda: arguments.debug)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

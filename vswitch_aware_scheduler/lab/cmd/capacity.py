@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sub-commands ``vswitch-manage capacity``: arguments and answers."""
+
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.capacity import cost_fit
+from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab.capacity import measurements
+from vswitch_aware_scheduler.lab.capacity import published
+
+__all__ = ['SUMMARY', 'add_arguments']
+
+#: What it does.
+SUMMARY = 'estimate the processor time that a switch needs for a packet'
+
+
+def add_arguments(parser):
+    """Add the sub-commands of ``capacity``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
+    parser.add_command('fit', 'estimate the cost of a packet from measured '
+                              'rates', _fit
+                       ).add_later(_add_fit_arguments)
+    parser.add_command(
+        'reproduce', 'compare published measurements with predictions',
+        _reproduce).add_later(_add_reproduce_arguments)
+
+
+def _add_fit_arguments(parser):
+    """Add the arguments of ``capacity fit`` to its parser."""
+    parser.add_argument('file', metavar='FILE',
+                        help='CSV with the columns packet_bytes and '
+                             'rate_kbps, and optionally pairs, flows, '
+                             'encapsulation and cpu_mhz')
+    parser.add_argument('--line-kbps', metavar='C', type=float,
+                        help='rate of the line in kbit/s, if the line '
+                             'limited some measurements')
+    parser.add_argument('--framing-bytes', metavar='N', type=float,
+                        default=cost_model.ETHERNET_FRAMING_BYTES,
+                        help='bytes that the line adds to a packet (default: '
+                             '%(default)s, for Ethernet around IP packets)')
+    parser.add_argument('--unit-bytes', metavar='N', type=float, default=0.0,
+                        help='with segmentation offload: bytes that are '
+                             'processed as one packet (default: 0, no '
+                             'offload)')
+    parser.add_argument('--confidence', metavar='P', type=float, default=.95,
+                        help='confidence level of the printed limits '
+                             '(default: 0.95)')
+
+
+def _add_reproduce_arguments(parser):
+    """Add the arguments of ``capacity reproduce`` to its parser."""
+    parser.add_argument('table', metavar='TABLE', nargs='*',
+                        help='name of a table (default: all tables)')
+
+
+def _fit_answer(arguments):
+    """Fit a table. Return the result of the command as plain data."""
+    if not 0 < arguments.confidence < 1:
+        raise exceptions.InvalidInput(
+            f'confidence: {arguments.confidence:.15g}; expected a number '
+            f'between 0 and 1')
+    rows = measurements.load_csv(arguments.file)
+    options = {'line_kbps': arguments.line_kbps,
+               'framing_bytes': arguments.framing_bytes,
+               'unit_bytes': arguments.unit_bytes}
+    model = cost_fit.fit_capacity(rows, **options)
+    left_out = cost_fit.leave_one_out(rows, **options)
+    lines = []
+    for row, prediction in zip(rows, left_out):
+        place = (row.packet_bytes, row.pairs, row.flows, row.encapsulation)
+        low, high = model.interval_kbps(*place, arguments.confidence)
+        lines.append({
+            'packet_bytes': row.packet_bytes, 'pairs': row.pairs,
+            'flows': row.flows, 'encapsulation': row.encapsulation,
+            'measured_kbps': row.rate_kbps,
+            'fitted_kbps': model.rate_kbps(*place), 'low_kbps': low,
+            'high_kbps': high, 'limited_by': model.limiting(*place),
+            'left_out_kbps': prediction.predicted,
+            'left_out_error': prediction.error})
+    answer = {'file': arguments.file, 'confidence': arguments.confidence,
+              'model': model.to_dict(), 'rows': lines,
+              'median_error': cost_fit.median_error(left_out),
+              'contradictions': cost_fit.contradictions(rows), 'cpu': None}
+    if any(row.cpu_mhz is not None for row in rows):
+        cost = cost_fit.fit_cpu(rows)
+        answer['cpu'] = {'mhz_per_kpps': cost.mhz_per_kpps,
+                         'mhz_per_mbps': cost.mhz_per_mbps,
+                         'deviation': cost.deviation}
+    return answer
+
+
+def _fit_tables(answer):
+    """Yield (title, header, rows) of a fit as text."""
+    rows = []
+    for level in ('flow', 'sender', 'switch'):
+        cost = answer['model'][level]
+        if cost is None:
+            continue
+        for name, value in cost['packet_us'].items():
+            rows.append([level, name, 'us a packet', f'{value:.4g}',
+                         *map(terminal.cell, cost['packet_us_limits'][name])])
+        rows.append([level, '-', 'ns a byte', f'{cost["byte_ns"]:.4g}',
+                     *map(terminal.cell, cost['byte_ns_limits'])])
+    yield ('Costs, with limits of 95 % confidence',
+           ['LEVEL', 'ENCAPSULATION', 'COST', 'VALUE', 'LOW', 'HIGH'], rows)
+    yield (f'Rates in kbit/s, with limits of {answer["confidence"]:.0%}; '
+           f'LEFT_OUT is what the other packet sizes predict',
+           ['BYTES', 'PAIRS', 'FLOWS', 'ENCAPSULATION', 'MEASURED', 'FITTED',
+            'LOW', 'HIGH', 'LIMITED_BY', 'LEFT_OUT', 'ERROR'],
+           [[f'{row["packet_bytes"]:g}', row['pairs'], row['flows'],
+             row['encapsulation'], f'{row["measured_kbps"]:.0f}',
+             f'{row["fitted_kbps"]:.0f}', f'{row["low_kbps"]:.0f}',
+             terminal.cell(row['high_kbps'], '.0f'), row['limited_by'],
+             terminal.cell(row['left_out_kbps'], '.0f'),
+             terminal.cell(row['left_out_error'], '+.1%')]
+            for row in answer['rows']])
+
+
+def _reproduce_answer(arguments):
+    """Predict published values. Return the result as plain data."""
+    tables = published.tables()
+    for name in arguments.table:
+        if name not in tables:
+            raise exceptions.InvalidInput(
+                f'table: {name!r}; expected one of {", ".join(tables)}')
+    return {'tables': [
+        published.reproduce(table) for name, table in tables.items()
+        if name in arguments.table or not arguments.table]}
+
+
+def _reproduce_tables(answer):
+    """Yield (title, header, rows) of the answer as text."""
+    for table in answer['tables']:
+        title = f'{table["table"]}: {table["source"]}'
+        lines = [[line['left_out'], f'{line["packet_bytes"]:g}',
+                  line['pairs'], line['flows'], f'{line["measured"]:.4g}',
+                  terminal.cell(line['predicted']), line['unit'],
+                  terminal.cell(line['error'], '+.1%')]
+                 for line in table['rates'] + table['cpu']]
+        lines += [['-', f'{line["packet_bytes"]:g}', line['pairs'],
+                   line['flows'], f'{line["low"]:.4g} to {line["high"]:.4g}',
+                   f'{line["predicted"]:.4g}', 'kbit/s',
+                   'within' if line['within'] else 'OUTSIDE']
+                  for line in table['statements']]
+        yield (title, ['LEFT_OUT', 'BYTES', 'PAIRS', 'FLOWS', 'MEASURED',
+                       'PREDICTED', 'UNIT', 'ERROR'], lines)
+    yield ('Median absolute error of what was left out',
+           ['TABLE', 'LEFT_OUT', 'MEDIAN'],
+           [[table['table'], key, terminal.cell(value, '.1%')]
+            for table in answer['tables']
+            for key, value in table['median_errors'].items()])
+
+
+def _fit(arguments, _conf):
+    answer = _fit_answer(arguments)
+    if output.print_answer(arguments, answer):
+        return 0
+    terminal.print_tables(_fit_tables(answer))
+    terminal.print_below(
+        f'Relative deviation of a row: '
+        f'{answer["model"]["deviation"]:.1%}')
+    if answer['median_error'] is not None:
+        terminal.print_line(
+            f'Median error of what was left out: '
+            f'{answer["median_error"]:.1%}')
+    terminal.print_remarks('The table contradicts itself',
+                           answer['contradictions'])
+    return 0
+
+
+def _reproduce(arguments, _conf):
+    answer = _reproduce_answer(arguments)
+    if output.print_answer(arguments, answer):
+        return 0
+    terminal.print_tables(_reproduce_tables(answer))
+    for table in answer['tables']:
+        terminal.print_remarks(
+            f'{table["table"]} contradicts itself, or the model',
+            table['contradictions'] + table['remarks'])
+    return 0

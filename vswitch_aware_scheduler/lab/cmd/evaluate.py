@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage evaluate: arguments and answer."""
+
+import dataclasses
+import math
+import os
+import textwrap
+
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.evaluate import closed_loop
+from vswitch_aware_scheduler.lab.evaluate import methods
+from vswitch_aware_scheduler.lab.evaluate import plots
+from vswitch_aware_scheduler.lab.evaluate import protocols
+from vswitch_aware_scheduler.lab.evaluate import settings as settings_of
+from vswitch_aware_scheduler.lab.evaluate import strategies
+from vswitch_aware_scheduler.lab.evaluate import trace
+
+__all__ = ['COLUMNS', 'SUMMARY', 'add_arguments', 'run', 'settings_text',
+           'tables']
+
+#: What it does.
+SUMMARY = 'replay recorded traffic and compare placement methods'
+
+#: Columns of a table: title, key, digits after the point.
+COLUMNS = (
+    ('HOURS', 'overload_over_limit_weighted', 2),
+    ('WEEK', 'week_over_limit_worst', 2), ('ABOVE', 'week_hosts_above', 2),
+    ('VM', 'vm_over_limit', 2), ('VM99', 'vm_over_limit_p99', 2),
+    ('VMS', 'vms_above', 2), ('HOSTS', 'hosts_mean_relative', 2),
+    ('FLUID', 'fluid_relative', 2), ('PEAK', 'hosts_relative', 2),
+    ('MOVES', 'moves_per_instance_week', 3))
+
+#: A line of text has at most this width, of which the names of a fleet and of
+#: a method together have the second number.
+_WIDTH, _NAMES_WIDTH = 100, 30
+
+#: Conditions of --rebalance: flag, field, name of the value, description.
+_CONDITIONS = (
+    ('--rebalance-period', 'period_seconds', 'SECONDS',
+     'time between two rounds of migrations'),
+    ('--telemetry-delay', 'delay_seconds', 'SECONDS',
+     'age of the newest available samples'),
+    ('--missing-samples', 'missing_share', 'SHARE',
+     'share of randomly selected samples that are missing'),
+    ('--failing-migrations', 'failing_share', 'SHARE',
+     'share of randomly selected migrations that fail'),
+    ('--migration-memory-mib', 'memory_mib', 'M',
+     'data that a migration transfers, in MiB'),
+    ('--migration-switch-share', 'switch_share', 'SHARE',
+     'share of the switch capacity of both hosts that a running migration '
+     'uses; 0: migrations have a separate network'))
+
+
+def add_arguments(parser):
+    """Add the arguments of the sub-command to its parser.
+
+    :param parser: argparse parser
+    """
+    parser.set_defaults(function=_print)
+    parser.add_argument('--trace', metavar='PATH', required=True, nargs='+',
+                        dest='traces',
+                        help='recorded traffic: a file or folder in a format '
+                             'of the telemetry driver "file"; several '
+                             'traces are fleets, each evaluated alone')
+    parser.add_argument('--saturation-kbps', metavar='C', type=float,
+                        required=True, nargs='+',
+                        help='capacity of the switch of each host, egress '
+                             'and ingress together, in kbit/s: one for all '
+                             'traces, or one for each')
+    parser.add_argument('--lifetime-days', metavar='MEAN', type=float,
+                        help='instances leave after a random time with this '
+                             'mean, exponentially distributed (default: '
+                             'instances stay)')
+    parser.add_argument('--overload-probability', metavar='E', type=float,
+                        help='limit of the overload probability (default: '
+                             'the option overload_probability)')
+    parser.add_argument('--host-cores', metavar='N', type=float,
+                        help='cores of each host for instances; the trace '
+                             'must state the cores of each instance '
+                             '(default: unlimited)')
+    parser.add_argument('--host-memory-mb', metavar='M', type=float,
+                        help='memory of each host for instances in MB; the '
+                             'trace must state the memory of each instance '
+                             '(default: unlimited)')
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument('--train-days', metavar='D', type=float,
+                        help='with --protocol static: fit models to the first '
+                             'D days, and evaluate on the other days '
+                             '(default: half of the trace)')
+    source.add_argument('--train-trace', metavar='PATH',
+                        help='fit models to this trace, and evaluate on the '
+                             'trace of --trace')
+    parser.add_argument('--protocol', choices=protocols.PROTOCOLS,
+                        default=protocols.STATIC,
+                        help='static: fit models once, place all instances, '
+                             'and measure the overload; rolling: instances '
+                             'arrive at random times, and models are fitted '
+                             'again every day (default: static)')
+    parser.add_argument('--history', choices=protocols.HISTORIES,
+                        default=protocols.TRACE,
+                        help='with --protocol rolling: models use the samples '
+                             'of an instance since the start of the trace or '
+                             'since its arrival (default: trace)')
+    parser.add_argument('--rebalance', action='store_true',
+                        help='with --protocol rolling: also migrate '
+                             'instances away from hosts with a negative error '
+                             'budget, and compare with published strategies '
+                             'and with no migrations')
+    for flag, field, unit, text in _CONDITIONS:
+        parser.add_argument(
+            flag, metavar=unit, type=float,
+            help=f'with --rebalance: {text} (default: '
+                 f'{getattr(closed_loop.Conditions, field):g})')
+    parser.add_argument('--groups', metavar='CSV',
+                        help='CSV file with the columns instance, flavor and '
+                             'project, for the method "prior"')
+    parser.add_argument('--seeds', metavar='K', type=int, default=3,
+                        help='number of random orders, over which results '
+                             'are averaged (default: 3)')
+    parser.add_argument('--methods', metavar='NAME,...',
+                        help='compare only these methods (default: all); the '
+                             'clairvoyant is always included')
+    parser.add_argument('--plot-dir', metavar='DIR',
+                        help='write the pictures reliability.png and '
+                             'frontier.png to this directory')
+
+
+def run(arguments, conf, progress=None):
+    """Run the evaluation. Return the result as plain data.
+
+    :param arguments: argparse Namespace
+    :param conf: options of the group [vswitch_scheduler]
+    :param progress: None, or callable(done, total)
+    :raises InvalidInput: if an argument is invalid
+    """
+    if arguments.seeds < 1:
+        raise exceptions.InvalidInput(
+            f'seeds: {arguments.seeds}; expected 1 or more')
+    if arguments.train_days is not None \
+            and arguments.protocol == protocols.ROLLING:
+        raise exceptions.InvalidInput(
+            'train-days: given with the protocol rolling; expected the '
+            'protocol static, because rolling learns every day')
+    if arguments.train_days is not None \
+            and not math.isfinite(arguments.train_days):
+        raise exceptions.InvalidInput(
+            f'train-days: {arguments.train_days}; expected a number above 0 '
+            f'and less than the days of the trace')
+    room = tuple(
+        _room(flag, getattr(arguments, flag.replace('-', '_')))
+        for flag in ('host-cores', 'host-memory-mb'))
+    # Check this before the computation, which takes minutes.
+    if arguments.plot_dir is not None:
+        plots.prepare(arguments.plot_dir)
+    rolling = arguments.protocol == protocols.ROLLING
+    settings = _settings(arguments, conf)
+    limit = settings.overload_probability
+    capacities = _capacities(arguments)
+    conditions = _conditions(arguments, rolling)
+    selected = _methods(
+        arguments.methods, settings, arguments.rebalance,
+        None if arguments.groups is None
+        else trace.load_groups(arguments.groups))
+    past = None if arguments.train_trace is None \
+        else trace.load(arguments.train_trace)
+    fleets, lines, pictured = [], [], {}
+    for number, (path, capacity) in enumerate(
+            zip(arguments.traces, capacities)):
+        case = protocols.Case(
+            trace.load(path), capacity, limit, past, arguments.train_days,
+            arguments.protocol, arguments.history, conditions=conditions,
+            lifetime_days=arguments.lifetime_days)
+        if room != (math.inf, math.inf):
+            case = dataclasses.replace(
+                case, room=room,
+                needs=trace.load_needs(path, case.trace.uuids))
+        results = protocols.evaluate(
+            case, selected, arguments.seeds, progress and (
+                lambda done, total, number=number: progress(
+                    done + number * total, total * len(capacities))),
+            settings.modeler_half_life_days)
+        fleet = os.path.splitext(os.path.basename(os.path.normpath(path)))[0]
+        fleets.append({
+            'fleet': fleet, 'trace': path, 'saturation_kbps': capacity,
+            'instances': len(case.trace.series),
+            'days': case.trace.times.size * case.trace.period_seconds
+            / trace.DAY_SECONDS})
+        lines += [{'fleet': fleet, **result.figures(
+            limit, results[protocols.CLAIRVOYANT])}
+            for result in results.values()]
+        pictured.update((name if len(capacities) == 1 else f'{fleet} {name}',
+                         result) for name, result in results.items())
+    answer = {
+        'settings': dataclasses.asdict(settings), 'fleets': fleets,
+        'train_trace': arguments.train_trace,
+        'protocol': arguments.protocol,
+        'history': arguments.history if rolling else None,
+        'rebalance': arguments.rebalance,
+        'overload_probability': limit, 'seeds': arguments.seeds,
+        'lifetime_days': arguments.lifetime_days,
+        'host_cores': arguments.host_cores,
+        'host_memory_mb': arguments.host_memory_mb, 'methods': lines}
+    if arguments.rebalance:
+        answer['conditions'] = dataclasses.asdict(conditions)
+    if arguments.plot_dir:
+        answer['pictures'] = plots.draw(arguments.plot_dir, pictured, limit)
+    return answer
+
+
+def _settings(arguments, conf):
+    """Return the Settings of the configuration and of the arguments."""
+    settings = settings_of.Settings.of(conf)
+    if arguments.overload_probability is None:
+        return settings
+    return dataclasses.replace(
+        settings, overload_probability=arguments.overload_probability)
+
+
+def _capacities(arguments):
+    """Return the capacity of the hosts of each trace."""
+    traces, capacities = arguments.traces, arguments.saturation_kbps
+    if len(traces) > 1 and arguments.train_trace is not None:
+        raise exceptions.InvalidInput(
+            f'train-trace: given with {len(traces)} traces; expected one '
+            f'trace, which it precedes')
+    if len(capacities) not in (1, len(traces)):
+        raise exceptions.InvalidInput(
+            f'saturation-kbps: {len(capacities)} values for {len(traces)} '
+            f'traces; expected one value, or one for each trace')
+    return capacities * (len(traces) // len(capacities))
+
+
+def _room(flag, value):
+    if value is None:
+        return math.inf
+    if not 0 < value < math.inf:
+        raise exceptions.InvalidInput(
+            f'{flag}: {value:g}; expected a number above 0')
+    return value
+
+
+def _conditions(arguments, rolling):
+    """Return the Conditions of --rebalance."""
+    if arguments.rebalance and not rolling:
+        raise exceptions.InvalidInput(
+            f'rebalance: given with the protocol {arguments.protocol}; '
+            f'expected --protocol rolling, in which time passes')
+    values = {}
+    for flag, field, _, _ in _CONDITIONS:
+        value = getattr(arguments, flag[2:].replace('-', '_'))
+        if value is None:
+            continue
+        if not arguments.rebalance:
+            raise exceptions.InvalidInput(
+                f'{flag[2:]}: given without --rebalance; expected both or '
+                f'neither')
+        values[field] = value
+    return closed_loop.Conditions(**values)
+
+
+def _methods(names, settings, rebalances, groups):
+    available = methods.make_methods(settings, groups)
+    if rebalances:
+        moving = strategies.make_rebalanced(settings)
+        if names is None:
+            return moving
+        available = moving + [method for method in available
+                              if method.name not in strategies.NAMES]
+    if names is None:
+        return available
+    requested = {name.strip() for name in names.split(',')}
+    possible = [*(method.name for method in available), protocols.CLAIRVOYANT]
+    for name in requested:
+        if name not in possible:
+            raise exceptions.InvalidInput(
+                f'method: {name!r}; expected one of '
+                f'{", ".join(possible)}')
+    return [method for method in available if method.name in requested]
+
+
+def tables(lines):
+    """Return the tables of results as (title, header, rows) of text.
+
+    A table is at most 100 characters wide.
+
+    :param lines: list of the rows of :meth:`.protocols.Result.figures`, each
+        with ``fleet``, the name of its fleet
+    """
+    def cell(value, digits):
+        return '-' if value is None else f'{value:.{digits}f}'
+
+    longest = _NAMES_WIDTH - max(len(line['method']) for line in lines)
+
+    def rows(of):
+        return [[line['fleet'][:longest], line['method'],
+                 *(cell(of(line)[key], digits) for _, key, digits in COLUMNS)]
+                for line in lines]
+
+    header = ['FLEET', 'METHOD', *(title for title, _, _ in COLUMNS)]
+    return [
+        ('All days. HOURS, WEEK, VM, VM99: overload over E; HOSTS, PEAK: '
+         'over the clairvoyant', header, rows(lambda line: line)),
+        (f'Last {protocols.LAST_DAYS} days', header,
+         rows(lambda line: line['last_days']))]
+
+
+def settings_text(settings):
+    """Return the settings of an evaluation as text of several lines.
+
+    :param settings: dictionary of the options
+    """
+    return textwrap.fill(
+        'Settings: ' + ', '.join(f'{name} = {value}' for name, value
+                                 in settings.items()),
+        _WIDTH, subsequent_indent='    ', break_on_hyphens=False)
+
+
+def _print(arguments, conf):
+    with terminal.progress('evaluating') as progress:
+        answer = run(arguments, conf, progress)
+    if not output.print_answer(arguments, answer):
+        for line in settings_text(answer['settings']).splitlines():
+            terminal.print_line(line)
+        for fleet in answer['fleets']:
+            terminal.print_line(
+                f'{fleet["fleet"]}: {fleet["instances"]} instances, '
+                f'{fleet["days"]:.3g} days, hosts of '
+                f'{fleet["saturation_kbps"]:g} kbit/s')
+        terminal.print_line()
+        terminal.print_tables(tables(answer['methods']))
+    return 0

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fleet of the demo: its traffic, its list of VMs and its hosts.
+
+Generates traffic from published statistics. Converts a trace to models in a
+store and to a list of VMs with the code of the product. No nova and no policy.
+"""
+
+import csv
+import dataclasses
+import math
+import os
+
+import numpy as np
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.traffic import estimate
+
+__all__ = ['CARRYING_SHARE', 'Fleet', 'GeneratorStatistics', 'HOST_MIX',
+           'MIN_MEAN_KBPS', 'Vm', 'generate_trace', 'host_memory_mb', 'hosts',
+           'learn', 'split']
+
+#: 10 KB/s: VMs with a smaller rate count as idle, as in the published
+#: statistics of GWA-T-12.
+MIN_MEAN_KBPS = 80.0
+
+#: A shorter list is filled with the next busiest VMs of a trace.
+MIN_VMS = 150
+
+#: Share of the VMs of GWA-T-12 "Rnd" that have traffic.
+CARRYING_SHARE = 0.4
+
+_PERIOD_SECONDS = 300
+_DAY_SECONDS = 86400
+_START = 1375315200      # 2013-08-01T00:00:00Z
+
+#: Switch profiles of the hosts and their shares: test beds 2 and 1 and the
+#: two figures of the large servers in "Towards a Method Integrating Virtual
+#: Switch Performance Into Data Centre Design".
+HOST_MIX = {'ovs-vxlan-microserver': 6 / 24, 'ovs-vxlan-1g': 10 / 24,
+            'ovs-vxlan': 6 / 24, 'ovs-flat': 2 / 24}
+
+_MEMORY_STEP_MB = 256 * 1024
+_NO_CORES, _NO_MEMORY_MB = 1, 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorStatistics:
+    """The published on/off statistics of the generated VMs.
+
+    Bitbrains GWA-T-12 "Rnd", 500 VMs, July and August 2013, VMs with traffic,
+    periods of 300 s. Each VM draws its own values, log-normal around the
+    medians.
+
+    :ivar mean_kbps: median of the VMs' mean rates
+    :ivar mean_spread: standard deviation of the logarithm of the mean rates
+    :ivar off_to_on: median probability of a change to on; published .023-.037
+    :ivar on_to_off: median probability of a change to off; published .30-.38
+    :ivar fleet_kbps_per_vm: mean rate of the fleet divided by the number of
+        VMs with traffic; published 0.4-0.65 Gbps for about 200
+    :ivar level_spread: standard deviation of the logarithm of the rates of a
+        VM while it is on
+    :ivar peak_kbps: upper bound of all rates; the largest sample is 6.5 Gbps
+    :ivar diurnal: relative variation of the probability of a change to on over
+        a day
+    """
+
+    off_to_on: float = 0.031
+    on_to_off: float = 0.34
+    mean_kbps: float = 800.0
+    mean_spread: float = 1.5
+    fleet_kbps_per_vm: float = 2600.0
+    level_spread: float = 0.85
+    peak_kbps: float = 6_500_000.0
+    diurnal: float = 0.4
+
+
+@dataclasses.dataclass(frozen=True)
+class Vm:
+    """One VM of the list.
+
+    :ivar uuid: uuid of the instance in the trace, which identifies its model
+    :ivar name: name in the trace
+    :ivar vcpus: number of provisioned cores
+    :ivar memory_mb: provisioned memory
+    """
+
+    uuid: str
+    name: str
+    vcpus: int
+    memory_mb: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fleet:
+    """A list of VMs with learned models, and the traffic that followed.
+
+    :ivar vms: list of Vm in the order of their requests
+    :ivar period_seconds: length of a sample
+    :ivar models: number of models written to the store
+    :ivar rates: {uuid: (t, 2) egress_kbps, ingress_kbps} in the second half of
+        the period; 0 for missing samples
+    :ivar missing_share: share of the replayed samples that are missing in the
+        trace
+    :ivar start: start of the second half, seconds UTC
+    """
+
+    vms: list
+    rates: dict
+    period_seconds: float
+    models: int
+    missing_share: float
+    start: float
+
+
+# Generated traffic
+
+def generate_trace(path, rng, carrying=180, days=30,
+                   statistics=GeneratorStatistics()):
+    """Write a trace with the published statistics, as .npz and CSV.
+
+    :param path: path that ends in .npz; ``vms_<name>.csv`` is written next to
+        it
+    :param rng: numpy Generator; the same one gives the same trace
+    :param carrying: number of VMs with traffic, among others without
+    :param days: length in days, with one sample per 300 s
+    :param statistics: GeneratorStatistics
+    """
+    total = max(carrying, round(carrying / CARRYING_SHARE))
+    periods = int(days * _DAY_SECONDS // _PERIOD_SECONDS)
+    kbps = np.empty((total, periods))
+    kbps[:carrying] = _carried_kbps(rng, carrying, periods, statistics)
+    # The other VMs have some kbit/s of background traffic.
+    kbps[carrying:] = rng.lognormal(0.0, 1.0, (total - carrying, 1)) \
+        * rng.lognormal(0.0, 0.5, (total - carrying, periods))
+    kbps = kbps[rng.permutation(total)]
+    ingress = rng.beta(4.0, 2.6, (total, 1)) * kbps
+    numbers = np.arange(1, total + 1)
+    kbps_per_kbytes = telemetry_file.KBPS_PER_KBYTES
+    np.savez(path, vm=numbers, t0=_START, dt=_PERIOD_SECONDS,
+             rx_KBps=(ingress / kbps_per_kbytes).astype(np.float32),
+             tx_KBps=((kbps - ingress) / kbps_per_kbytes).astype(np.float32))
+    cores = rng.choice([1, 2, 4, 8], total, p=[0.35, 0.3, 0.25, 0.1])
+    memory_gb = cores * rng.choice([2, 4, 8], total, p=[0.4, 0.45, 0.15])
+    folder, name = os.path.split(path)
+    with open(os.path.join(folder, f'vms_{name[:-len(".npz")]}.csv'), 'w',
+              newline='') as stream:
+        rows = csv.writer(stream)
+        rows.writerow(['vm', 'cpu_cores', 'mem_kb'])
+        rows.writerows(zip(numbers.tolist(), cores.tolist(),
+                           (memory_gb * 1024 * 1024).tolist()))
+
+
+def _carried_kbps(rng, count, periods, statistics):
+    """Return (count, periods) kbit/s, the sum of egress and ingress."""
+    def drawn(median, spread):
+        return rng.lognormal(math.log(median), spread, count)
+
+    off_to_on = np.minimum(drawn(statistics.off_to_on, 0.6), 0.5)
+    on_to_off = np.minimum(drawn(statistics.on_to_off, 0.4), 0.95)
+    hours = np.arange(periods) * _PERIOD_SECONDS / 3600.0
+    swing = 1 + statistics.diurnal * np.sin(2 * np.pi * (hours - 8) / 24)
+    is_on = rng.random(count) < off_to_on / (off_to_on + on_to_off)
+    level = rng.lognormal(0.0, statistics.level_spread, count)
+    shape = np.empty((count, periods))
+    for period in range(periods):
+        chance = rng.random(count)
+        before = is_on
+        is_on = np.where(is_on, chance >= on_to_off,
+                         chance < off_to_on * swing[period])
+        fresh = rng.lognormal(0.0, statistics.level_spread, count)
+        # Each episode has its own rate; the rate while off is one hundredth of
+        # it.
+        level = np.where(is_on & ~before, fresh, level)
+        shape[:, period] = np.where(is_on, level, 0.01)
+    shape *= rng.lognormal(0.0, 0.25, shape.shape)
+    mean = np.maximum(drawn(statistics.mean_kbps, statistics.mean_spread),
+                      1.5 * MIN_MEAN_KBPS)
+    mean *= statistics.fleet_kbps_per_vm / mean.mean()
+    return np.minimum(shape * (mean / shape.mean(axis=1))[:, None],
+                      statistics.peak_kbps)
+
+
+# From a trace to models and a VM list
+
+def split(series, time):
+    """Return the parts of a RateSeries before and after a time.
+
+    :param series: RateSeries
+    :param time: seconds UTC
+    """
+    first = series.times < time
+    return tuple(
+        dataclasses.replace(series, times=series.times[part],
+                            rates=series.rates[part])
+        for part in (first, ~first))
+
+
+def learn(path, store_url, rng, count=None, progress=None):
+    """Fit models to the first half of a trace. Return the Fleet.
+
+    The code of the product is used: the file driver reads, models are fitted
+    to transition counts and written to a new store. The VMs of the list are
+    selected by the first half only.
+
+    :param path: path for the telemetry driver "file"
+    :param store_url: URL of a store that is created
+    :param rng: numpy Generator, for the order of the list
+    :param count: number of VMs, the busiest ones; None: all with traffic
+    :param progress: as for ``Driver.series``
+    :raises TelemetryError: if the trace cannot be read, or has no VM with
+        enough samples for a model
+    """
+    driver = telemetry_file.FileDriver(path)
+    instances = {item.uuid: item for item in driver.instances()}
+    all_series = [series for series in driver.series(progress=progress)
+                  if len(series)]
+    if not all_series:
+        raise exceptions.TelemetryError(
+            f'trace {driver.source}: no instance has a sample')
+    start = min(series.times[0] for series in all_series)
+    end = max(series.times[-1] + series.period_seconds
+              for series in all_series)
+    middle = start + (end - start) / 2
+    stored, means, earlier, later = [], {}, {}, {}
+    for series in all_series:
+        uuid = series.instance_uuid
+        earlier[uuid], later[uuid] = split(series, middle)
+    for uuid, before in earlier.items():
+        try:
+            counts = estimate.count_transitions(before)
+            model = estimate.fit_model(counts, key=uuid)
+        except exceptions.NotEnoughSamples:
+            continue
+        stored.append(store.StoredModel.from_counts(
+            uuid, model, counts, refused=before.refused, source='file',
+            name=instances[uuid].name))
+        means[uuid] = before.rates[:, :2].sum(axis=1).mean()
+    if not stored:
+        raise exceptions.TelemetryError(
+            f'trace {driver.source}: no instance has enough samples in the '
+            f'first half for a model')
+    migration.sync(store_url)
+    store.Store(store_url).write(stored)
+    chosen = sorted(means, key=means.get, reverse=True)
+    if count is None:
+        carrying = sum(mean > MIN_MEAN_KBPS for mean in means.values())
+        count = max(carrying, MIN_VMS)
+    chosen = sorted(chosen[:count])
+    period = float(np.median([series.period_seconds
+                              for series in all_series]))
+    periods = max(1, int((end - middle) // period))
+    rates, samples = {}, 0
+    for uuid in chosen:
+        rates[uuid], vm_samples = _on_grid(later[uuid], middle, period,
+                                           periods)
+        samples += vm_samples
+    return Fleet(
+        [_vm(instances[chosen[i]]) for i in rng.permutation(len(chosen))],
+        rates, period, len(stored), 1 - samples / (len(chosen) * periods),
+        middle)
+
+
+def _on_grid(series, start, period, periods):
+    """Return (periods, 2) mean rates, and the number of periods with a sample.
+
+    The rate of a period without a sample is 0. All VMs share the grid, so that
+    their sums refer to the same times.
+    """
+    at = np.floor((series.times - start) / period + 1e-6).astype(np.int64)
+    inside = (at >= 0) & (at < periods)
+    at = at[inside]
+    samples = np.bincount(at, minlength=periods)
+    grid = np.stack([
+        np.bincount(at, weights=column[inside], minlength=periods)
+        for column in series.rates[:, :2].T], axis=1)
+    return grid / np.maximum(samples, 1)[:, None], np.count_nonzero(samples)
+
+
+def _vm(instance):
+    cores = instance.metadata.get('cpu_cores', 0)
+    memory_mb = math.ceil(instance.metadata.get('memory_kb', 0) / 1024)
+    return Vm(instance.uuid, instance.name, int(cores) or _NO_CORES,
+              memory_mb or _NO_MEMORY_MB)
+
+
+# Hosts
+
+def hosts(count):
+    """Return [(host, profile name)] with the mix of profiles.
+
+    :param count: number of hosts; there is at least one host of each switch
+        type
+    """
+    shares = {name: max(1, math.floor(share * count))
+              for name, share in HOST_MIX.items()}
+    while sum(shares.values()) < count:
+        lacking = max(shares, key=lambda name: HOST_MIX[name] * count
+                      - shares[name])
+        shares[lacking] += 1
+    while sum(shares.values()) > count:
+        shares[max(shares, key=shares.get)] -= 1
+    # The hosts of a type are distributed evenly among the others, so that a
+    # tie that is broken by name favours none.
+    by_place = sorted(
+        ((position + 0.5) / number * count + order / 10.0, name)
+        for order, (name, number) in enumerate(shares.items())
+        for position in range(number))
+    return [(f'compute{i:02d}', name)
+            for i, (_, name) in enumerate(by_place, 1)]
+
+
+def host_memory_mb(vms, host_count):
+    """Return the memory of every host: twice the need of the list.
+
+    All hosts are equal, so that a scheduler that uses cores and memory cannot
+    distinguish them, and the largest VM fits on each host together with
+    others.
+
+    :param vms: list of Vm
+    :param host_count: number of hosts
+    """
+    needed_mb = max(2 * sum(vm.memory_mb for vm in vms) / host_count,
+                    1.4 * max(vm.memory_mb for vm in vms))
+    return math.ceil(needed_mb / _MEMORY_STEP_MB) * _MEMORY_STEP_MB

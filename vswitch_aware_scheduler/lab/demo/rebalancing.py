@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays traffic over a cloud and relieves its hosts by live migrations.
+
+Every 15 minutes of the replay, the error budgets of the hosts are settled. If
+a host has to be relieved, the budgets and the measured sums are written to the
+store, and a plan is made and executed as by ``vswitch-manage rebalance
+--execute``. All times are times of the replay. Uses the cloud only
+through its API; does not import nova.
+"""
+
+import dataclasses
+import json
+import time
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.modeler import budgets
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import cloud as nova
+from vswitch_aware_scheduler.rebalance import executor
+from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler.rebalance import settings
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.telemetry import base as telemetry
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
+           'write_rates']
+
+#: Migrations use a separate network. A host is relieved after one check in
+#: which its budget is negative.
+SETTINGS = settings.Settings(mode=settings.EXECUTE, network=settings.SEPARATE,
+                             checks=1)
+
+#: Seconds between two requests for the state of a running migration.
+_POLL_SECONDS = 0.05
+
+#: Longest time in which a plan is made and executed.
+_MOST_SECONDS = 600.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Traffic:
+    """The rates of some instances, sample by sample.
+
+    :ivar uuids: list of n uuids in Nova
+    :ivar rates: (n, t, 2) egress_kbps, ingress_kbps
+    :ivar period_seconds: length of a sample
+    :ivar first: number of the first sample; sample k starts k periods after
+        1970
+    """
+
+    uuids: list
+    rates: np.ndarray
+    period_seconds: float
+    first: int
+
+    def time(self, sample):
+        """Return the start of a sample, seconds UTC.
+
+        :param sample: 0 for the first one
+        """
+        return (self.first + sample) * self.period_seconds
+
+    def values(self, weights, packet_bytes):
+        """Return (n, t) rates of the instances in the unit of a limit.
+
+        :param weights: as in :class:`.packed.Sums`
+        :param packet_bytes: as in :class:`.packed.Sums`
+        """
+        count, samples, _ = self.rates.shape
+        rates = np.zeros((count * samples, 3))
+        rates[:, :2] = self.rates.reshape(-1, 2)
+        law = rate_law.RateLaw.from_arrays(
+            np.full(len(rates), 1.0 / len(rates)), rates)
+        return law.values(weights, packet_bytes).reshape(count, samples)
+
+
+class _Driver(telemetry.Driver):
+    """Telemetry driver that returns the samples replayed so far.
+
+    :param traffic: Traffic
+    """
+
+    source = 'replayed traffic'
+
+    def __init__(self, traffic):
+        super().__init__()
+        self._traffic = traffic
+
+    def instances(self):
+        """Return all instances."""
+        return [telemetry.Instance(uuid, uuid) for uuid in self._traffic.uuids]
+
+    def _series(self, start, end, instances, progress):
+        traffic = self._traffic
+        samples = traffic.rates.shape[1]
+        times = traffic.time(np.arange(samples))
+        inside = (times >= start) & (times < end)
+        for uuid, rates in zip(traffic.uuids, traffic.rates):
+            if instances is None or uuid in instances:
+                yield series.RateSeries.from_samples(
+                    uuid, traffic.period_seconds, times[inside],
+                    *rates[inside].T)
+
+
+class Cloud(nova.Cloud):
+    """A cloud whose record of migrations has times of the replay.
+
+    :param access: as of :class:`.nova.Cloud`
+    :param placement: as of :class:`.nova.Cloud`
+    :ivar now: time of the replay, seconds UTC
+    """
+
+    def __init__(self, access, placement):
+        super().__init__(access, placement)
+        self.now = 0.0
+        self._seen = {}          # number of a migration -> time
+
+    def migrations(self, since=None, instance_uuid=None):
+        """Return Migrations; each changed when it was first seen.
+
+        :param since: ignored: all of them are of this replay
+        :param instance_uuid: only of this instance
+        """
+        migrations = super().migrations(None, instance_uuid)
+        return [dataclasses.replace(
+            migration, changed_at=self._seen.setdefault(
+                migration.number, self.now)) for migration in migrations]
+
+
+class Replay:
+    """One replay, during which instances are migrated.
+
+    :param target: Store
+    :param cloud: Cloud
+    :param traffic: Traffic
+    :param placements: {uuid in Nova: host}, at the beginning
+    :param hosts: [(host, profile name)]
+    :param overload_probability: limit of all hosts, above 0 and below 1
+    :ivar moves: [(sample, uuid, host)] of the live migrations
+    :ivar problems: list of sentences about plans that were not completed
+    """
+
+    def __init__(self, target, cloud, traffic, placements, hosts,
+                 overload_probability):
+        self.moves, self.problems = [], []
+        self._store, self._cloud, self._traffic = target, cloud, traffic
+        self._driver = _Driver(traffic)
+        self._row_of = {uuid: row for row, uuid in enumerate(traffic.uuids)}
+        self._host_of = dict(placements)
+        self._terms = budget.Terms(overload_probability)
+        self._rule = relief.Rule()
+        profiles = switch_profile.profiles()
+        target.write_fleet({'host': {host: {**policy_in_force.pack(
+            admission.HostPolicy(profiles[name], admission.PROBABILITY,
+                                 overload_probability)), 'origins': {}}
+            for host, name in hosts}, 'uplink': {}}, traffic.time(0))
+        host_targets, _ = budgets.targets(target)
+        samples = traffic.rates.shape[1]
+        self._hosts = {
+            name: _Host(name, host_target, traffic, samples, self._terms)
+            for (_, name), host_target in host_targets.items()}
+        self._written = 0        # samples of which the store has the sums
+
+    def run(self, progress=None):
+        """Replay all samples.
+
+        :param progress: None, or callable(done, total)
+        """
+        samples = self._traffic.rates.shape[1]
+        length = max(1, round(settings.CHECK_SECONDS
+                              / self._traffic.period_seconds))
+        for begin in range(0, samples, length):
+            end = min(begin + length, samples)
+            residents = self._residents()
+            for name, host in self._hosts.items():
+                if residents[name]:
+                    host.settle(residents[name], begin, end)
+            if any(self._is_due(host, residents[name], end)
+                   for name, host in self._hosts.items()):
+                self._relieve(end)
+            if progress is not None:
+                progress(end, samples)
+
+    def _residents(self):
+        rows = {name: [] for name in self._hosts}
+        for uuid, host in self._host_of.items():
+            rows[host].append(self._row_of[uuid])
+        return rows
+
+    def _is_due(self, host, rows, end):
+        """Return whether :func:`.relief.plan` would search for moves.
+
+        Most rounds end here, without a request to Nova.
+        """
+        if host.account.balance >= 0 or not rows:
+            return False
+        period, rule = self._traffic.period_seconds, self._rule
+        first = max(0, end - round(rule.window_seconds / period))
+        slots = host.overload(rows, first, end)
+        enough = (self._terms.rate
+                  if host.account.balance < -rule.repay_days * self._terms.day
+                  else self._terms.overload_probability)
+        recent = max(1, round(rule.recent_seconds / period))
+        return slots[-recent:].any() \
+            and np.count_nonzero(slots) > enough * slots.size
+
+    def _relieve(self, end):
+        """Make a plan and execute it."""
+        now = self._cloud.now = self._traffic.time(end)
+        self._write(end, now)
+        limit = time.monotonic() + _MOST_SECONDS
+        with executor.Executor(
+                self._store, self._cloud, SETTINGS,
+                executor.holder_name('the demo'), lambda: now) as runner:
+            plan = proposal.propose(self._store, self._cloud, self._driver,
+                                    SETTINGS, now)
+            if not plan.moves:
+                return
+            plan_id = runner.begin(plan)
+            while runner.step():
+                if time.monotonic() > limit:
+                    raise exceptions.VSwitchError(
+                        f'plan {plan_id}: not executed after '
+                        f'{_MOST_SECONDS:g} s')
+                time.sleep(_POLL_SECONDS)
+        if runner.problem is not None:
+            self.problems.append(runner.problem)
+        for move in self._store.moves(plan_id, records.DONE):
+            self._host_of[move.instance_uuid] = move.destination
+            self.moves.append((end, move.instance_uuid, move.destination))
+
+    def _write(self, end, now):
+        """Write what a modeler would have written until now."""
+        stored_budgets = self._store.error_budgets()
+        self._store.settle_budgets(
+            store.BudgetState(self._traffic.period_seconds, now),
+            [(stored_budgets[new.key].until if new.key in stored_budgets
+              else None, new)
+             for new in (host.stored(now) for host in self._hosts.values())],
+            [days for host in self._hosts.values()
+             for days in host.days(self._written)])
+        self._store.write(placements=[
+            store.InstanceRecord(uuid, host)
+            for uuid, host in self._host_of.items()], now=now)
+        self._written = end
+
+    @property
+    def accounts(self):
+        """{host: its :class:`~..rebalance.budget.Account`}."""
+        return {name: host.account for name, host in self._hosts.items()}
+
+
+class _Host:
+    """The measured sums of a host, and its error budget.
+
+    :param name: name of the host
+    :param target: Target of :func:`..modeler.budgets.targets`
+    :param traffic: Traffic
+    :param samples: number of samples of the replay
+    :param terms: Terms
+    """
+
+    def __init__(self, name, target, traffic, samples, terms):
+        self._target, self._traffic = target, traffic
+        self._values = [traffic.values(weights, packet_bytes)
+                        for weights, packet_bytes, _ in target.limits]
+        self._sums = packed.Sums(
+            name, traffic.period_seconds, traffic.first, target.limits,
+            np.full((len(target.limits), samples), np.nan),
+            np.zeros((len(target.limits), samples), dtype=bool))
+        self.account = budget.Account.begun(terms, target.text,
+                                            traffic.time(0))
+
+    def _loads(self, rows, first, end):
+        """Return the loads of the given instances, slot by slot.
+
+        :param rows: rows of the instances
+        :param first: first slot
+        :param end: end of the slots, exclusive
+        :returns: (l, t) sums, and (l, t) bool, whether one instance alone
+            exceeds the capacity
+        """
+        loads = [load[rows, first:end] for load in self._values]
+        return np.stack([load.sum(axis=0) for load in loads]), np.stack([
+            budget.exceeds(load, np.full(len(rows), capacity)).any(axis=0)
+            for load, capacity in zip(loads, self._target.capacities)])
+
+    def overload(self, rows, first, end):
+        """Return (t,) bool: avoidable overload by some instances.
+
+        :param rows: rows of the instances
+        :param first: first sample
+        :param end: end of the samples, exclusive
+        """
+        return budget.overloaded(*self._loads(rows, first, end),
+                                 self._target.capacities)
+
+    def settle(self, rows, first, end):
+        """Add the loads and the overload of the given samples to the budget.
+
+        :param rows: rows of the instances that were on the host
+        :param first: first sample
+        :param end: end of the samples, exclusive
+        """
+        part, period = slice(first, end), self._traffic.period_seconds
+        self._sums.sums[:, part], self._sums.alone[:, part] = self._loads(
+            rows, first, end)
+        self.account = self.account.after(
+            period * (end - first),
+            period * np.count_nonzero(self.overload(rows, first, end)))
+
+    def stored(self, now):
+        """Return the ErrorBudget for the store.
+
+        :param now: time of the replay, seconds UTC
+        """
+        account = self.account
+        return store.ErrorBudget(
+            store.HOST, self._sums.name, account.terms.overload_probability,
+            account.terms.earned_share, account.terms.first_days,
+            account.terms.most_days, account.kind, account.since, None, now,
+            account.balance, account.measured_seconds,
+            account.overload_seconds)
+
+    def days(self, written):
+        """Yield the StoredSums of the days with samples not yet in the store.
+
+        :param written: number of samples that the store has already
+        """
+        first, period = self._sums.first, self._sums.period_seconds
+        last = first + self._sums.sums.shape[1]
+        day = int((first + written) * period // budget.DAY_SECONDS)
+        while packed.slots_of_day(day, period)[0] < last:
+            begin, end = packed.slots_of_day(day, period)
+            sums = np.full((len(self._target.limits), end - begin), np.nan)
+            alone = np.zeros(sums.shape, dtype=bool)
+            low, high = max(begin, first), min(end, last)
+            sums[:, low - begin:high - begin] = self._sums.sums[
+                :, low - first:high - first]
+            alone[:, low - begin:high - begin] = self._sums.alone[
+                :, low - first:high - first]
+            if not np.isnan(sums).all():
+                yield store.StoredSums(
+                    store.HOST, self._sums.name, day, period,
+                    self._target.limits,
+                    packed.pack_day(sums, alone, self._target.capacities))
+            day += 1
+
+
+def summary(replay):
+    """Return what the demo shows of a Replay, as plain data.
+
+    :param replay: Replay
+    """
+    return {'moves': replay.moves, 'problems': replay.problems, 'budgets': {
+        name: [account.overload_seconds, account.measured_seconds]
+        for name, account in replay.accounts.items()}}
+
+
+def read_traffic(job, servers):
+    """Return the Traffic of a job of the cloud.
+
+    :param job: dictionary: ``rates``, path of a file that :func:`write_rates`
+        wrote, ``period_seconds`` and ``start``
+    :param servers: {uuid in Nova: uuid in the trace}
+    """
+    with np.load(job['rates']) as stored:
+        row_of = {uuid: row for row, uuid
+                  in enumerate(json.loads(str(stored['uuids'])))}
+        rates = stored['rates'][[
+            row_of[trace_uuid] for trace_uuid in servers.values()]]
+    return Traffic(list(servers), rates, job['period_seconds'],
+                   round(job['start'] / job['period_seconds']))
+
+
+def write_rates(path, rates):
+    """Write rates for :func:`read_traffic`.
+
+    :param path: path that ends in .npz
+    :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps}
+    """
+    np.savez(path, uuids=json.dumps(list(rates)),
+             rates=np.stack(list(rates.values())))

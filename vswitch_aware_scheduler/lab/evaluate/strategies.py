@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strategies that move instances: our error budgets, and published ones.
+
+Each decides by a :class:`.closed_loop.Fleet` at the end of a period. Pure.
+Sources and variants: reference/rebalance.rst, "Strategies".
+"""
+
+import numpy as np
+
+from vswitch_aware_scheduler.lab.evaluate import closed_loop
+from vswitch_aware_scheduler.lab.evaluate import methods
+from vswitch_aware_scheduler.rebalance import advisor
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import cost
+from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler import store
+
+__all__ = ['ErrorBudget', 'NAMES', 'Rebalanced', 'Sandpiper',
+           'WorkloadBalance', 'make_rebalanced']
+
+#: Names in the order of the report; the clairvoyant follows.
+NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
+
+
+class Rebalanced(methods.Method):
+    """A method of placing combined with a strategy of moving.
+
+    :param name: name in the report
+    :param placing: Method
+    :param strategy: callable(saturation_kbps, overload_probability), returns a
+        new Strategy
+    """
+
+    def __init__(self, name, placing, strategy):
+        super().__init__(name)
+        self._placing = placing
+        self.strategy = strategy
+
+    def start(self, saturation_kbps, overload_probability):
+        """Return an empty FirstFit that places instances as ``placing`` does.
+
+        :param saturation_kbps: capacity of each host
+        :param overload_probability: limit
+        """
+        return self._placing.start(saturation_kbps, overload_probability)
+
+
+def make_rebalanced(settings):
+    """Return the methods of :data:`NAMES`.
+
+    All place instances as ``ours`` of :mod:`.methods`.
+
+    :param settings: :class:`.settings.Settings`
+    :returns: list of Method
+    """
+    placing = methods.make_placing(settings)
+
+    def budgets(rule):
+        return lambda capacity, limit: ErrorBudget(
+            settings.terms(limit), rule, settings.churn,
+            settings.rebalance_checks, settings.refuse_hosts_in_debt)
+
+    return [
+        Rebalanced('ours', placing, budgets(relief.Rule())),
+        Rebalanced('none', placing, budgets(None)),
+        Rebalanced('workload_balance', placing,
+                   lambda capacity, limit: WorkloadBalance(capacity)),
+        Rebalanced('sandpiper', placing,
+                   lambda capacity, limit: Sandpiper(capacity))]
+
+
+class ErrorBudget(closed_loop.Strategy):
+    """Relieves hosts that have spent more overload than they have earned.
+
+    :param terms: :class:`~..rebalance.budget.Terms`
+    :param rule: :class:`~..rebalance.relief.Rule`; None: nothing moves
+    :param churn: :class:`~..rebalance.advisor.Churn`
+    :param checks: number of consecutive rounds in debt before a host is
+        relieved
+    :param refuses: whether hosts in debt refuse arrivals
+    """
+
+    def __init__(self, terms, rule, churn, checks, refuses):
+        self._terms = terms
+        self._rule = rule
+        self._churn = churn
+        self._checks = checks
+        self._refuses = refuses
+        self._balance = np.zeros(0)
+        self._rounds = np.zeros(0)     # consecutive rounds in debt
+        self._moved_at = np.zeros(0)
+        self._counted = 0        # judged bins
+        self._fleet = None
+
+    def closed(self, hosts):
+        """Return (hosts,) bool: whether a host accepts no arrivals.
+
+        :param hosts: number of hosts
+        """
+        if self._fleet is None or not self._refuses:
+            return np.zeros(hosts, dtype=bool)
+        return ~self._accepting()[:hosts]
+
+    def _accepting(self):
+        """Return (hosts,) bool, as :func:`.store.budgets.accepting`."""
+        fleet = self._fleet
+        bins = slice(max(0, self._counted - fleet.bins(
+            store.RECOVERY_SECONDS)), self._counted)
+        used, overload = (np.count_nonzero(of[:fleet.hosts, bins], axis=1)
+                          for of in (fleet.used, fleet.overload))
+        return (self._balance[:fleet.hosts] >= 0) | (budget.burn_rate(
+            overload, used, self._terms.overload_probability)
+            <= self._terms.earned_share)
+
+    def _count(self, fleet):
+        """Update the balances up to the last known bin."""
+        hosts, bins = fleet.used.shape
+        if not self._balance.size:
+            self._balance = np.full(hosts, self._terms.first)
+            self._rounds = np.zeros(hosts, dtype=np.int64)
+            self._moved_at = np.full(fleet.loads.hosts.size, -np.inf)
+        new = slice(self._counted, max(fleet.judged_end, self._counted))
+        self._counted = new.stop
+        count = slice(0, fleet.count)
+        seconds = [fleet.bin_seconds * np.count_nonzero(of[count, new], axis=1)
+                   for of in (fleet.used, fleet.overload)]
+        self._balance[count] = self._terms.after(self._balance[count],
+                                                 *seconds)
+
+    def decide(self, fleet):
+        """Make the moves that the rule plans.
+
+        :param fleet: :class:`.closed_loop.Fleet`
+        """
+        self._count(fleet)
+        self._fleet = fleet
+        self._rounds = np.where(self._balance < 0, self._rounds + 1, 0)
+        relieved = self._rounds >= self._checks
+        if self._rule is None or not relieved.any():
+            return
+        now = fleet.end * fleet.bin_seconds
+        for move in advisor.advise(
+                fleet.recent(self._rule.window_seconds),
+                np.where(relieved, self._balance, np.maximum(
+                    self._balance, 0.0))[:fleet.hosts],
+                self._terms, self._rule, fleet.bins(self._rule.recent_seconds),
+                fleet.constraints(), fleet.empty_hosts(), self._churn,
+                self._moved_at, now,
+                self._costs(fleet) if fleet.migration_seconds else None,
+                accepting=self._accepting()).moves:
+            self._moved_at[move.instance] = now
+            if move.destination >= fleet.count \
+                    or not fleet.sizes[move.destination]:
+                self._balance[move.destination] = self._terms.first
+            fleet.move(move.instance, move.destination)
+
+    def _costs(self, fleet):
+        """Return the overload that migrations add on the same switch."""
+        loads = fleet.recent(self._rule.recent_seconds)
+        slots = fleet.migration_seconds / fleet.bin_seconds
+
+        def added(host):
+            return cost.added_overload(
+                loads.sums[0, host], loads.above[0, host] > 0,
+                loads.most[0, host], fleet.migration_kbps, slots)
+
+        def costs(source, instances, hosts):
+            return np.broadcast_to(
+                added(source) + np.array([added(host) for host in hosts]),
+                (len(instances), len(hosts)))
+
+        return costs
+
+
+class WorkloadBalance(closed_loop.Strategy):
+    """The strategy workload_balance of Watcher, for the load of the switch.
+
+    In each round, the most loaded host above the threshold gives one instance
+    to another host: the largest instance that does not exceed the difference
+    between the host's load and the mean. The destination is the least loaded
+    host that remains below the threshold, or an empty host if there is none.
+
+    :param capacity: kbit/s
+    :param threshold: share of the capacity
+    :param window_seconds: length of the time over which loads are averaged
+    """
+
+    def __init__(self, capacity, threshold=0.8, window_seconds=900.0):
+        self._most = threshold * capacity
+        self._window_seconds = window_seconds
+
+    def decide(self, fleet):
+        """Move at most one instance.
+
+        :param fleet: :class:`.closed_loop.Fleet`
+        """
+        loads = fleet.recent(self._window_seconds)
+        if not loads.slots:
+            return
+        sizes = fleet.sizes
+        load = loads.sums[0, :fleet.count].mean(axis=1)
+        demand = loads.rates[0].mean(axis=1)
+        movable, busy = fleet.free(), fleet.busy()
+        mean = load[sizes > 0].mean()
+        for source in np.argsort(-load, kind='stable').tolist():
+            if load[source] <= self._most:
+                return
+            rows = np.flatnonzero(movable & (fleet.loads.hosts == source))
+            rows = rows[demand[rows] <= load[source] - mean]
+            if busy[source] or sizes[source] < 2 or not rows.size:
+                continue
+            row = rows[demand[rows].argmax()]
+            fits = fleet.constraints().allowed([row], range(sizes.size))[0]
+            destinations = np.flatnonzero(
+                fits & (sizes > 0) & ~busy
+                & (load + demand[row] < self._most))
+            destinations = destinations[destinations != source]
+            fleet.move(
+                int(row), int(destinations[load[destinations].argmin()])
+                if destinations.size else fleet.empty_hosts()[0])
+            return
+
+
+class Sandpiper(closed_loop.Strategy):
+    """The hotspots and volumes of Sandpiper, for the load of the switch.
+
+    A host whose load was above the threshold in several of the last samples is
+    a hotspot. It gives instances to other hosts, those with the largest ratio
+    of volume to size first (all sizes are equal), until it is below the
+    threshold. The destination is the host with the smallest volume that
+    remains below the threshold. T. Wood et al., "Black-box and gray-box
+    strategies for virtual machine migration", NSDI 2007.
+
+    :param capacity: kbit/s
+    :param threshold: share of the capacity
+    :param above: number of the last ``samples`` samples that have to be above
+        the threshold
+    :param samples: as in ``above``
+    """
+
+    def __init__(self, capacity, threshold=0.75, above=3, samples=5):
+        self._most = threshold * capacity
+        self._above = above
+        self._samples = samples
+
+    def decide(self, fleet):
+        """Move instances from hotspots.
+
+        :param fleet: :class:`.closed_loop.Fleet`
+        """
+        loads = fleet.recent(self._samples * fleet.bin_seconds)
+        if loads.slots < self._samples:
+            return
+        # Includes empty hosts, because a host that the first move of a round
+        # puts into use may receive further instances.
+        hot = np.count_nonzero(
+            loads.sums[0] > self._most, axis=1) >= self._above
+        load = loads.sums[0, :, -1].copy()
+        demand = loads.rates[0, :, -1]
+        for source in np.argsort(-load, kind='stable').tolist():
+            if hot[source]:
+                self._relieve(fleet, source, load, demand, hot)
+
+    def _relieve(self, fleet, source, load, demand, hot):
+        rows = np.flatnonzero(fleet.free() & (fleet.loads.hosts == source))
+        for row in rows[np.argsort(-demand[rows], kind='stable')].tolist():
+            if load[source] <= self._most or fleet.sizes[source] < 2 \
+                    or fleet.busy()[source]:
+                return
+            sizes, busy = np.zeros(load.size), np.zeros(load.size, dtype=bool)
+            sizes[:fleet.count] = fleet.sizes
+            busy[:fleet.count] = fleet.busy()
+            fits = np.zeros(load.size, dtype=bool)
+            visible = min(load.size, fleet.hosts)
+            fits[:visible] = fleet.constraints().allowed(
+                [row], range(visible))[0]
+            destinations = np.flatnonzero(
+                fits & (sizes > 0) & ~hot & ~busy
+                & (load + demand[row] < self._most))
+            destinations = destinations[destinations != source]
+            if destinations.size:
+                host = int(destinations[load[destinations].argmin()])
+            elif demand[row] < self._most:
+                host = fleet.empty_hosts()[0]
+            else:
+                continue
+            if host < load.size:
+                load[host] += demand[row]
+            load[source] -= demand[row]
+            fleet.move(row, host)

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans the mapping of VLANs in silos to VXLANs on gateways.
+
+A silo uses ordinary VLANs. A VXLAN gateway at its edge maps them to VNIs,
+which connect networks between silos. Interfaces of one or several gateways
+form an interface group. Each group has one VLAN domain, that is one space of
+VLAN ids. :func:`plan` assigns numbers to the networks of tenants and counts
+the entries in each gateway's mapping table.
+
+Pure except for :func:`load`, which reads a file. No connection to a gateway.
+Derivation: reference/gateways.rst. Source: Kinoshita et al., "Implementation
+and Evaluation of VXLAN Gateway-based Data Center Network Virtualization".
+"""
+
+import dataclasses
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.vswitch import profile
+
+__all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
+           'load', 'plan', 'site_from_dict']
+
+#: VLAN ids and VNIs that can be assigned.
+VLANS = range(1, 4095)
+VNIS = range(1, 1 << 24)
+
+
+def entries(vlans, interfaces, switch_back):
+    """Return how many entries of a mapping table some VLANs need.
+
+    Each VLAN needs one entry on each interface. With switch-back, which leads
+    the traffic of all interfaces through one link before it is mapped, each
+    VLAN needs one entry.
+
+    :param vlans: number of VLANs of one VLAN domain that are mapped
+    :param interfaces: number of the gateway's interfaces in this domain
+    :param switch_back: whether the gateway has switch-back
+    """
+    return vlans if switch_back else vlans * interfaces
+
+
+@dataclasses.dataclass(frozen=True)
+class Gateway:
+    """A VXLAN gateway.
+
+    :ivar name: text
+    :ivar interfaces: number of interfaces to silos
+    :ivar mapping_entries: number of entries of its mapping table
+    :ivar switch_back: whether it has a link for switch-back
+    """
+
+    name: str
+    interfaces: int
+    mapping_entries: int
+    switch_back: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class InterfaceGroup:
+    """Interfaces that share a VLAN domain.
+
+    :ivar name: text
+    :ivar interfaces: {name of a gateway: tuple of its interfaces, from 1}
+    :ivar silo: name of the silo of the interfaces
+    """
+
+    name: str
+    silo: str
+    interfaces: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network of a tenant in one or several silos.
+
+    :ivar tenant: text
+    :ivar name: text
+    :ivar vlans: {name of an interface group: VLAN id, or None for any}
+    :ivar vni: VNI, or None for any
+    """
+
+    tenant: str
+    name: str
+    vlans: dict
+    vni: int | None = None
+
+    def __str__(self):
+        return f'{self.tenant}/{self.name}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """The input of a plan of mapping tables: gateways, groups and networks.
+
+    :ivar gateways: {name: Gateway}
+    :ivar groups: {name: InterfaceGroup}
+    :ivar networks: list of Network, in the order of planning
+    :raises InvalidInput: if a value is invalid; the message names the thing,
+        the value and the valid values
+    """
+
+    gateways: dict
+    groups: dict
+    networks: list
+
+    def __post_init__(self):
+        owner = {}
+        for group in self.groups.values():
+            for name, interfaces in group.interfaces.items():
+                gateway = self.gateways.get(name)
+                where = f'interface group {group.name}'
+                if gateway is None:
+                    _refuse(where, 'a gateway', name, 'one of '
+                            + ', '.join(sorted(self.gateways)))
+                for number in interfaces:
+                    if not 1 <= number <= gateway.interfaces:
+                        _refuse(where, f'an interface of gateway {name}',
+                                number, f'1 to {gateway.interfaces}')
+                    other = owner.setdefault((name, number), group.name)
+                    if other != group.name:
+                        _refuse(where, f'an interface of gateway {name}',
+                                number, f'one that is not in interface group '
+                                f'{other}: an interface has one VLAN domain')
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The mapping of VLANs to VNIs.
+
+    :ivar networks: list of (Network, VNI, {interface group: VLAN id})
+    :ivar site: the Site of the plan
+    """
+
+    networks: list
+    site: Site
+
+    def mappings(self, gateway):
+        """Return [(network, VNI, interface group, VLAN id)] of a gateway.
+
+        :param gateway: name of the gateway
+        """
+        return [(network, vni, group, vlan)
+                for network, vni, vlans in self.networks
+                for group, vlan in vlans.items()
+                if gateway in self.site.groups[group].interfaces]
+
+    def entries(self, gateway):
+        """Return how many entries the mapping table of a gateway needs.
+
+        :param gateway: name of the gateway
+        """
+        switch_back = self.site.gateways[gateway].switch_back
+        return sum(entries(1, len(self.site.groups[group].interfaces[gateway]),
+                           switch_back)
+                   for _, _, group, _ in self.mappings(gateway))
+
+    def to_dict(self):
+        """Return the plan as plain values, for JSON."""
+        return {
+            'networks': [
+                {'tenant': network.tenant, 'network': network.name,
+                 'vni': vni, 'vlans': vlans}
+                for network, vni, vlans in self.networks],
+            'gateways': {name: {
+                'entries': self.entries(name),
+                'mapping_entries': gateway.mapping_entries,
+                'switch_back': gateway.switch_back,
+                'mappings': [
+                    {'tenant': network.tenant, 'network': network.name,
+                     'vni': vni, 'interface_group': group, 'vlan': vlan,
+                     'interfaces': list(
+                         self.site.groups[group].interfaces[name])}
+                    for network, vni, group, vlan in self.mappings(name)]}
+                for name, gateway in self.site.gateways.items()}}
+
+
+def plan(site):
+    """Return the Plan of a site, with the lowest free numbers.
+
+    A number that a network requests is reserved for it, regardless of its
+    position in the order.
+
+    :param site: Site
+    :raises InvalidInput: if two networks request a number, or if no number is
+        free
+    :raises MappingTableFull: if a mapping table is too small; the message
+        names the gateway, the needed and the available entries
+    """
+    vnis = {}                    # VNI -> network
+    vlans = {name: {} for name in site.groups}  # VLAN id -> network
+    for network in site.networks:
+        if network.vni is not None:
+            _take(vnis, network.vni, network, 'VNI')
+        for group, vlan in network.vlans.items():
+            if vlan is not None:
+                _take(vlans[group], vlan, network,
+                      f'VLAN of interface group {group}')
+    free = {name: _free(taken, VLANS) for name, taken in vlans.items()}
+    free_vnis = _free(vnis, VNIS)
+    planned = []
+    for network in site.networks:
+        network_vlans = {
+            group: _next(free[group], network, f'VLAN of interface group '
+                         f'{group}') if vlan is None else vlan
+            for group, vlan in network.vlans.items()}
+        vni = _next(free_vnis, network, 'VNI') \
+            if network.vni is None else network.vni
+        planned.append((network, vni, network_vlans))
+    result = Plan(planned, site)
+    for name, gateway in site.gateways.items():
+        needed, count = result.entries(name), len(result.mappings(name))
+        if needed > gateway.mapping_entries:
+            advice = '' if gateway.switch_back else (
+                f'; with switch-back they would need {count}')
+            raise exceptions.MappingTableFull(
+                f'gateway {name}: {count} mappings need {needed} entries; '
+                f'expected at most {gateway.mapping_entries}, which its table '
+                f'holds{advice}')
+    return result
+
+
+def _take(taken, number, network, number_name):
+    owner = taken.setdefault(number, network)
+    if owner is not network:
+        raise exceptions.InvalidInput(
+            f'network {network}: {number_name}: {number}; expected a '
+            f'{number_name} that network {owner} does not have')
+
+
+def _free(taken, numbers):
+    return (number for number in numbers if number not in taken)
+
+
+def _next(free, network, number_name):
+    try:
+        return next(free)
+    except StopIteration:
+        raise exceptions.InvalidInput(
+            f'network {network}: no free {number_name}; expected at least '
+            f'one') from None
+
+
+def load(path):
+    """Return the Site that a YAML file describes.
+
+    :param path: path of the file
+    :raises InvalidInput: if the file is invalid; the message names the file,
+        the thing, the value and the valid values
+    """
+    where = f'gateway file {path}'
+    try:
+        with open(path, 'rb') as file:
+            content = file.read()
+    except OSError as error:
+        raise exceptions.InvalidInput(
+            f'{where}: cannot be read ({error.strerror}); expected a YAML '
+            f'file of gateways, silos and tenants') from error
+    data = profile.read_yaml(content, where)
+    try:
+        return site_from_dict(data)
+    except exceptions.InvalidInput as error:
+        raise exceptions.InvalidInput(f'{where}: {error}') from None
+
+
+def site_from_dict(data):
+    """Return the Site that plain values describe.
+
+    :param data: dictionary, as in the YAML file
+    :raises InvalidInput: if a value is invalid; the message names the thing,
+        the value and the valid values
+    """
+    top = _mapping('the file', data, ('gateways', 'silos', 'tenants'))
+    gateways = {}
+    for name, entry in _named('gateways', top).items():
+        where = f'gateway {name}'
+        entry = _mapping(where, entry, ('interfaces', 'mapping_entries',
+                                        'switch_back'))
+        switch_back = entry.get('switch_back', False)
+        if not isinstance(switch_back, bool):
+            _refuse(where, 'switch_back', switch_back, 'true or false')
+        gateways[name] = Gateway(
+            name, _whole(where, 'interfaces', entry.get('interfaces'), 1),
+            _whole(where, 'mapping_entries', entry.get('mapping_entries'), 0),
+            switch_back)
+    groups = {}
+    for silo, entry in _named('silos', top).items():
+        entry = _mapping(f'silo {silo}', entry, ('interface_groups',))
+        for name, interfaces in _named('interface_groups', entry).items():
+            where = f'interface group {name}'
+            if name in groups:
+                _refuse(where, 'its silo', silo,
+                        f'{groups[name].silo} alone: it is there already')
+            groups[name] = InterfaceGroup(name, silo, {
+                gateway: _interfaces(where, gateway, numbers)
+                for gateway, numbers
+                in _mapping(where, interfaces, None).items()})
+    networks = []
+    for tenant, entry in _named('tenants', top).items():
+        entry = _mapping(f'tenant {tenant}', entry, ('networks',))
+        networks.extend(
+            _network(tenant, name, network, groups)
+            for name, network in _named('networks', entry).items())
+    return Site(gateways, groups, networks)
+
+
+def _network(tenant, name, data, groups):
+    where = f'network {tenant}/{name}'
+    data = _mapping(where, data, ('silos', 'vlans', 'vni'))
+    silos = data.get('silos') or []
+    silo_names = {group.silo for group in groups.values()}
+    if not isinstance(silos, list):
+        _refuse(where, 'silos', silos, 'a list of names')
+    for silo in silos:
+        if silo not in silo_names:
+            _refuse(where, 'a silo', silo, 'one of '
+                    + ', '.join(sorted(silo_names)))
+    vlans = {group.name: None for group in groups.values()
+             if group.silo in silos}
+    for group, vlan in _mapping(where, data.get('vlans') or {},
+                                tuple(groups)).items():
+        vlans[group] = vlan if vlan is None else _whole(
+            where, f'VLAN of interface group {group}', vlan, VLANS[0],
+            VLANS[-1])
+    if not vlans:
+        _refuse(where, 'where it is', data, 'silos, or vlans by interface '
+                'group')
+    vni = data.get('vni')
+    return Network(tenant, name, vlans, vni if vni is None else _whole(
+        where, 'vni', vni, VNIS[0], VNIS[-1]))
+
+
+def _interfaces(where, gateway, numbers):
+    """Return a tuple of interfaces: the given ones, or a number from 1 on."""
+    value_name = f'interfaces of gateway {gateway}'
+    if not isinstance(numbers, list):
+        return tuple(range(1, 1 + _whole(where, value_name, numbers, 1)))
+    numbers = [_whole(where, value_name, number, 1) for number in numbers]
+    if not numbers or len(set(numbers)) < len(numbers):
+        _refuse(where, value_name, numbers, 'each once, and one or more')
+    return tuple(numbers)
+
+
+def _named(key, data):
+    """Return the mapping of names to values of a key."""
+    entries_by_name = _mapping(key, data.get(key) or {}, None)
+    for name in entries_by_name:
+        if not isinstance(name, str) or not name:
+            _refuse(key, 'a name', name, 'text')
+    return entries_by_name
+
+
+def _mapping(where, data, keys):
+    if not isinstance(data, dict):
+        _refuse(where, 'content', data, 'a mapping')
+    for key in data:
+        if keys is not None and key not in keys:
+            _refuse(where, 'a key', key, 'one of ' + ', '.join(keys))
+    return data
+
+
+def _whole(where, value_name, value, lowest, highest=None):
+    if isinstance(value, bool) or not isinstance(value, int) \
+            or value < lowest or highest is not None and value > highest:
+        _refuse(where, value_name, value, f'a whole number >= {lowest}' + (
+            '' if highest is None else f' and <= {highest}'))
+    return value
+
+
+def _refuse(where, value_name, value, expected):
+    raise exceptions.InvalidInput(
+        f'{where}: {value_name}: {plain_text.brief(value)}; expected '
+        f'{expected}')

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads server types and mixes of VMs from YAML files, and validates them."""
+
+import dataclasses
+import difflib
+import math
+import numbers
+
+import numpy as np
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
+           'load_server_types', 'mix_of_flavors']
+
+#: Keys of a flavor's traffic in a file: rates, and times of an on/off source.
+TRAFFIC_KEYS = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
+                'off_seconds')
+
+_MOST = 1e15
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerType:
+    """One kind of server that could be bought.
+
+    :ivar name: name of the server type
+    :ivar cores: virtual cores for VMs: the cores of the server minus reserved
+        ones, multiplied by the allocation ratio
+    :ivar memory_mb: memory for VMs, computed in the same way
+    :ivar profiles: tuple of the possible SwitchProfiles
+    :ivar price: price of one server, or None
+    :ivar uplink_kbps: capacity of the rack's uplink in each direction, or None
+    :ivar hosts_per_uplink: number of servers that share the uplink
+    """
+
+    name: str
+    cores: float
+    memory_mb: float
+    profiles: tuple
+    price: float | None = None
+    uplink_kbps: float | None = None
+    hosts_per_uplink: int = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Vm:
+    """One VM of a mix.
+
+    :ivar flavor: name of its flavor
+    :ivar cores: virtual cores of it
+    :ivar memory_mb: memory of it
+    :ivar law: RateLaw of its traffic
+    :ivar model: TrafficModel, or None where only the law is known
+    :ivar is_prior: whether the law is a prior, which is cut to what one
+        instance may have on a host
+    :ivar count: number of VMs of the mix that it represents
+    """
+
+    flavor: str
+    cores: float
+    memory_mb: float
+    law: rate_law.RateLaw
+    model: traffic_model.TrafficModel | None = None
+    is_prior: bool = False
+    count: int = 1
+
+    def grown(self, factor):
+        """Return the VM with all its rates multiplied by a factor.
+
+        :param factor: number > 0
+        """
+        if factor == 1:
+            return self
+        law = self.law
+        return dataclasses.replace(
+            self, law=rate_law.RateLaw.from_arrays(
+                law.probabilities, law.rates * factor, law.at_instants),
+            model=None if self.model is None else dataclasses.replace(
+                self.model, rates=self.model.rates * factor))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Flavor:
+    """The data of a flavor in a file.
+
+    :ivar count: number of VMs of the flavor in the mix, or None
+    :ivar model: TrafficModel, or None if no traffic is stated
+    """
+
+    name: str
+    cores: float
+    memory_mb: float
+    count: int | None = None
+    model: traffic_model.TrafficModel | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mix:
+    """VMs in the order in which servers are filled.
+
+    :ivar vms: tuple of Vm
+    :ivar total: number of VMs that the mix represents
+    :ivar repeats: whether ``vms`` is an endless pattern whose every prefix has
+        the shares of the flavors; otherwise it has all VMs once
+    :ivar kinds: tuple of the different Vm; a rare one may be missing in the
+        pattern
+    """
+
+    vms: tuple
+    total: int
+    repeats: bool
+    kinds: tuple
+
+    def grown(self, factor):
+        """Return the mix with all rates multiplied by a factor.
+
+        :param factor: number > 0
+        """
+        grown = {id(vm): vm.grown(factor) for vm in self.kinds}
+        return dataclasses.replace(
+            self, vms=tuple(grown[id(vm)] for vm in self.vms),
+            kinds=tuple(grown.values()))
+
+
+def mix_of_flavors(vms, length):
+    """Return the Mix of VMs with different flavors.
+
+    The Mix repeats a pattern in which each Vm has the share of its ``count``.
+
+    :param vms: list of Vm, one for each flavor
+    :param length: number of VMs in the pattern
+    """
+    counts = np.array([vm.count for vm in vms], dtype=float)
+    shares = counts / counts.sum()
+    taken = np.zeros(len(counts))
+    order = []
+    for number in range(1, length + 1):
+        # The flavor with the largest deficit, the first one of several.
+        behind = shares * number - taken
+        chosen = int(np.argmax(behind > behind.max() - 1e-9))
+        taken[chosen] += 1
+        order.append(vms[chosen])
+    return Mix(tuple(order), sum(vm.count for vm in vms), True,
+               tuple(vms))
+
+
+# Files
+
+def load_server_types(path, known_profiles, profile_names=()):
+    """Return (currency, list of ServerType) of a YAML file.
+
+    :param path: path of the file
+    :param known_profiles: {name: SwitchProfile}
+    :param profile_names: names of profiles that replace those in the file
+    :raises InvalidInput: if the file is invalid; the message names the file,
+        the server type, the key, the value and the expected value
+    """
+    place = f'server types {path}'
+    data = _read(path, place)
+    _check_keys(place, data, ('currency', 'servers'))
+    currency = data.get('currency', '')
+    if not isinstance(currency, str):
+        _refuse(f'{place}: currency', currency, 'text, such as EUR')
+    servers = _named_mappings(place, data, 'servers', 'server type')
+    return currency, [
+        _server_type(f'{place}: server type {name!r}', name, entry,
+                     known_profiles, list(profile_names))
+        for name, entry in servers.items()]
+
+
+def _server_type(place, name, entry, known_profiles, profile_names):
+    _check_keys(place, entry, (
+        'cores', 'memory_mb', 'nic_kbps', 'switch_profiles', 'price',
+        'reserved_cores', 'reserved_memory_mb', 'cpu_allocation_ratio',
+        'ram_allocation_ratio', 'uplink_kbps', 'hosts_per_uplink'))
+    nic_kbps = _number(place, entry, 'nic_kbps', above=True, default=None)
+    uplink_kbps = _number(place, entry, 'uplink_kbps', above=True,
+                          default=None)
+    hosts = _whole(place, entry, 'hosts_per_uplink', default=None)
+    if (uplink_kbps is None) != (hosts is None):
+        stated_key, missing_key = (('uplink_kbps', 'hosts_per_uplink')
+                                   if hosts is None else
+                                   ('hosts_per_uplink', 'uplink_kbps'))
+        _refuse(f'{place}: {missing_key}', None,
+                f'a number above 0, for {stated_key} is stated')
+    return ServerType(
+        name,
+        _for_vms(place, entry, 'cores', 'reserved_cores',
+                 'cpu_allocation_ratio'),
+        _for_vms(place, entry, 'memory_mb', 'reserved_memory_mb',
+                 'ram_allocation_ratio'),
+        _profiles(place, profile_names or entry.get('switch_profiles'),
+                  known_profiles, nic_kbps),
+        _number(place, entry, 'price', default=None), uplink_kbps,
+        hosts or 1)
+
+
+def _for_vms(place, entry, key, reserved_key, ratio_key):
+    """Return the cores or the memory that VMs can use."""
+    amount = _number(place, entry, key, above=True)
+    reserved = _number(place, entry, reserved_key, default=0.0)
+    if reserved >= amount:
+        _refuse(f'{place}: {reserved_key}', reserved,
+                f'less than {key}, which is {amount:g}')
+    return (amount - reserved) * _number(place, entry, ratio_key, above=True,
+                                         default=1.0)
+
+
+def _profiles(place, names, known_profiles, nic_kbps):
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, list) or not names:
+        _refuse(f'{place}: switch_profiles', names,
+                'the name of a switch profile, or a list of names')
+    profiles = []
+    for name in names:
+        if not isinstance(name, str) or name not in known_profiles:
+            _refuse(f'{place}: switch_profiles', name,
+                    _one_of(name, sorted(known_profiles)))
+        if name in [profile.name for profile in profiles]:
+            _refuse(f'{place}: switch_profiles', name, 'each profile once')
+        profiles.append(_with_nic(known_profiles[name], nic_kbps))
+    return tuple(profiles)
+
+
+def _with_nic(profile, nic_kbps):
+    """Return a profile with the line rate of a NIC, if it is known."""
+    if nic_kbps is None:
+        return profile
+    return profile.overridden({'line_rate_kbps': nic_kbps}, 'the server type')
+
+
+def load_flavors(path):
+    """Return {name: Flavor} of a YAML file.
+
+    :param path: path of the file
+    :raises InvalidInput: as :func:`load_server_types`
+    """
+    place = f'mix {path}'
+    data = _read(path, place)
+    _check_keys(place, data, ('flavors',))
+    return {name: _flavor(f'{place}: flavor {name!r}', name, entry)
+            for name, entry in _named_mappings(
+                place, data, 'flavors', 'flavor').items()}
+
+
+def _flavor(place, name, entry):
+    _check_keys(place, entry, ('count', 'cores', 'memory_mb', *TRAFFIC_KEYS))
+    stated = {key: _number(place, entry, key, default=None)
+              for key in TRAFFIC_KEYS}
+    stated = {key: value for key, value in stated.items()
+              if value is not None}
+    return Flavor(
+        name, _number(place, entry, 'cores', above=True),
+        _number(place, entry, 'memory_mb', above=True),
+        _whole(place, entry, 'count', default=None),
+        traffic_of(place, stated) if stated else None)
+
+
+def traffic_of(place, stated):
+    """Return the TrafficModel of stated numbers.
+
+    :param place: description of the VM, for messages
+    :param stated: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty
+    :raises InvalidInput: if the times contradict each other
+    """
+    rates = {key: stated.get(key, 0.0) for key in TRAFFIC_KEYS[:3]}
+    on_seconds = stated.get('on_seconds')
+    if on_seconds == 0 or on_seconds is None and stated.get('off_seconds'):
+        _refuse(f'{place}: on_seconds', on_seconds,
+                'a number above 0, how long the instance is on at a time')
+    if not stated.get('off_seconds'):
+        return traffic_model.TrafficModel.constant(**rates)
+    return traffic_model.TrafficModel.on_off(
+        **rates, on_seconds=on_seconds, off_seconds=stated['off_seconds'])
+
+
+# Checks
+
+def _refuse(subject, value, expected):
+    shown = 'not given' if value is None else plain_text.one_line(repr(value))
+    raise exceptions.InvalidInput(
+        f'{subject}: {shown[:80]}; expected {expected}')
+
+
+def _one_of(value, names):
+    near = difflib.get_close_matches(str(value), names, n=1)
+    return f'one of {", ".join(names)}' + (
+        f'; did you mean {near[0]!r}?' if near else '')
+
+
+def _read(path, place):
+    try:
+        with open(path, 'rb') as file:
+            content = file.read()
+    except (OSError, ValueError) as error:
+        raise exceptions.InvalidInput(
+            f'{place}: {getattr(error, "strerror", None) or error}; expected '
+            f'a YAML file that can be read') from None
+    try:
+        data = switch_profile.read_yaml(content, place)
+    except exceptions.InvalidProfile as error:
+        raise exceptions.InvalidInput(str(error)) from None
+    if not isinstance(data, dict):
+        _refuse(f'{place}: content', data, 'a mapping of keys to values')
+    return data
+
+
+def _check_keys(place, entry, allowed):
+    for key in entry:
+        if key not in allowed:
+            _refuse(f'{place}: key', key, _one_of(key, list(allowed)))
+
+
+def _named_mappings(place, data, key, kind):
+    entries = data.get(key)
+    if not isinstance(entries, dict) or not entries:
+        _refuse(f'{place}: {key}', entries, f'a mapping of names to {kind}s')
+    for name, entry in entries.items():
+        if not isinstance(name, str) or not name.strip():
+            _refuse(f'{place}: the name of a {kind}', name, 'text')
+        if not isinstance(entry, dict):
+            _refuse(f'{place}: {kind} {name!r}', entry,
+                    'a mapping of keys to values')
+    return entries
+
+
+def _number(place, entry, key, above=False, default=...):
+    """Return the number of a key, >= 0, or above 0."""
+    value = entry.get(key)
+    if value is None and default is not ...:
+        return default
+    expected = 'a number above 0' if above else 'a number from 0'
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) \
+            or not math.isfinite(value) or not 0 <= value <= _MOST \
+            or above and value <= 0:
+        _refuse(f'{place}: {key}', value, expected)
+    return float(value)
+
+
+def _whole(place, entry, key, default=...):
+    value = entry.get(key)
+    if value is None and default is not ...:
+        return default
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) \
+            or not 1 <= value <= _MOST:
+        _refuse(f'{place}: {key}', value, 'a whole number from 1')
+    return int(value)
