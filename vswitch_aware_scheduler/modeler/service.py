@@ -661,9 +661,8 @@ def update_budgets(set_up, clock, newest, **values):
     update = budgets.update(
         set_up.store, set_up.driver, clock, newest,
         earned_share=set_up.earned_share, predict=set_up.predict, **values)
-    LOG.debug('vswitch-modeler: error budgets: %d shares, %d periods '
-              'measured, %d unknown', update.shares, update.measured,
-              update.unknown)
+    LOG.debug('vswitch-modeler: error budgets: %d instances measured, %d '
+              'periods settled', update.instances, update.settled)
     return update, None
 
 

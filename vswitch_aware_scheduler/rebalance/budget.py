@@ -13,7 +13,7 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 
 __all__ = ['Account', 'DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate',
-           'exceeds', 'overloaded']
+           'charges', 'exceeds', 'overloaded']
 
 DAY_SECONDS = 86400.0
 
@@ -216,6 +216,27 @@ def overloaded(sums, alone, capacities):
     :returns: (..., t) bool
     """
     return (exceeds(sums, capacities) & ~alone).any(axis=0)
+
+
+def charges(loads, capacity):
+    """Return which share of an overload each instance has made.
+
+    An instance is charged for what it carries above its fair share of the
+    capacity (max-min fairness): the level up to which all instances together
+    fill exactly the capacity. Instances below the level are charged nothing,
+    and the others together exactly the excess. Derivation:
+    reference/rebalance.rst, "Charges".
+
+    :param loads: (n,) load of each instance; their sum exceeds the capacity
+    :param capacity: in the unit of the loads, above 0
+    :returns: (n,) shares, which sum to 1
+    """
+    ascending = np.sort(loads)
+    below = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
+    # The level if the k smallest instances are below it.
+    levels = (capacity - below) / np.arange(ascending.size, 0, -1)
+    excess = np.maximum(loads - levels[np.argmax(levels <= ascending)], 0.0)
+    return excess / excess.sum()
 
 
 def exceeds(values, capacities):

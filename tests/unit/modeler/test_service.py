@@ -280,7 +280,7 @@ class BudgetsTestCase(WithInventory):
         self.assertIsNone(self.store.budget_state())
 
     def test_a_problem_of_budgets_stops_no_pass(self):
-        self.store.write_budget_shares = mock.Mock(
+        self.store.settle_budgets = mock.Mock(
             side_effect=ZeroDivisionError('oh'))
         self.end_at(300.0 * 3)
         _, lines = self.serve()

@@ -124,6 +124,40 @@ class BurnRateTestCase(unittest.TestCase):
                              np.array([3600.0, 3600.0, 3600.0, 0.0]), .01))
 
 
+class ChargesTestCase(unittest.TestCase):
+
+    def test_what_is_above_the_fair_share_is_charged(self):
+        for loads, charged in (
+                # 45 is the level of the second: 90 - 45 is the excess.
+                ([90, 45, 10], [1, 0, 0]), ([60, 60], [.5, .5]),
+                ([150, 5, 5], [1, 0, 0]), ([80, 50, 10], [35, 5, 0]),
+                ([101], [1]), ([0, 0, 70, 70, 70], [0, 0, 1, 1, 1])):
+            charged = np.array(charged) / sum(charged)
+            np.testing.assert_allclose(charged, budget.charges(
+                np.array(loads, dtype=float), 100.0))
+
+    def test_all_together_are_charged_the_excess(self):
+        generator = np.random.default_rng(5)
+        for _ in range(200):
+            loads = generator.exponential(30.0, generator.integers(1, 20))
+            capacity = loads.sum() * generator.uniform(.2, .999)
+            shares = budget.charges(loads, capacity)
+            excess = loads.sum() - capacity
+            # Each keeps what max-min fairness gives it.
+            kept = loads - shares * excess
+            self.assertAlmostEqual(capacity, kept.sum())
+            level = kept.max()
+            np.testing.assert_allclose(kept, np.minimum(loads, level),
+                                       atol=1e-9)
+
+    def test_small_instances_are_not_charged_for_a_large_one(self):
+        # Not even if they are many: a tenant cannot split what it carries
+        # into parts below the fair share.
+        shares = budget.charges(np.array([5.0] * 10 + [12.0] * 10), 100.0)
+        self.assertFalse(shares[:10].any())
+        np.testing.assert_allclose(.1, shares[10:])
+
+
 class AvoidableTestCase(unittest.TestCase):
 
     def test_one_instance_above_by_itself_is_not_avoidable(self):
