@@ -40,7 +40,6 @@ class BudgetsTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2')
     #: Servers that are never active.
     idle = ()
-    OPTIONS = {'refuse_hosts_in_debt': True}
 
     def setUp(self):
         super().setUp()
@@ -72,8 +71,7 @@ class BudgetsTestCase(base.VSwitchTestCase):
         conf([], default_config_files=[])
         for name, value in {
                 'store_url': self.store_url, 'telemetry_driver': 'file',
-                'telemetry_path': self.telemetry,
-                'refuse_hosts_in_debt': True}.items():
+                'telemetry_path': self.telemetry}.items():
             conf.set_override(name, value, conf_opts.GROUP)
         return conf
 
@@ -145,7 +143,6 @@ class BudgetsTestCase(base.VSwitchTestCase):
 
 
 class OffTestCase(BudgetsTestCase):
-    OPTIONS = {}
 
     def test_a_host_in_debt_takes_no_new_instance(self):
         """Without the option budgets change nothing."""

@@ -163,8 +163,8 @@ def limits_in_words(text):
 
 
 def update(store, driver, clock, newest, *, name='modeler', common=True,
-           share=None, stays_until=None, most_kbps=None, earned_share=0.6,
-           progress=None, writing=None, predict=None):
+           share=None, stays_until=None, most_kbps=None, progress=None,
+           writing=None, predict=None):
     """Measure all unsettled periods, and settle those that do not wait.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -180,7 +180,6 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
         instances, or None if it has not read them
     :param most_kbps: {uuid: kbit/s in one direction} that the host of an
         instance can carry; larger rates are ignored
-    :param earned_share: a host earns this share of its limit
     :param progress: None, or called as ``progress(done, total)``; an exception
         that it raises ends the update
     :param writing: None, or callable that returns a context manager for each
@@ -210,7 +209,7 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
     while True:
         stored = store.error_budgets()
         budgets = stored if not common else _begun(
-            stored, targets_by_key, earned_share, grid.period, now)
+            stored, targets_by_key, grid.period, now)
         pending, complete = _pending(budgets, targets_by_key, grid, store)
         stays = store.stays(grid.period * min(
             (first for first, _ in pending.values()), default=grid.end))
@@ -334,33 +333,44 @@ def _state(store, state, driver, stays_until, clock):
         float(max(round(period), SHORTEST_PERIOD_SECONDS)), stays_until)
 
 
-def _begun(stored, targets_by_key, earned_share, period, now):
+def _begun(stored, targets_by_key, period, now):
     """Return the budgets, with new ones for new hosts and changed limits."""
     budgets = dict(stored)
     boundary = math.floor(now / period) * period
     for key, target in targets_by_key.items():
-        terms = budget_rules.Terms(target.overload_probability, earned_share)
+        terms = budget_rules.Terms(target.overload_probability)
         previous, reason = stored.get(key), None
         if previous is not None:
-            _, reason = budget_rules.Account(
-                budget_rules.Terms(
-                    previous.overload_probability, previous.earned_share,
-                    previous.first_days, previous.most_days),
-                limits_in_words(previous.limits), previous.since,
-                previous.balance).under(
-                    terms, limits_in_words(target.text), boundary)
-            if reason is None and previous.limits != target.text:
-                reason = 'limits have changed: a new budget begins'
+            reason = _changed(previous, target, terms)
             if reason is None:
                 # The length of periods may have changed.
                 until = math.ceil(previous.until / period - 1e-9) * period
                 budgets[key] = dataclasses.replace(previous, until=until)
                 continue
+            reason += ': a new budget begins'
         budgets[key] = model_store.ErrorBudget(
-            *key, terms.overload_probability, terms.earned_share,
-            terms.first_days, terms.most_days, target.text, boundary, reason,
+            *key, *dataclasses.astuple(terms), target.text, boundary, reason,
             boundary, terms.first)
     return budgets
+
+
+def _terms(budget):
+    return budget_rules.Terms(budget.overload_probability, budget.earned_share,
+                              budget.first_days, budget.most_days)
+
+
+def _changed(budget, target, terms):
+    """Return what has changed since a budget began, or None."""
+    if budget.overload_probability != terms.overload_probability:
+        return (f'limit {budget.overload_probability:g} is now '
+                f'{terms.overload_probability:g}')
+    if budget.limits != target.text:
+        before, after = map(limits_in_words, (budget.limits, target.text))
+        return ('limits have changed' if before == after
+                else f'limits were {before}, are now {after}')
+    if _terms(budget) != terms:
+        return 'terms of the budget changed'
+    return None
 
 
 def _predicted(budgets, targets_by_key, now, predict):
@@ -751,10 +761,7 @@ class _Settlement:
         ).any(axis=0)
         if key[0] == model_store.HOST:
             self._add_vm_time(uuids, first, covered, suffering)
-        terms = budget_rules.Terms(
-            budget.overload_probability, budget.earned_share,
-            budget.first_days, budget.most_days)
-        balance = budget.balance
+        terms, balance = _terms(budget), budget.balance
         measured_seconds = period * known * used
         for seconds, overloaded in zip(measured_seconds.tolist(),
                                        overload.tolist()):

@@ -104,8 +104,7 @@ class SetUp:
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
     :ivar settings: :class:`.Settings`
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
-    :ivar earned_share: share of the limit E that a host earns as error budget,
-        or None if there are no error budgets
+    :ivar budgets: whether error budgets are computed
     :ivar predict: as in :func:`.budgets.update`
     :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
         nothing
@@ -138,7 +137,7 @@ class SetUp:
     ports_seconds: float = 0.0
     member_seconds: float = priors.MEMBER_SECONDS
     fleet: object = None
-    earned_share: float | None = None
+    budgets: bool = False
     discovery: object = None
     rebalancer: rebalancing.Rebalancer | None = None
     predict: object = None
@@ -201,8 +200,7 @@ def set_up(conf, patience_seconds=None):
         ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
         member_seconds=group.prior_min_hours * 3600.0,
         fleet=_fleet(conf),
-        earned_share=(group.error_budget_earned_share
-                      if group.error_budgets else None),
+        budgets=group.error_budgets,
         discovery=_discovery(conf), rebalancer=(
             None if group.rebalance_mode == rebalance_settings.OFF
             else make_rebalancer(conf)), missing=missing,
@@ -654,13 +652,13 @@ def update_budgets(set_up, clock, newest, **values):
         the budgets are unchanged after a problem
     :raises StoreError: if the store cannot be read or written
     """
-    if set_up.earned_share is None:
+    if not set_up.budgets:
         return None, None
     if set_up.group is not None:
         values['name'] = set_up.group.name.decode()
     update = budgets.update(
-        set_up.store, set_up.driver, clock, newest,
-        earned_share=set_up.earned_share, predict=set_up.predict, **values)
+        set_up.store, set_up.driver, clock, newest, predict=set_up.predict,
+        **values)
     LOG.debug('vswitch-modeler: error budgets: %d instances measured, %d '
               'periods settled', update.instances, update.settled)
     return update, None

@@ -15,6 +15,7 @@ from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
@@ -475,6 +476,79 @@ class SpendersTestCase(BudgetsTestCase):
                          times)
 
 
+class AttackTestCase(BudgetsTestCase):
+    """A tenant puts all hosts in debt: one VM a host, at 95 % of the capacity
+    for 2 % of the time.
+    """
+
+    HOSTS = 'abcd'
+    DAY_PERIODS = 288
+
+    def setUp(self):
+        super().setUp()
+        self.set_policies({host: policy() for host in self.HOSTS})
+        self.owners = {}
+        for number, host in enumerate(self.HOSTS):
+            for place, project in enumerate(('attacker', 'victim', 'other')):
+                uuid = store_base.instance_uuid(3 * number + place + 1)
+                self.store.write(placements=[store.InstanceRecord(
+                    uuid, host, project=project, running=True,
+                    began_at=BEGIN - 86400)], now=self.now)
+        self.update(0)
+
+    def send(self, attack):
+        """Send for a week; an attack in one of 50 periods."""
+        periods = np.arange(7 * self.DAY_PERIODS)
+        bursts = np.where((periods % 50 == 7) & attack(periods), 95, 1)
+        self.measure(*[bursts, np.full(periods.size, 10),
+                       np.full(periods.size, 5)] * len(self.HOSTS))
+
+    def passing(self, project):
+        """Return the hosts that pass for an instance of a project."""
+        table = admission.LoadTable(debts=self.store.debts(self.now))
+        slots = [table.describe(host, policy(), {}) for host in self.HOSTS]
+        assessment = table.assess(slots, model.TrafficModel.constant(5.0).law,
+                                  project=project)
+        return [host for host, passes in zip(self.HOSTS, assessment.passing)
+                if passes], assessment
+
+    def test_others_boot_during_and_after(self):
+        self.send(lambda periods: periods < 2 * self.DAY_PERIODS)
+        for day in (.5, 1, 2, 2.5, 3, 4):
+            self.update(int(day * self.DAY_PERIODS))
+            self.assertTrue(all(
+                self.budget((store.HOST, host)).in_debt
+                for host in self.HOSTS), day)
+            for project in ('victim', 'new', None):
+                self.assertEqual(list(self.HOSTS), self.passing(project)[0])
+            # The last resort of the attacker is not refused either, but it is
+            # counted.
+            hosts, assessment = self.passing('attacker')
+            self.assertEqual((list(self.HOSTS), True),
+                             (hosts, assessment.only_last))
+        self.assertEqual({'attacker'}, {
+            charge.project for charge in self.store.charges()})
+
+    def test_the_attacker_is_kept_from_hosts_that_still_have_budget(self):
+        # The last host has no instance of the attacker.
+        self.store.write(remove_placements=[store_base.instance_uuid(10)],
+                         now=self.now)
+        self.send(lambda periods: periods >= 0)
+        self.update(self.DAY_PERIODS)
+        self.assertEqual(['d'], self.passing('attacker')[0])
+        self.assertEqual(list(self.HOSTS), self.passing('victim')[0])
+
+    def test_a_tenant_that_states_no_traffic_is_charged_as_measured(self):
+        # What is charged does not depend on what an instance was said to send.
+        self.send(lambda periods: periods >= 0)
+        self.store.write([store.StoredModel(
+            store_base.instance_uuid(1), model.TrafficModel.constant(.001))])
+        self.update(self.DAY_PERIODS)
+        charged = {charge.instance_uuid for charge in self.store.charges()}
+        self.assertEqual({store_base.instance_uuid(3 * number + 1)
+                          for number in range(len(self.HOSTS))}, charged)
+
+
 class ChangedPeriodTestCase(BudgetsTestCase):
     """The sampling period changes from five minutes to one, before 23:00."""
 
@@ -681,8 +755,11 @@ class TermsTestCase(BudgetsTestCase):
             self.assertIn('a new budget begins', why)
             self.assertIn(changed.profile.name, why)
 
-    def test_another_share_that_is_earned_begins_a_new_budget(self):
-        since, why = self.begun(earned_share=.5)
+    def test_other_terms_begin_a_new_budget(self):
+        self.store.settle_budgets(self.store.budget_state(), [
+            (self.budget().until, dataclasses.replace(self.budget(),
+                                                      earned_share=.5))])
+        since, why = self.begun()
         self.assertEqual(BEGIN + 4 * P, since)
         self.assertEqual('terms of the budget changed: a new budget begins',
                          why)

@@ -75,46 +75,6 @@ class TermsTestCase(unittest.TestCase):
                 budget.Terms(**{'overload_probability': .01, **terms})
 
 
-class AccountTestCase(unittest.TestCase):
-
-    def setUp(self):
-        self.terms = budget.Terms(.01)
-        self.account = budget.Account.begun(self.terms, '1 <= 100', 5.0)
-
-    def test_an_account_earns_and_spends_by_its_terms(self):
-        after = self.account.after(900.0, 600.0).after(900.0, 0.0)
-        self.assertAlmostEqual(518.4 + 2 * 5.4 - 600, after.balance)
-        self.assertTrue(after.in_debt)
-        self.assertFalse(self.account.in_debt)
-        # A third of the time with a limit of one hundredth.
-        self.assertAlmostEqual(100 / 3, after.burn_rate)
-        self.assertAlmostEqual(after.balance / (30 * 518.4), after.left)
-        self.assertEqual(5.0, after.since)
-
-    def test_nothing_measured_changes_nothing(self):
-        self.assertEqual(self.account, self.account.after(0.0, 0.0))
-        self.assertEqual(0.0, self.account.burn_rate)
-
-    def test_another_limit_or_other_capacities_begin_a_new_budget(self):
-        spent = self.account.after(900.0, 900.0)
-        self.assertEqual((spent, None), spent.under(
-            budget.Terms(.01), '1 <= 100', 77.0))
-        for terms, kind, reason in (
-                (budget.Terms(.02), '1 <= 100', 'limit 0.01 is now 0.02'),
-                (self.terms, '1 <= 200', '1 <= 100, are now 1 <= 200'),
-                (budget.Terms(.01, .5), '1 <= 100', 'terms')):
-            new, sentence = spent.under(terms, kind, 77.0)
-            self.assertEqual(budget.Account.begun(terms, kind, 77.0), new)
-            self.assertIn(reason, sentence)
-            self.assertIn('a new budget begins', sentence)
-
-    def test_more_overload_than_time_is_rejected(self):
-        for measured, overload in ((1.0, 2.0), (1.0, -1.0), (NAN, 0.0),
-                                   (1.0, NAN), (float('inf'), 0.0)):
-            with self.assertRaisesRegex(exceptions.InvalidInput, 'expected'):
-                self.account.after(measured, overload)
-
-
 class BurnRateTestCase(unittest.TestCase):
 
     def test_one_is_exactly_the_limit(self):

@@ -19,7 +19,7 @@ REFUSED, ADMITTED = 'refused', 'admitted'
 
 #: Checks that measured traffic can neither confirm nor disprove.
 _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
-                 'error budget'}
+                 'error budget', 'large neighbour'}
 
 
 def run(arguments, conf, store, driver, progress=None, clock=None):

@@ -431,8 +431,8 @@ def _rooms(table, names, laws, progress=None):
         assessment = table.assess_each(
             table.slots_of([names[i] for i in active]),
             [laws[i] for i in active])
-        for i, admitted in zip(active, assessment.admitted.tolist()):
-            if admitted:
+        for i, fits in zip(active, assessment.fits.tolist()):
+            if fits:
                 low[i] = number[i]
             else:
                 high[i] = number[i]

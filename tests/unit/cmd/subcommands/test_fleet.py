@@ -162,14 +162,11 @@ class HostsTestCase(FleetTestCase):
         [row] = self.ask('fleet', '--uplinks')['uplinks']
         self.assertAlmostEqual(1.0, row['error_budget']['left_days'])
         self.assertEqual([], self.ask('fleet')['remarks'])
-        # Where hosts in debt are refused, they have no room.
+        # The room of a host does not depend on other hosts.
         self.store.write()
-        for option, balances in (('false', [7, 7, 7]), ('true', [7, 0, 7])):
-            self._configure('default_egress_kbps = 0',
-                            'default_ingress_kbps = 0',
-                            f'refuse_hosts_in_debt = {option}')
-            self.assertEqual(balances, [min(row['room'], 7) for row
-                                        in self.hosts('--flavor', 'small')])
+        self._configure('default_egress_kbps = 0', 'default_ingress_kbps = 0')
+        self.assertEqual([7, 7, 7], [min(row['room'], 7) for row
+                                     in self.hosts('--flavor', 'small')])
         self.store.settle_budgets(
             store.BudgetState(300.0, self.now), remove=[('host', 'h1')])
         [remark] = self.ask('fleet')['remarks']
