@@ -119,7 +119,7 @@ class Assessment:
 
     @property
     def fits(self):
-        """(h,) bool, whether only :meth:`avoid` refuses a host, if anything."""
+        """(h,) bool, whether a host is admitted without :meth:`avoid`."""
         return self.admitted if self._not_needed is None \
             else self.admitted | self._not_needed
 

@@ -1064,7 +1064,8 @@ class Service:
         self._state('budgets', problem)
         if self._metrics is not None and update is not None \
                 and update.budgets is not None:
-            self._metrics.budgeted(update.budgets.values())
+            self._metrics.budgeted(update.budgets.values(),
+                                   set_up.store.vm_times())
 
     def _failed(self, kind, error):
         self._failures += 1

@@ -67,5 +67,6 @@ StoredSums = budgets.StoredSums
 UPLINK = budgets.UPLINK
 Unmodelled = model_records.Unmodelled
 VMTime = budgets.VMTime
+of_projects = budgets.of_projects
 WITHDRAWN = claim_records.WITHDRAWN
 Worker = service_records.Worker

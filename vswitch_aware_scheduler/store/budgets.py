@@ -23,7 +23,7 @@ from vswitch_aware_scheduler.store import tables
 __all__ = ['BudgetState', 'CONTRADICTED', 'Charge', 'Debt', 'ErrorBudget',
            'FRESH_SECONDS', 'HOST', 'KEPT_DAYS', 'Measured', 'Prediction',
            'RECOVERY_SECONDS', 'SPENDING_SHARE', 'Stay', 'StoredSums',
-           'UPLINK', 'VMTime', 'accepting']
+           'UPLINK', 'VMTime', 'accepting', 'of_projects']
 
 #: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
@@ -189,6 +189,11 @@ class ErrorBudget:
         return self.balance / self.most
 
     @property
+    def vm_overload_share(self):
+        """Share of the time of instances beside others in overload."""
+        return self.vm_overload_seconds / max(self.vm_seconds, 1.0)
+
+    @property
     def in_debt(self):
         """Whether more was spent than earned."""
         return self.balance < 0
@@ -263,6 +268,25 @@ class VMTime:
     day: int
     seconds: float
     overload_seconds: float
+
+    @property
+    def vm_overload_share(self):
+        """Share of the time beside others in overload."""
+        return self.overload_seconds / max(self.seconds, 1.0)
+
+
+def of_projects(vm_times):
+    """Return {project: VMTime of all days}; the day is the first one.
+
+    :param vm_times: iterable of :class:`VMTime`
+    """
+    total = {}
+    for time in sorted(vm_times, key=lambda time: time.day):
+        before = total.get(time.project, VMTime(time.project, time.day, 0, 0))
+        total[time.project] = dataclasses.replace(
+            before, seconds=before.seconds + time.seconds,
+            overload_seconds=before.overload_seconds + time.overload_seconds)
+    return total
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -477,8 +477,9 @@ class SpendersTestCase(BudgetsTestCase):
 
 
 class AttackTestCase(BudgetsTestCase):
-    """A tenant puts all hosts in debt: one VM a host, at 95 % of the capacity
-    for 2 % of the time.
+    """A tenant puts all hosts in debt, with one VM on each of them.
+
+    The VM uses 95 % of the capacity for 2 % of the time.
     """
 
     HOSTS = 'abcd'
