@@ -140,10 +140,10 @@ class HostsTestCase(FleetTestCase):
         self.store.settle_budgets(
             store.BudgetState(300.0, self.now),
             [(None, shown) for shown in budgets], charges=[
-                store.Charge('host', host, fake_store.instance_uuid(1),
+                store.Charge('host', host, fake_store.instance_uuid(number),
                              today - 1, project, seconds)
-                for host, project, seconds in (
-                    ('h2', 'p', 60.0), ('h2', 'q', 20.0), ('h1', 'q', 90.0))],
+                for number, (host, project, seconds) in enumerate((
+                    ('h2', 'p', 60.0), ('h2', 'q', 20.0), ('h1', 'q', 90.0)))],
             vm_times=[store.VMTime('q', today, 7200.0, 72.0)])
         self.assertEqual(
             [('q', 2.0, .01, 110.0), ('p', 0.0, None, 60.0)],
