@@ -731,7 +731,7 @@ def _measured_host(stage):
     """
     telemetry, hot = stage.cloud.telemetry, stage.hosts[0]
     for table in ('rebalance_move', 'rebalance_plan', 'error_budget',
-                  'budget_state', 'budget_share', 'sum_history'):
+                  'budget_state', 'measured_rate', 'sum_history'):
         stage.cloud.store.execute(f'DELETE FROM vswitch.{table}')
     stage.client.set_aggregate('all', stage.hosts, overload_probability=.01)
     try:

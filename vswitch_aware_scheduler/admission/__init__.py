@@ -10,16 +10,16 @@ from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.admission import load_table
 from vswitch_aware_scheduler.admission import policy
 
-__all__ = ['ADMITTED', 'AVERAGE', 'DEBT', 'MEAN', 'NO_PROFILE', 'OVERLOAD',
-           'PEAK', 'PROBABILITY', 'TOO_MANY', 'UPLINK', 'Assessment',
-           'HostPolicy', 'LoadTable', 'Uplink', 'most_cautious']
+__all__ = ['ADMITTED', 'AVERAGE', 'DEBT', 'GIANT', 'MEAN', 'NO_PROFILE',
+           'OVERLOAD', 'PEAK', 'PROBABILITY', 'TOO_MANY', 'UPLINK',
+           'Assessment', 'HostPolicy', 'LoadTable', 'Uplink', 'most_cautious']
 
 AVERAGE, PROBABILITY = policy.AVERAGE, policy.PROBABILITY
 HostPolicy, Uplink = policy.HostPolicy, policy.Uplink
 most_cautious = policy.most_cautious
 LoadTable = load_table.LoadTable
 Assessment = assessment.Assessment
-(ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK, DEBT) = (
+(ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK, DEBT, GIANT) = (
     assessment.ADMITTED, assessment.NO_PROFILE, assessment.TOO_MANY,
     assessment.PEAK, assessment.MEAN, assessment.OVERLOAD,
-    assessment.UPLINK, assessment.DEBT)
+    assessment.UPLINK, assessment.DEBT, assessment.GIANT)

@@ -10,16 +10,18 @@ from vswitch_aware_scheduler.admission import tunnel_table
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['ADMITTED', 'CHECKS', 'DEBT', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',
-           'OVERLOAD', 'PEAK', 'TOO_MANY', 'UPLINK', 'Assessment']
+__all__ = ['ADMITTED', 'CHECKS', 'DEBT', 'FUNCTIONS', 'GIANT', 'MEAN',
+           'NO_PROFILE', 'OVERLOAD', 'PEAK', 'TOO_MANY', 'UPLINK',
+           'Assessment']
 
-# Why a host is refused. The checks are made in this order, except that the
-# error budget of a host (DEBT) comes before its uplinks.
-ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK, DEBT = range(8)
+# Why a host is refused. The checks are made in this order. The last two refuse
+# a host only if another host passes.
+(ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK, DEBT,
+ GIANT) = range(9)
 
 #: The checks in words, by reason.
 CHECKS = ('admitted', 'no profile', 'tunnels', 'peak', 'average',
-          'overload probability', 'uplink', 'error budget')
+          'overload probability', 'uplink', 'error budget', 'large neighbour')
 
 #: Name of the check TOO_MANY if the virtual functions are not enough.
 FUNCTIONS = 'virtual functions'
@@ -55,9 +57,11 @@ class Assessment:
     :ivar utilisation: (h,) mean rate divided by capacity, of the limit with
         the highest ratio
     :ivar enforced: (h,) whether a host that is not admitted is refused
-    :ivar budget_days: (h,) balance of the error budget in days, the least of
-        the host and its uplinks, NaN without a budget; None: they refuse
-        nothing
+    :ivar avoided: (h,) why the host should get no new instance while another
+        host passes: DEBT, GIANT, UPLINK if that applies to an uplink, or
+        ADMITTED
+    :ivar in_debt: (h,) whether the host or an uplink is in debt and does not
+        recover
     Of a host with an uplink the three numbers are the larger ones of the two.
     """
 
@@ -76,6 +80,8 @@ class Assessment:
     _limits: np.ndarray
     # The quantity that exceeds its maximum, as TunnelTable.refused returns it.
     _full: np.ndarray
+    avoided: np.ndarray
+    in_debt: np.ndarray
     # Attachments and uuid to exclude of the judged instance, and the
     # TunnelTable that counted.
     _candidate: tuple = (vswitch_attachments.UNKNOWN, None, None)
@@ -85,7 +91,8 @@ class Assessment:
     # in it of the uplink that decides on a host.
     _uplinks: list = dataclasses.field(default_factory=list)
     _uplink_of: np.ndarray | None = None
-    budget_days: np.ndarray | None = None
+    # (h,): whether avoid() refuses the host.
+    _not_needed: np.ndarray | None = None
 
     @property
     def admitted(self):
@@ -96,6 +103,37 @@ class Assessment:
     def passing(self):
         """(h,) bool, whether each host is admitted or only observed."""
         return self.admitted | ~self.enforced
+
+    def avoid(self):
+        """Refuse the avoided hosts if another host passes."""
+        avoided = self.admitted & (self.avoided != ADMITTED)
+        if not avoided.any() or not (
+                self.passing & (self.avoided == ADMITTED)).any():
+            return
+        self._not_needed = avoided
+        self.reason[avoided] = self.avoided[avoided]
+        for i in np.flatnonzero(avoided & (self.reason == UPLINK)).tolist():
+            which, at = self._uplink_of[i].tolist()
+            uplinks = self._uplinks[which]
+            uplinks.reason[at] = uplinks.avoided[at]
+
+    @property
+    def fits(self):
+        """(h,) bool, whether a host is admitted without :meth:`avoid`."""
+        return self.admitted if self._not_needed is None \
+            else self.admitted | self._not_needed
+
+    @property
+    def last(self):
+        """(h,) bool, whether other hosts that pass come first."""
+        return self.in_debt | (self.avoided != ADMITTED)
+
+    @property
+    def only_last(self):
+        """Whether hosts pass, all of which are avoided."""
+        passing = self.passing
+        return bool(passing.any() and (
+            self.avoided[passing] != ADMITTED).all())
 
     @property
     def above(self):
@@ -109,7 +147,8 @@ class Assessment:
         :param other: Assessment of these n hosts
         """
         for name in ('reason', 'overload_probability', 'loss_fraction',
-                     'utilisation', '_full', '_limits'):
+                     'utilisation', '_full', '_limits', 'avoided',
+                     'in_debt'):
             getattr(self, name)[where] = getattr(other, name)
         if other._uplink_of is not None:
             self._uplink_of[where] = other._uplink_of + (
@@ -143,9 +182,12 @@ class Assessment:
         if not of.size:
             return
         refused = np.append(~uplinks.admitted, False)[of]
+        avoided = np.append(uplinks.avoided != ADMITTED, False)[of]
         overload = np.append(uplinks.overload_probability, -1.0)[of]
-        first = np.where(refused.any(axis=1), refused.argmax(axis=1),
-                         overload.argmax(axis=1))
+        first = np.select(
+            [refused.any(axis=1), avoided.any(axis=1)],
+            [refused.argmax(axis=1), avoided.argmax(axis=1)],
+            overload.argmax(axis=1))
         self._uplinks = [uplinks]
         self._uplink_of = np.stack([np.zeros_like(first), of[
             np.arange(len(of)), first]], axis=1)
@@ -153,9 +195,9 @@ class Assessment:
         for name in ('overload_probability', 'loss_fraction', 'utilisation'):
             worst = np.append(getattr(uplinks, name), 0.0)[of].max(axis=1)
             np.maximum(getattr(self, name), worst, out=getattr(self, name))
-        if self.budget_days is not None:
-            self.budget_days = np.fmin(self.budget_days, np.fmin.reduce(
-                np.append(uplinks.budget_days, np.nan)[of], axis=1))
+        self.avoided[(self.avoided == ADMITTED)
+                     & avoided.any(axis=1)] = UPLINK
+        self.in_debt |= np.append(uplinks.in_debt, False)[of].any(axis=1)
 
     def host(self, i):
         """Return the name of a host.
@@ -273,7 +315,8 @@ class Assessment:
                                    self._limits[where[refused]])
         for place in np.flatnonzero(reasons == DEBT).tolist():
             # The sooner the debt is repaid, the nearer the host is.
-            multiples[place] = 1.0 - self.budget_days[where[place]]
+            multiples[place] = 1.0 + self._table._entries[
+                self.slots[where[place]]].debt.days
         for place in np.flatnonzero(reasons == UPLINK).tolist():
             which, at = self._uplink_of[where[place]].tolist()
             multiples[place] = self._uplinks[which].multiples(
@@ -308,9 +351,15 @@ class Assessment:
                     f'{limit} that one instance can have on profile {name}')
         if reason == DEBT:
             return (f'its error budget is overspent by the amount that '
-                    f'{-entry.budget:.3g} days in use earn, and in the last '
-                    f'three days it spent more than it earned (profile '
-                    f'{name}, {self._residents[i]:.0f} instances)')
+                    f'{entry.debt.days:.3g} days in use earn, the project '
+                    f'spends it or the overload probability would be above '
+                    f'{entry.policy.overload_probability:.3g}, and another '
+                    f'host passes (profile {name}, '
+                    f'{self._residents[i]:.0f} instances)')
+        if reason == GIANT:
+            return (f'one of its {self._residents[i]:.0f} instances exceeds '
+                    f'the capacity of profile {name} alone and would overload '
+                    f'the new instance, and another host passes')
         verb = 'above' if reason == OVERLOAD else 'within'
         margin = entry.policy.prediction_margin
         divided = '' if margin == 1 else (

@@ -83,6 +83,7 @@ class Demand:
     :ivar group: RateLaw of the group, if the law is the prior of the
         instance's own traffic; else None
     :ivar instance_uuid: string, or None for an instance without a uuid
+    :ivar project: id of the project of the instance, or None
     """
 
     law: rate_law.RateLaw
@@ -90,6 +91,7 @@ class Demand:
     guaranteed: tuple | None = None
     group: rate_law.RateLaw | None = None
     instance_uuid: str | None = None
+    project: str | None = None
 
     @property
     def is_prior(self):
@@ -132,7 +134,7 @@ class Demand:
             sizes, default=vswitch_profile.DEFAULT_PACKET_BYTES))
 
 
-def decide(facts, instance_uuid=None):
+def decide(facts, instance_uuid=None, project=None):
     """Return the Demand of an instance.
 
     The first of these gives the law:
@@ -149,11 +151,12 @@ def decide(facts, instance_uuid=None):
 
     :param facts: Facts
     :param instance_uuid: uuid of the instance, or None
+    :param project: id of its project, or None
     """
     law, rule, group = _law(facts)
     if any(facts.guaranteed or ()):
         rule += RAISED
-    return Demand(law, rule, facts.guaranteed, group, instance_uuid)
+    return Demand(law, rule, facts.guaranteed, group, instance_uuid, project)
 
 
 def _law(facts):
@@ -195,7 +198,8 @@ def of_instance(snapshot, instance_uuid, flavors, project, default,
         guaranteed = snapshot.guaranteed(instance_uuid)
     learned = snapshot.law(instance_uuid) if instance_uuid else None
     if learned is not None:
-        return decide(Facts(learned, guaranteed=guaranteed), instance_uuid)
+        return decide(Facts(learned, guaranteed=guaranteed), instance_uuid,
+                      project)
     flavor = flavors[-1][0] if flavors else None
     prior = snapshot.prior(instance_uuid, flavor, project)
     group = None
@@ -205,7 +209,7 @@ def of_instance(snapshot, instance_uuid, flavors, project, default,
               for name, extra_specs in flavors]
     return decide(Facts(
         None, prior, group and group[0], tuple(filter(None, stated)), claimed,
-        guaranteed, default), instance_uuid)
+        guaranteed, default), instance_uuid, project)
 
 
 def _stated(flavor, extra_specs, laws, report):

@@ -70,9 +70,11 @@ _MOST_PARTS = 512
 _MOST_BYTES = 2 ** 24
 
 # Rows of LimitSums._numbers and of LimitSums._places. The mean is that above
-# the base, which is the sum of the smallest rates.
-_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _STEP, _NUMBERS = range(7)
-_UNLIMITED = (np.inf, np.inf, 0.0, 0.0, 0.0, 0.0)
+# the base, which is the sum of the smallest rates; _LARGEST is the largest
+# peak of one resident.
+(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _STEP, _LARGEST,
+ _NUMBERS) = range(8)
+_UNLIMITED = (np.inf, np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
 _UNIT, _KIND, _ROW, _SUMS_ROW, _PLACES = range(5)
 _NO_ROW = -1
 _NOWHERE = (0, 0, _NO_ROW, _NO_ROW)
@@ -302,6 +304,15 @@ class LimitSums:
         return ((_at(self._places[_KIND], slots) <= _FEW)
                 & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
 
+    def have_giants(self, slots):
+        """Return which hosts have a resident that exceeds a capacity alone.
+
+        :param slots: slots of the hosts, as in :meth:`with_source`
+        :returns: (h,) bool
+        """
+        return (_at(self._numbers[_LARGEST], slots) > _at(
+            self._numbers[_CAPACITY], slots) * SLACK).any(axis=0)
+
     def _free(self, slot):
         """Free the look-up tables of a host."""
         for places in self._places[..., slot].T:
@@ -342,6 +353,7 @@ class LimitSums:
             numbers = self._numbers[:, position, host.slot]
             places = self._places[:, position, host.slot]
             numbers[_PEAK:_STEP] = sums[:_STEP - _PEAK]
+            numbers[_LARGEST] = max(part.largest[position] for part in parts)
             # Whether all peaks fit.
             if numbers[_PEAK] + self.expected.get(unit, 0.0) \
                     <= numbers[_CAPACITY] * SLACK:

@@ -33,8 +33,8 @@ _NO_SLOT = -1
 _SPARSE = 1.25
 
 # Rows of LoadTable._rules.
-_KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RESIDENTS, _BUDGET, _RULES = \
-    range(8)
+(_KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RESIDENTS, _LIMIT_IN_DEBT,
+ _RULES) = range(8)
 
 #: Kinds of what has an error budget, as in the store.
 _HOST, _UPLINK = 'host', 'uplink'
@@ -54,14 +54,14 @@ class LoadTable:
         None if they are unknown; only called if a host counts something. An
         instance without interfaces counts as unknown, because it may get an
         interface while it runs.
-    :param budgets: {(kind, name): balance in days} of the error budgets of
-        hosts ('host') and uplinks ('uplink'), or None: they refuse nothing
+    :param debts: {(kind, name): :class:`.budgets.Debt`} of the hosts ('host')
+        and uplinks ('uplink') in debt, or None
     """
 
     def __init__(self, cells=256, attachments=lambda uuid: None,
-                 budgets=None):
+                 debts=None):
         self._cells = cells
-        self._budgets = budgets or {}
+        self._debts = debts or {}
         self._slot_of = {}       # host -> slot
         self._last_slots = None, None    # hosts of slots_of, their slots
         self._uplinks = {}       # name -> _Entry
@@ -162,8 +162,8 @@ class LoadTable:
         return differing
 
     def _add_entry(self, name, kind):
-        entry = _Entry(name, len(self._entries),
-                       self._budgets.get((kind, name), np.nan))
+        entry = _Entry(name, kind, len(self._entries),
+                       self._debts.get((kind, name)))
         self._entries.append(entry)
         if len(self._uplinks_of) <= entry.slot:
             added_slots = entry.slot // 2 + 1
@@ -280,10 +280,32 @@ class LoadTable:
             has_profile, has_profile or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
             risk * (1 + admission_policy.TOLERANCE) + _NOISE if risk else 0.0,
-            policy.enforced, len(entry.residents),
-            entry.budget if has_profile and policy.policy
-            == admission_policy.PROBABILITY else np.nan)
+            policy.enforced, len(entry.residents), np.nan)
+        self._set_limit_in_debt(entry)
         self._sums.set_limits(entry)
+
+    def _set_limit_in_debt(self, entry):
+        """Set the limit of a host in debt, for those who do not spend."""
+        policy = entry.policy
+        self._rules[_LIMIT_IN_DEBT, entry.slot] = (
+            policy.overload_probability / max(policy.prediction_margin, 1.0)
+            * (1 + admission_policy.TOLERANCE) + _NOISE
+            if entry.debt is not None and policy.profile is not None
+            and policy.policy == admission_policy.PROBABILITY else np.nan)
+
+    def set_debts(self, debts):
+        """Set which hosts and uplinks are in debt.
+
+        :param debts: as in the constructor
+        """
+        self._debts = debts
+        self.version += 1
+        for entry in self._entries:
+            debt = debts.get((entry.kind, entry.host))
+            if debt != entry.debt:
+                entry.debt = debt
+                if entry.policy is not None:
+                    self._set_limit_in_debt(entry)
 
     def _residents_changed(self, entry):
         """Update the number of residents of an entry and outdate its sums."""
@@ -291,20 +313,31 @@ class LoadTable:
         self._sums.outdate(entry)
 
     def assess(
-        self, slots, law, exclude=None, attachments=vswitch_attachments.UNKNOWN
+        self, slots, law, exclude=None,
+        attachments=vswitch_attachments.UNKNOWN, project=None,
     ):
         """Judge the effect of one more instance on each of the given hosts.
+
+        A host that should get no new instances is refused only if another host
+        passes, see :meth:`.Assessment.avoid`.
 
         :param slots: (h,) int, slots of hosts that were described
         :param law: RateLaw of the instance
         :param exclude: uuid of the instance if it moves; it is then not
             counted twice on a host where it is a resident
         :param attachments: :class:`.Attachments` of the instance
+        :param project: id of the project of the instance, or None
         :returns: Assessment, (h,) arrays in the order of ``slots``
         """
+        result = self._assess_all(slots, law, exclude, attachments, project)
+        result.avoid()
+        return result
+
+    def _assess_all(self, slots, law, exclude, attachments, project):
+        """Judge hosts with their uplinks, each as if it were the only one."""
         slots = np.asarray(slots, dtype=np.int64)
         attachments = attachments or vswitch_attachments.UNKNOWN
-        result = self._assess(slots, law, exclude, attachments,
+        result = self._assess(slots, law, exclude, attachments, project,
                               self._attached.tunnels)
         if self._uplinks:
             of = self._uplinks_of[slots]
@@ -313,17 +346,21 @@ class LoadTable:
             places[used] = np.arange(used.size)
             # The last position stands for _NO_SLOT.
             result.share(self._assess(
-                used, law, exclude, attachments.all_tunnelled,
+                used, law, exclude, attachments.all_tunnelled, project,
                 self._attached_uplinks.tunnels), places[of])
         return result
 
-    def _assess(self, slots, law, exclude, attachments, table):
+    def _assess(self, slots, law, exclude, attachments, project, table):
         """Judge hosts, or uplinks, whose attachments a TunnelTable counts."""
         full = (table.refused(slots, attachments, exclude) if table.limited
                 else np.zeros(slots.size, dtype=np.int64))
         result = self._judge(slots, law, full)
         result._candidate = attachments, exclude, table
         result._residents = self._rules[_RESIDENTS].take(slots)
+        for position in np.flatnonzero(result.in_debt).tolist():
+            debt = self._entries[slots[position]].debt
+            if project is not None and project in debt.projects:
+                result.avoided[position] = assessment.DEBT
         for position, slot in enumerate(slots.tolist() if exclude else ()):
             entry = self._entries[slot]
             if exclude in entry.residents:
@@ -336,6 +373,8 @@ class LoadTable:
                      in entry.residents.items() if uuid != exclude})
                 result.replace([position], alone._judge(
                     np.array([slot_alone]), law, full[[position]]))
+                # The instance is not new there.
+                result.avoided[position] = assessment.ADMITTED
         return result
 
     def prepare(self, hosts, law, other):
@@ -350,13 +389,14 @@ class LoadTable:
         self.assess(self.slots_of(hosts), law)
 
     def assess_each(self, slots, laws, exclude=None,
-                    attachments=vswitch_attachments.UNKNOWN):
+                    attachments=vswitch_attachments.UNKNOWN, project=None):
         """Judge one instance whose law depends on the host.
 
         :param slots: (h,) int, slots of hosts that were described
         :param laws: RateLaw of the instance on each of the h hosts
         :param exclude: as in :meth:`assess`
         :param attachments: as in :meth:`assess`
+        :param project: as in :meth:`assess`
         :returns: Assessment, (h,) arrays in the order of ``slots``
         """
         positions = {}
@@ -364,11 +404,12 @@ class LoadTable:
             positions.setdefault(law, []).append(i)
         slots = np.asarray(slots, dtype=np.int64)
         first, *others = positions or [rate_law.SILENT]
-        result = self.assess(slots, first, exclude, attachments)
+        result = self._assess_all(slots, first, exclude, attachments, project)
         for law in others:
             where = positions[law]
-            result.replace(where, self.assess(slots[where], law, exclude,
-                                              attachments))
+            result.replace(where, self._assess_all(
+                slots[where], law, exclude, attachments, project))
+        result.avoid()
         return result
 
     def _judge(self, slots, law, full):
@@ -390,9 +431,9 @@ class LoadTable:
             too_much = load.mean > load.capacity * limit_sums.SLACK
             reason[average] = np.where(too_much.any(axis=0)[average],
                                        assessment.MEAN, assessment.ADMITTED)
-        if self._budgets:
-            reason[(rules[_BUDGET] < 0)
-                   & (reason == assessment.ADMITTED)] = assessment.DEBT
+        avoided = np.where(overload > rules[_LIMIT_IN_DEBT], assessment.DEBT,
+                           np.where(self._sums.have_giants(part) & ~average,
+                                    assessment.GIANT, assessment.ADMITTED))
         too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
         reason[too_high.any(axis=0)] = assessment.PEAK
         with np.errstate(over='ignore', invalid='ignore'):
@@ -402,33 +443,34 @@ class LoadTable:
         loss = np.minimum(load.loss.sum(axis=0), 1.0)
         if at is not None:
             rules = rules.take(at, axis=1)
-            reason, overload, loss, used, limits = (
+            reason, overload, loss, used, limits, avoided = (
                 values.take(at) for values in (
-                    reason, overload, loss, used, limits))
+                    reason, overload, loss, used, limits, avoided))
         reason[full > 0] = assessment.TOO_MANY
         reason[rules[_PASSES] == 0] = assessment.NO_PROFILE
         return assessment.Assessment(
             self, slots, reason, overload, loss, used, rules[_KNOWN] > 0,
-            rules[_ENFORCED] > 0, load, at, limits, full,
-            budget_days=rules[_BUDGET].copy() if self._budgets else None)
+            rules[_ENFORCED] > 0, load, at, limits, full, avoided,
+            ~np.isnan(rules[_LIMIT_IN_DEBT]))
 
 
 class _Entry:
     """One host of the table, or one uplink.
 
     :param host: name of the host or uplink
+    :param kind: 'host' or 'uplink'
     :param slot: number of its slot
-    :param budget: error budget of the host in days, or None
+    :param debt: :class:`.budgets.Debt`, or None if it is not in debt
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
-    :ivar budget: balance of its error budget in days, NaN: it has none
     """
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws', 'budget')
+    __slots__ = ('host', 'kind', 'slot', 'policy', 'residents', 'laws', 'debt')
 
-    def __init__(self, host, slot, budget):
+    def __init__(self, host, kind, slot, debt):
         self.host = host
+        self.kind = kind
         self.slot = slot
-        self.budget = budget
+        self.debt = debt
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.laws = {}

@@ -170,6 +170,7 @@ class Part:
     :param known: :class:`KnownLaws` of figures
     :param most_steps: as in :meth:`Sources.figures`
     :ivar sums: (l, 7) sums of the figures
+    :ivar largest: (l,) largest peak of one law
     :ivar steps: (l, n) common steps of the laws
     """
 
@@ -178,6 +179,7 @@ class Part:
         figures = known.of(self._laws, limits, lambda sources: np.array([
             sources.figures(unit, capacity, most_steps)
             for unit, capacity in limits]).swapaxes(0, 1))
+        self.largest = figures[..., 0].max(axis=0)
         self._amounts = np.array(amounts, dtype=float)
         self._is_sampled = figures[:, 0, SAMPLED] > 0
         self.sums = (self._amounts @ figures.reshape(

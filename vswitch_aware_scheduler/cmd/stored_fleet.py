@@ -30,7 +30,7 @@ def read(store, group, host_facts=None):
     return stored_fleet.StoredFleet(
         store, find_policies,
         model.TrafficModel.on_off(**options.default_demand(group)).law,
-        group.refuse_hosts_in_debt,
+        group.error_budgets,
         group.unknown_instance_policy == 'ignore')
 
 

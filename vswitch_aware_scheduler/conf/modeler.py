@@ -175,38 +175,33 @@ Related options: ``min_samples``, ``default_egress_kbps``.
     cfg.BoolOpt(
         'error_budgets', default=True,
         help="""
-Whether vswitch-modeler computes an error budget of each host and uplink.
+Whether vswitch-modeler computes an error budget of each host and uplink, and
+whether nova-scheduler places instances by these budgets.
 
 An error budget is the time for which the host may still be overloaded. The
 budget grows while the host has instances with measured traffic. It shrinks
-while several instances together overload the host. "vswitch-manage fleet" and
-the report show the remaining budget. To compute budgets, vswitch-modeler reads
-the newest samples of telemetry a second time in each pass. When the option is
-false, stored budgets stay unchanged.
+while several instances together overload the host. A host with a negative
+budget is in debt, until the budget is positive again or has not shrunk for
+three days. If another host passes, VSwitchFilter refuses a host in debt, or
+behind an uplink in debt, to projects whose instances made the overload of the
+last three days, and to others if the host would exceed
+``overload_probability``. VSwitchWeigher ranks hosts in debt last. The recorded
+decision names the check "error budget". A host whose ``enforcement`` is
+"observe" passes, and the filter records the refusal. "vswitch-manage fleet"
+and the report show the remaining budget. To compute budgets, vswitch-modeler
+reads the newest samples of telemetry a second time in each pass. When the
+option is false, stored budgets stay unchanged and change no decision.
 
 It needs an inventory: auth_type or path in the group [vswitch_inventory].
 Only hosts with a switch profile and the admission policy "probability" have
-budgets. Schedulers use them only with ``refuse_hosts_in_debt``.
+budgets. A budget that was not updated for a day changes no decision.
 
-Related options: ``error_budget_earned_share``, ``overload_probability``,
-``refuse_hosts_in_debt``.
-"""),
-    number.FloatOpt(
-        'error_budget_earned_share', default=0.6, min=0.01, max=1,
-        help="""
-Rate at which the error budget of a host in use grows, as a share of its
-overload limit.
+When it is not the same for vswitch-modeler and every nova-scheduler, the
+commands explain decisions that the scheduler does not make, and a warning is
+logged.
 
-With 0.6 and ``overload_probability`` 0.01, a host may be overloaded for 0.6 %
-of its time. A host that is overloaded for longer is in debt: its budget is
-negative. The initial budget is the growth of one day. Raise the share to
-react to overload later; lower it to react sooner, before the limit is reached.
-
-Unit: a share of the limit, 0.01 to 1.
-
-When it is changed, a new budget begins for each host.
-
-Related options: ``error_budgets``, ``overload_probability``.
+Related options: ``overload_probability``, ``prediction_margin``,
+``enforcement``, ``vswitch_weight_multiplier``.
 """),
     cfg.StrOpt(
         'modeler_coordination_url', secret=True,

@@ -131,8 +131,7 @@ _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
           'admission_policy', 'overload_probability',
           'unknown_instance_policy', 'default_egress_kbps',
           'default_ingress_kbps', 'default_on_seconds',
-          'default_off_seconds', 'refuse_hosts_in_debt',
-          'prediction_margin')
+          'default_off_seconds', 'error_budgets', 'prediction_margin')
 
 
 def alike(group):

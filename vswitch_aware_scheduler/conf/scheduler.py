@@ -84,31 +84,6 @@ Any other value is refused when the scheduler starts.
 Related options: ``decisions_kept``, ``vswitch_weight_multiplier``,
 ``unknown_host_policy``.
 """),
-    cfg.BoolOpt(
-        'refuse_hosts_in_debt', default=False,
-        help="""
-Whether VSwitchFilter refuses hosts with a negative error budget.
-
-An error budget is the time for which a host may still be overloaded.
-vswitch-modeler computes it from measured traffic (option ``error_budgets``). A
-host with a negative budget is in debt. With this option VSwitchFilter refuses
-a host if the host or its uplink is in debt, until the budget is positive
-again or has not shrunk for three days. The recorded decision names the check
-"error budget". An instance on such a host can still be resized there. A host
-whose ``enforcement`` is "observe" passes, and the filter records the refusal.
-VSwitchWeigher lowers the weight of a host by up to one tenth if its budget is
-smaller than the growth of one day. Without this option budgets change no
-decision.
-
-A budget that was not updated for a day is ignored.
-
-When it is not the same for vswitch-modeler and every nova-scheduler, the
-commands explain decisions that the scheduler does not make, and a warning is
-logged.
-
-Related options: ``error_budgets``, ``enforcement``,
-``vswitch_weight_multiplier``, ``prediction_margin``.
-"""),
     cfg.StrOpt(
         'admission_policy', default='probability',
         choices=[
@@ -166,9 +141,9 @@ which a host is above a limit of 0.003; with a probability of 0.9, the true
 share is then at most twice the predicted one. The margin applies to every host
 and uplink, whatever their error budgets are. Raise it to 3 if nothing corrects
 what placement gets wrong. Lower it to use fewer hosts, in a cloud where live
-migrations relieve hosts in debt (``rebalance_mode`` or OpenStack Watcher) and
-where hosts in debt get no new instances (``refuse_hosts_in_debt``). The error
-budgets do not depend on the margin.
+migrations relieve hosts in debt (``rebalance_mode`` or OpenStack Watcher). The
+error budgets do not depend on the margin. A margin below 1 does not apply to
+hosts in debt.
 
 The aggregate metadata ``vswitch:prediction_margin`` overrides this option for
 the hosts of an aggregate, and ``vswitch:uplink_prediction_margin`` for an
@@ -181,7 +156,7 @@ than ``overload_probability``; "vswitch-status check" warns. When it is too
 high, requests fail with "No valid host" while switches are idle.
 
 Related options: ``overload_probability``, ``error_budgets``,
-``refuse_hosts_in_debt``, ``rebalance_mode``.
+``rebalance_mode``.
 """),
     # Instances without a model
     cfg.StrOpt(

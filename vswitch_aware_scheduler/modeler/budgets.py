@@ -1,25 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Update the error budgets of hosts and uplinks from measured rates.
 
-Each pass of a modeler calls :func:`update`. A modeler adds up the traffic of
-its own instances for each host, each uplink and each period, and stores these
-partial sums (:class:`~.budgets.Share`). One of the modelers adds the shares of
-all modelers and *settles* each period of each budget once, in order of time:
-it counts the period in the budget as measured or as unknown.
+Each pass of a modeler calls :func:`update`. A modeler measures the rates of
+its own instances in each period, and stores them (:class:`~.budgets.Measured`)
+if there are several modelers. One of the modelers adds the rates of all
+instances of each host and *settles* each period of each budget once, in order
+of time.
 
-* The shares of a period are *complete* if they contain each instance of the
-  host exactly once. To check this, a share has the sum of the marks of its
-  instances. A mark is a hash of the uuid and of the time that the instance
-  spent on the host. The marks of all shares must add up to the marks of all
-  instances of the host. This check does not depend on which modeler measured
-  which instance, and detects late, missing and repeated shares.
-* An instance is *accounted for* in a period if its samples cover the time that
-  it ran there, or if it does not run. If it was on several hosts in the
-  period, it counts on each of them for a part of the period.
-* A period that is not complete waits. The period becomes *unknown* when
-  modelers have worked for :data:`LATE_SECONDS` after it, or when an instance
-  has later samples but none of this period. An unknown period earns and spends
-  nothing.
+* Rates are not negative. If the measured instances exceed a capacity, the host
+  was overloaded, whatever the others sent: spending never depends on what is
+  missing. A host earns in proportion to what is measured: the share of the
+  time of its instances that their samples cover.
+* An instance without an interface, or that has never sent anything, counts as
+  measured.
+* A period waits for samples that may still arrive: of an instance that has
+  recent samples but none of this period, for :data:`LATE_SECONDS`.
+* The overload that a host spends is charged to the instances that made it
+  (:func:`.budget.charges`).
 
 The store has all data that the next pass needs. Each pass reads the telemetry
 of the unsettled periods again, so an interrupted pass loses nothing. A budget
@@ -31,7 +28,6 @@ Derivation: reference/rebalance.rst, "Error budget".
 import collections
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 import json
 import math
@@ -53,7 +49,7 @@ __all__ = ['LATE_SECONDS', 'SHORTEST_PERIOD_SECONDS', 'Update', 'WINDOWS',
 
 LOG = logs.get_logger(__name__)
 
-#: Seconds that a period waits for shares.
+#: Seconds that a period waits for samples.
 LATE_SECONDS = 3600.0
 
 #: Periods are as long as the sampling period, but no shorter.
@@ -70,24 +66,25 @@ _OLDEST_SECONDS = _DAY_SECONDS
 #: A period of an instance is measured if samples cover this share of it.
 _COVERED = 0.9
 
-#: Maximum number of shares of a host whose subsets are tried.
-_MOST_SHARES = 8
+#: Maximum number of rates of instances that are in memory at a time.
+_MOST_RATES = 2 ** 22
+
+#: Minimum number of periods that are settled together.
+_FEW_SLOTS = 24
 
 
 @dataclasses.dataclass(frozen=True)
 class Update:
     """The result of an update of the error budgets.
 
-    :ivar shares: number of hosts and uplinks with instances of this modeler
-    :ivar measured: number of periods that were settled as measured
-    :ivar unknown: number of periods that were settled as unknown
+    :ivar instances: number of instances that this modeler has measured
+    :ivar settled: number of periods of budgets that were settled
     :ivar budgets: {(kind, name): :class:`.ErrorBudget`}, or None if another
         modeler settles them
     """
 
-    shares: int = 0
-    measured: int = 0
-    unknown: int = 0
+    instances: int = 0
+    settled: int = 0
     budgets: dict | None = None
 
 
@@ -166,9 +163,9 @@ def limits_in_words(text):
 
 
 def update(store, driver, clock, newest, *, name='modeler', common=True,
-           share=None, stays_until=None, most_kbps=None, earned_share=0.6,
-           progress=None, writing=None, predict=None):
-    """Measure all unsettled periods, and settle those that are complete.
+           share=None, stays_until=None, most_kbps=None, progress=None,
+           writing=None, predict=None):
+    """Measure all unsettled periods, and settle those that do not wait.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param driver: telemetry :class:`~.base.Driver`
@@ -178,12 +175,11 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
         running modelers
     :param common: whether this modeler settles periods for all modelers
     :param share: callable(uuid), whether this modeler measures the instance;
-        None: it measures all instances
+        None: it measures all instances, and is the only modeler
     :param stays_until: time up to which this modeler has read the hosts of
         instances, or None if it has not read them
     :param most_kbps: {uuid: kbit/s in one direction} that the host of an
         instance can carry; larger rates are ignored
-    :param earned_share: a host earns this share of its limit
     :param progress: None, or called as ``progress(done, total)``; an exception
         that it raises ends the update
     :param writing: None, or callable that returns a context manager for each
@@ -206,49 +202,95 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
         state = _state(store, state, driver, stays_until, float(clock()))
         if state is None:
             return Update()
-    period = state.period_seconds
-    end = math.floor(min(now, state.stays_until) / period)
     targets_by_key, of_host = targets(store)
-    stored = store.error_budgets()
-    budgets = stored if not common else _begun(
-        stored, targets_by_key, earned_share, period, now)
+    grid = _Grid(state.period_seconds, math.floor(
+        min(now, state.stays_until) / state.period_seconds))
+    instances = settled = 0
+    while True:
+        stored = store.error_budgets()
+        budgets = stored if not common else _begun(
+            stored, targets_by_key, grid.period, now)
+        pending, complete = _pending(budgets, targets_by_key, grid, store)
+        stays = store.stays(grid.period * min(
+            (first for first, _ in pending.values()), default=grid.end))
+        measured = _measure(
+            store, driver, stays, of_host, pending, grid.period,
+            share or (lambda instance_uuid: True), most_kbps or {}, progress)
+        instances = max(instances, sum(len(part.instances)
+                                       for part in measured))
+        if share is not None and pending:
+            with writing():
+                store.write_measured_rates(name, measured, float(clock()))
+        if not common:
+            return Update(instances)
+        if share is not None and pending:
+            measured = [part for part in store.measured_rates()
+                        if part.period_seconds == grid.period]
+        settlement = _Settlement(
+            store, targets_by_key, grid.period, measured,
+            _residents(stays, of_host, pending, grid.period),
+            newest, min(known_until, now) - LATE_SECONDS)
+        number = _settle(store, state, settlement, stored, budgets, pending,
+                         now, known_until, writing, clock, (
+                             None if predict is None or not complete
+                             or (driver.period_seconds or grid.period)
+                             < SHORTEST_PERIOD_SECONDS
+                             else lambda: predict(store, progress=progress)))
+        settled += number
+        known_until = state.stays_until
+        if complete or share is not None or not number:
+            return Update(instances, settled, budgets)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grid:
+    """The slots of an update: their length, and the one after the last."""
+
+    period: float
+    end: int
+
+
+def _pending(budgets, targets_by_key, grid, store):
+    """Return the slots to settle, which are not more than fit into memory.
+
+    :returns: ({key: (first slot, slot after the last)}, whether these are all
+        unsettled slots)
+    """
+    oldest = grid.end - int(_OLDEST_SECONDS // grid.period)
     pending = {
-        key: (max(round(budget.until / period),
-                  end - int(_OLDEST_SECONDS // period)), end)
+        key: max(round(budget.until / grid.period), oldest)
         for key, budget in budgets.items()
         if key in targets_by_key and budget.limits == targets_by_key[key].text}
-    pending = {key: (first, last) for key, (first, last) in pending.items()
-               if first < last}
-    begin = min((first for first, _ in pending.values()), default=end)
-    stays = store.stays(begin * period)
-    shares = _measure(
-        driver, stays, of_host, targets_by_key, pending, period, name,
-        share or (lambda instance_uuid: True), most_kbps or {}, newest,
-        progress)
-    if pending:
-        with writing():
-            store.write_budget_shares(name, shares, float(clock()))
-    if not common:
-        return Update(len(shares))
-    settlement = _Settlement(
-        state, targets_by_key, _Residents(stays, of_host, period, begin, end),
-        store.budget_shares() if pending else [],
-        min(known_until, now) - LATE_SECONDS)
-    settled, sums = {}, []
+    first = min(pending.values(), default=grid.end)
+    end = grid.end
+    if end - first > _FEW_SLOTS:
+        end = min(end, first + max(_FEW_SLOTS, _MOST_RATES // max(
+            len(store.stays(grid.period * first)), 1)))
+    return {key: (first, end) for key, first in pending.items()
+            if first < end}, end == grid.end
+
+
+def _settle(store, state, settlement, stored, budgets, pending, now,
+            known_until, writing, clock, predict):
+    """Settle the pending slots, and write the result.
+
+    :param budgets: {key: ErrorBudget}, changed in place
+    :returns: number of settled slots
+    """
+    debts = store.debts(now)
+    sums = []
+    period = state.period_seconds
     history = _history(store, pending, period)
     for key, (first, last) in pending.items():
-        settled[key], days = settlement.settle(
+        budgets[key], days = settlement.settle(
             budgets[key], first, last, history.get(key, {}))
         sums += days
-    budgets = {**budgets, **settled}
-    if predict is not None and begin < end \
-            and (driver.period_seconds or period) >= SHORTEST_PERIOD_SECONDS:
+    if predict is not None and pending:
         budgets.update(_predicted(
-            budgets, targets_by_key, settlement, end, float(clock()),
-            lambda: predict(store, progress=progress)))
+            budgets, settlement.targets, float(clock()), predict))
     expired = [
         key for key, budget in budgets.items()
-        if key not in targets_by_key
+        if key not in settlement.targets
         and budget.until < now - model_store.KEPT_DAYS * _DAY_SECONDS]
     for key in expired:
         del budgets[key]
@@ -259,19 +301,18 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
                     for key, budget in budgets.items()
                     if budget != stored.get(key)],
             sums, expired, day - model_store.KEPT_DAYS
-            if known_until // _DAY_SECONDS != day else None)
-        if _in_force(stored) != _in_force(budgets):
-            # Schedulers read budgets only after a new generation.
+            if known_until // _DAY_SECONDS != day else None,
+            *settlement.spending(store))
+        if _in_force(debts) != _in_force(store.debts(now)):
+            # Schedulers read debts only after a new generation.
             store.write(now=float(clock()))
     _report(stored, budgets)
-    return Update(len(shares), settlement.measured, settlement.unknown,
-                  budgets)
+    return settlement.settled
 
 
-def _in_force(budgets):
+def _in_force(debts):
     """Return what schedulers decide by."""
-    return {(key, budget.in_debt, budget.accepts)
-            for key, budget in budgets.items()}
+    return {key: debt.projects for key, debt in debts.items()}
 
 
 def _state(store, state, driver, stays_until, clock):
@@ -292,40 +333,49 @@ def _state(store, state, driver, stays_until, clock):
         float(max(round(period), SHORTEST_PERIOD_SECONDS)), stays_until)
 
 
-def _begun(stored, targets_by_key, earned_share, period, now):
+def _begun(stored, targets_by_key, period, now):
     """Return the budgets, with new ones for new hosts and changed limits."""
     budgets = dict(stored)
     boundary = math.floor(now / period) * period
     for key, target in targets_by_key.items():
-        terms = budget_rules.Terms(target.overload_probability, earned_share)
+        terms = budget_rules.Terms(target.overload_probability)
         previous, reason = stored.get(key), None
         if previous is not None:
-            _, reason = budget_rules.Account(
-                budget_rules.Terms(
-                    previous.overload_probability, previous.earned_share,
-                    previous.first_days, previous.most_days),
-                limits_in_words(previous.limits), previous.since,
-                previous.balance).under(
-                    terms, limits_in_words(target.text), boundary)
-            if reason is None and previous.limits != target.text:
-                reason = 'limits have changed: a new budget begins'
+            reason = _changed(previous, target, terms)
             if reason is None:
                 # The length of periods may have changed.
                 until = math.ceil(previous.until / period - 1e-9) * period
                 budgets[key] = dataclasses.replace(previous, until=until)
                 continue
+            reason += ': a new budget begins'
         budgets[key] = model_store.ErrorBudget(
-            *key, terms.overload_probability, terms.earned_share,
-            terms.first_days, terms.most_days, target.text, boundary, reason,
+            *key, *dataclasses.astuple(terms), target.text, boundary, reason,
             boundary, terms.first)
     return budgets
 
 
-def _predicted(budgets, targets_by_key, settlement, end, now, predict):
+def _terms(budget):
+    return budget_rules.Terms(budget.overload_probability, budget.earned_share,
+                              budget.first_days, budget.most_days)
+
+
+def _changed(budget, target, terms):
+    """Return what has changed since a budget began, or None."""
+    if budget.overload_probability != terms.overload_probability:
+        return (f'limit {budget.overload_probability:g} is now '
+                f'{terms.overload_probability:g}')
+    if budget.limits != target.text:
+        before, after = map(limits_in_words, (budget.limits, target.text))
+        return ('limits have changed' if before == after
+                else f'limits were {before}, are now {after}')
+    if _terms(budget) != terms:
+        return 'terms of the budget changed'
+    return None
+
+
+def _predicted(budgets, targets_by_key, now, predict):
     """Return {key: budget} of hosts with a new prediction.
 
-    :param settlement: _Settlement
-    :param end: the slot after the last that has ended
     :param predict: callable(), returns {host: predicted share of overload}
     """
     latest = max((budget.prediction.since for budget in budgets.values()),
@@ -336,14 +386,11 @@ def _predicted(budgets, targets_by_key, settlement, end, now, predict):
                or budgets[key].prediction.since <= now - _DAY_SECONDS)]
     if not due or now - predictions.AGAIN_SECONDS < latest <= now:
         return {}
-    shares, renewed = predict(), {}
-    for key in due:
-        if key[1] in shares:
-            renewed[key] = dataclasses.replace(
-                budgets[key], prediction=dataclasses.replace(
-                    budgets[key].prediction, share=shares[key[1]], since=now,
-                    residents=settlement.residents_at(key, end - 1)))
-    return renewed
+    shares = predict()
+    return {key: dataclasses.replace(budgets[key], prediction=(
+        dataclasses.replace(budgets[key].prediction, share=shares[key[1]],
+                            since=now)))
+            for key in due if key[1] in shares}
 
 
 def _report(stored, budgets):
@@ -390,35 +437,29 @@ def _history(store, pending, period):
     return history
 
 
-# Measuring: the traffic of the instances of this modeler
+# Measuring: the rates of the instances of this modeler
 
 
-def _measure(driver, stays, of_host, targets_by_key, pending, period, name,
-             share, most_kbps, newest, progress):
-    """Return a list of Shares of the unsettled periods."""
-    places = {}      # uuid -> {host: Stays there}
-    for uuid, its_stays in stays.items():
-        if not share(uuid):
-            continue
-        if any(key in pending for stay in its_stays
-               for key in of_host.get(stay.host, ())):
-            places[uuid] = its_stays
-    totals = {}
-    for first, uuids in _groups(places, of_host, pending):
-        _add_up(driver, {uuid: places[uuid] for uuid in uuids}, of_host,
-                targets_by_key, pending, period, first, most_kbps, newest,
-                progress, totals)
-    return [
-        model_store.Share(
-            name, *key, targets_by_key[key].text, period, pending[key][0],
-            *(array[..., pending[key][0] - total.first:]
-              for array in (total.members, total.counted, total.sums,
-                            total.peaks, total.lost)))
-        for key, total in totals.items()
-    ]
+def _measure(store, driver, stays, of_host, pending, period, share, most_kbps,
+             progress):
+    """Return a list of Measured: the rates in the unsettled periods."""
+    mine = [uuid for uuid, its_stays in stays.items()
+            if any(key in pending for stay in its_stays
+                   for key in of_host.get(stay.host, ())) and share(uuid)]
+    if not mine:
+        return []
+    driver.hosts = {**driver.hosts, **{
+        uuid: stays[uuid][-1].host for uuid in mine
+        if stays[uuid][-1].host is not None}}
+    end = max(last for _, last in pending.values())
+    groups = list(_groups({uuid: stays[uuid] for uuid in mine}, of_host,
+                          pending))
+    points = store.resume_points()
+    return [_read(driver, uuids, points, period, first, end, most_kbps,
+                  progress) for first, uuids in groups]
 
 
-def _groups(places, of_host, pending):
+def _groups(stays, of_host, pending):
     """Yield (first slot, uuids) of instances that are read together.
 
     Instances with many unsettled periods are in a group of their own, so that
@@ -426,7 +467,7 @@ def _groups(places, of_host, pending):
     """
     uuids_by_group = collections.defaultdict(list)
     firsts = {}
-    for uuid, its_stays in places.items():
+    for uuid, its_stays in stays.items():
         first, end = min(pending[key] for stay in its_stays
                          for key in of_host.get(stay.host, ())
                          if key in pending)
@@ -437,109 +478,31 @@ def _groups(places, of_host, pending):
         yield firsts[group], uuids
 
 
-class _Total:
-    """Sums of some instances, from a slot on.
+def _read(driver, uuids, points, period, first, end, most_kbps, progress):
+    """Return Measured: the rates of some instances from a slot on.
 
-    :param first: first slot
-    :param slots: number of slots
-    :param limits: number of limits
+    :param points: {uuid: ResumePoint}
     """
-
-    def __init__(self, first, slots, limits):
-        self.first = first
-        self.members = np.zeros(slots, dtype=np.uint64)
-        self.counted = np.zeros(slots, dtype=np.int64)
-        self.lost = np.zeros(slots, dtype=np.int64)
-        self.sums = np.zeros((limits, slots))
-        self.peaks = np.zeros((limits, slots))
-
-    def add(self, first, marks, accounted, lost, values):
-        """Add one instance.
-
-        :param first: slot of the first element of each array
-        :param marks: (t,) uint64, marks of the instance
-        :param accounted: (t,) bool, whether the instance is accounted for
-        :param lost: (t,) bool, whether the instance was on the host but its
-            samples will never arrive
-        :param values: (l, t) load of the instance on each limit
-        """
-        start = max(first, self.first)
-        own_slots = slice(start - self.first, None)
-        added_slots = slice(start - first, None)
-        accounted = accounted[added_slots]
-        self.members[own_slots] += np.where(accounted, marks[added_slots],
-                                            np.uint64(0))
-        self.counted[own_slots] += accounted
-        self.lost[own_slots] += lost[added_slots]
-        values = np.where(accounted, values[:, added_slots], 0.0)
-        self.sums[:, own_slots] += values
-        np.maximum(self.peaks[:, own_slots], values,
-                   out=self.peaks[:, own_slots])
-
-
-def _add_up(driver, places, of_host, targets_by_key, pending, period, first,
-            most_kbps, newest, progress, totals):
-    """Read the samples of the given instances, and add them to the totals.
-
-    :param totals: {key: _Total}, changed in place
-    """
-    end = max(last for _, last in pending.values())
+    last = np.array([getattr(points.get(uuid), 'last_time', None) or -math.inf
+                     for uuid in uuids])
+    packets_known = np.ones(len(uuids), dtype=bool)
+    covered = np.zeros((len(uuids), end - first), dtype=np.float32)
+    means = np.zeros((*covered.shape, 3), dtype=np.float32)
+    rows = {uuid: row for row, uuid in enumerate(uuids)}
+    edges = period * np.arange(first, end + 1)
     # One earlier sample covers the start of the first slot. One more is needed
     # because the first reading of a counter gives no rate.
-    since = (first - 2) * period
-    driver.hosts = {
-        **driver.hosts,
-        **{uuid: its_stays[-1].host for uuid, its_stays in places.items()
-           if its_stays[-1].host is not None},
-    }
-
-    def add(uuid, series):
-        _add(totals, uuid, series, places[uuid], of_host, targets_by_key,
-             pending, period, first, end, most_kbps.get(uuid), newest)
-
-    # Read all instances at once, because a driver searches for the instances
-    # in each reading.
-    silent = set(places)
-    for series in driver.series(since, end * period, places, progress):
-        if series.instance_uuid in silent:
-            silent.remove(series.instance_uuid)
-            add(series.instance_uuid, series)
-    for uuid in silent:
-        add(uuid, None)
-
-
-def _add(totals, uuid, series, stays, of_host, targets_by_key, pending, period,
-         first, end, most_kbps, newest):
-    """Add one instance to the totals of all its hosts."""
-    rates = _Rates(series, most_kbps)
-    edges = period * np.arange(first, end + 1)
-    ran, covered = np.zeros((2, end - first))
-    for stay, inside in _within(stays, edges):
-        if stay.host is not None and stay.running is not False:
-            ran += np.diff(inside)
-            covered += rates.covered(inside)
-    times = {key: seconds for key, seconds
-             in _seconds_at(stays, edges, of_host).items() if key in pending}
-    accounted = covered >= _COVERED * ran
-    # Samples of an instance arrive in order. When other instances have later
-    # samples, an instance that has ended gets no more samples.
-    ended = stays[-1].since if stays[-1].host is None \
-        or stays[-1].running is False else math.inf
-    lost = ~accounted & ((edges[1:] <= rates.last) | (
-        (edges[1:] >= ended) & (edges[1:] <= newest - 2 * period)))
-    mean = rates.means(first, end, period, edges)
-    for key, (present, active) in times.items():
-        target = targets_by_key[key]
-        if key not in totals:
-            begin, last = pending[key]
-            totals[key] = _Total(begin, last - begin, len(target.limits))
-        values = np.array([
-            rate_law.values_of(mean, weights, packet_bytes,
-                               rates.packets_known)
-            for weights, packet_bytes, _ in target.limits])
-        totals[key].add(
-            first, _marks(uuid, present, active), (present > 0) & accounted,
-            (present > 0) & lost, values * active / period)
+    for series in driver.series(edges[0] - 2 * period, edges[-1], rows,
+                                progress):
+        row = rows.get(series.instance_uuid)
+        if row is not None:
+            rates = _Rates(series, most_kbps.get(series.instance_uuid))
+            last[row] = max(last[row], rates.last)
+            packets_known[row] = rates.packets_known
+            covered[row] = rates.covered(edges)
+            means[row] = rates.means(first, end, period, edges)
+    return model_store.Measured(period, first, uuids, last, packets_known,
+                                covered, means)
 
 
 def _within(stays, edges):
@@ -554,58 +517,20 @@ def _within(stays, edges):
             yield stay, np.clip(edges, stay.since, until)
 
 
-def _seconds_at(stays, edges, of_host):
-    """Return the time that an instance spent on each host in each slot.
-
-    :param stays: list of Stay of the instance, the oldest first
-    :param edges: (t + 1,) bounds of the slots, seconds UTC
-    :param of_host: {host: keys of budgets}
-    :returns: {key: (2, t) seconds on the host, and seconds of these in which
-        the instance may have run}
-    """
-    of_key = {}
-    for stay, inside in _within(stays, edges):
-        for key in of_host.get(stay.host, ()):
-            present, active = of_key.setdefault(
-                key, np.zeros((2, len(edges) - 1)))
-            present += np.diff(inside)
-            if stay.running is not False:
-                active += np.diff(inside)
-    return of_key
-
-
-def _marks(instance_uuid, present, active):
-    """Return (t,) uint64, the marks of an instance in some slots.
-
-    A mark contains the time that the instance spent on the host. A modeler
-    that has not yet read a migration therefore computes other marks than a
-    modeler that has.
-
-    :param instance_uuid: uuid of the instance
-    :param present: (t,) seconds on the host
-    :param active: (t,) seconds of these in which the instance may have run
-    """
-    mark = np.uint64(int.from_bytes(hashlib.blake2b(
-        instance_uuid.encode(), digest_size=8).digest(), 'little') | 1)
-    present, active = (np.rint(1000 * seconds).astype(np.uint64)
-                       for seconds in (present, active))
-    return mark * ((present << np.uint64(32)) + active)
-
-
 class _Rates:
     """The rates of one instance, as samples and as functions of time.
 
     A sample lasts for its period. If the next sample is late by at most half a
     period, the sample lasts until then.
 
-    :param series: RateSeries, or None without samples
+    :param series: RateSeries
     :param most_kbps: larger rates are ignored; None: no limit
     """
 
     def __init__(self, series, most_kbps):
         self._times, self._rates = np.zeros(0), np.zeros((0, 3))
         seconds = np.zeros(0)
-        if series is not None and len(series):
+        if len(series):
             if most_kbps is not None:
                 series = series.within(most_kbps)
             self._times = series.times[series.whole]
@@ -672,105 +597,137 @@ class _Rates:
 
 # Settling: the traffic of the instances of all modelers
 
-class _Residents:
-    """The instances on each host in each slot, of all modelers.
 
-    :param stays: {uuid: list of Stay}
-    :param of_host: {host: keys of budgets}
-    :param period: length of a slot in seconds
-    :param first: the first slot
-    :param end: the slot after the last
+@dataclasses.dataclass(eq=False)
+class _Residents:
+    """The instances on a host, or behind an uplink, in its pending slots.
+
+    :ivar active: {uuid: (t,) seconds in which the instance may have run there}
+    :ivar events: list of the times at which an instance came, left, started or
+        stopped
     """
 
-    def __init__(self, stays, of_host, period, first, end):
-        self._first = first
-        self._period = period
-        self._size = max(end - first, 0)
-        self._found = {}
-        self._stays = stays
-        self._of_key = collections.defaultdict(list)
-        self._of_host = of_host
-        edges = period * np.arange(first, first + self._size + 1)
-        for uuid, its_stays in stays.items() if self._size else ():
-            for key, times in _seconds_at(
-                    its_stays, edges, of_host).items():
-                self._of_key[key].append(uuid)
-                members, number, active = self._of(key)
-                members += _marks(uuid, *times)
-                number += times[0] > 0
-                active |= times[1] > 0
+    active: dict = dataclasses.field(default_factory=dict)
+    events: list = dataclasses.field(default_factory=list)
 
-    def missing(self, key, slot, missing_marks):
-        """Return the uuid of the only instance that is not accounted for.
 
-        :param key: (kind, name)
-        :param slot: number of the slot
-        :param missing_marks: marks of all instances minus marks of those
-            accounted for
-        :returns: uuid, or None if several instances are missing
-        """
-        edges = self._period * np.array([slot, slot + 1])
-        for uuid in self._of_key[key]:
-            times = _seconds_at(self._stays[uuid], edges,
-                                self._of_host).get(key)
-            if times is not None and _marks(uuid, *times)[0] == missing_marks:
-                return uuid
-        return None
-
-    def _of(self, key):
-        if key not in self._found:
-            self._found[key] = (np.zeros(self._size, dtype=np.uint64),
-                                np.zeros(self._size, dtype=np.int64),
-                                np.zeros(self._size, dtype=bool))
-        return self._found[key]
-
-    def within(self, key, first, end):
-        """Return the marks, the number of instances and whether any ran.
-
-        :param key: (kind, name)
-        :param first: first slot
-        :param end: end of the slots, exclusive
-        :returns: three (t,) arrays
-        """
-        return tuple(array[first - self._first:end - self._first]
-                     for array in self._of(key))
+def _residents(stays, of_host, pending, period):
+    """Return {key: _Residents} of the pending slots of each budget."""
+    found = {key: _Residents() for key in pending}
+    for uuid, its_stays in stays.items():
+        previous = ()
+        for stay in its_stays:
+            keys = of_host.get(stay.host, ())
+            for key in {*previous, *keys} & found.keys():
+                found[key].events.append(stay.since)
+            previous = keys
+        for key in {key for stay in its_stays for key in of_host.get(
+                stay.host, ())} & found.keys():
+            first, end = pending[key]
+            active = np.zeros(end - first)
+            for stay, inside in _within(its_stays,
+                                        period * np.arange(first, end + 1)):
+                if stay.running is not False \
+                        and key in of_host.get(stay.host, ()):
+                    active += np.diff(inside)
+            if active.any():
+                found[key].active[uuid] = active
+    return found
 
 
 class _Settlement:
-    """Settles periods: counts each as measured or unknown in its budget.
+    """Settles periods: what a host earned and spent in each, and by whom.
 
-    :param state: BudgetState
+    :param store: Store, from which it is read which instances send nothing
     :param targets_by_key: {(kind, name): Target}
-    :param residents: _Residents
-    :param shares: list of Share
+    :param period: length of a slot in seconds
+    :param measured: list of Measured
+    :param residents: {key: _Residents}
+    :param newest: time of the newest sample of the fleet
     :param late_before: periods that ended before this time no longer wait for
-        missing shares
-    :ivar measured: number of periods that were settled as measured
-    :ivar unknown: number of periods that were settled as unknown
+        samples
+    :ivar settled: number of periods that were settled
     """
 
-    def __init__(self, state, targets_by_key, residents, shares, late_before):
-        self._period = state.period_seconds
-        self._targets = targets_by_key
+    def __init__(self, store, targets_by_key, period, measured, residents,
+                 newest, late_before):
+        self.targets = targets_by_key
+        self.settled = 0
+        self._period = period
         self._residents = residents
+        self._newest = newest
         self._late_before = late_before
-        self._shares = collections.defaultdict(list)
-        for share in shares:
-            if share.period_seconds == self._period:
-                self._shares[share.kind, share.name,
-                             share.limits].append(share)
-        self.measured = self.unknown = 0
+        self._of = collections.defaultdict(list)
+        for part in measured:
+            for row, uuid in enumerate(part.instances):
+                self._of[uuid].append((part, row))
+        self._silent = store.silent_instances(self._unmeasured())
+        self._charged = collections.Counter()
+        self._vm_time = collections.defaultdict(lambda: np.zeros(2))
 
-    def residents_at(self, key, slot):
-        """Return a number that changes with the instances on a host.
+    def _unmeasured(self):
+        """Return the set of the instances without recent samples."""
+        uuids = set(itertools.chain.from_iterable(
+            residents.active for residents in self._residents.values()))
+        return {uuid for uuid in uuids if max(
+            (part.last[row] for part, row in self._of[uuid]),
+            default=-math.inf) < self._newest - LATE_SECONDS}
 
-        :param key: (kind, name)
-        :param slot: number of the slot
+    def _gather(self, key, first, end):
+        """Return what was measured of the instances of a budget.
+
+        :returns: (uuids, active, covered, values, waits): (n, t) seconds in
+            which an instance may have run, and those of them that are
+            measured; (l, n, t) its mean load while it was measured; (n, t)
+            bool, whether its samples may still arrive
         """
-        return int(self._residents.within(key, slot, slot + 1)[0][0])
+        period, limits = self._period, self.targets[key].limits
+        resident = self._residents[key].active
+        shape = len(resident), end - first
+        active = np.array(list(resident.values())).reshape(shape)
+        covered, waits = np.zeros(shape), np.zeros(shape, dtype=bool)
+        values = np.zeros((len(limits), *shape))
+        ends = period * np.arange(first + 1, end + 1)
+        for i, uuid in enumerate(resident):
+            last, is_reported = -math.inf, np.zeros(shape[1], dtype=bool)
+            for part, row in self._of[uuid]:
+                last = max(last, part.last[row])
+                seconds, rates = np.zeros(shape[1]), np.zeros((shape[1], 3))
+                low = max(first, part.first_slot)
+                high = min(end, part.first_slot + part.covered.shape[1])
+                if low >= high:
+                    continue
+                own, its = (slice(low - begin, high - begin)
+                            for begin in (first, part.first_slot))
+                seconds[own], rates[own] = (part.covered[row, its],
+                                            part.rates[row, its])
+                is_reported[own] = True
+                better = seconds > covered[i]
+                covered[i][better] = seconds[better]
+                for j, (weights, packet_bytes, _) in enumerate(limits):
+                    values[j, i][better] = rate_law.values_of(
+                        rates[better], weights, packet_bytes,
+                        part.packets_known[row])
+            np.minimum(covered[i], active[i], out=covered[i])
+            is_measured = covered[i] >= _COVERED * active[i]
+            covered[i][is_measured] = active[i][is_measured]
+            # Samples of an instance arrive in order. When other instances have
+            # later samples, an instance that has ended gets no more samples,
+            # and one without recent samples is not measured.
+            later = ends <= self._newest - 2 * period
+            gone = (active[i] < period) | (
+                last < ends - period - LATE_SECONDS)
+            # Without rates, its modeler has not yet stored them.
+            waits[i] = ~is_measured & (ends > self._late_before) & (
+                ~is_reported | (ends > last) & ~(later & gone))
+            if uuid in self._silent:
+                waits[i] = False
+                # It counts as measured, unless it has samples.
+                covered[i][covered[i] == 0] = active[i][covered[i] == 0]
+        return list(resident), active, covered, values, waits
 
     def settle(self, budget, first, end, stored):
-        """Settle the complete and the late periods of a budget, in order.
+        """Settle the periods of a budget that do not wait, in order.
 
         :param budget: :class:`.ErrorBudget`
         :param first: the first slot to settle
@@ -778,103 +735,127 @@ class _Settlement:
         :param stored: {(day, period): :class:`.StoredSums`}
         :returns: (ErrorBudget, list of StoredSums to write)
         """
-        key, period = budget.key, self._period
-        target = self._targets[key]
-        marks, number, active = self._residents.within(key, first, end)
-        complete, sums, peaks, measured_number, missing_marks, lost = \
-            self._total(budget, marks, first, end)
-        ended = period * np.arange(first + 1, end + 1)
-        waits = ~complete & ~lost & ~(ended <= self._late_before)
-        if waits.any():
-            end = first + int(waits.argmax())
-        size = end - first
+        key, period, target = (budget.key, self._period,
+                               self.targets[budget.key])
+        uuids, active, covered, values, waits = self._gather(key, first, end)
+        size = int(np.append(waits.any(axis=0), True).argmax())
         skipped = first - round(budget.until / period)
         if size <= 0 and skipped <= 0:
             return budget, []
-        complete, active = complete[:size], active[:size]
-        sums, peaks = sums[:, :size], peaks[:, :size]
-        overload = budget_rules.avoidable(
-            sums[:, None], peaks[:, None], target.capacities[:, None])[0]
-        terms = budget_rules.Terms(
-            budget.overload_probability, budget.earned_share,
-            budget.first_days, budget.most_days)
-        balance = budget.balance
-        for measured, overloaded in zip((complete & active).tolist(),
-                                        (overload & active).tolist()):
-            if measured:
-                balance = float(terms.after(balance, period,
-                                            period * overloaded))
-        lacking = np.flatnonzero(~complete & active)
-        reason = budget.unknown_why
-        if lacking.size:
-            place = int(lacking[-1])
-            reason = (
-                f'{measured_number[place]} of {number[place]} instances were '
-                f'measured in the {period:g} s from '
-                f'{period * (first + place):.0f} on')
-            missing = self._residents.missing(key, first + place,
-                                              missing_marks[place])
-            if missing is not None:
-                reason += f'; {missing} was not'
-        unknown = int(lacking.size) + max(skipped, 0)
-        self.measured += int((complete & active).sum())
-        self.unknown += unknown
+        end = first + size
+        active, covered, values = (array[..., :size] for array in (
+            active, covered, values))
+        total = active.sum(axis=0)
+        used = total > 0
+        known = np.divide(covered.sum(axis=0), total,
+                          out=np.ones(size), where=used)
+        loads = values * covered / period
+        sums = loads.sum(axis=1)
+        above = budget_rules.exceeds(sums, target.capacities)
+        alone = budget_rules.exceeds(
+            loads.max(axis=1, initial=0.0), target.capacities)
+        overload = (above & ~alone).any(axis=0)
+        self._charge(key, uuids, first, loads, above & ~alone)
+        suffering = covered * above.any(axis=0) * ~budget_rules.exceeds(
+            loads, np.repeat(target.capacities[:, None], len(uuids), axis=1)
+        ).any(axis=0)
+        if key[0] == model_store.HOST:
+            self._add_vm_time(uuids, first, covered, suffering)
+        terms, balance = _terms(budget), budget.balance
+        measured_seconds = period * known * used
+        for seconds, overloaded in zip(measured_seconds.tolist(),
+                                       overload.tolist()):
+            balance = float(terms.after(balance, seconds, period * overloaded))
+        self.settled += size
+        # Like a plan, burn rates use only periods that are known.
+        is_known = (known >= _COVERED) | above.any(axis=0)
         days, burn = self._remembered(
-            budget, first, np.where(complete, sums, np.nan),
-            budget_rules.exceeds(peaks, target.capacities), stored)
+            budget, first, np.where(is_known, sums, np.nan), alone, stored)
+        begins = period * np.arange(first, end)
+        changed = np.zeros(size, dtype=bool)
+        for event in self._residents[key].events:
+            slot = int(event // period) - first
+            if event > max(budget.prediction.since, budget.until) \
+                    and slot < size:
+                changed[max(slot, 0)] = True
         return dataclasses.replace(
             budget, until=end * period, balance=balance,
             measured_seconds=budget.measured_seconds
-            + period * int((complete & active).sum()),
+            + float(measured_seconds.sum()),
             overload_seconds=budget.overload_seconds
-            + period * int((overload & complete & active).sum()),
-            unknown_seconds=budget.unknown_seconds + period * unknown,
-            unknown_why=reason, burn=burn, prediction=predictions.after(
-                budget.prediction, ended[:size] - period, period, marks[:size],
-                complete & active, budget_rules.exceeds(
-                    sums, target.capacities).any(axis=0))), days
+            + period * int(overload.sum()),
+            unknown_seconds=budget.unknown_seconds + period * float(
+                (used * (1 - known)).sum() + max(skipped, 0)),
+            unknown_why=self._unknown(uuids, active, covered, first)
+            or budget.unknown_why, burn=burn,
+            vm_seconds=budget.vm_seconds + float(covered.sum()),
+            vm_overload_seconds=budget.vm_overload_seconds
+            + float(suffering.sum()), prediction=predictions.after(
+                budget.prediction, begins, period, changed,
+                used & (known >= _COVERED), above.any(axis=0))), days
 
-    def _total(self, budget, marks, first, end):
-        """Add the shares of a budget.
+    def _unknown(self, uuids, active, covered, first):
+        """Return which instances were not measured most recently, or None."""
+        missing = (active > 0) & (covered < _COVERED * active)
+        slots = np.flatnonzero(missing.any(axis=0))
+        if not slots.size:
+            return None
+        place = slots[-1]
+        number = np.count_nonzero(active[:, place])
+        return (f'{number - np.count_nonzero(missing[:, place])} of {number} '
+                f'instances were measured in the {self._period:g} s from '
+                f'{self._period * (first + place):.0f} on; '
+                f'{uuids[missing[:, place].argmax()]} was not')
 
-        :returns: (complete, sums, peaks, counted, rest, lost): (t,) bool;
-            (l, t); (l, t); (t,) the largest number of instances accounted
-            for; (t,) marks of all instances minus marks of all shares; (t,)
-            bool, whether the slot can never become complete
+    def _charge(self, key, uuids, first, loads, above):
+        """Charge the instances of a budget for its avoidable overload.
+
+        :param loads: (l, n, t) load of each instance on each limit
+        :param above: (l, t) bool, where a limit is exceeded avoidably
         """
-        size, limits = end - first, len(self._targets[budget.key].limits)
-        shares = [_Part(share, first, end) for share in self._shares[
-            (*budget.key, budget.limits)][:_MOST_SHARES]]
-        shares = [part for part in shares if part.there]
-        complete = marks == 0
-        sums, peaks = np.zeros((2, limits, size))
-        counted = np.zeros(size, dtype=np.int64)
-        for part in shares:
-            np.maximum(counted, part.counted, out=counted)
-        for subset in _subsets(shares):
-            if complete.all():
-                break
-            marks_of_subset = sum((part.members for part in subset),
-                                  np.zeros(size, dtype=np.uint64))
-            newly_complete = ~complete & (marks_of_subset == marks)
-            if newly_complete.any():
-                sums[:, newly_complete] = sum(
-                    part.sums for part in subset)[:, newly_complete]
-                peaks[:, newly_complete] = np.max(
-                    [part.peaks for part in subset],
-                    axis=0)[:, newly_complete]
-                complete |= newly_complete
-            counted[~complete] = np.maximum(counted, sum(
-                part.counted for part in subset))[~complete]
-        missing_marks = marks - sum((part.members for part in shares),
-                                    np.zeros(size, dtype=np.uint64))
-        lost = np.any([part.lost > 0 for part in shares], axis=0) \
-            if shares else np.zeros(size, dtype=bool)
-        return complete, sums, peaks, counted, missing_marks, lost
+        capacities = self.targets[key].capacities
+        for slot in np.flatnonzero(above.any(axis=0)).tolist():
+            limit = int(np.where(above[:, slot], loads[..., slot].sum(
+                axis=1) / capacities, 0.0).argmax())
+            shares = budget_rules.charges(loads[limit, :, slot],
+                                          capacities[limit])
+            day = int((first + slot) * self._period // _DAY_SECONDS)
+            for i in np.flatnonzero(shares).tolist():
+                self._charged[(*key, uuids[i], day)] += (
+                    self._period * float(shares[i]))
+
+    def _add_vm_time(self, uuids, first, covered, suffering):
+        days = ((first + np.arange(covered.shape[1])) * self._period
+                // _DAY_SECONDS).astype(np.int64)
+        for day in set(days.tolist()):
+            seconds = np.stack([covered, suffering], axis=-1)[
+                :, days == day].sum(axis=1)
+            for uuid, both in zip(uuids, seconds):
+                self._vm_time[uuid, day] += both
+
+    def spending(self, store):
+        """Return who spent the settled budgets.
+
+        :param store: Store, from which the projects of instances are read
+        :returns: (list of :class:`.Charge`, list of :class:`.VMTime`)
+        """
+        if not self._vm_time:
+            return [], []
+        projects = {uuid: former.project for uuid, former
+                    in store.former_instances().items()} | store.projects()
+        of_project = collections.defaultdict(lambda: np.zeros(2))
+        for (uuid, day), seconds in self._vm_time.items():
+            of_project[projects.get(uuid), day] += seconds
+        return [model_store.Charge(
+            kind, name, uuid, day, projects.get(uuid), seconds)
+            for (kind, name, uuid, day), seconds in self._charged.items()
+        ], [model_store.VMTime(project, day, *seconds.tolist())
+            for (project, day), seconds in of_project.items()
+            if project is not None]
 
     def _remembered(self, budget, first, sums, exceeded, stored):
         """Return (changed StoredSums, burn rates) after a settlement."""
-        period, target = self._period, self._targets[budget.key]
+        period, target = self._period, self.targets[budget.key]
         end = first + sums.shape[1]
         stored = dict(stored)
         changed = []
@@ -926,35 +907,3 @@ def _burn(budget, stored, target, end):
         for window, begin, (known, active, overloaded) in zip(
             WINDOWS, begins, seconds)
         if 2 * known >= end - begin > 0}
-
-
-class _Part:
-    """The part of a Share between two slots, filled up with zeros.
-
-    :param share: Share
-    :param first: first slot
-    :param end: end of the slots, exclusive
-    """
-
-    def __init__(self, share, first, end):
-        low = max(first, share.first_slot)
-        high = min(end, share.first_slot + share.members.size)
-        self.there = low < high
-
-        def part(array):
-            filled = np.zeros((*array.shape[:-1], end - first), array.dtype)
-            if self.there:
-                filled[..., low - first:high - first] = array[
-                    ..., low - share.first_slot:high - share.first_slot]
-            return filled
-
-        self.members, self.counted = part(share.members), part(share.counted)
-        self.lost = part(np.zeros(share.counted.shape, dtype=int)
-                         if share.lost is None else share.lost)
-        self.sums, self.peaks = part(share.sums), part(share.peaks)
-
-
-def _subsets(shares):
-    """Yield the subsets of the shares, largest first."""
-    for size in range(len(shares), 0, -1):
-        yield from itertools.combinations(shares, size)

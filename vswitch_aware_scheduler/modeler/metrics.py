@@ -105,6 +105,16 @@ class Metrics:
             gauge, 'error_budget_unknown_ratio',
             'Share of the time in use that was not measured, of all error '
             'budgets, by kind (host or uplink).', 'kind')
+        self._overspent = make(
+            gauge, 'error_budget_overspent_seconds',
+            'Seconds of overload that hosts in debt have spent more than they '
+            'have earned, by kind (host or uplink).', 'kind')
+        self._vm_overload = make(
+            gauge, 'vm_overload_ratio',
+            'Share of the time of instances in which the host was overloaded '
+            'and the instance itself did not exceed the capacity: maximum of '
+            'the hosts (since their budgets began), and maximum and mean of '
+            'the projects (in the last seven days).', 'by', 'of')
         self._predictions = make(
             gauge, 'host_predictions',
             'Hosts whose predicted overload was compared with measurements, '
@@ -166,16 +176,18 @@ class Metrics:
         for label in {*WAITS, *([kind] if kind else [])}:
             self._waits.labels(label).set(label == kind)
 
-    def budgeted(self, budgets):
+    def budgeted(self, budgets, vm_times=()):
         """Report the error budgets.
 
         :param budgets: iterable of :class:`.ErrorBudget`
+        :param vm_times: list of :class:`.VMTime`
         """
         of_kind = {}
         for budget in budgets:
             of_kind.setdefault(budget.kind, []).append(budget)
         for metric in (self._budgets, self._in_debt, self._left,
-                       self._burn_rate, self._unmeasured):
+                       self._burn_rate, self._unmeasured, self._overspent,
+                       self._vm_overload):
             metric.clear()
         for kind, its_budgets in of_kind.items():
             self._budgets.labels(kind).set(len(its_budgets))
@@ -196,7 +208,20 @@ class Metrics:
             measured = sum(budget.measured_seconds for budget in its_budgets)
             self._unmeasured.labels(kind).set(
                 unknown / max(unknown + measured, 1.0))
+            self._overspent.labels(kind).set(
+                -sum(min(balance, 0.0) for balance in balances))
 
+        projects = model_store.of_projects(vm_times)
+        of_hosts, of_projects = ([time.vm_overload_share for time in times]
+                                 for times in (of_kind.get(
+                                     model_store.HOST, ()), projects.values()))
+        for by, of, value in (
+                ('host', 'most', max(of_hosts, default=0.0)),
+                ('project', 'most', max(of_projects, default=0.0)),
+                ('project', 'mean',
+                 sum(time.overload_seconds for time in projects.values())
+                 / max(sum(time.seconds for time in projects.values()), 1.0))):
+            self._vm_overload.labels(by, of).set(value)
         compared = [budget.prediction
                     for budget in of_kind.get(model_store.HOST, ())
                     if budget.prediction.seconds]

@@ -205,20 +205,19 @@ def _learn(one_pass):
 def _update_budgets(one_pass):
     """Update the error budgets, if configured."""
     set_up = one_pass.set_up
-    if set_up.earned_share is None:
+    if not set_up.budgets:
         return
     name = {} if set_up.group is None else {
         'name': set_up.group.name.decode()}
     one_pass.update = update = budgets.update(
         set_up.store, set_up.driver, one_pass.clock,
-        one_pass.outcome.last_time, earned_share=set_up.earned_share,
-        predict=set_up.predict, progress=one_pass.progress,
+        one_pass.outcome.last_time, predict=set_up.predict,
+        progress=one_pass.progress,
         writing=one_pass.writing, share=one_pass.share,
         common=one_pass.is_common, stays_until=one_pass.hosts_known_until,
         most_kbps=one_pass.most_kbps, **name)
-    LOG.debug('vswitch-modeler: error budgets: %d shares, %d periods '
-              'measured, %d unknown', update.shares, update.measured,
-              update.unknown)
+    LOG.debug('vswitch-modeler: error budgets: %d instances measured, %d '
+              'periods settled', update.instances, update.settled)
 
 
 def _update_priors(one_pass):

@@ -56,7 +56,7 @@ def deviations(share, measured, blocks):
                          measured - share)
 
 
-def after(prediction, begins, period, residents, measured, overloaded):
+def after(prediction, begins, period, changed, measured, overloaded):
     """Return the :class:`.Prediction` after some settled periods.
 
     Periods count from the time of the prediction on, until the instances on
@@ -65,15 +65,15 @@ def after(prediction, begins, period, residents, measured, overloaded):
     :param prediction: :class:`.Prediction`
     :param begins: (t,) start of each period, seconds UTC
     :param period: length of each period in seconds
-    :param residents: (t,) uint64, equal for the same instances
+    :param changed: (t,) bool, whether an instance came, left, started or
+        stopped in the period, and after the prediction
     :param measured: (t,) bool, whether the host was in use and measured
     :param overloaded: (t,) bool, whether the traffic exceeded a limit
     """
     if prediction.share is None:
         return prediction
-    counted = begins >= prediction.since
-    changed = counted & (residents != np.uint64(prediction.residents))
-    counted &= measured & ~np.logical_or.accumulate(changed)
+    counted = (begins >= prediction.since) & measured \
+        & ~np.logical_or.accumulate(changed)
     weight = 0.5 ** (period * len(begins) / _HALF_LIFE_SECONDS)
     seconds, expected, overload = (
         weight * earlier + period * float(later) for earlier, later in (
@@ -83,7 +83,7 @@ def after(prediction, begins, period, residents, measured, overloaded):
     blocks = seconds / BLOCK_SECONDS
     return model_store.Prediction(
         None if changed.any() else prediction.share, prediction.since,
-        prediction.residents, seconds, expected, overload, blocks,
+        seconds, expected, overload, blocks,
         deviations(expected / seconds, overload / seconds, blocks)
         if seconds else 0.0)
 

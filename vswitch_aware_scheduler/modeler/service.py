@@ -377,7 +377,8 @@ class Service:
         if name == 'budgets' and self._metrics is not None \
                 and one_pass.update is not None \
                 and one_pass.update.budgets is not None:
-            self._metrics.budgeted(one_pass.update.budgets.values())
+            self._metrics.budgeted(one_pass.update.budgets.values(),
+                                   one_pass.set_up.store.vm_times())
 
     def _failed(self, kind, error):
         self._failures += 1

@@ -64,8 +64,7 @@ class SetUp:
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
     :ivar settings: :class:`.Settings`
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
-    :ivar earned_share: share of the limit E that a host earns as error budget,
-        or None if there are no error budgets
+    :ivar budgets: whether error budgets are computed
     :ivar predict: as in :func:`.budgets.update`
     :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
         nothing
@@ -98,7 +97,7 @@ class SetUp:
     ports_seconds: float = 0.0
     member_seconds: float = priors.MEMBER_SECONDS
     fleet: object = None
-    earned_share: float | None = None
+    budgets: bool = False
     discovery: object = None
     rebalancer: rebalancing.Rebalancer | None = None
     predict: object = None
@@ -161,8 +160,7 @@ def set_up(conf, patience_seconds=None):
         ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
         member_seconds=group.prior_min_hours * 3600.0,
         fleet=_fleet(conf),
-        earned_share=(group.error_budget_earned_share
-                      if group.error_budgets else None),
+        budgets=group.error_budgets,
         discovery=_discovery(conf), rebalancer=(
             None if group.rebalance_mode == rebalance_settings.OFF
             else make_rebalancer(conf)), missing=missing,

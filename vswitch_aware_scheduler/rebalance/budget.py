@@ -12,7 +12,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 
-__all__ = ['Account', 'DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate',
+__all__ = ['DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate', 'charges',
            'exceeds', 'overloaded']
 
 DAY_SECONDS = 86400.0
@@ -94,90 +94,6 @@ class Terms:
         return np.asarray(balance, dtype=float) / self.most
 
 
-@dataclasses.dataclass(frozen=True)
-class Account:
-    """The budget of one host or uplink.
-
-    :ivar terms: Terms by which it earns
-    :ivar kind: text that identifies the limits; a change starts a new budget
-    :ivar since: start of the budget, seconds UTC
-    :ivar balance: remaining seconds of overload, negative for debt
-    :ivar measured_seconds: time in use and measured since the start
-    :ivar overload_seconds: avoidable overload since the start
-    """
-
-    terms: Terms
-    kind: str
-    since: float
-    balance: float
-    measured_seconds: float = 0.0
-    overload_seconds: float = 0.0
-
-    @classmethod
-    def begun(cls, terms, kind, now):
-        """Return the budget of a host that is measured from now on.
-
-        :param terms: Terms
-        :param kind: text that identifies the limits
-        :param now: current time, seconds UTC
-        """
-        return cls(terms, kind, now, terms.first)
-
-    def after(self, measured_seconds, overload_seconds):
-        """Return the Account after some time; see :meth:`Terms.after`.
-
-        :param measured_seconds: as in :meth:`Terms.after`
-        :param overload_seconds: as in :meth:`Terms.after`
-        :raises InvalidInput: if there is more overload than time
-        """
-        if not 0 <= overload_seconds <= measured_seconds < np.inf:
-            raise exceptions.InvalidInput(
-                f'overload and measured time: {overload_seconds} and '
-                f'{measured_seconds} s; expected 0 <= overload <= measured')
-        return dataclasses.replace(
-            self, balance=float(self.terms.after(
-                self.balance, measured_seconds, overload_seconds)),
-            measured_seconds=self.measured_seconds + measured_seconds,
-            overload_seconds=self.overload_seconds + overload_seconds)
-
-    def under(self, terms, kind, now):
-        """Return (Account, sentence or None) for the current terms.
-
-        If the terms or the limits differ, a new budget starts, which the
-        sentence says.
-
-        :param terms: current Terms
-        :param kind: text that identifies the current limits
-        :param now: current time, seconds UTC
-        """
-        if (terms, kind) == (self.terms, self.kind):
-            return self, None
-        changed = (f'limit {self.terms.overload_probability:g} is now '
-                   f'{terms.overload_probability:g}'
-                   if terms.overload_probability
-                   != self.terms.overload_probability
-                   else f'limits were {self.kind}, are now {kind}'
-                   if kind != self.kind else 'terms of the budget changed')
-        return (Account.begun(terms, kind, now),
-                f'{changed}: a new budget begins')
-
-    @property
-    def in_debt(self):
-        """Whether more was spent than earned."""
-        return self.balance < 0
-
-    @property
-    def left(self):
-        """Share of the largest balance, negative for debt."""
-        return float(self.terms.left(self.balance))
-
-    @property
-    def burn_rate(self):
-        """Share of overload since the start, divided by the limit."""
-        return float(burn_rate(self.overload_seconds, self.measured_seconds,
-                               self.terms.overload_probability))
-
-
 def burn_rate(overload_seconds, measured_seconds, overload_probability):
     """Return how fast budget is spent; 1 means exactly the limit.
 
@@ -216,6 +132,27 @@ def overloaded(sums, alone, capacities):
     :returns: (..., t) bool
     """
     return (exceeds(sums, capacities) & ~alone).any(axis=0)
+
+
+def charges(loads, capacity):
+    """Return which share of an overload each instance has made.
+
+    An instance is charged for what it carries above its fair share of the
+    capacity (max-min fairness): the level up to which all instances together
+    fill exactly the capacity. Instances below the level are charged nothing,
+    and the others together exactly the excess. Derivation:
+    reference/rebalance.rst, "Charges".
+
+    :param loads: (n,) load of each instance; their sum exceeds the capacity
+    :param capacity: in the unit of the loads, above 0
+    :returns: (n,) shares, which sum to 1
+    """
+    ascending = np.sort(loads)
+    below = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
+    # The level if the k smallest instances are below it.
+    levels = (capacity - below) / np.arange(ascending.size, 0, -1)
+    excess = np.maximum(loads - levels[np.argmax(levels <= ascending)], 0.0)
+    return excess / excess.sum()
 
 
 def exceeds(values, capacities):

@@ -46,16 +46,14 @@ class StoredFleet:
         :class:`.Policies`; a host that it leaves out is not judged
     :param default_law: RateLaw of an instance about which nothing is known;
         None: it counts as silent
-    :param refuse_hosts_in_debt: whether a host without error budget accepts
-        no new instances
+    :param uses_budgets: whether error budgets change decisions
     :param ignores_unknown: whether a resident about which nothing is known
         counts as silent; a new instance has the default law
     :ivar snapshot: :class:`.Snapshot`
     :ivar flavors: {name of a flavor: its extra specs}
     :ivar flavors_read_at: when they were read from Nova, seconds UTC, or None
     :ivar error_budgets: {(kind, name): ErrorBudget}
-    :ivar budgets: {(kind, name): balance in days}, empty unless they refuse
-        hosts
+    :ivar debts: {(kind, name): Debt}, empty unless they change decisions
     :ivar policies: {host: HostPolicy} of all hosts
     :ivar uplinks: {name: Uplink}
     :ivar origins: {host: {value: where it comes from}}
@@ -66,12 +64,12 @@ class StoredFleet:
     """
 
     def __init__(self, store, find_policies, default_law=None,
-                 refuse_hosts_in_debt=False, ignores_unknown=False):
+                 uses_budgets=False, ignores_unknown=False):
         self.snapshot = snapshots.Snapshot().updated(store.read_changes())
         flavors = store.fleet('flavor')
         self.flavors, self.flavors_read_at = flavors.facts, flavors.read_at
         self.error_budgets = store.error_budgets()
-        self.budgets = self.snapshot.budgets() if refuse_hosts_in_debt else {}
+        self.debts = self.snapshot.debts() if uses_budgets else {}
         self._default_law = default_law
         self._resident_default = None if ignores_unknown else default_law
         self._instances = {}     # host -> {uuid: (flavor, project)}
@@ -89,11 +87,11 @@ class StoredFleet:
             **policies.hosts}
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self.host_table = admission.LoadTable(
-            attachments=self.snapshot.attachments, budgets=self.budgets)
+            attachments=self.snapshot.attachments, debts=self.debts)
         self.uplink_table = admission.LoadTable(
-            attachments=self._is_tunnelled, budgets={
-                (model_store.HOST, name): days
-                for (kind, name), days in self.budgets.items()
+            attachments=self._is_tunnelled, debts={
+                (model_store.HOST, name): debt
+                for (kind, name), debt in self.debts.items()
                 if kind == model_store.UPLINK})
 
     def _is_tunnelled(self, uuid):

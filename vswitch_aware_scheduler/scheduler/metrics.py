@@ -242,6 +242,10 @@ class _Counts:
         self._no_host = counter(
             'requests_without_host',
             'Instances for which VSwitchFilter passed no host.')
+        self._only_last = counter(
+            'requests_with_avoided_hosts_only',
+            'Instances for which only hosts passed that should get no new '
+            'instances: hosts in debt, or with a large neighbour.')
         self._hosts = counter('hosts_judged', 'Hosts that were judged.')
         self._observed = counter(
             'hosts_observed',
@@ -276,6 +280,8 @@ class _Counts:
         self._observed.inc(explanation.observed(assessment))
         if not any_passes:
             self._no_host.inc()
+        elif assessment.only_last:
+            self._only_last.inc()
 
 
 class _Gauges:

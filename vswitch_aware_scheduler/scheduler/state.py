@@ -218,10 +218,11 @@ class SchedulerState:
         uuid, slots = demand.instance_uuid, self._table.slots_of(hosts)
         exclude = uuid if self._residency.hosts_of(uuid) else None
         if demand.same_on_all_hosts:
-            return self._table.assess(slots, demand.law, exclude, attachments)
+            return self._table.assess(slots, demand.law, exclude, attachments,
+                                      demand.project)
         return self._table.assess_each(
             slots, [self._law_on(host, demand) for host in hosts], exclude,
-            attachments)
+            attachments, demand.project)
 
     def hosts_filtered(self, host_states):
         """Store which hosts pass the filter, by the last judgement.
@@ -676,8 +677,7 @@ class SchedulerState:
     def _new_table(self, snapshot):
         return admission.LoadTable(
             attachments=functools.partial(self._attachments, snapshot),
-            budgets=snapshot.budgets()
-            if self._conf.refuse_hosts_in_debt else None)
+            debts=snapshot.debts() if self._conf.error_budgets else None)
 
     def _attachments(self, snapshot, uuid):
         """Return the Attachments of an instance, or None if they are unknown.

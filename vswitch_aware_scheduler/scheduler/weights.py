@@ -30,7 +30,9 @@ class VSwitchWeigher(weights.BaseHostWeigher):
     drops. An idle host has weight 1. Each power of ten of the loss above 1e-9
     subtracts one tenth. The mean utilisation of the host subtracts up to one
     more tenth and so ranks the hosts that lose nothing. A positive multiplier
-    spreads the instances, a negative multiplier packs them. Derivation:
+    spreads the instances, a negative multiplier packs them. Hosts in debt, and
+    hosts with an instance that overloads the switch alone, come last with
+    both: their weight is compressed to one tenth. Derivation:
     reference/admission.rst, "Weight".
     """
 
@@ -78,8 +80,8 @@ class VSwitchWeigher(weights.BaseHostWeigher):
             self._state.report('VSwitchWeigher', None)
             if recalled is None:
                 return [NEUTRAL] * len(host_states)
-            assessment, positions = recalled
-            return _weights(assessment, positions)
+            return _weights(*recalled,
+                            self.weight_multiplier(host_states[0]) < 0)
         except Exception as error:
             LOG.debug('vswitch: weighing failed', exc_info=True)
             self._state.report('VSwitchWeigher', (
@@ -91,18 +93,23 @@ class VSwitchWeigher(weights.BaseHostWeigher):
         return NEUTRAL if recalled is None else _weights(*recalled)[0]
 
 
-def _weights(assessment, positions):
-    """Return the list of the weights of the given hosts of an assessment."""
+def _weights(assessment, positions, packs=False):
+    """Return the list of the weights of the given hosts of an assessment.
+
+    :param packs: whether a lower weight is better: the multiplier is negative
+    """
     loss = assessment.loss_fraction[positions]
     decades = LOSS_DECADES + np.log10(
         np.maximum(loss, 10.0 ** -LOSS_DECADES))
     used = np.minimum(assessment.utilisation[positions], 1.0)
     weight = 1.0 - (decades + used) / (LOSS_DECADES + 1)
-    if assessment.budget_days is not None:
-        # A host without an error budget has spent nothing.
-        days_left = np.fmin(assessment.budget_days[positions], 1.0)
-        weight -= (1.0 - np.maximum(days_left, 0.0)) / (LOSS_DECADES + 1)
     # An overloaded uplink also lowers the weight of a host without a profile.
     weight = np.where(assessment.known[positions], weight,
                       np.minimum(weight, NEUTRAL))
-    return np.clip(weight, 0.0, 1.0).tolist()
+    weight = np.clip(weight, 0.0, 1.0)
+    last = assessment.last[positions]
+    if last.any():
+        # All other hosts come first. Equal weights stay equal.
+        weight = np.where(last == packs, (1.0 + LOSS_DECADES * weight),
+                          weight) / (LOSS_DECADES + 1)
+    return weight.tolist()

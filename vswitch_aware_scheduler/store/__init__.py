@@ -18,22 +18,24 @@ from vswitch_aware_scheduler.store import profile_records
 from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 
-__all__ = ['BudgetState', 'CLAIMED', 'CONTRADICTED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'Decision', 'ErrorBudget', 'FRESH_SECONDS',
-           'FleetFacts', 'FormerInstance', 'Generation', 'HELD_SECONDS',
-           'HOST', 'HostProfile', 'InstanceRecord', 'InventoryState',
-           'KEPT_DAYS', 'ModelSummary', 'Modeler', 'MoveRecord', 'NOT_PLACED',
-           'NO_HOST', 'PLACED', 'PlanRecord', 'Prediction', 'Prior',
-           'RECOVERY_SECONDS', 'ResumePoint', 'Share', 'Store', 'StoredClaim',
-           'StoredModel', 'StoredSums', 'UPLINK', 'Unmodelled', 'WITHDRAWN',
-           'Worker']
+__all__ = ['BudgetState', 'CLAIMED', 'CONTRADICTED', 'Changes', 'Charge',
+           'ClaimChanges', 'ClaimsSeen', 'Debt', 'Decision', 'ErrorBudget',
+           'FRESH_SECONDS', 'FleetFacts', 'FormerInstance', 'Generation',
+           'HELD_SECONDS', 'HOST', 'HostProfile', 'InstanceRecord',
+           'InventoryState', 'KEPT_DAYS', 'Measured', 'ModelSummary',
+           'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST', 'PLACED',
+           'PlanRecord', 'Prediction', 'Prior', 'RECOVERY_SECONDS',
+           'ResumePoint', 'Store', 'StoredClaim', 'StoredModel', 'StoredSums',
+           'UPLINK', 'Unmodelled', 'VMTime', 'WITHDRAWN', 'Worker']
 
 BudgetState = budgets.BudgetState
 CLAIMED = claim_records.CLAIMED
 CONTRADICTED = budgets.CONTRADICTED
+Charge = budgets.Charge
 Changes = generations.Changes
 ClaimChanges = claim_records.ClaimChanges
 ClaimsSeen = claim_records.ClaimsSeen
+Debt = budgets.Debt
 Decision = decisions.Decision
 ErrorBudget = budgets.ErrorBudget
 FRESH_SECONDS = budgets.FRESH_SECONDS
@@ -45,6 +47,7 @@ HOST = budgets.HOST
 HostProfile = profile_records.HostProfile
 InventoryState = instance_records.InventoryState
 KEPT_DAYS = budgets.KEPT_DAYS
+Measured = budgets.Measured
 ModelSummary = model_records.ModelSummary
 Modeler = service_records.Modeler
 MoveRecord = rebalance_records.MoveRecord
@@ -57,12 +60,13 @@ Prediction = budgets.Prediction
 Prior = prior_records.Prior
 RECOVERY_SECONDS = budgets.RECOVERY_SECONDS
 ResumePoint = model_records.ResumePoint
-Share = budgets.Share
 Store = database.Store
 StoredClaim = claim_records.StoredClaim
 StoredModel = model_records.StoredModel
 StoredSums = budgets.StoredSums
 UPLINK = budgets.UPLINK
 Unmodelled = model_records.Unmodelled
+VMTime = budgets.VMTime
+of_projects = budgets.of_projects
 WITHDRAWN = claim_records.WITHDRAWN
 Worker = service_records.Worker

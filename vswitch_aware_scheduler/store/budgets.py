@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records of error budgets, and their rows on a connection.
 
-The records have measurements of hosts and uplinks by the modelers, the
-resulting budgets, and the hosts of instances over time. Writing these records
-does not create a generation.
+The records have the rates that modelers measured, the budgets of hosts and
+uplinks, who spent them, and the hosts of instances over time. Writing these
+records does not create a generation.
 """
 
 import collections
@@ -16,12 +16,14 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.store import model_rows
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['BudgetState', 'CONTRADICTED', 'ErrorBudget', 'FRESH_SECONDS',
-           'HOST', 'KEPT_DAYS', 'Prediction', 'RECOVERY_SECONDS', 'Share',
-           'Stay', 'StoredSums', 'UPLINK', 'accepting']
+__all__ = ['BudgetState', 'CONTRADICTED', 'Charge', 'Debt', 'ErrorBudget',
+           'FRESH_SECONDS', 'HOST', 'KEPT_DAYS', 'Measured', 'Prediction',
+           'RECOVERY_SECONDS', 'SPENDING_SHARE', 'Stay', 'StoredSums',
+           'UPLINK', 'VMTime', 'accepting', 'of_projects']
 
 #: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
@@ -44,8 +46,15 @@ RECOVERY_SECONDS = 3 * 86400
 #: A prediction is contradicted from this number of standard deviations on.
 CONTRADICTED = 3.0
 
-#: Numbers of instances take two bytes.
-_MOST_COUNTED = 2 ** 16 - 1
+#: A project spends the budget of a host if at least this share of the charges
+#: of the last :data:`RECOVERY_SECONDS` is charged to its instances.
+SPENDING_SHARE = 0.05
+
+#: An instance that was silent in this number of samples counts as silent.
+_SILENT_SAMPLES = 24
+
+#: Number of instances whose rates are in one row.
+_IN_ROW = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +80,6 @@ class Prediction:
 
     :ivar share: predicted share of overload; None: no prediction is in force
     :ivar since: start of the prediction, seconds UTC
-    :ivar residents: number that changes with the instances on the host
     :ivar seconds: measured time
     :ivar expected_seconds: predicted overload in this time
     :ivar overload_seconds: measured overload in this time
@@ -82,7 +90,6 @@ class Prediction:
 
     share: float | None = None
     since: float = 0.0
-    residents: int = 0
     seconds: float = 0.0
     expected_seconds: float = 0.0
     overload_seconds: float = 0.0
@@ -117,13 +124,18 @@ class ErrorBudget:
     :ivar why: why the budget started, a sentence; None: there was none before
     :ivar until: end of the settled periods, seconds UTC
     :ivar balance: remaining seconds of overload, negative for debt
-    :ivar measured_seconds: time in use and measured since the start
+    :ivar measured_seconds: time in use since the start, as far as it was
+        measured: a period in which three of four instances were measured
+        counts for three quarters
     :ivar overload_seconds: avoidable overload since the start
-    :ivar unknown_seconds: time in use but unknown since the start
-    :ivar unknown_why: why the last unknown period is unknown, or None
+    :ivar unknown_seconds: the rest of the time in use since the start
+    :ivar unknown_why: which instances were not measured most recently, or None
     :ivar burn: {length of a window in seconds, as text: share of overload in
         it, divided by the limit}
     :ivar prediction: :class:`Prediction` of a host
+    :ivar vm_seconds: measured time of all instances since the start
+    :ivar vm_overload_seconds: part of this time in which a capacity was
+        exceeded, although the instance itself did not exceed it
     """
 
     kind: str
@@ -143,6 +155,8 @@ class ErrorBudget:
     unknown_why: str | None = None
     burn: dict = dataclasses.field(default_factory=dict)
     prediction: Prediction = Prediction()
+    vm_seconds: float = 0.0
+    vm_overload_seconds: float = 0.0
 
     @property
     def key(self):
@@ -175,6 +189,11 @@ class ErrorBudget:
         return self.balance / self.most
 
     @property
+    def vm_overload_share(self):
+        """Share of the time of instances beside others in overload."""
+        return self.vm_overload_seconds / max(self.vm_seconds, 1.0)
+
+    @property
     def in_debt(self):
         """Whether more was spent than earned."""
         return self.balance < 0
@@ -199,78 +218,134 @@ def accepting(balance, burn, earned_share):
         str(RECOVERY_SECONDS), math.inf) <= earned_share
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Share:
-    """The sums of some instances of a host or an uplink, slot by slot.
+@dataclasses.dataclass(frozen=True)
+class Debt:
+    """What schedulers know of a host or an uplink that is in debt.
 
-    :ivar modeler: name of the modeler that measured them
-    :ivar kind: HOST or UPLINK
-    :ivar period_seconds: length of a slot
-    :ivar name: name of the host or the uplink
-    :ivar limits: as in :class:`ErrorBudget`
-    :ivar first_slot: number of the first slot, which starts this many periods
-        after 1970
-    :ivar members: (t,) uint64, sum of the marks of the included instances,
-        modulo 2**64
-    :ivar counted: (t,) int, number of these instances
-    :ivar sums: (l, t) sums of these instances, for each of l limits
-    :ivar peaks: (l, t) the largest single instance
-    :ivar lost: (t,) int, number of instances whose samples of this time are
-        missing and will not come, None: 0
+    A host that accepts new instances (:func:`accepting`) has no Debt.
+
+    :ivar days: number of days in use in which the debt is earned
+    :ivar projects: ids of the projects that spend, see
+        :data:`SPENDING_SHARE`
     """
 
-    modeler: str
+    days: float
+    projects: frozenset = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Charge:
+    """The overload of a host or an uplink that one instance made on one day.
+
+    :ivar kind: HOST or UPLINK
+    :ivar name: name of the host or the uplink
+    :ivar instance_uuid: uuid of the instance
+    :ivar day: number of days since 1970
+    :ivar project: id of its project, or None if unknown
+    :ivar seconds: its part of the avoidable overload, in seconds
+    """
+
     kind: str
     name: str
-    limits: str
+    instance_uuid: str
+    day: int
+    project: str | None
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class VMTime:
+    """The time of the instances of a project on one day.
+
+    :ivar project: id of the project
+    :ivar day: number of days since 1970
+    :ivar seconds: measured time of its instances
+    :ivar overload_seconds: part of this time in which a capacity of the host
+        was exceeded, although the instance itself did not exceed it
+    """
+
+    project: str
+    day: int
+    seconds: float
+    overload_seconds: float
+
+    @property
+    def vm_overload_share(self):
+        """Share of the time beside others in overload."""
+        return self.overload_seconds / max(self.seconds, 1.0)
+
+
+def of_projects(vm_times):
+    """Return {project: VMTime of all days}; the day is the first one.
+
+    :param vm_times: iterable of :class:`VMTime`
+    """
+    total = {}
+    for time in sorted(vm_times, key=lambda time: time.day):
+        before = total.get(time.project, VMTime(time.project, time.day, 0, 0))
+        total[time.project] = dataclasses.replace(
+            before, seconds=before.seconds + time.seconds,
+            overload_seconds=before.overload_seconds + time.overload_seconds)
+    return total
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+    """The rates of n instances in t slots, as one modeler measured them.
+
+    :ivar period_seconds: length of a slot
+    :ivar first_slot: number of the first slot, which starts this many periods
+        after 1970
+    :ivar instances: list of their n uuids
+    :ivar last: (n,) start of the last sample of each instance, seconds UTC;
+        -inf: it has none
+    :ivar packets_known: (n,) bool, whether its rates say anything of packets
+    :ivar covered: (n, t) seconds of each slot that samples cover
+    :ivar rates: (n, t, 3) mean egress_kbps, ingress_kbps and kpps
+    """
+
     period_seconds: float
     first_slot: int
-    members: np.ndarray
-    counted: np.ndarray
-    sums: np.ndarray
-    peaks: np.ndarray
-    lost: np.ndarray | None = None
+    instances: list
+    last: np.ndarray
+    packets_known: np.ndarray
+    covered: np.ndarray
+    rates: np.ndarray
 
-    def to_bytes(self):
-        """Return the arrays as bytes.
+    def to_rows(self):
+        """Yield (first slot, JSON of the uuids, bytes) of some instances.
 
-        Each slot takes 12 bytes, plus 16 bytes for each limit.
+        An instance takes 9 bytes, and 16 bytes for each slot.
         """
-        return b''.join([
-            np.asarray(self.members, '<u8').tobytes(),
-            np.asarray(_packed(self.counted)
-                       + (_packed(self.lost) << 16), '<u4').tobytes(),
-            np.asarray(self.sums, '<f8').tobytes(),
-            np.asarray(self.peaks, '<f8').tobytes()])
+        for begin in range(0, len(self.instances), _IN_ROW):
+            some = slice(begin, begin + _IN_ROW)
+            yield (self.first_slot, json.dumps(self.instances[some]),
+                   b''.join(np.asarray(array[some], kind).tobytes()
+                            for array, kind in zip(
+                                (self.last, self.packets_known, self.covered,
+                                 self.rates), ('<f8', '?', '<f4', '<f4'))))
 
     @classmethod
     def from_row(cls, row):
-        """Return the Share of a row.
+        """Return the Measured of a row.
 
-        :param row: row of the table ``budget_share``
+        :param row: row of the table ``measured_rate``
         :raises ValueError: if its data are damaged
         """
-        data = bytes(row.data)
-        limits = json.loads(row.limits)
-        count = len(limits[1])
-        slots, excess = divmod(len(data), 12 + 16 * count)
-        if excess or not slots or not 0 < row.period_seconds < math.inf:
-            raise ValueError(
-                f'{len(data)} bytes; expected a multiple of '
-                f'{12 + 16 * count}')
-        numbers = np.frombuffer(data, '<f8', offset=12 * slots).reshape(
-            2, count, slots)
-        if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
-            raise ValueError('a sum is not a finite number of 0 or more')
-        counts = np.frombuffer(data, '<u4', slots, 8 * slots).astype(int)
-        return cls(row.modeler, row.kind, row.name, row.limits,
-                   row.period_seconds, row.first_slot,
-                   np.frombuffer(data, '<u8', slots), counts & _MOST_COUNTED,
-                   *numbers, lost=counts >> 16)
-
-
-def _packed(counts):
-    return np.minimum(0 if counts is None else counts, _MOST_COUNTED)
+        instances, data = json.loads(row.instances), bytes(row.data)
+        count = len(instances)
+        slots, excess = divmod(len(data) - 9 * count, 16 * count)
+        if excess or slots < 1 or not 0 < row.period_seconds < math.inf:
+            raise ValueError(f'{len(data)} bytes of {count} instances')
+        covered, rates = np.split(np.frombuffer(
+            data, '<f4', offset=9 * count), [count * slots])
+        if not (np.isfinite(rates).all() and (rates >= 0).all()):
+            raise ValueError('a rate is not a finite number of 0 or more')
+        return cls(row.period_seconds, row.first_slot, instances,
+                   np.frombuffer(data, '<f8', count),
+                   np.frombuffer(data, '?', count, 8 * count),
+                   covered.reshape(count, slots),
+                   rates.reshape(count, slots, 3))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -339,29 +414,87 @@ def _burn_of(text):
             for window, rate in json.loads(text).items()}
 
 
-def read_days(connection, now):
-    """Return the error budgets for schedulers.
+def read_debts(connection, now):
+    """Return {(kind, name): :class:`Debt`} for schedulers.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param now: seconds UTC; budgets not settled for a day are omitted
-    :returns: {(kind, name): balance in days}. A balance is negative if no new
-        instances are accepted. A host or an uplink that accepts some while it
-        is in debt has the balance 0.
     """
     table = tables.error_budget.c
-    budgets = {}
+    days = {}
     for kind, name, balance, share, limit, burn in connection.execute(
             sa.select(table.kind, table.name, table.balance,
                       table.earned_share, table.overload_probability,
-                      table.burn).where(table.until >= now - _DAY_SECONDS)):
+                      table.burn).where(table.until >= now - _DAY_SECONDS,
+                                        table.balance < 0)):
         if not share * limit > 0 or not math.isfinite(balance):
             continue
-        if balance < 0:
-            with contextlib.suppress(AttributeError, TypeError, ValueError):
-                if accepting(balance, _burn_of(burn), share):
-                    balance = 0.0
-        budgets[kind, name] = balance / (_DAY_SECONDS * share * limit)
-    return budgets
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
+            if accepting(balance, _burn_of(burn), share):
+                continue
+        days[kind, name] = -balance / (_DAY_SECONDS * share * limit)
+    charged = collections.defaultdict(collections.Counter)
+    for charge in read_charges(connection, int(
+            (now - RECOVERY_SECONDS) // _DAY_SECONDS)) if days else ():
+        charged[charge.kind, charge.name][charge.project] += charge.seconds
+    return {key: Debt(number, frozenset(
+        project for project, seconds in charged[key].items()
+        if project is not None
+        and seconds >= SPENDING_SHARE * charged[key].total()))
+        for key, number in days.items()}
+
+
+def read_charges(connection, first_day):
+    """Return a list of :class:`Charge`.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param first_day: first day, in days since 1970
+    """
+    table = tables.overload_charge
+    return [Charge(*row) for row in connection.execute(
+        sa.select(*(table.c[field.name]
+                    for field in dataclasses.fields(Charge))).where(
+                        table.c.day >= first_day))]
+
+
+def read_vm_times(connection, first_day):
+    """Return a list of :class:`VMTime`.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param first_day: first day, in days since 1970
+    """
+    table = tables.vm_time
+    return [VMTime(*row) for row in connection.execute(
+        sa.select(*(table.c[field.name]
+                    for field in dataclasses.fields(VMTime))).where(
+                        table.c.day >= first_day))]
+
+
+def add_to_day(connection, charges, vm_times):
+    """Add charges and times to those of the same day.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param charges: list of :class:`Charge`
+    :param vm_times: list of :class:`VMTime`
+    """
+    for table, read, added, numbers in (
+            (tables.overload_charge, read_charges, charges, ('seconds',)),
+            (tables.vm_time, read_vm_times, vm_times,
+             ('seconds', 'overload_seconds'))):
+        if not added:
+            continue
+        key = [column.name for column in table.primary_key]
+        rows = {}
+        for record in itertools.chain(
+                added, read(connection, min(new.day for new in added))):
+            row = dataclasses.asdict(record)
+            total = rows.setdefault(tuple(row[name] for name in key), row)
+            for name in numbers if total is not row else ():
+                total[name] += row[name]
+        new = {tuple(getattr(record, name) for name in key)
+               for record in added}
+        sql.upsert(connection, table, [
+            row for identity, row in rows.items() if identity in new])
 
 
 def to_row(budget):
@@ -375,35 +508,65 @@ def to_row(budget):
                       for name in ('burn', 'prediction')}}
 
 
-def read_shares(connection, damaged):
-    """Return a list of :class:`Share`, the newest first.
+def read_measured(connection, damaged):
+    """Return a list of :class:`Measured` of all modelers.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
-    table = tables.budget_share
-    shares = []
-    for row in connection.execute(sa.select(table).order_by(
-            table.c.written_at.desc(), table.c.modeler)):
+    measured = []
+    for row in connection.execute(sa.select(tables.measured_rate)):
         try:
-            shares.append(Share.from_row(row))
-        except (IndexError, TypeError, ValueError) as error:
-            damaged['share', (row.modeler, row.kind, row.name)] = (
-                f'share of {row.kind} {row.name} of modeler {row.modeler}: '
-                f'{error}')
-    return shares
+            measured.append(Measured.from_row(row))
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            damaged['measured rates', (row.modeler, row.number)] = (
+                f'rates that modeler {row.modeler} measured: {error}')
+    return measured
 
 
-def share_row(share, written_at):
-    """Return a :class:`Share` as a row.
+def write_measured(connection, modeler, measured, written_at):
+    """Replace the rates that a modeler has measured.
 
-    :param share: Share
-    :param written_at: time of the write, seconds UTC
+    :param connection: SQLAlchemy Connection within a transaction
+    :param modeler: name of the modeler
+    :param measured: list of :class:`Measured`
+    :param written_at: seconds UTC
     """
-    return {'modeler': share.modeler, 'kind': share.kind, 'name': share.name,
-            'limits': share.limits, 'period_seconds': share.period_seconds,
-            'first_slot': share.first_slot, 'data': share.to_bytes(),
-            'written_at': written_at}
+    table = tables.measured_rate
+    rows = [{'modeler': modeler, 'number': number, 'first_slot': first_slot,
+             'period_seconds': period, 'instances': uuids, 'data': data,
+             'written_at': written_at}
+            for number, (period, (first_slot, uuids, data)) in enumerate(
+                (part.period_seconds, row) for part in measured
+                for row in part.to_rows())]
+    sql.delete_where(connection, table, table.c.modeler == modeler,
+                     table.c.number >= len(rows))
+    for row in rows:
+        sql.upsert(connection, table, [row])
+
+
+def read_silent(connection, instance_uuids):
+    """Return the set of the given instances that send nothing.
+
+    These are the instances without an interface, and those that have never
+    sent anything in at least :data:`_SILENT_SAMPLES` samples.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param instance_uuids: collection of uuids
+    """
+    placement, instance_uuids = tables.placement.c, list(instance_uuids)
+    silent = {
+        uuid for uuid, learned
+        in model_rows.learned(connection, instance_uuids).items()
+        if not learned.modelled and learned.counts is not None
+        and learned.counts.total_samples >= _SILENT_SAMPLES
+        and not learned.counts.peaks.any()}
+    for chunk in sql.key_chunks(instance_uuids):
+        silent.update(connection.scalars(
+            sa.select(placement.instance_uuid).where(
+                placement.instance_uuid.in_(chunk),
+                placement.networks == '[]')))
+    return silent
 
 
 def read_sums(connection, kind, names, first_day, damaged):
@@ -534,23 +697,6 @@ def forget_stays(connection, now):
             later.c.since > table.c.since, later.c.since < oldest)))
 
 
-def forget_shares(connection, modeler, keys_to_keep):
-    """Remove the shares of a modeler, except those to keep.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param modeler: name of the modeler
-    :param keys_to_keep: set of (kind, name) of the shares to keep
-    """
-    table = tables.budget_share
-    for kind, name in connection.execute(
-            sa.select(table.c.kind, table.c.name).where(
-                table.c.modeler == modeler)).all():
-        if (kind, name) not in keys_to_keep:
-            connection.execute(sa.delete(table).where(
-                table.c.modeler == modeler, table.c.kind == kind,
-                table.c.name == name))
-
-
 def settle(connection, budgets, left_out):
     """Write budgets that have not changed since they were read.
 
@@ -596,17 +742,18 @@ def forget(connection, keys, before_day):
 
     :param connection: SQLAlchemy Connection within a transaction
     :param keys: (kind, name) of the budgets to remove
-    :param before_day: sums of earlier days are removed; None: no sums
+    :param before_day: records of earlier days are removed; None: none are
     """
     for kind, name in keys:
-        for table in (tables.error_budget, tables.sum_history):
+        for table in (tables.error_budget, tables.sum_history,
+                      tables.overload_charge):
             connection.execute(sa.delete(table).where(
                 table.c.kind == kind, table.c.name == name))
     if before_day is None:
         return
-    sql.delete_where(connection, tables.sum_history,
-                     tables.sum_history.c.day < before_day)
+    for table in (tables.sum_history, tables.overload_charge, tables.vm_time):
+        sql.delete_where(connection, table, table.c.day < before_day)
     now = (before_day + KEPT_DAYS) * _DAY_SECONDS
     forget_stays(connection, now)
-    sql.delete_where(connection, tables.budget_share,
-                     tables.budget_share.c.written_at < now - _DAY_SECONDS)
+    sql.delete_where(connection, tables.measured_rate,
+                     tables.measured_rate.c.written_at < now - _DAY_SECONDS)

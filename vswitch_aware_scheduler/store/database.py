@@ -562,9 +562,41 @@ class Store:
         """Return the :class:`~.BudgetState`, or None without budgets."""
         return self._read(budget_table.read_state)
 
-    def budget_shares(self):
-        """Return a list of :class:`~.budgets.Share`, the newest first."""
-        return self._read_rows(budget_table.read_shares)
+    def debts(self, now):
+        """Return {(kind, name): :class:`~.budgets.Debt`}, for schedulers.
+
+        :param now: seconds UTC; budgets not settled for a day are omitted
+        """
+        return self._read(lambda connection: budget_table.read_debts(
+            connection, now))
+
+    def charges(self, first_day=0):
+        """Return a list of :class:`~.budgets.Charge`: who spent budgets.
+
+        :param first_day: first day to return, in days since 1970
+        """
+        return self._read(lambda connection: budget_table.read_charges(
+            connection, first_day))
+
+    def vm_times(self, first_day=0):
+        """Return a list of :class:`~.budgets.VMTime`, by project and day.
+
+        :param first_day: first day to return, in days since 1970
+        """
+        return self._read(lambda connection: budget_table.read_vm_times(
+            connection, first_day))
+
+    def silent_instances(self, instance_uuids):
+        """Return the set of the given instances that send nothing.
+
+        :param instance_uuids: collection of uuids
+        """
+        return self._read(lambda connection: budget_table.read_silent(
+            connection, instance_uuids))
+
+    def measured_rates(self):
+        """Return a list of :class:`~.budgets.Measured` of all modelers."""
+        return self._read_rows(budget_table.read_measured)
 
     def stays(self, since=-math.inf):
         """Return the times at which instances were on hosts.
@@ -585,27 +617,21 @@ class Store:
         """
         return self._read_rows(budget_table.read_sums, kind, names, first_day)
 
-    def write_budget_shares(self, modeler, shares, written_at):
-        """Replace the shares that a modeler has written.
+    def write_measured_rates(self, modeler, measured, written_at):
+        """Replace the rates that a modeler has measured.
 
         This is one transaction without retries.
 
         :param modeler: name of the modeler
-        :param shares: list of :class:`~.budgets.Share`
+        :param measured: list of :class:`~.budgets.Measured`
         :param written_at: seconds UTC
         """
-        left_out = {}
         with self._writing() as connection:
-            budget_table.forget_shares(connection, modeler, {
-                (share.kind, share.name) for share in shares})
-            for chunk in sql.chunks(shares):
-                sql.upsert(connection, tables.budget_share, [
-                    budget_table.share_row(share, written_at)
-                    for share in chunk], left_out)
-        self._log_damaged(left_out)
+            budget_table.write_measured(connection, modeler, measured,
+                                        written_at)
 
     def settle_budgets(self, state, budgets=(), sums=(), remove=(),
-                       forget_before=None):
+                       forget_before=None, charges=(), vm_times=()):
         """Write settled budgets and the sums that they were computed from.
 
         This is one transaction without retries: on any error, nothing is
@@ -617,8 +643,12 @@ class Store:
         :param sums: list of :class:`~.StoredSums`; each replaces the sums of
             the same day and period
         :param remove: (kind, name) of the budgets to remove with their sums
-        :param forget_before: sums of earlier days, in days since 1970, are
-            removed, and also outdated shares and stays; None: none are removed
+        :param forget_before: records of earlier days, in days since 1970, are
+            removed, and also outdated rates and stays; None: none are removed
+        :param charges: list of :class:`~.budgets.Charge`, which are added to
+            those of the same day
+        :param vm_times: list of :class:`~.budgets.VMTime`, which are added
+            likewise
         :raises StoreChanged: when another writer has settled one of these
             budgets in the meantime
         """
@@ -634,6 +664,7 @@ class Store:
                 sql.upsert(connection, tables.sum_history, [
                     budget_table.sums_row(day_sums) for day_sums in chunk],
                     left_out)
+            budget_table.add_to_day(connection, charges, vm_times)
             budget_table.forget(connection, remove, forget_before)
             sql.upsert(connection, tables.budget_state, [
                 {'id': 1, **dataclasses.asdict(state)}])
@@ -886,7 +917,7 @@ def _find_damaged(connection, damaged):
     instance_rows.read(connection, None, damaged)
     fleet_rows.workers(connection, damaged)
     budget_table.read(connection, damaged)
-    budget_table.read_shares(connection, damaged)
+    budget_table.read_measured(connection, damaged)
     for kind in service_records.FLEET_KINDS:
         fleet_rows.read(connection, kind, damaged)
     for table in (tables.unmodelled_instance, tables.traffic_model_detail):

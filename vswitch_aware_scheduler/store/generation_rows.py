@@ -58,7 +58,7 @@ def changes(connection, since, damaged):
 
     uuids, sizes, data = [], [np.zeros(0, np.int64)], bytearray()
     hosts, removals, placements, priors = [], [], ((), ()), {}
-    budgets = None
+    debts = None
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = sql.stream(connection, changed(table, table.c.instance_uuid,
@@ -75,7 +75,7 @@ def changes(connection, since, damaged):
             tables.placement, *instance_rows.COLUMNS), damaged)
         priors = prior_rows.laws(connection, changed(
             tables.prior, *prior_rows.COLUMNS), damaged)
-        budgets = budget_table.read_days(
+        debts = budget_table.read_debts(
             connection, generation.published_at)
         if not complete:
             table = tables.removal
@@ -101,7 +101,7 @@ def changes(connection, since, damaged):
                             if kind == tables.PLACEMENT
                             and name not in placed_uuids],
         seen_at=inventory and inventory.seen_at, priors=priors,
-        budgets=budgets, damaged=damaged)
+        debts=debts, damaged=damaged)
 
 
 def is_later(connection, generation, other):

@@ -54,8 +54,8 @@ class Changes:
     :ivar generation: :class:`Generation`
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
-    :ivar budgets: {(kind, name): (balance in days, settled until)} of all;
-        None: as before
+    :ivar debts: {(kind, name): :class:`.budgets.Debt`} of all that are in
+        debt; None: as before
     :ivar complete: True if these are all rows; everything that was read before
         is void
     :ivar instance_uuids: list of the uuids of n instances, in any order
@@ -86,7 +86,7 @@ class Changes:
     removed_placements: tuple = ()
     seen_at: float | None = None
     priors: dict = dataclasses.field(default_factory=dict)
-    budgets: dict | None = None
+    debts: dict | None = None
     damaged: dict = dataclasses.field(default_factory=dict)
 
     def laws(self):

@@ -24,7 +24,7 @@ class Snapshot:
         guaranteed rates)}
     :param seen_at: time of the placements, seconds UTC, or None
     :param priors: {key: RateLaw}
-    :param budgets: as returned by :func:`.budgets.read_days`
+    :param debts: as returned by :func:`.budgets.read_debts`
     :param guarantees: those of ``placements``; None finds them
     :ivar generation: the store's Generation, or None for an empty snapshot
     :ivar guarantees: {instance uuid: (egress_kbps, ingress_kbps, kpps)} of the
@@ -33,11 +33,11 @@ class Snapshot:
     """
 
     def __init__(self, generation=None, laws=None, host_profiles=None,
-                 placements=None, seen_at=None, priors=None, budgets=None,
+                 placements=None, seen_at=None, priors=None, debts=None,
                  guarantees=None):
         self.generation = generation
         self.seen_at = seen_at
-        self._budgets = {} if budgets is None else budgets
+        self._debts = {} if debts is None else debts
         # Laws are bytes, which the garbage collector does not traverse: there
         # may be a million.
         self._laws = {} if laws is None else laws
@@ -142,9 +142,9 @@ class Snapshot:
         """
         return self._host_profiles.get(host)
 
-    def budgets(self):
-        """Return the error budgets, see :func:`.budgets.read_days`."""
-        return self._budgets
+    def debts(self):
+        """Return the debts of hosts, see :func:`.budgets.read_debts`."""
+        return self._debts
 
     def updated(self, changes):
         """Return the snapshot with some changes applied.
@@ -173,7 +173,7 @@ class Snapshot:
             changes.seen_at, _with(
                 priors, changes.priors, changes.priors.values(),
                 [key for key, law in changes.priors.items() if law is None]),
-            self._budgets if changes.budgets is None else changes.budgets,
+            self._debts if changes.debts is None else changes.debts,
             _with(guarantees, changed, changed.values(), [
                 uuid for uuid in (*placed, *changes.removed_placements)
                 if uuid in guarantees and uuid not in changed]))

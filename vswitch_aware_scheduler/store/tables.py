@@ -38,17 +38,17 @@ read these tables.
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-__all__ = ['SCHEMA_VERSION', 'budget_share', 'budget_state', 'claim',
-           'claim_counter', 'claim_history', 'decision', 'error_budget',
-           'fleet_fact', 'fleet_reading', 'former_instance', 'generation',
-           'generation_history', 'host_profile', 'inventory', 'metadata',
-           'modeler', 'placement', 'prior', 'rebalance_lock',
-           'rebalance_move', 'rebalance_plan', 'removal', 'secret', 'stay',
-           'sum_history', 'traffic_model', 'traffic_model_detail',
-           'unmodelled_instance', 'worker']
+__all__ = ['SCHEMA_VERSION', 'budget_state', 'claim', 'claim_counter',
+           'claim_history', 'decision', 'error_budget', 'fleet_fact',
+           'fleet_reading', 'former_instance', 'generation',
+           'generation_history', 'host_profile', 'inventory', 'measured_rate',
+           'metadata', 'modeler', 'overload_charge', 'placement', 'prior',
+           'rebalance_lock', 'rebalance_move', 'rebalance_plan', 'removal',
+           'secret', 'stay', 'sum_history', 'traffic_model',
+           'traffic_model_detail', 'unmodelled_instance', 'vm_time', 'worker']
 
 #: The newest migration. A store with another version is not used.
-SCHEMA_VERSION = '0016'
+SCHEMA_VERSION = '0017'
 
 #: Values of ``removal.kind``.
 INSTANCE = 'instance'
@@ -322,19 +322,40 @@ stay = sa.Table(
     sa.Column('running', sa.Boolean, nullable=True),
     **_MYSQL)
 
-# The sums of the traffic of one modeler's instances on a host or an uplink
-# (kind) in some periods. first_slot is the number of the first period since
-# 1970. data is the result of budgets.Share.to_bytes.
-budget_share = sa.Table(
-    'budget_share', metadata,
+# The rates of some instances in some periods, as one of several modelers has
+# measured them. first_slot is the number of the first period since 1970.
+# instances is a JSON list of uuids. data has the arrays of budgets.Measured.
+measured_rate = sa.Table(
+    'measured_rate', metadata,
     sa.Column('modeler', sa.String(255), primary_key=True),
-    sa.Column('kind', sa.String(16), primary_key=True),
-    sa.Column('name', sa.String(255), primary_key=True),
-    sa.Column('limits', _TEXT, nullable=False),
-    sa.Column('period_seconds', sa.Double, nullable=False),
+    sa.Column('number', sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column('first_slot', sa.BigInteger, nullable=False),
+    sa.Column('period_seconds', sa.Double, nullable=False),
+    sa.Column('instances', _TEXT, nullable=False),
     sa.Column('data', _BLOB, nullable=False),
     sa.Column('written_at', sa.Double, nullable=False),
+    **_MYSQL)
+
+# The avoidable overload of a host or an uplink (kind) that was charged to an
+# instance on a day (number of days since 1970).
+overload_charge = sa.Table(
+    'overload_charge', metadata,
+    sa.Column('kind', sa.String(16), primary_key=True),
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column('project', sa.String(255), nullable=True),
+    sa.Column('seconds', sa.Double, nullable=False),
+    **_MYSQL)
+
+# The measured time of all instances of a project on a day, and the part of it
+# in which the host was overloaded and the instance itself below the capacity.
+vm_time = sa.Table(
+    'vm_time', metadata,
+    sa.Column('project', sa.String(255), primary_key=True),
+    sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column('seconds', sa.Double, nullable=False),
+    sa.Column('overload_seconds', sa.Double, nullable=False),
     **_MYSQL)
 
 # until is the end of the settled periods. balance is the number of remaining
@@ -360,6 +381,9 @@ error_budget = sa.Table(
     sa.Column('unknown_why', _TEXT, nullable=True),
     sa.Column('burn', _TEXT, nullable=False),
     sa.Column('prediction', _TEXT, nullable=True),
+    sa.Column('vm_seconds', sa.Double, nullable=False, server_default='0'),
+    sa.Column('vm_overload_seconds', sa.Double, nullable=False,
+              server_default='0'),
     **_MYSQL)
 
 # The sums of one day (number of days since 1970), of the periods with one

@@ -15,6 +15,7 @@ from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import sources
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import exact_sum
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
@@ -1889,40 +1890,88 @@ class TestChange(AdmissionTestCase):
 
 
 class TestErrorBudgets(AdmissionTestCase):
-    """Hosts a (in debt), b (with budget), c (without one)."""
+    """Host a is in debt, and project spender spends; b and c are not."""
 
     SMALL = _constant(10.0)
+    DEBT = store.Debt(.25, frozenset(['spender']))
 
-    def assess(self, law=SMALL, budgets=None, exclude=None, uplinks=(),
-               residents=(), **policy):
-        table = admission.LoadTable(budgets={
-            ('host', 'a'): -.25, ('host', 'b'): 2.0,
-            **(budgets or {})} if budgets != {} else None)
+    def assess(self, law=SMALL, debts=None, exclude=None, uplinks=(),
+               residents=(), hosts='abc', project='spender', **policy):
+        table = admission.LoadTable(
+            debts={('host', 'a'): self.DEBT} if debts is None else debts)
         slots = [table.describe(
-            host, dataclasses.replace(_policy(**policy), uplinks=uplinks),
-            {uuid: self.SMALL for uuid in residents}) for host in 'abc']
-        return table.assess(slots, law, exclude)
+            host, dataclasses.replace(
+                _policy(), uplinks=uplinks, **policy),
+            {uuid: self.SMALL for uuid in residents}) for host in hosts]
+        return table.assess(slots, law, exclude, project=project)
 
-    def test_a_host_in_debt_is_refused_and_says_so(self):
+    def test_a_host_in_debt_refuses_who_spends_and_says_so(self):
         assessment = self.assess()
         self.assertEqual([False, True, True], assessment.admitted.tolist())
         self.assertEqual('error budget', assessment.check(0))
         self.assertIsNone(assessment.decisive(0))
         self.assertIn('its error budget is overspent by the amount that '
                       '0.25 days in use earn', assessment.explain(0))
-        np.testing.assert_array_equal([-.25, 2.0, np.nan],
-                                      assessment.budget_days)
         # A quarter of a day above nothing.
         np.testing.assert_allclose([1.25], assessment.multiples(np.array([0])))
 
-    def test_without_budgets_nothing_is_refused_for_them(self):
-        assessment = self.assess(budgets={})
+    def test_it_accepts_others_and_comes_last(self):
+        for project in ('other', None):
+            assessment = self.assess(project=project)
+            self.assertTrue(assessment.admitted.all())
+            self.assertEqual([True, False, False], assessment.last.tolist())
+            self.assertFalse(assessment.only_last)
+
+    def test_a_bolder_margin_does_not_apply_to_a_host_in_debt(self):
+        # Overloaded for a tenth of the time with the new instance.
+        for margin, admitted in ((.05, [False, True, True]),
+                                 (2.0, [False] * 3)):
+            assessment = self.assess(
+                _on_off(995.0).law, residents=['x'], project='other',
+                overload_probability=.01, prediction_margin=margin)
+            self.assertEqual(admitted, assessment.admitted.tolist(), margin)
+        # Within the limit, the margin does not matter.
+        self.assertTrue(self.assess(
+            _on_off(995.0).law, residents=['x'], project='other',
+            overload_probability=.11, prediction_margin=.05).admitted[0])
+
+    def test_debt_leaves_no_request_without_a_host(self):
+        debts = {('host', host): self.DEBT for host in 'abc'}
+        assessment = self.assess(debts=debts)
         self.assertTrue(assessment.admitted.all())
-        self.assertIsNone(assessment.budget_days)
+        self.assertTrue(assessment.only_last)
+        # The other host does not pass for another reason.
+        del debts['host', 'c']
+        table = admission.LoadTable(debts=debts)
+        slots = [table.describe(host, _policy(), {
+            'full': _constant(999.0 if host == 'c' else 0.0)})
+            for host in 'abc']
+        assessment = table.assess(slots, self.SMALL, project='spender')
+        self.assertEqual([True, True, False], assessment.admitted.tolist())
+        self.assertTrue(assessment.only_last)
+
+    def test_all_hosts_are_judged_together_whatever_their_laws(self):
+        table = admission.LoadTable(debts={('host', 'a'): self.DEBT})
+        slots = [table.describe(host, _policy(), {}) for host in 'ab']
+        self.assertEqual([False, True], table.assess_each(
+            slots, [_constant(1.0), _constant(2.0)],
+            project='spender').admitted.tolist())
+
+    def test_debts_can_change(self):
+        table = admission.LoadTable()
+        slots = [table.describe(host, _policy(), {}) for host in 'ab']
+        for debts, admitted in (({('host', 'a'): self.DEBT}, [False, True]),
+                                ({}, [True, True])):
+            version = table.version
+            table.set_debts(debts)
+            self.assertNotEqual(version, table.version)
+            self.assertEqual(admitted, table.assess(
+                slots, self.SMALL, project='spender').admitted.tolist())
 
     def test_what_load_refuses_is_said_before_debt(self):
         assessment = self.assess(_constant(2000.0))
         self.assertEqual(['peak'] * 3, [assessment.check(i) for i in range(3)])
+        self.assertFalse(assessment.only_last)
 
     def test_hosts_without_a_limit_refuse_nothing_for_debt(self):
         self.assertTrue(self.assess(
@@ -1933,19 +1982,74 @@ class TestErrorBudgets(AdmissionTestCase):
                                     residents=['x']).admitted[0])
         self.assertFalse(self.assess(exclude='x').admitted[0])
 
-    def test_an_uplink_in_debt_refuses_all_hosts_behind_it(self):
+    def test_an_uplink_in_debt_refuses_hosts_behind_it(self):
         uplink = admission.Uplink('a', _policy())
-        assessment = self.assess(uplinks=(uplink,),
-                                 budgets={('uplink', 'a'): -1.5})
-        self.assertEqual(['error budget', 'uplink', 'uplink'],
+        table = admission.LoadTable(debts={('uplink', 'a'): self.DEBT})
+        slots = [table.describe(host, dataclasses.replace(
+            _policy(), uplinks=(uplink,) if host != 'c' else ()), {})
+            for host in 'abc']
+        assessment = table.assess(slots, self.SMALL, project='spender')
+        self.assertEqual(['uplink', 'uplink', 'admitted'],
                          [assessment.check(i) for i in range(3)])
-        self.assertEqual([-1.5] * 3, assessment.budget_days.tolist())
+        self.assertEqual([True, True, False], assessment.last.tolist())
         self.assertIn('its uplink a: its error budget is overspent',
                       assessment.explain(1))
         self.assertIsNone(assessment.decisive(1))
+        # If all hosts are behind it, they pass.
+        self.assertTrue(self.assess(
+            uplinks=(uplink,), debts={('uplink', 'a'): self.DEBT}
+        ).admitted.all())
         # A host of the same name is another thing.
         assessment = self.assess(uplinks=(uplink,))
         self.assertEqual([False, True, True], assessment.admitted.tolist())
+
+
+class TestGiants(AdmissionTestCase):
+    """Host a has an instance that exceeds the capacity of 1000 alone."""
+
+    #: In a thousandth of the time.
+    GIANT = _on_off(1500.0, F(1, 1000)).law
+    SMALL = _constant(1.0)
+
+    def assess(self, giants='a', hosts='ab', exclude=None, law=SMALL,
+               **policy):
+        table = admission.LoadTable()
+        slots = [table.describe(host, _policy(**policy), {
+                f'on {host}': self.GIANT if host in giants else self.SMALL})
+            for host in hosts]
+        return table.assess(slots, law, exclude)
+
+    def test_no_instance_is_placed_beside_it_while_another_host_passes(self):
+        assessment = self.assess()
+        self.assertEqual([False, True], assessment.admitted.tolist())
+        self.assertEqual('large neighbour', assessment.check(0))
+        self.assertIn('one of its 1 instances exceeds the capacity of profile',
+                      assessment.explain(0))
+        self.assertIsNone(assessment.decisive(0))
+
+    def test_if_there_is_no_other_host_it_passes_and_comes_last(self):
+        assessment = self.assess('ab')
+        self.assertEqual([True, True], assessment.admitted.tolist())
+        self.assertTrue(assessment.only_last)
+        self.assertEqual([True, True], assessment.last.tolist())
+
+    def test_an_instance_on_its_host_may_stay(self):
+        for uuid in ('on a', 'on b'):
+            self.assertEqual(uuid == 'on a',
+                             self.assess(exclude=uuid).admitted[0])
+
+    def test_averages_have_no_giants(self):
+        self.assertTrue(self.assess(policy=admission.AVERAGE).admitted.all())
+
+    def test_a_giant_that_leaves_is_forgotten(self):
+        table = admission.LoadTable()
+        slots = [table.describe(host, _policy(), {
+            'x': self.SMALL}) for host in 'ab']
+        for change, admitted in ((({'g': self.GIANT}, []), False),
+                                 (({}, ['g']), True)):
+            table.change({'a': change})
+            self.assertEqual([admitted, True], table.assess(
+                slots, self.SMALL).admitted.tolist())
 
 
 class TestPredictionMargin(AdmissionTestCase):

@@ -74,7 +74,24 @@ class MetricsTestCase(unittest.TestCase):
             ('error_budget_burn_rate', 'host', 'mean', '6h'): .5,
             ('error_budget_burn_rate', 'host', 'most', '72h'): 0.0,
             ('error_budget_burn_rate', 'host', 'mean', '72h'): 0.0,
+            ('error_budget_overspent_seconds', 'host'): 30.0,
             ('error_budget_unknown_ratio', 'host'): .25}, scrape)
+
+    def test_the_time_of_instances_in_overload_is_reported(self):
+        self.metrics.serve('127.0.0.1', self.port)
+        self.metrics.budgeted([
+            fake_store.budget(name, vm_seconds=1000.0,
+                              vm_overload_seconds=seconds)
+            for name, seconds in (('a', 20.0), ('b', 40.0))], [
+                store.VMTime(project, day, 1000.0, seconds)
+                for project, day, seconds in (
+                    ('p', 1, 10.0), ('p', 2, 50.0), ('q', 2, 0.0))])
+        self.assertEqual({
+            ('vm_overload_ratio', 'host', 'most'): .04,
+            ('vm_overload_ratio', 'project', 'most'): .03,
+            ('vm_overload_ratio', 'project', 'mean'): .02}, {
+                key: value for key, value in scraped(self.port).items()
+                if key[0] == 'vm_overload_ratio'})
 
     def test_a_scrape_tells_what_passes_did(self):
         self.metrics.serve('127.0.0.1', self.port)

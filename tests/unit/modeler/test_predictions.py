@@ -107,23 +107,21 @@ class DeviationsTestCase(unittest.TestCase):
 
 class AfterTestCase(unittest.TestCase):
 
-    def after(self, prediction, residents, measured=None, overloaded=None,
+    def after(self, prediction, changed, measured=None, overloaded=None,
               begin=0.0):
-        size = len(residents)
+        size = len(changed)
         return predictions.after(
             prediction, begin + 60.0 * np.arange(size), 60.0,
-            np.array(residents, dtype=np.uint64),
+            np.array(changed, dtype=bool),
             np.ones(size, bool) if measured is None else np.array(measured),
             np.zeros(size, bool) if overloaded is None
             else np.array(overloaded))
 
     def test_measured_periods_count_from_the_prediction_on(self):
-        most = 2 ** 64 - 1
         result = self.after(
-            store.Prediction(.25, 60.0, most), [1, most, most, most],
+            store.Prediction(.25, 60.0), [0, 0, 0, 0],
             [True, True, False, True], [True, True, True, False])
-        self.assertEqual((.25, 60.0, most), (
-            result.share, result.since, result.residents))
+        self.assertEqual((.25, 60.0), (result.share, result.since))
         self.assertEqual((120.0, 30.0, 60.0), (
             result.seconds, result.expected_seconds, result.overload_seconds))
         self.assertEqual(
@@ -131,14 +129,14 @@ class AfterTestCase(unittest.TestCase):
         self.assertEqual(120 / HOUR, result.blocks)
 
     def test_other_instances_end_a_prediction(self):
-        result = self.after(store.Prediction(.25, 0.0, 7), [7, 7, 8, 7])
+        result = self.after(store.Prediction(.25, 0.0), [0, 0, 1, 0])
         self.assertEqual((None, 120.0), (result.share, result.seconds))
-        self.assertEqual(result, self.after(result, [7, 7]))
+        self.assertEqual(result, self.after(result, [0, 0]))
 
     def test_a_week_halves_the_weight(self):
         minutes = 7 * 1440
-        result = self.after(store.Prediction(.5, 0.0, 7, 4e5, 3e5, 2e5),
-                            [7] * minutes, [False] * minutes)
+        result = self.after(store.Prediction(.5, 0.0, 4e5, 3e5, 2e5),
+                            [0] * minutes, [False] * minutes)
         self.assertEqual((2e5, 1.5e5, 1e5), (
             result.seconds, result.expected_seconds, result.overload_seconds))
 

@@ -194,7 +194,7 @@ class BudgetsTestCase(WithInventory):
         for number in range(40):
             self.driver.put(number, TIMES, sent * 10.0 ** (number % 2))
         self.set_up = dataclasses.replace(
-            self.set_up, interval_seconds=300.0, earned_share=.6)
+            self.set_up, interval_seconds=300.0, budgets=True)
         self.store.write_fleet({'host': {'h1': policy_in_force.pack(
             admission.HostPolicy(profile.SwitchProfile(
                 'switch', saturation_kbps=2000.0)))}, 'uplink': {}},
@@ -277,14 +277,14 @@ class BudgetsTestCase(WithInventory):
                         3300.0)
 
     def test_without_the_option_there_are_no_budgets(self):
-        self.set_up = dataclasses.replace(self.set_up, earned_share=None)
+        self.set_up = dataclasses.replace(self.set_up, budgets=False)
         self.end_at(300.0 * 3)
         self.serve()
         self.assertEqual({}, self.store.error_budgets())
         self.assertIsNone(self.store.budget_state())
 
     def test_a_problem_of_budgets_stops_no_pass(self):
-        self.store.write_budget_shares = mock.Mock(
+        self.store.settle_budgets = mock.Mock(
             side_effect=ZeroDivisionError('oh'))
         self.end_at(300.0 * 3)
         _, lines = self.serve()

@@ -75,46 +75,6 @@ class TermsTestCase(unittest.TestCase):
                 budget.Terms(**{'overload_probability': .01, **terms})
 
 
-class AccountTestCase(unittest.TestCase):
-
-    def setUp(self):
-        self.terms = budget.Terms(.01)
-        self.account = budget.Account.begun(self.terms, '1 <= 100', 5.0)
-
-    def test_an_account_earns_and_spends_by_its_terms(self):
-        after = self.account.after(900.0, 600.0).after(900.0, 0.0)
-        self.assertAlmostEqual(518.4 + 2 * 5.4 - 600, after.balance)
-        self.assertTrue(after.in_debt)
-        self.assertFalse(self.account.in_debt)
-        # A third of the time with a limit of one hundredth.
-        self.assertAlmostEqual(100 / 3, after.burn_rate)
-        self.assertAlmostEqual(after.balance / (30 * 518.4), after.left)
-        self.assertEqual(5.0, after.since)
-
-    def test_nothing_measured_changes_nothing(self):
-        self.assertEqual(self.account, self.account.after(0.0, 0.0))
-        self.assertEqual(0.0, self.account.burn_rate)
-
-    def test_another_limit_or_other_capacities_begin_a_new_budget(self):
-        spent = self.account.after(900.0, 900.0)
-        self.assertEqual((spent, None), spent.under(
-            budget.Terms(.01), '1 <= 100', 77.0))
-        for terms, kind, reason in (
-                (budget.Terms(.02), '1 <= 100', 'limit 0.01 is now 0.02'),
-                (self.terms, '1 <= 200', '1 <= 100, are now 1 <= 200'),
-                (budget.Terms(.01, .5), '1 <= 100', 'terms')):
-            new, sentence = spent.under(terms, kind, 77.0)
-            self.assertEqual(budget.Account.begun(terms, kind, 77.0), new)
-            self.assertIn(reason, sentence)
-            self.assertIn('a new budget begins', sentence)
-
-    def test_more_overload_than_time_is_rejected(self):
-        for measured, overload in ((1.0, 2.0), (1.0, -1.0), (NAN, 0.0),
-                                   (1.0, NAN), (float('inf'), 0.0)):
-            with self.assertRaisesRegex(exceptions.InvalidInput, 'expected'):
-                self.account.after(measured, overload)
-
-
 class BurnRateTestCase(unittest.TestCase):
 
     def test_one_is_exactly_the_limit(self):
@@ -122,6 +82,40 @@ class BurnRateTestCase(unittest.TestCase):
             [1.0, 10.0, 0.0, 0.0],
             budget.burn_rate(np.array([36.0, 360.0, 0.0, 0.0]),
                              np.array([3600.0, 3600.0, 3600.0, 0.0]), .01))
+
+
+class ChargesTestCase(unittest.TestCase):
+
+    def test_what_is_above_the_fair_share_is_charged(self):
+        for loads, charged in (
+                # 45 is the level of the second: 90 - 45 is the excess.
+                ([90, 45, 10], [1, 0, 0]), ([60, 60], [.5, .5]),
+                ([150, 5, 5], [1, 0, 0]), ([80, 50, 10], [35, 5, 0]),
+                ([101], [1]), ([0, 0, 70, 70, 70], [0, 0, 1, 1, 1])):
+            charged = np.array(charged) / sum(charged)
+            np.testing.assert_allclose(charged, budget.charges(
+                np.array(loads, dtype=float), 100.0))
+
+    def test_all_together_are_charged_the_excess(self):
+        generator = np.random.default_rng(5)
+        for _ in range(200):
+            loads = generator.exponential(30.0, generator.integers(1, 20))
+            capacity = loads.sum() * generator.uniform(.2, .999)
+            shares = budget.charges(loads, capacity)
+            excess = loads.sum() - capacity
+            # Each keeps what max-min fairness gives it.
+            kept = loads - shares * excess
+            self.assertAlmostEqual(capacity, kept.sum())
+            level = kept.max()
+            np.testing.assert_allclose(kept, np.minimum(loads, level),
+                                       atol=1e-9)
+
+    def test_small_instances_are_not_charged_for_a_large_one(self):
+        # Not even if they are many: a tenant cannot split what it carries
+        # into parts below the fair share.
+        shares = budget.charges(np.array([5.0] * 10 + [12.0] * 10), 100.0)
+        self.assertFalse(shares[:10].any())
+        np.testing.assert_allclose(.1, shares[10:])
 
 
 class AvoidableTestCase(unittest.TestCase):

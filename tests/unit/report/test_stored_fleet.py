@@ -84,5 +84,5 @@ class StoredFleetTestCase(base.StoreTestCase):
             (None, fake_store.budget('h1', balance=-1.0, until=base.NOW))])
         self.store.write(now=base.NOW)
         for refuse in (False, True):
-            fleet = self.fleet({}, refuse_hosts_in_debt=refuse)
-            self.assertEqual([('host', 'h1')] * refuse, list(fleet.budgets))
+            fleet = self.fleet({}, uses_budgets=refuse)
+            self.assertEqual([('host', 'h1')] * refuse, list(fleet.debts))

@@ -11,6 +11,7 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler import store
 
 
 class FilterTestCase(base.FilterTestCase):
@@ -197,41 +198,55 @@ class TestExplanation(FilterTestCase):
 
 
 class TestErrorBudgets(FilterTestCase):
-    """Host free is in debt."""
+    """Host free is in debt; the instances of project p have spent it."""
 
-    def make_filter(self, **options):
+    def make_filter(self, hosts=('free',), projects=('p',), **options):
         self.store.answers = [dataclasses.replace(
-            self.store.answers[-1], budgets={
-                ('host', 'free'): -.5})]
+            self.store.answers[-1], debts={
+                ('host', host): store.Debt(.5, frozenset(projects))
+                for host in hosts})]
         super().make_filter(**options)
 
+    def passing(self, project='p', hosts=None):
+        spec = base.request(7, egress_kbps=30)
+        spec.project_id = project
+        return super().passing(spec, hosts)
+
     def test_budgets_change_nothing_without_the_option(self):
+        self.make_filter(error_budgets=False)
         self.assertEqual([self.free, self.unknown], self.passing())
 
-    def test_a_host_in_debt_takes_no_new_instance(self):
-        self.make_filter(refuse_hosts_in_debt=True)
+    def test_a_host_in_debt_takes_no_new_instance_of_who_spends(self):
+        self.make_filter()
         self.assertEqual([self.unknown], self.passing())
         self.assertIn('its error budget is overspent', self.refusals[-1])
         # An instance of its own may be resized there.
         self.free.instances[base.instance_uuid(7)] = None
         self.assertIn(self.free, self.passing())
 
+    def test_others_are_accepted(self):
+        self.make_filter()
+        self.assertEqual([self.free, self.unknown], self.passing('other'))
+
+    def test_a_request_with_no_other_host_is_accepted(self):
+        self.make_filter()
+        self.assertEqual([self.free], self.passing(
+            hosts=[self.full, self.free]))
+
     def test_a_host_that_is_observed_passes_and_the_refusal_is_recorded(self):
-        self.make_filter(refuse_hosts_in_debt=True, enforcement='observe')
+        self.make_filter(enforcement='observe')
         self.assertEqual(self.hosts, self.passing())
         self.assertTrue(any(
             'its error budget is overspent' in text
             and 'only observed' in text for text in self.refusals))
 
     def test_it_is_in_debt_until_a_generation_says_otherwise(self):
-        # That it has recovered from debt, or has budget left.
-        for generation, days in ((2, 0.0), (3, .01)):
-            self.make_filter(refuse_hosts_in_debt=True)
-            self.assertNotIn(self.free, self.passing())
-            self.store.answers = [dataclasses.replace(
-                base.changes(generation), budgets={('host', 'free'): days})]
-            self.state.refresh()
-            self.assertIn(self.free, self.passing())
+        self.make_filter()
+        self.assertNotIn(self.free, self.passing())
+        self.store.answers = [dataclasses.replace(
+            base.changes(2), debts={})]
+        self.state.refresh()
+        self.assertIn(self.free, self.passing())
 
 
 class TestPredictionMargin(FilterTestCase):

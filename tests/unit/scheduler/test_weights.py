@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import weights
 
 
-def _assessment(loss, used=None, known=None, budget_days=None):
+def _assessment(loss, used=None, known=None, last=None):
     """Return what weights are computed from, of hosts in a row."""
     loss = np.asarray(loss, dtype=float)
     return types.SimpleNamespace(
@@ -20,12 +20,13 @@ def _assessment(loss, used=None, known=None, budget_days=None):
         utilisation=np.zeros(loss.shape) if used is None else np.array(used),
         known=np.ones(loss.shape, dtype=bool) if known is None
         else np.array(known),
-        budget_days=None if budget_days is None else np.array(budget_days))
+        last=np.zeros(loss.shape, dtype=bool) if last is None
+        else np.array(last))
 
 
-def _weights(*args, **kwargs):
+def _weights(*args, packs=False, **kwargs):
     one = _assessment(*args, **kwargs)
-    return weights._weights(one, list(range(one.loss_fraction.size)))
+    return weights._weights(one, list(range(one.loss_fraction.size)), packs)
 
 
 class TestUplink(base.SchedulerTestCase):
@@ -40,11 +41,25 @@ class TestUplink(base.SchedulerTestCase):
 
 class TestErrorBudgets(base.SchedulerTestCase):
 
-    def test_less_than_a_days_budget_costs_up_to_a_tenth_of_the_weight(self):
-        days = [np.nan, 30.0, 1.0, .25, 0.0, -.5]
-        np.testing.assert_allclose(
-            [1.0, 1.0, 1.0, .925, .9, .9],
-            _weights([0.0] * 6, budget_days=days), atol=1e-12)
+    LOSS = [0.0, 1e-3, 1.0]
+
+    def test_hosts_in_debt_come_after_all_others(self):
+        for packs in (False, True):
+            # Three hosts, and the same in debt.
+            given = np.array(_weights(self.LOSS * 2, last=[False] * 3
+                                      + [True] * 3, packs=packs))
+            others, last = given.reshape(2, 3) * (-1 if packs else 1)
+            self.assertGreaterEqual(others.min(), last.max())
+            # In the same order as without debt.
+            plain = np.array(_weights(self.LOSS)) * (-1 if packs else 1)
+            for part in (others, last):
+                self.assertEqual(np.argsort(plain).tolist(),
+                                 np.argsort(part).tolist())
+            self.assertTrue(((given >= 0) & (given <= 1)).all())
+
+    def test_without_debt_weights_stay_as_they_are(self):
+        self.assertEqual([1.0, 0.0], [_weights([0.0])[0], _weights(
+            [1.0], used=[1.0])[0]])
 
 
 class WeigherTestCase(base.SchedulerTestCase):
@@ -130,9 +145,11 @@ class TestWeigher(WeigherTestCase):
         # With 10 more: a tenth used; 0.6; 60 of 160 lost; 1410 of 1510.
         seen = self.weigh([self.host(), self.host(2), self.host(3),
                            self.host(4)])
+        # One instance alone exceeds the capacity of the last two.
         np.testing.assert_allclose(seen, [
-            .99, .94, 1 - (9 + np.log10(60 / 160) + 1) / 10,
-            1 - (9 + np.log10(1410 / 1510) + 1) / 10], rtol=1e-9)
+            .1 + .9 * .99, .1 + .9 * .94,
+            .1 - (9 + np.log10(60 / 160) + 1) / 100,
+            .1 - (9 + np.log10(1410 / 1510) + 1) / 100], rtol=1e-9)
 
     def test_after_the_filter_hosts_are_not_judged_again(self):
         hosts = [self.host(), self.host(2)]

@@ -22,13 +22,21 @@ budget = fake_store.budget
 
 STATE = store.BudgetState(300.0, base.NOW)
 
+TODAY = int(base.NOW // 86400)
 
-def share(modeler='m', name='h', slots=3):
-    return store.Share(
-        modeler, store.HOST, name, LIMITS, 300.0, 10,
-        np.array([2 ** 64 - 1, 0, 5][:slots], dtype=np.uint64),
-        np.arange(slots), np.arange(slots, dtype=float)[None],
-        np.ones((1, slots)))
+
+def measured(count, slots=3):
+    generator = np.random.default_rng(1)
+    return store.Measured(
+        300.0, 10, [base.instance_uuid(number) for number in range(count)],
+        generator.uniform(0, 1e9, count), np.arange(count) % 2 == 0,
+        generator.integers(0, 300, (count, slots)).astype('f4'),
+        generator.exponential(1e3, (count, slots, 3)).astype('f4'))
+
+
+def charge(number, seconds, name='h', project='p', day=3):
+    return store.Charge(store.HOST, name, base.instance_uuid(number), day,
+                        project, seconds)
 
 
 def placed(number, host, **values):
@@ -46,7 +54,7 @@ class BudgetsTestCase(base.StoreTestCase):
         written = budget(balance=-3.5, why='because', unknown_why='one of 2',
                          burn={'3600': 1.5}, measured_seconds=600.0,
                          prediction=store.Prediction(
-                             .1, 5.0, 2 ** 64 - 1, 60.0, 6.0, 3.0, .5, -.2))
+                             .1, 5.0, 60.0, 6.0, 3.0, .5, -.2))
         self.store.settle_budgets(STATE, [(None, written)])
         self.assertEqual({written.key: written}, self.store.error_budgets())
         self.assertEqual(STATE, self.store.budget_state())
@@ -61,14 +69,35 @@ class BudgetsTestCase(base.StoreTestCase):
                 self.assertEqual(accepts, budget(
                     balance=balance, burn=burn).accepts)
 
-    def test_schedulers_get_who_accepts_instances(self):
+    def test_schedulers_get_debts_and_who_spends(self):
         self.store.settle_budgets(STATE, [
-            (None, budget(name=name, balance=-518.4, burn=burn))
-            for name, burn in (('a', {'259200': .5}), ('b', {}))])
+            (None, budget(name=name, balance=balance, burn=burn))
+            for name, balance, burn in (
+                ('a', -518.4, {'259200': .5}), ('b', -518.4, {}),
+                ('c', 1.0, {}))], charges=[
+            charge(1, 60.0, 'b', 'spender', TODAY),
+            charge(2, 35.0, 'b', 'other', TODAY - 3),
+            charge(3, 4.9, 'b', 'little', TODAY),
+            charge(4, .1, 'b', None, TODAY),
+            charge(5, 1e3, 'b', 'former', TODAY - 4)])
         self.store.write(now=base.NOW)
         schedulers = snapshot.Snapshot().updated(self.store.read_changes())
-        self.assertEqual({(store.HOST, 'a'): 0.0, (store.HOST, 'b'): -1.0},
-                         schedulers.budgets())
+        self.assertEqual({(store.HOST, 'b'): store.Debt(
+            1.0, frozenset(['spender', 'other']))}, schedulers.debts())
+
+    def test_charges_and_times_of_a_day_are_added(self):
+        for seconds in (1.0, 2.0):
+            self.store.settle_budgets(STATE, charges=[
+                charge(1, seconds), charge(2, 5.0, 'i')], vm_times=[
+                    store.VMTime('p', 3, 10 * seconds, seconds)])
+        self.store.settle_budgets(STATE, charges=[charge(1, 7.0, day=4)])
+        self.assertEqual(
+            [('h', 3, 3.0), ('h', 4, 7.0), ('i', 3, 10.0)],
+            sorted((row.name, row.day, row.seconds)
+                   for row in self.store.charges()))
+        self.assertEqual([7.0], [row.seconds for row in self.store.charges(4)])
+        self.assertEqual([store.VMTime('p', 3, 30.0, 3.0)],
+                         self.store.vm_times())
 
     def test_numbers_of_a_budget_follow_from_its_terms(self):
         account = budget()
@@ -115,37 +144,46 @@ class BudgetsTestCase(base.StoreTestCase):
             self.assertEqual(settled, self.store.error_budgets())
             self.assertEqual([], self.store.sum_history(store.HOST))
 
-    def test_shares_replace_those_of_the_same_modeler_alone(self):
-        self.store.write_budget_shares('m', [share(), share(name='i')], 1.0)
-        self.store.write_budget_shares('n', [share('n')], 2.0)
-        self.store.write_budget_shares('m', [share(slots=2)], 3.0)
-        shares = self.store.budget_shares()
-        self.assertEqual([('m', 'h', 2), ('n', 'h', 3)],
-                         [(stored.modeler, stored.name, stored.members.size)
-                          for stored in shares])
-        expected = share('n')
-        for name in ('members', 'counted', 'sums', 'peaks'):
-            np.testing.assert_array_equal(getattr(expected, name),
-                                          getattr(shares[1], name))
+    def test_rates_replace_those_of_the_same_modeler_alone(self):
+        self.store.write_measured_rates('m', [measured(250)], 1.0)
+        self.store.write_measured_rates('n', [measured(3)], 2.0)
+        self.store.write_measured_rates('m', [measured(2)], 3.0)
+        self.assertEqual([2, 3], sorted(
+            len(stored.instances) for stored in self.store.measured_rates()))
+
+    def test_rates_are_read_as_they_were_written(self):
+        expected = measured(120)
+        self.store.write_measured_rates('m', [expected], 1.0)
+        stored = sorted(self.store.measured_rates(),
+                        key=lambda part: -len(part.instances))
+        for name in ('instances', 'last', 'packets_known', 'covered', 'rates'):
+            np.testing.assert_array_equal(
+                getattr(expected, name), np.concatenate(
+                    [getattr(part, name) for part in stored]))
+        self.assertEqual({(300.0, 10)}, {
+            (part.period_seconds, part.first_slot) for part in stored})
 
     def test_damaged_rows_change_no_other(self):
         self.store.settle_budgets(STATE, [(None, budget()),
                                           (None, budget('i'))])
-        self.store.write_budget_shares('m', [share(), share(name='i')], 1.0)
+        self.store.write_measured_rates('m', [measured(110)], 1.0)
         self.execute("UPDATE error_budget SET burn = '[' WHERE name = 'h'")
-        self.execute("UPDATE budget_share SET limits = '[1]' "
-                     "WHERE name = 'h'")
+        self.execute("UPDATE measured_rate SET instances = '[]' "
+                     "WHERE number = 0")
         with self.assertLogs(level='WARNING'):
             self.assertEqual({(store.HOST, 'i')},
                              self.store.error_budgets().keys())
-            self.assertEqual(['i'], [
-                stored.name for stored in self.store.budget_shares()])
+            self.assertEqual([10], [
+                len(part.instances) for part in self.store.measured_rates()])
 
     def test_what_is_not_needed_any_more_goes(self):
         days = [store.StoredSums(store.HOST, name, day, 300.0, (), b'')
                 for name in 'hi' for day in (1, 2, 9)]
-        self.store.settle_budgets(STATE, [(None, budget()),
-                                          (None, budget('i'))], days)
+        self.store.settle_budgets(
+            STATE, [(None, budget()), (None, budget('i'))], days,
+            charges=[charge(1, 1.0, name, day=day)
+                     for name in 'hi' for day in (1, 2)],
+            vm_times=[store.VMTime('p', day, 1.0, 0.0) for day in (1, 2)])
         self.store.settle_budgets(STATE, remove=[(store.HOST, 'i')],
                                   forget_before=2)
         self.assertEqual({(store.HOST, 'h')},
@@ -153,6 +191,9 @@ class BudgetsTestCase(base.StoreTestCase):
         self.assertEqual([('h', 2), ('h', 9)], [
             (packed.name, packed.day)
             for packed in self.store.sum_history(store.HOST)])
+        self.assertEqual([('h', 2)], [(row.name, row.day)
+                                      for row in self.store.charges()])
+        self.assertEqual([2], [row.day for row in self.store.vm_times()])
         self.assertEqual([], self.store.sum_history(store.HOST, ['i']))
         self.assertEqual([9], [packed.day for packed in self.store.sum_history(
             store.HOST, ['h'], 9)])
@@ -160,14 +201,14 @@ class BudgetsTestCase(base.StoreTestCase):
     def test_readers_get_budgets_with_the_next_generation(self):
         self.store.settle_budgets(STATE, [(None, budget(balance=-259.2))])
         generation = self.store.generation()
-        self.assertEqual({}, self.store.read_changes(generation).budgets or {})
+        self.assertEqual({}, self.store.read_changes(generation).debts or {})
         self.store.write(now=base.NOW + 86400)
         changes = self.store.read_changes(generation)
-        self.assertEqual([(store.HOST, 'h')], list(changes.budgets))
-        self.assertAlmostEqual(-.5, changes.budgets[store.HOST, 'h'])
+        self.assertEqual([(store.HOST, 'h')], list(changes.debts))
+        self.assertAlmostEqual(.5, changes.debts[store.HOST, 'h'].days)
         # One that was not kept for a day says nothing of now.
         self.store.write(now=base.NOW + 86401)
-        self.assertEqual({}, self.store.read_changes(generation).budgets)
+        self.assertEqual({}, self.store.read_changes(generation).debts)
 
 
 class StaysTestCase(base.StoreTestCase):

@@ -191,19 +191,17 @@ class _Judged:
     def __init__(self, fleet, subject, hosts, progress=None):
         self._fleet, self._subject = fleet, subject
         attachments = fleet.stored.snapshot.attachments
-        budgets = fleet.stored.budgets
-        self._table = admission.LoadTable(attachments=attachments,
-                                          budgets=budgets)
+        debts = fleet.stored.debts
+        self._table = admission.LoadTable(attachments=attachments, debts=debts)
         # Hosts without their uplinks, and uplinks alone: to separate their
         # numbers.
-        self._own = admission.LoadTable(attachments=attachments,
-                                        budgets=budgets)
+        self._own = admission.LoadTable(attachments=attachments, debts=debts)
         self._uplinks = admission.LoadTable(
             attachments=lambda uuid: (
                 networks := attachments(uuid)) and networks.all_tunnelled,
-            budgets={
-                (model_store.HOST, name): days
-                for (kind, name), days in budgets.items()
+            debts={
+                (model_store.HOST, name): debt
+                for (kind, name), debt in debts.items()
                 if kind == model_store.UPLINK})
         residents_behind = collections.defaultdict(dict)
         self._policies = [fleet.stored.policies[host] for host in hosts]
@@ -238,7 +236,8 @@ class _Judged:
     def _assess(self, table, names, laws):
         return table.assess_each(table.slots_of(names), laws,
                                  self._subject.uuid,
-                                 self._subject.attachments)
+                                 self._subject.attachments,
+                                 self._subject.project)
 
     def row(self, i, detailed):
         """Return how a host is judged, as a dictionary.
@@ -333,13 +332,12 @@ class _Judged:
                    'before': float(before.overload_probability[i]),
                    'after': float(after.overload_probability[i]),
                    'limit': after.limit(i), 'passes': self._keeps_limit(i)}
-        days = self._fleet.stored.budgets.get(
+        debt = self._fleet.stored.debts.get(
             (model_store.HOST, after.host(i)))
-        if days is not None:
-            yield {'check': 'error budget', 'unit': 'days', 'before': days,
-                   'passes': days >= 0
-                   or self._subject.uuid in self._own.residents(
-                       after.host(i))}
+        if debt is not None:
+            yield {'check': 'error budget', 'unit': 'days',
+                   'before': -debt.days,
+                   'passes': after.reason[i] != admission.DEBT}
 
     def _keeps_limit(self, i):
         """Return whether a host meets its limit of overload, or None.
@@ -379,9 +377,14 @@ class _Judged:
         host, reason = assessment.host(i), assessment.reason[i]
         numbers = assessment.decisive(i)
         if reason == admission.DEBT:
-            yield (f'the host is in use for '
-                   f'{min(-assessment.budget_days[i], 3.0):.3g} days without '
-                   f'overload, or refuse_hosts_in_debt is unset')
+            days = self._fleet.stored.debts[model_store.HOST, host].days
+            yield (f'the host is in use for {min(days, 3.0):.3g} days without '
+                   f'overload, or no other host passes, or error_budgets is '
+                   f'false')
+            return
+        if reason == admission.GIANT:
+            yield ('the instance that exceeds the capacity leaves, or no '
+                   'other host passes')
             return
         if reason == admission.NO_PROFILE:
             yield ('the host has a switch profile ("vswitch-manage host '

@@ -6,6 +6,7 @@ of each host, and the scheduler's LoadTable computes the sums. No request
 is sent to a service.
 """
 
+import collections
 import dataclasses
 import math
 import time
@@ -30,7 +31,7 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 
 __all__ = ['SORTS', 'SUMMARY', 'Fleet', 'add_arguments', 'host_columns',
-           'instance_columns', 'sort', 'uplink_columns']
+           'instance_columns', 'project_columns', 'sort', 'uplink_columns']
 
 #: What it does.
 SUMMARY = 'print the load and the overload probability of each host'
@@ -51,6 +52,9 @@ _INVENTORY_SECONDS = 2 * 3600.0
 
 _DAY_SECONDS = 86400.0
 
+#: Maximum number of projects that are named for a host.
+_MOST_SPENDERS = 5
+
 
 def add_arguments(parser):
     """Add the arguments of "fleet".
@@ -70,6 +74,11 @@ def add_arguments(parser):
                         help='the project of these instances')
     parser.add_argument('--uplinks', action='store_true',
                         help='print the uplinks that hosts share instead of '
+                             'hosts')
+    parser.add_argument('--projects', action='store_true',
+                        help='print how long the instances of each project '
+                             'suffered from overload in the last seven days, '
+                             'and how much overload they made, instead of '
                              'hosts')
     parser.add_argument('--host', metavar='HOST',
                         help='print only this host, and its instances, those '
@@ -214,6 +223,40 @@ class Fleet:
             **self._numbers(stored.uplinks[name].policy, load),
             **_budget(stored.error_budgets.get((model_store.UPLINK, name)))}
             for name, load in zip(names, stored.uplink_loads(names))]
+
+    def project_rows(self):
+        """Return a dictionary for each project, those that spent most first.
+
+        The numbers are those of the last seven days.
+        """
+        spent = self._spent(self._store.charges())
+        times = model_store.of_projects(self._store.vm_times())
+        return [{
+            'project': project,
+            'vm_hours': times[project].seconds / 3600
+            if project in times else 0.0,
+            'vm_overload': times[project].vm_overload_share
+            if project in times else None,
+            'spent_seconds': spent.get(project, 0.0)}
+            for project in sorted(times.keys() | spent.keys() - {None},
+                                  key=lambda name: (-spent.get(name, 0.0),
+                                                    name))]
+
+    def spenders(self, host):
+        """Return {project or None: seconds of overload of a host it made}.
+
+        :param host: name of the host
+        """
+        return self._spent(
+            charge for charge in self._store.charges()
+            if (charge.kind, charge.name) == (model_store.HOST, host))
+
+    @staticmethod
+    def _spent(charges):
+        spent = collections.Counter()
+        for charge in charges:
+            spent[charge.project] += charge.seconds
+        return dict(spent.most_common())
 
     def _host_row(self, host, load):
         rules = [rule for _, rule in self.stored.demands(host).values()]
@@ -434,8 +477,8 @@ def _rooms(table, names, laws, progress=None):
         assessment = table.assess_each(
             table.slots_of([names[i] for i in active]),
             [laws[i] for i in active])
-        for i, admitted in zip(active, assessment.admitted.tolist()):
-            if admitted:
+        for i, fits in zip(active, assessment.fits.tolist()):
+            if fits:
                 low[i] = number[i]
             else:
                 high[i] = number[i]
@@ -473,6 +516,8 @@ def _budget(budget):
             'overload_seconds': budget.overload_seconds,
             'unknown_seconds': budget.unknown_seconds,
             'unknown_why': budget.unknown_why,
+            'vm_seconds': budget.vm_seconds,
+            'vm_overload_seconds': budget.vm_overload_seconds,
             'burn_rates': {f'{int(window) // 3600}h': rate
                            for window, rate in sorted(
                                budget.burn.items(), key=_window)}}}
@@ -482,7 +527,7 @@ def _window(item):
     return int(item[0])
 
 
-def _budget_lines(budget):
+def _budget_lines(budget, spenders):
     """Yield (name, text) of the error budget of a row, for people."""
     if budget is None:
         yield 'Error budget', 'none: no modeler has kept one of this host'
@@ -501,6 +546,15 @@ def _budget_lines(budget):
         f'{budget["overload_seconds"]:.0f} s of avoidable overload; '
         f'{budget["unknown_seconds"]:.0f} s are not known'
         + (f': {budget["unknown_why"]}' if budget['unknown_why'] else ''))
+    yield 'Instances', (
+        f'{budget["vm_seconds"] / 3600:.0f} hours, of which '
+        f'{budget["vm_overload_seconds"] / 3600:.3g} beside others that '
+        f'exceeded the capacity')
+    total = sum(spenders.values())
+    yield 'Spent by', ', '.join(
+        f'{project or "unknown"} {_percent(seconds / total)}'
+        for project, seconds in list(spenders.items())[:_MOST_SPENDERS]
+    ) or 'nobody in the last seven days'
     yield 'Burn rate', ', '.join(
         f'{rate:.3g} in {window}'
         for window, rate in budget['burn_rates'].items()) or 'not known'
@@ -558,6 +612,15 @@ def uplink_columns():
             column('VMS', 'instances'), *_numbers(), *_budget_columns()]
 
 
+def project_columns():
+    """Return the Columns of projects."""
+    column = output.Column
+    return [column('PROJECT', 'project'),
+            column('VM-HOURS', 'vm_hours', '{:.0f}'.format),
+            column('IN OVERLOAD', 'vm_overload', plain_text.chance),
+            column('SPENT', 'spent_seconds', '{:.0f}s'.format)]
+
+
 def instance_columns():
     """Return the Columns of the instances of a host."""
     column = output.Column
@@ -581,7 +644,10 @@ def _print(arguments, conf):
              'inventory_seen_at': (fleet.inventory
                                    and fleet.inventory.seen_at),
              'remarks': fleet.remarks}
-    if arguments.uplinks:
+    if arguments.projects:
+        output.print_list(arguments, fleet.project_rows(), project_columns(),
+                          'projects', 'projects', other_keys=facts)
+    elif arguments.uplinks:
         output.print_list(arguments, fleet.uplink_rows(),
                           uplink_columns(), 'uplinks', 'uplinks',
                           other_keys=facts)
@@ -612,6 +678,7 @@ def _print_hosts(arguments, fleet, facts):
     if arguments.host is not None:
         instance_rows = facts['instances'] = fleet.instance_rows(
             arguments.host)
+        facts['spent_by'] = fleet.spenders(arguments.host)
     demand = facts.get('demand_by')
     output.print_selected(
         arguments, rows, total, columns, 'hosts', 'hosts' + (
@@ -620,7 +687,8 @@ def _print_hosts(arguments, fleet, facts):
     if instance_rows is not None \
             and arguments.output_format in (None, 'table'):
         terminal.print_line()
-        terminal.print_fields(list(_budget_lines(rows[0]['error_budget'])))
+        terminal.print_fields(list(_budget_lines(
+            rows[0]['error_budget'], facts['spent_by'])))
         terminal.print_below('Instances, by the load that they add')
         terminal.print_line()
         output.print_plain(instance_rows, instance_columns())

@@ -24,7 +24,7 @@ REFUSED, ADMITTED = 'refused', 'admitted'
 
 #: Checks that measured traffic can neither confirm nor disprove.
 _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
-                 'error budget'}
+                 'error budget', 'large neighbour'}
 
 
 def add_arguments(parser):

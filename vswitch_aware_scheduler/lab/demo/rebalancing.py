@@ -256,7 +256,7 @@ class Replay:
 
     @property
     def accounts(self):
-        """{host: its :class:`~..rebalance.budget.Account`}."""
+        """{host: its :class:`~.store.ErrorBudget`}."""
         return {name: host.account for name, host in self._hosts.items()}
 
 
@@ -278,8 +278,10 @@ class _Host:
             name, traffic.period_seconds, traffic.first, target.limits,
             np.full((len(target.limits), samples), np.nan),
             np.zeros((len(target.limits), samples), dtype=bool))
-        self.account = budget.Account.begun(terms, target.text,
-                                            traffic.time(0))
+        self._terms = terms
+        self.account = store.ErrorBudget(
+            store.HOST, name, *dataclasses.astuple(terms), target.text,
+            traffic.time(0), None, traffic.time(0), terms.first)
 
     def _loads(self, rows, first, end):
         """Return the loads of the given instances, slot by slot.
@@ -315,22 +317,20 @@ class _Host:
         part, period = slice(first, end), self._traffic.period_seconds
         self._sums.sums[:, part], self._sums.alone[:, part] = self._loads(
             rows, first, end)
-        self.account = self.account.after(
-            period * (end - first),
-            period * np.count_nonzero(self.overload(rows, first, end)))
+        measured = period * (end - first)
+        overload = period * np.count_nonzero(self.overload(rows, first, end))
+        self.account = dataclasses.replace(
+            self.account, balance=float(self._terms.after(
+                self.account.balance, measured, overload)),
+            measured_seconds=self.account.measured_seconds + measured,
+            overload_seconds=self.account.overload_seconds + overload)
 
     def stored(self, now):
         """Return the ErrorBudget for the store.
 
         :param now: time of the replay, seconds UTC
         """
-        account = self.account
-        return store.ErrorBudget(
-            store.HOST, self._sums.name, account.terms.overload_probability,
-            account.terms.earned_share, account.terms.first_days,
-            account.terms.most_days, account.kind, account.since, None, now,
-            account.balance, account.measured_seconds,
-            account.overload_seconds)
+        return dataclasses.replace(self.account, until=now)
 
     def days(self, written):
         """Yield the StoredSums of the days with samples not yet in the store.

@@ -71,12 +71,9 @@ class Strategy(abc.ABC):
         :param fleet: :class:`Fleet`
         """
 
-    def closed(self, hosts):
-        """Return (hosts,) bool: whether a host is closed for arrivals.
-
-        :param hosts: number of hosts
-        """
-        return np.zeros(hosts, dtype=bool)
+    def debts(self):
+        """Return {('host', number): :class:`.budgets.Debt`} for arrivals."""
+        return {}
 
 
 class Fleet:
@@ -245,11 +242,11 @@ class Replay:
                 self.fleet.end = max(self._begin + until - self._delay, 0)
                 self.fleet.judged_end = max(until - self._delay, 0)
                 self._strategy.decide(self.fleet)
+                self.packer.set_debts(self._strategy.debts())
 
     def _place(self, row):
         host = self.packer.place(
-            row, int(self._arrivals[row]), int(self._departures[row]),
-            self._strategy.closed(len(self.packer.residents)))
+            row, int(self._arrivals[row]), int(self._departures[row]))
         self.fleet.loads.put(row, host)
         self.fleet.count = len(self.packer.residents)
 

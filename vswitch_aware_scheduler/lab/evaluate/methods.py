@@ -252,7 +252,16 @@ class _ByTable(packing.FirstFit):
             self._slots.append(slot)
 
     def admitted(self, instance):
-        return self._table.assess(self._slots, self._laws[instance]).admitted
+        assessment = self._table.assess(self._slots, self._laws[instance])
+        # An empty host, which always passes, is not among the hosts.
+        return assessment.admitted & (
+            assessment.avoided == admission.ADMITTED)
+
+    def set_debts(self, debts):
+        self._table.set_debts(debts)
+
+    def last(self):
+        return self._table.assess(self._slots, rate_law.SILENT).in_debt
 
     def changed(self, host):
         self._describe(host)

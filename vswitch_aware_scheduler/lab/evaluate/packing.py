@@ -92,6 +92,16 @@ class FirstFit(abc.ABC):
     def predicted(self):
         """Return (hosts,) overload probability that the method expects."""
 
+    def set_debts(self, debts):
+        """Set which hosts are in debt, if the method places by budgets.
+
+        :param debts: {('host', number): :class:`.budgets.Debt`}
+        """
+
+    def last(self):
+        """Return (hosts,) bool: whether all other hosts come first."""
+        return np.zeros(len(self.residents), dtype=bool)
+
     def changed(self, host):
         """Update the state after the residents of a host changed.
 
@@ -106,22 +116,20 @@ class FirstFit(abc.ABC):
         stay = self._current.get(instance)
         return -1 if stay is None else stay[1]
 
-    def place(self, instance, first=0, end=STAYS, closed=None):
+    def place(self, instance, first=0, end=STAYS):
         """Put an instance on a host. Return the number of the host.
 
         :param instance: row of the instance in the trace
         :param first: bin of its arrival
         :param end: bin of its departure
-        :param closed: (hosts,) bool: hosts that accept no arrivals; default:
-            none
         """
         candidates = ()
         if self.residents:
             used = np.array([len(rows) > 0 for rows in self.residents])
             admitted = self.admitted(instance) & self.has_room(instance)
-            if closed is not None:
-                admitted &= ~closed
             candidates = np.flatnonzero(admitted & used)
+            candidates = candidates[np.argsort(self.last()[candidates],
+                                               kind='stable')]
             if not candidates.size:
                 # A host that moves have emptied is equivalent to a new one.
                 candidates = np.flatnonzero(~used)
@@ -247,15 +255,14 @@ class Clairvoyant(FirstFit):
         return self._avoidable(hosts, np.zeros(bins),
                                np.zeros(bins, dtype=bool))
 
-    def place(self, instance, first=0, end=STAYS, closed=None):
+    def place(self, instance, first=0, end=STAYS):
         """Put an instance on a host, as :meth:`FirstFit.place`.
 
         :param instance: row of the instance
         :param first: bin of its arrival
         :param end: bin of its departure
-        :param closed: hosts that accept no arrivals
         """
-        host = super().place(instance, first, end, closed)
+        host = super().place(instance, first, end)
         if host == len(self._total):
             # Double the room; rows beyond the hosts are empty.
             size = max(_BLOCK, 2 * len(self._total))

@@ -7,7 +7,6 @@ Pure: the caller reads the configuration.
 import dataclasses
 
 from vswitch_aware_scheduler.rebalance import advisor
-from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Settings']
@@ -26,8 +25,7 @@ class Settings:
     default_ingress_kbps: float
     default_on_seconds: float
     default_off_seconds: float
-    error_budget_earned_share: float
-    refuse_hosts_in_debt: bool
+    error_budgets: bool
     rebalance_checks: int
     rebalance_most_moves: int
     rebalance_cool_down_hours: float
@@ -54,11 +52,3 @@ class Settings:
         """The limits on the number of moves, :class:`~.advisor.Churn`."""
         return advisor.Churn(self.rebalance_cool_down_hours * 3600.0,
                              self.rebalance_most_moves)
-
-    def terms(self, overload_probability):
-        """Return the :class:`~.budget.Terms` of hosts with a limit.
-
-        :param overload_probability: limit
-        """
-        return budget.Terms(overload_probability,
-                            self.error_budget_earned_share)

@@ -57,8 +57,8 @@ def make_rebalanced(settings):
 
     def budgets(rule):
         return lambda capacity, limit: ErrorBudget(
-            settings.terms(limit), rule, settings.churn,
-            settings.rebalance_checks, settings.refuse_hosts_in_debt)
+            budget.Terms(limit), rule, settings.churn,
+            settings.rebalance_checks, settings.error_budgets)
 
     return [
         Rebalanced('ours', placing, budgets(relief.Rule())),
@@ -77,29 +77,31 @@ class ErrorBudget(closed_loop.Strategy):
     :param churn: :class:`~..rebalance.advisor.Churn`
     :param checks: number of consecutive rounds in debt before a host is
         relieved
-    :param refuses: whether hosts in debt refuse arrivals
+    :param places: whether arrivals are placed by error budgets
     """
 
-    def __init__(self, terms, rule, churn, checks, refuses):
+    def __init__(self, terms, rule, churn, checks, places):
         self._terms = terms
         self._rule = rule
         self._churn = churn
         self._checks = checks
-        self._refuses = refuses
+        self._places = places
         self._balance = np.zeros(0)
         self._rounds = np.zeros(0)     # consecutive rounds in debt
         self._moved_at = np.zeros(0)
         self._counted = 0        # judged bins
         self._fleet = None
 
-    def closed(self, hosts):
-        """Return (hosts,) bool: whether a host accepts no arrivals.
+    def debts(self):
+        """Return {('host', number): :class:`.budgets.Debt`}.
 
-        :param hosts: number of hosts
+        The instances of a trace have no projects: nobody is known to spend.
         """
-        if self._fleet is None or not self._refuses:
-            return np.zeros(hosts, dtype=bool)
-        return ~self._accepting()[:hosts]
+        if self._fleet is None or not self._places:
+            return {}
+        closed = np.flatnonzero(~self._accepting()).tolist()
+        return {(store.HOST, host): store.Debt(
+            float(-self._balance[host] / self._terms.day)) for host in closed}
 
     def _accepting(self):
         """Return (hosts,) bool, as :func:`.store.budgets.accepting`."""

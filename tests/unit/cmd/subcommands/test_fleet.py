@@ -136,8 +136,21 @@ class HostsTestCase(FleetTestCase):
             for kind, name, balance, age in (
                 ('host', 'h1', 1555.2, 0), ('host', 'h2', -51.84, 9000),
                 ('uplink', 'u', 518.4, 9000))]
-        self.store.settle_budgets(store.BudgetState(300.0, self.now),
-                                  [(None, shown) for shown in budgets])
+        today = int(self.now // 86400)
+        self.store.settle_budgets(
+            store.BudgetState(300.0, self.now),
+            [(None, shown) for shown in budgets], charges=[
+                store.Charge('host', host, fake_store.instance_uuid(number),
+                             today - 1, project, seconds)
+                for number, (host, project, seconds) in enumerate((
+                    ('h2', 'p', 60.0), ('h2', 'q', 20.0), ('h1', 'q', 90.0)))],
+            vm_times=[store.VMTime('q', today, 7200.0, 72.0)])
+        self.assertEqual(
+            [('q', 2.0, .01, 110.0), ('p', 0.0, None, 60.0)],
+            [tuple(row[key] for key in ('project', 'vm_hours', 'vm_overload',
+                                        'spent_seconds'))
+             for row in self.ask('fleet', '--projects')['projects']])
+        self.assertIn('110s', self.run_command('fleet', '--projects')[1])
         rows = self.hosts('--sort', 'budget')
         self.assertEqual(['h2', 'h1', 'h3'], [row['host'] for row in rows])
         self.assertAlmostEqual(.1, rows[1]['budget_left'])
@@ -157,19 +170,16 @@ class HostsTestCase(FleetTestCase):
         for sort_options in (
                 '-52 s of overload left, what -0.1 days in use earn; '
                 'it is in debt', 'profile p, 250 kbit/s, limit 0.01',
-                'Burn rate', '3 in 1h, 1.5 in 6h'):
+                'Burn rate', '3 in 1h, 1.5 in 6h', 'p 75.0%, q 25.0%'):
             self.assertIn(sort_options, text)
         [row] = self.ask('fleet', '--uplinks')['uplinks']
         self.assertAlmostEqual(1.0, row['error_budget']['left_days'])
         self.assertEqual([], self.ask('fleet')['remarks'])
-        # Where hosts in debt are refused, they have no room.
+        # The room of a host does not depend on other hosts.
         self.store.write()
-        for option, balances in (('false', [7, 7, 7]), ('true', [7, 0, 7])):
-            self._configure('default_egress_kbps = 0',
-                            'default_ingress_kbps = 0',
-                            f'refuse_hosts_in_debt = {option}')
-            self.assertEqual(balances, [min(row['room'], 7) for row
-                                        in self.hosts('--flavor', 'small')])
+        self._configure('default_egress_kbps = 0', 'default_ingress_kbps = 0')
+        self.assertEqual([7, 7, 7], [min(row['room'], 7) for row
+                                     in self.hosts('--flavor', 'small')])
         self.store.settle_budgets(
             store.BudgetState(300.0, self.now), remove=[('host', 'h1')])
         [remark] = self.ask('fleet')['remarks']

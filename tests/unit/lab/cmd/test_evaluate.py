@@ -208,19 +208,19 @@ class EvaluateTestCase(command_case.ManageTestCase):
 
     def test_settings_are_those_of_the_configuration(self):
         shipped = self._evaluate('--methods', 'peak', '--seeds', '1')
-        self.assertEqual((0.01, 24, 2.0, False, 30.0), tuple(
+        self.assertEqual((0.01, 24, 2.0, True, 30.0), tuple(
             shipped['settings'][name] for name in (
                 'overload_probability', 'min_samples', 'prediction_margin',
-                'refuse_hosts_in_debt', 'modeler_half_life_days')))
+                'error_budgets', 'modeler_half_life_days')))
         self._configure('prediction_margin = 3',
-                        'refuse_hosts_in_debt = true',
+                        'error_budgets = false',
                         'rebalance_most_moves = 7',
                         'admission_policy = average')
         answer = self._evaluate('--methods', 'ours', '--seeds', '1',
                                 '--protocol', 'rolling')
-        self.assertEqual((3.0, True, 7, 'average'), tuple(
+        self.assertEqual((3.0, False, 7, 'average'), tuple(
             answer['settings'][name] for name in (
-                'prediction_margin', 'refuse_hosts_in_debt',
+                'prediction_margin', 'error_budgets',
                 'rebalance_most_moves', 'admission_policy')))
         average = self._evaluate('--methods', 'average', '--seeds', '1',
                                  '--protocol', 'rolling')

@@ -19,7 +19,7 @@ DAY = 288
 
 #: As in a cloud where migrations correct what placement expects too little.
 SETTINGS = dataclasses.replace(
-    traces.SETTINGS, prediction_margin=.125, refuse_hosts_in_debt=True,
+    traces.SETTINGS, prediction_margin=.125, error_budgets=True,
     rebalance_checks=1, rebalance_cool_down_hours=0.0)
 
 
@@ -59,11 +59,11 @@ def moves(rates, hosts, strategy, **conditions):
 
 class ErrorBudgetTestCase(unittest.TestCase):
 
-    def _strategy(self, limit=.05, checks=1, churn=None, refuses=True,
+    def _strategy(self, limit=.05, checks=1, churn=None, places=True,
                   **rule):
         return strategies.ErrorBudget(
             budget.Terms(limit), relief.Rule(**rule),
-            churn or advisor.Churn(0.0, 10, 10.0), checks, refuses)
+            churn or advisor.Churn(0.0, 10, 10.0), checks, places)
 
     def _rates(self, bins=2 * DAY):
         # Both send at once for ten bins of each hundred; a third is quiet.
@@ -125,14 +125,13 @@ class ErrorBudgetTestCase(unittest.TestCase):
             rows = [row for _, row, _ in migrations]
             self.assertEqual(len(set(rows)), len(rows))
 
-    def test_a_host_in_debt_takes_no_arrivals_if_that_is_the_option(self):
-        for refuses in (True, False):
-            strategy = self._strategy(refuses=refuses, open_days=1e9,
+    def test_arrivals_are_placed_by_debts_if_that_is_the_option(self):
+        for places in (True, False):
+            strategy = self._strategy(places=places, open_days=1e9,
                                       open_soon_days=1e9)
             moves(self._rates()[:2], [0, 0], strategy)
             # A tenth of the time is above .6 x .05.
-            self.assertEqual([refuses, False], strategy.closed(2).tolist())
-            self.assertEqual([], strategy.closed(0).tolist())
+            self.assertEqual([('host', 0)] * places, list(strategy.debts()))
 
 
 class WorkloadBalanceTestCase(unittest.TestCase):

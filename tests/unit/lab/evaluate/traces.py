@@ -16,7 +16,7 @@ SETTINGS = settings.Settings(
     overload_probability=0.01, admission_policy='probability', min_samples=24,
     modeler_half_life_days=30.0, default_egress_kbps=60.0,
     default_ingress_kbps=40.0, default_on_seconds=1.0, default_off_seconds=9.0,
-    error_budget_earned_share=0.6, refuse_hosts_in_debt=False,
+    error_budgets=False,
     prediction_margin=1.0, rebalance_checks=2, rebalance_most_moves=10,
     rebalance_cool_down_hours=24.0)
 
