@@ -136,10 +136,18 @@ def _parser():
     importing.add_argument('--encapsulation',
                            choices=topologies.ENCAPSULATIONS,
                            help='encapsulation, if the files do not state it')
-    importing.add_argument('--pairs', type=int, metavar='N',
-                           help='number of senders, if the files do not state '
-                                'it (default: '
-                                '1)')
+    importing.add_argument('--pairs', type=int, metavar='N', default=1,
+                           help='number of senders (default: 1)')
+    importing.add_argument('--mtu', type=int, metavar='BYTES',
+                           default=iperf.STANDARD_MTU,
+                           help='largest IP packet of the tested path; larger '
+                                'datagrams of iperf3 were sent in fragments '
+                                f'(default: {iperf.STANDARD_MTU})')
+    importing.add_argument('--deployment', choices=importers.PASSES,
+                           help='use the rows of VSPERF with this deployment')
+    importing.add_argument('--streams', type=int, metavar='N',
+                           help='use the rows of VSPERF with this number of '
+                                'streams (default: the slowest of each size)')
     importing.add_argument('file', nargs='+', metavar='FILE')
     _add_output(importing)
     return top
@@ -228,15 +236,31 @@ def _duration(seconds):
     return f'{minutes} min {remainder} s' if minutes else f'{remainder} s'
 
 
-def _write_profile(path, profile):
-    """Write a profile; other profiles that are in the file are not lost."""
-    path = pathlib.Path(path)
+def _check_output(arguments, name):
+    """Raise an error if a profile cannot be written at the end.
+
+    Other profiles that are in the file must not be lost.
+    """
+    # An invalid name is reported before the work starts.
+    switch_profile.SwitchProfile(name, switch=arguments.switch,
+                                 line_rate_kbps=1)
+    if not arguments.output:
+        return
+    path = pathlib.Path(arguments.output)
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        raise exceptions.InvalidInput(
+            f'output: {arguments.output!r}; expected a file in a folder that '
+            f'can be written')
     if path.exists():
-        other_names = set(switch_profile.load_profiles(path)) - {profile.name}
+        other_names = set(switch_profile.load_profiles(path)) - {name}
         if other_names:
             raise exceptions.InvalidInput(
                 f'file {path} has other profiles ({", ".join(other_names)}); '
-                f'expected a new file, or one with only {profile.name}')
+                f'expected a new file, or one with only {name}')
+
+
+def _write_profile(path, profile):
+    path = pathlib.Path(path)
     entry = profile.to_dict()
     del entry['name']
     text = (f'# Written by {PROG}; see provenance.\n'
@@ -313,24 +337,13 @@ def _now():
         '%Y-%m-%dT%H:%M:%SZ')
 
 
-def _check_output(arguments):
-    """Raise an error if the profile cannot be written at the end."""
-    if arguments.output and not os.access(
-            os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
-        raise exceptions.InvalidInput(
-            f'output: {arguments.output!r}; expected a file in a folder that '
-            f'can be written')
-
-
 def _local(arguments):
     plan = _plan(arguments)
     local_testbed.check()
     _remove_leftovers(arguments)
     name = arguments.name or \
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
-    # An invalid name is reported before the work starts.
-    switch_profile.SwitchProfile(name, line_rate_kbps=1)
-    _check_output(arguments)
+    _check_output(arguments, name)
     can_ping = machine.find_program('ping') is not None
     missing = [] if can_ping else [
         'round trip times: the program ping is not installed, install the '
@@ -376,9 +389,7 @@ def _remote(arguments):
     plan = _plan(arguments)
     machine.need_program('ssh')
     name = arguments.name or f'calibrated-remote-{arguments.encapsulation}'
-    switch_profile.SwitchProfile(name, switch=arguments.switch,
-                                 line_rate_kbps=1)
-    _check_output(arguments)
+    _check_output(arguments, name)
     place = remote_testbed.RemotePlace(
         [remote_testbed.Host.parse(text) for text in arguments.sender],
         [remote_testbed.Host.parse(text) for text in arguments.receiver], plan,
@@ -506,12 +517,18 @@ def _finish(arguments, answer, profile):
 
 
 def _import(arguments):
-    rows = []
-    for path in arguments.file:
-        rows += importers.load(arguments.format, path,
-                               arguments.encapsulation, arguments.pairs)
+    _check_output(arguments, arguments.name or f'imported-{arguments.format}')
+    setting = importers.Setting(
+        arguments.encapsulation, arguments.pairs, arguments.mtu,
+        arguments.deployment, arguments.streams)
+    results = [importers.load(arguments.format, path, setting)
+               for path in arguments.file]
+    for result in results:
+        for remark in result.remarks:
+            _say(remark)
+    rows = [row for result in results for row in result.measurements]
     profile = importers.make_profile(
-        rows, arguments.name or f'imported-{arguments.format}',
+        results, arguments.name or f'imported-{arguments.format}',
         arguments.switch, f'{PROG} import, {arguments.format}',
         [os.path.basename(path) for path in arguments.file])
     answer = {
