@@ -6,12 +6,14 @@ cli/vswitch-calibrate.rst.
 """
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import datetime
 import logging
 import os
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -37,6 +39,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['main']
 
 PROG = 'vswitch-calibrate'
+_NUMBERS = re.compile(r'\d+(\.\d+)?')
 
 
 # Arguments
@@ -361,8 +364,8 @@ def _local(arguments):
         journal = calibration.Journal(arguments.journal, {
             'switch': arguments.switch,
             'encapsulation': arguments.encapsulation,
-            'offload': topology.offload, 'max_busy': arguments.max_busy,
-            'ping': can_ping, 'plan': plan.to_dict(),
+            'offload': topology.offload, 'ping': can_ping,
+            'plan': plan.to_dict(),
             **{key: where[key] for key in (
                 'kernel', 'cpu_cores', 'switch_version', 'iperf_version')}})
         with _progress() as progress:
@@ -392,24 +395,30 @@ def _remote(arguments):
     _check_output(arguments, name)
     place = remote_testbed.RemotePlace(
         [remote_testbed.Host.parse(text) for text in arguments.sender],
-        [remote_testbed.Host.parse(text) for text in arguments.receiver], plan,
+        [remote_testbed.Host.parse(text) for text in arguments.receiver],
+        plan.vms,
         [argument for option in arguments.ssh_option
          for argument in ('-o', option)])
     place.check()
     link = place.link()
+    plan = plan.within(link['mtu'], explicit=arguments.sizes is not None)
+    versions = place.versions()
+    if len(set(versions.values())) > 1:
+        _say('iperf3 of senders and receivers: '
+             + ' and '.join(versions.values())
+             + '; the rates are those that the receivers counted')
     can_ping = place.can_ping()
     missing = ['same host: between machines there is none']
     if not can_ping:
         missing.append('round trip times: the program ping is not installed '
                        'on the first sender')
     where = {'date': _now(), 'tool': f'{PROG} remote', **link,
-             'senders': len(arguments.sender),
+             **versions, 'senders': len(arguments.sender),
              'receivers': len(arguments.receiver)}
     journal = calibration.Journal(arguments.journal, {
         'sender': arguments.sender, 'receiver': arguments.receiver,
-        'encapsulation': arguments.encapsulation,
-        'max_busy': arguments.max_busy, 'ping': can_ping,
-        'plan': plan.to_dict(),
+        'encapsulation': arguments.encapsulation, 'ping': can_ping,
+        'plan': plan.to_dict(), **versions,
         **{key: link.get(key) for key in ('nic', 'mtu', 'kernel')}})
     with _progress() as progress:
         samples = calibration.Calibration(
@@ -425,6 +434,14 @@ def _remote(arguments):
 
 def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
               description, line_kbps=None):
+    rejected = [sample.reason for sample in samples if not sample.kept]
+    where = {**where, 'samples_kept': len(samples) - len(rejected),
+             'samples_rejected': len(rejected)}
+    if rejected:
+        reason, count = collections.Counter(
+            _NUMBERS.sub('N', reason) for reason in rejected).most_common(1)[0]
+        _say(f'{len(rejected)} of {len(samples)} samples were rejected, '
+             f'{count} of them because: {reason}')
     answer = _answer(arguments, plan, samples, where, missing)
     try:
         profile = calibration.make_profile(
@@ -466,7 +483,9 @@ def _answer(arguments, plan, samples, where, missing):
         'samples': [dataclasses.asdict(sample) for sample in samples]}
     if rows:
         answer['capacity'] = cost_fit.fit_capacity(rows).to_dict()
-        answer['contradictions'] = cost_fit.contradictions(rows, .10)
+        answer['contradictions'] = cost_fit.contradictions(
+            calibration.measurements(calibration.cross_cells(entries),
+                                     arguments.encapsulation), .10)
     return answer
 
 
