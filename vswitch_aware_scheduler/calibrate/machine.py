@@ -21,7 +21,8 @@ __all__ = ['CpuReading', 'CpuUse', 'InterfaceCounters', 'facts',
 
 #: Package of each required program on Debian and derived distributions.
 PACKAGES = {'ip': 'iproute2', 'tc': 'iproute2', 'iperf3': 'iperf3',
-            'ethtool': 'ethtool', 'ping': 'iputils-ping', 'ssh': 'openssh-client',
+            'ethtool': 'ethtool', 'ping': 'iputils-ping',
+            'ssh': 'openssh-client',
             'ovs-vsctl': 'openvswitch-switch',
             'ovs-vswitchd': 'openvswitch-switch',
             'ovsdb-server': 'openvswitch-switch',

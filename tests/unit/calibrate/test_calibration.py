@@ -333,7 +333,8 @@ class TestFigures(unittest.TestCase):
             'repeat': repeat, 'kind': 'udp', 'placement': 'cross',
             'packet_bytes': 1000, 'pairs': 1, 'streams': 1,
             'received_kbps': kbps, 'packet_rate_kpps': kbps / 8e3,
-            'loss': 0.0, 'counted_bytes': 1000.0, 'busy_cores': 1.0, 'our_cores': 1.0,
+            'loss': 0.0, 'counted_bytes': 1000.0,
+            'busy_cores': 1.0, 'our_cores': 1.0,
             'switch_cores': .5, **others})
 
     def test_a_cell_is_the_median_of_the_peaks_of_its_builds(self):
