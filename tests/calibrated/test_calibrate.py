@@ -15,8 +15,13 @@ import time
 import unittest
 
 from tests.calibrated import calibrator
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.calibrate import calibration
+from vswitch_aware_scheduler.lab.calibrate import local_testbed
 from vswitch_aware_scheduler.lab.calibrate import machine
 from vswitch_aware_scheduler.lab.calibrate import namespaces
+from vswitch_aware_scheduler.lab.calibrate import plan as plans
+from vswitch_aware_scheduler.lab.calibrate import topology
 from vswitch_aware_scheduler.vswitch import profile
 
 SMALL = ('--sizes', '88,1500', '--pairs', '1,2', '--seconds', '1',
@@ -104,6 +109,68 @@ class TestCalibrate(calibrator.Calibrator, unittest.TestCase):
         self.assertEqual(there, calibrator.namespaces() & there)
 
 
+class TestPaths(calibrator.Programs, unittest.TestCase):
+    """A path that loses packets without a word, and a link with a rate."""
+
+    SIZES = (512, 1500)
+
+    def setUp(self):
+        super().setUp()
+        self.need('ip', 'iperf3', 'tc')
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.plan = plans.Plan(sizes=self.SIZES, pairs=(1,), seconds=1,
+                               repeats=1, receivers=0)
+        self.run_of = self.enterContext(namespaces.Run(
+            topology.names(self.plan.vms), directory))
+
+    def _samples(self, change):
+        """Return the samples between hosts of a network after a change."""
+        class Place(local_testbed.LocalPlace):
+            placements = ('cross',)
+
+            def build(place):
+                super().build()
+                change(self.run_of)
+
+        network = topology.Topology(
+            self.run_of, 'linuxbridge', 'none', self.plan.vms, self.plan.mtu)
+        return calibration.Calibration(
+            Place(network, self.plan), self.plan, max_busy=1.0, retries=0,
+            can_ping=False).run()
+
+    def test_packets_that_never_arrive_are_no_rate(self):
+        def shrink(run):
+            # A device drops what is larger than its MTU.
+            run.ip('h2v1', 'link', 'set', 'eth0', 'mtu', '1400')
+
+        samples = self._samples(shrink)
+        self.assertTrue(any(sample.kept for sample in samples
+                            if sample.packet_bytes == 512))
+        lost = [sample for sample in samples if sample.packet_bytes == 1500]
+        self.assertTrue(lost)
+        for sample in lost:
+            self.assertFalse(sample.kept)
+            self.assertIn('no packet arrived', sample.reason)
+        with self.assertRaisesRegex(exceptions.CalibrationError,
+                                    'all samples'):
+            calibration.make_profile(
+                calibration.figures(lost), self.plan, 'x', 'x', 'none',
+                {'date': 'd', 'tool': 't'})
+
+    def test_no_rate_exceeds_that_of_the_link(self):
+        def shape(run):
+            run.run('h1', 'tc', 'qdisc', 'add', 'dev', 'u0', 'root', 'tbf',
+                    'rate', '100mbit', 'burst', '16kb', 'latency', '10ms')
+
+        samples = [sample for sample in self._samples(shape) if sample.kept]
+        self.assertEqual({('udp', 512), ('udp', 1500)}, {
+            (sample.kind, sample.packet_bytes) for sample in samples
+            if sample.kind == 'udp'})
+        self.assertTrue(any(sample.kind == 'tcp' for sample in samples))
+        for sample in samples:
+            self.assertLess(sample.received_kbps, 102e3)
+
+
 class TestRemote(calibrator.Programs, unittest.TestCase):
     """Two machines, which are namespaces with an SSH server each."""
 
@@ -151,12 +218,13 @@ class TestRemote(calibrator.Programs, unittest.TestCase):
             time.sleep(.2)
         self.skipTest(f'root cannot log in by key: {done.stderr.strip()}')
 
-    def _remote(self, *words):
+    def _remote(self, *words, sizes=SMALL):
         options = [word for option in self._options()
                    for word in ('--ssh-option', option)]
         return self.run_of.run(
             'a', sys.executable, *calibrator.COMMAND[1:], 'remote', '--sender',
-            'root@198.18.0.1', '--receiver', 'root@198.18.0.2', *SMALL,
+            'root@198.18.0.1', '--receiver', 'root@198.18.0.2',
+            '--max-busy', '100', *sizes,
             *options, *words, timeout_seconds=200, check=False)
 
     def test_two_machines_are_measured_over_their_link(self):
@@ -176,11 +244,19 @@ class TestRemote(calibrator.Programs, unittest.TestCase):
                  for pid in left.stdout.split()}
         self.assertNotIn('iperf3', names)
 
+    def test_a_smaller_link_needs_no_other_sizes(self):
+        for short in ('a', 'b'):
+            self.run_of.ip(short, 'link', 'set', 'v0', 'mtu', '1450')
+        done = self._remote('--quick', '--pairs', '1', '--json', sizes=())
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual([88, 512, 1450],
+                         json.loads(done.stdout)['plan']['sizes'])
+
     def test_packets_that_do_not_fit_the_link_are_refused(self):
         done = self._remote('--sizes', '9000')
         self.assertEqual(1, done.returncode)
         self.assertIn('packet size: 9000; expected at most the MTU 1500 of '
-                      'v0 on root@198.18.0.1', done.stderr)
+                      'the link', done.stderr)
 
 
 if __name__ == '__main__':

@@ -23,10 +23,11 @@ def most_kpps(stated):
     :param stated: numbers of the profile as they are in its file
     :returns: (kilo-packets/s of all VMs, of one VM)
     """
+    table = stated.get('saturation_by_packet_bytes', {})
     packet_us = (stated.get('packet_cost_us', 0.0)
                  + stated.get('byte_cost_ns', 0.0) * PACKET_BYTES / 1e3)
     most = min(stated['packet_rate_kpps'],
-               stated['saturation_by_packet_bytes'][PACKET_BYTES] / KBIT,
+               table.get(PACKET_BYTES, math.inf) / KBIT,
                1e3 / packet_us if packet_us else math.inf)
     return most, min(most, stated.get('vm_peak_kbps', math.inf) / KBIT)
 

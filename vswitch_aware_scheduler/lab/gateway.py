@@ -13,6 +13,7 @@ and Evaluation of VXLAN Gateway-based Data Center Network Virtualization".
 """
 
 import dataclasses
+import itertools
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
@@ -21,9 +22,14 @@ from vswitch_aware_scheduler.vswitch import profile
 __all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
            'load', 'plan', 'site_from_dict']
 
-#: VLAN ids and VNIs that can be assigned.
+#: VLAN ids and VNIs that a site may use.
 VLANS = range(1, 4095)
 VNIS = range(1, 1 << 24)
+# The first ids that are assigned; lower ids are assigned last. VLAN 1 is the
+# default VLAN of most switches, which carries untagged traffic, and VNIs up to
+# 4095 are often those of VLANs.
+_FIRST_VLAN = 2
+_FIRST_VNI = 4096
 
 
 def entries(vlans, interfaces, switch_back):
@@ -196,8 +202,9 @@ def plan(site):
             if vlan is not None:
                 _take(vlans[group], vlan, network,
                       f'VLAN of interface group {group}')
-    free = {name: _free(taken, VLANS) for name, taken in vlans.items()}
-    free_vnis = _free(vnis, VNIS)
+    free = {name: _free(taken, _from(VLANS, _FIRST_VLAN))
+            for name, taken in vlans.items()}
+    free_vnis = _free(vnis, _from(VNIS, _FIRST_VNI))
     planned = []
     for network in site.networks:
         network_vlans = {
@@ -226,6 +233,11 @@ def _take(taken, number, network, number_name):
         raise exceptions.InvalidInput(
             f'network {network}: {number_name}: {number}; expected a '
             f'{number_name} that network {owner} does not have')
+
+
+def _from(ids, first):
+    """Return the ids in the order in which they are assigned."""
+    return itertools.chain(range(first, ids.stop), range(ids.start, first))
 
 
 def _free(taken, numbers):

@@ -10,6 +10,7 @@ import dataclasses
 import operator
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['SWITCHES', 'Proposal', 'parse_mapping', 'propose']
@@ -29,7 +30,7 @@ _WITHOUT_SWITCH = frozenset([
 
 #: Kinds of switches, for mappings of switches to profiles.
 SWITCHES = ('eswitch', 'linuxbridge', 'macvtap', 'ovn', 'ovs-dpdk',
-            'ovs-netdev', 'ovs-system')
+            'ovs-netdev', 'ovs-offload', 'ovs-system')
 
 _OF_TYPE = {'Linux bridge agent': 'linuxbridge', 'Macvtap agent': 'macvtap',
             'OVN Controller agent': 'ovn', _GATEWAY: 'ovn', _NIC: 'eswitch'}
@@ -40,15 +41,16 @@ _CATALOGUE = {'ovs-system:none': 'ovs-flat', 'ovs-system:vxlan': 'ovs-vxlan',
               'ovs-system:gre': 'ovs-gre', 'ovs-dpdk:none': 'dpdk-vswitch',
               'eswitch': 'mellanox-eswitch'}
 
+# Neutron's option for a switch that is offloaded to hardware: "used in case
+# the OVS backend has hardware offload capabilities".
+_OFFLOADED_PACKETS = 'resource_provider_packet_processing_with_direction'
+
 # Host name that ML2/OVN reports for a deleted chassis.
 _DELETED = '("Chassis" register deleted)'
 
-# Neutron's name for the bandwidth of tunnelled networks.
-_TUNNELLED = 'rp_tunnelled'
-
 _BANDWIDTHS = 'resource_provider_bandwidths'
 _PACKETS = ('resource_provider_packet_processing_without_direction',
-            'resource_provider_packet_processing_with_direction')
+            _OFFLOADED_PACKETS)
 
 # Keys of an agent's configurations that are shown with a proposal.
 _SHOWN_KEYS = (
@@ -124,8 +126,7 @@ def propose(agents, profiles, mapping=None):
     agents.sort(key=operator.itemgetter('host', 'agent_type'))
     for agent in agents:
         by_host.setdefault(agent['host'], []).append(agent)
-    mapping = {**_CATALOGUE, **(mapping or {})}
-    return [_of_host(host, agents_of_host, profiles, mapping)
+    return [_of_host(host, agents_of_host, profiles, mapping or {})
             for host, agents_of_host in by_host.items()]
 
 
@@ -139,7 +140,7 @@ def _of_host(host, agents, profiles, mapping):
     try:
         agent = _switch_agent(agents, remarks)
         profile, reason = _profile_of(agent, profiles, mapping)
-        overrides = _configured_numbers(agent, remarks)
+        overrides = _configured_numbers(agent, profiles[profile], remarks)
     except _MissingValue as reason:
         return Proposal(host, None, str(reason), remarks=tuple(remarks),
                         agents=shown_agents)
@@ -190,16 +191,20 @@ def _switch_agent(agents, remarks):
 def _profile_of(agent, profiles, mapping):
     """Return (name of the profile, reason in words)."""
     switch, encapsulations, description = _switch_of(agent)
+    keys = {}    # by name of the profile
     if encapsulations is None:
-        if switch not in mapping:
+        # Neutron does not report the encapsulation: any may be in use.
+        keys = next(filter(None, (
+            {name: key for key, name in table.items()
+             if key.partition(':')[0] == switch}
+            for table in (mapping, _CATALOGUE))), {})
+        if not keys:
             raise _MissingValue(
                 f'{description}; there is no profile for {switch}')
-        name = mapping[switch]
-        return name, f'{description}: {name} is for {switch}'
-    keys = {}    # by name of the profile
-    for encapsulation in encapsulations:
+    table = {**_CATALOGUE, **mapping}
+    for encapsulation in encapsulations or ():
         key = f'{switch}:{encapsulation}'
-        name = mapping.get(key, mapping.get(switch))
+        name = table.get(key, table.get(switch))
         if name is None:
             raise _MissingValue(
                 f'{description}; there is no profile for {key}')
@@ -234,6 +239,11 @@ def _switch_of(agent):
                 and 'dpdk' in kinds:
             switch = 'ovs-dpdk'
             description += ' and interfaces of DPDK'
+        if any(_packet_rate(entry) for entry in _mapping(
+                configurations, _OFFLOADED_PACKETS).values()):
+            switch = 'ovs-offload'
+            description += ', offloaded to hardware as its packet rates by ' \
+                'direction state'
     tunnels = configurations.get('tunnel_types')
     if not isinstance(tunnels, list):
         raise _MissingValue(
@@ -259,9 +269,14 @@ def _rate(rates, direction):
     return value if whole and value > 0 else None
 
 
-def _configured_numbers(agent, remarks):
-    """Return the numbers that the operator configured in Neutron."""
+def _configured_numbers(agent, profile, remarks):
+    """Return the numbers that the operator configured in Neutron.
+
+    Numbers that were exported from the same profile are not new: a limit of
+    both directions together was halved for Placement.
+    """
     configurations, overrides = agent['configurations'], {}
+    exported = export.inventory(profile)
     rates = _mapping(configurations, _BANDWIDTHS)
     if rates:
         missing = _without_rate(configurations, rates)
@@ -270,18 +285,34 @@ def _configured_numbers(agent, remarks):
                 f'{_BANDWIDTHS} are not used as the line rate: they do not '
                 f'state both directions of {", ".join(missing)}')
         else:
-            overrides['line_rate_kbps'] = min(
-                sum(_rate(line, direction) for line in rates.values())
-                for direction in ('egress', 'ingress'))
+            sums = [sum(_rate(line, direction) for line in rates.values())
+                    for direction in ('egress', 'ingress')]
+            # Each device has a rounded share.
+            if all(rate is not None and 0 <= rate - total < len(rates)
+                   for rate, total in zip(
+                       (exported.egress_kbps, exported.ingress_kbps), sums)):
+                remarks.append(f'{_BANDWIDTHS} are those of an export of '
+                               f'{profile.name}')
+            else:
+                overrides['line_rate_kbps'] = min(sums)
     for key in _PACKETS:
         packets = [
             packet_rate for entry in _mapping(configurations, key).values()
             if (packet_rate := _packet_rate(entry)) is not None]
-        if packets:
+        if packets and not (exported.packets_kpps is not None and
+                            0 <= exported.packets_kpps - sum(packets) <= 1):
             overrides['packet_rate_kpps'] = sum(packets)
     for key, value in overrides.items():
         remarks.append(f'{key} is {value}, as the operator stated it to '
                        f'Neutron')
+    changed = profile.overridden(overrides, 'Neutron')
+    line_kbps = overrides.get('line_rate_kbps', 0)
+    if changed.bandwidth_kbps() < line_kbps:
+        remarks.append(
+            f'{profile.name} carries {changed.bandwidth_kbps():.0f} kbit/s of '
+            f'the {line_kbps} kbit/s that the operator stated to Neutron; if '
+            f'hardware forwards the traffic, choose another profile with '
+            f'--map')
     return overrides
 
 
@@ -300,6 +331,6 @@ def _without_rate(configurations, rates):
         devices.update(map(str, several))
     if configurations.get('tunnel_types') and not rates.keys() - devices:
         # An option can change this name; this is its default.
-        devices.add(_TUNNELLED)
+        devices.add(export.TUNNELLED)
     return sorted(line for line in devices | rates.keys() if None in (
         _rate(rates.get(line), 'egress'), _rate(rates.get(line), 'ingress')))

@@ -14,12 +14,15 @@ import yaml
 
 from vswitch_aware_scheduler.common import exceptions
 
-__all__ = ['FORMATS', 'Inventory', 'inventory', 'neutron_options',
+__all__ = ['FORMATS', 'Inventory', 'TUNNELLED', 'inventory', 'neutron_options',
            'provider_config', 'render']
 
 #: Formats of the text: provider.yaml of nova-compute, and options of the
 #: agents of Open vSwitch, SR-IOV and OVN.
 FORMATS = ('provider', 'neutron-ovs', 'neutron-sriov', 'neutron-ovn')
+
+#: Neutron's default name for the bandwidth of tunnelled networks.
+TUNNELLED = 'rp_tunnelled'
 
 # Group in the agent's configuration file; ML2/OVN reads its options from the
 # OVS database.
@@ -131,8 +134,8 @@ def neutron_options(profile, devices, hypervisor='', directions=False,
     :param profile: SwitchProfile
     :param devices: list of bridges or network devices that share the bandwidth
         equally
-    :param hypervisor: name of the hypervisor for packet processing; '' means
-        the agent's host
+    :param hypervisor: name of the hypervisor of the devices and of packet
+        processing; '' means the agent's host
     :param directions: whether packets are counted in each direction, as for a
         switch that is offloaded to hardware
     :param packets: whether this agent reports packet processing
@@ -155,6 +158,9 @@ def neutron_options(profile, devices, hypervisor='', directions=False,
         options['resource_provider_inventory_defaults'] = (
             f'allocation_ratio:1.0,min_unit:1,max_unit:{max_unit},step_size:1,'
             f'reserved:0')
+        if hypervisor:
+            options['resource_provider_hypervisors'] = ','.join(
+                f'{device}:{hypervisor}' for device in devices)
     if packets and stated.packets_kpps:
         name = 'resource_provider_packet_processing_'
         half = stated.packets_kpps // 2
@@ -181,10 +187,20 @@ def render(profile, form, devices=(), hypervisor='', directions=False):
     if form == 'provider':
         return head + yaml.safe_dump(provider_config(profile),
                                      sort_keys=False)
+    tunnelled = profile.encapsulation != 'none' and form != 'neutron-sriov'
+    if not devices and tunnelled:
+        devices = (TUNNELLED,)
     if not devices:
         raise exceptions.InvalidInput(
             '--device: not given; expected the bridge or network device for '
             f'the format {form}')
+    if form == 'neutron-ovn' and not hypervisor:
+        raise exceptions.InvalidInput(
+            '--hypervisor: not given; expected the name of the compute host '
+            'in Placement: ML2/OVN reports only devices with a hypervisor')
+    if tunnelled and TUNNELLED not in devices:
+        head += (f'# Networks of {profile.encapsulation} use the bandwidth of '
+                 f'{TUNNELLED}, which is no device here\n')
     options = neutron_options(profile, devices, hypervisor, directions,
                               packets=form == 'neutron-ovs')
     if not options:

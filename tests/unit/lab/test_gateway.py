@@ -18,7 +18,7 @@ SITE = {
     'tenants': {
         'red': {'networks': {
             'web': {'silos': ['east', 'west']},
-            'db': {'silos': ['west'], 'vlans': {'w': 1}, 'vni': 2}}},
+            'db': {'silos': ['west'], 'vlans': {'w': 2}, 'vni': 4096}}},
         'blue': {'networks': {'web': {'vlans': {'e1': None, 'w': 7}}}}}}
 
 
@@ -44,22 +44,23 @@ class TestEntries(unittest.TestCase):
 
 class TestPlan(unittest.TestCase):
 
-    def test_networks_get_the_lowest_numbers_that_nobody_asks_for(self):
+    def test_networks_get_the_first_numbers_that_nobody_asks_for(self):
         self.assertEqual(
-            [{'tenant': 'red', 'network': 'web', 'vni': 1,
-              'vlans': {'e1': 1, 'e2': 1, 'w': 2}},
-             {'tenant': 'red', 'network': 'db', 'vni': 2, 'vlans': {'w': 1}},
-             {'tenant': 'blue', 'network': 'web', 'vni': 3,
-              'vlans': {'e1': 2, 'w': 7}}], made(SITE).to_dict()['networks'])
+            [{'tenant': 'red', 'network': 'web', 'vni': 4097,
+              'vlans': {'e1': 2, 'e2': 2, 'w': 3}},
+             {'tenant': 'red', 'network': 'db', 'vni': 4096,
+              'vlans': {'w': 2}},
+             {'tenant': 'blue', 'network': 'web', 'vni': 4098,
+              'vlans': {'e1': 3, 'w': 7}}], made(SITE).to_dict()['networks'])
 
     def test_each_gateway_is_told_what_it_maps(self):
         gateways = made(SITE).to_dict()['gateways']
         self.assertEqual([
-            ('red', 'web', 1, 'e1', 1, [1, 2]),
-            ('red', 'web', 1, 'w', 2, [3, 4]),
-            ('red', 'db', 2, 'w', 1, [3, 4]),
-            ('blue', 'web', 3, 'e1', 2, [1, 2]),
-            ('blue', 'web', 3, 'w', 7, [3, 4])],
+            ('red', 'web', 4097, 'e1', 2, [1, 2]),
+            ('red', 'web', 4097, 'w', 3, [3, 4]),
+            ('red', 'db', 4096, 'w', 2, [3, 4]),
+            ('blue', 'web', 4098, 'e1', 3, [1, 2]),
+            ('blue', 'web', 4098, 'w', 7, [3, 4])],
             [tuple(mapping.values()) for mapping in gateways['g1'][
                 'mappings']])
         # Two for each of five without switch-back; with it, one for each.
@@ -94,7 +95,7 @@ class TestPlan(unittest.TestCase):
         data['gateways']['g'].update(switch_back=True, mapping_entries=4094)
         plan = made(data)
         self.assertEqual(4094, plan.entries('g'))
-        self.assertEqual(list(range(1, 4095)), [
+        self.assertEqual([*range(2, 4095), 1], [
             vlans['all'] for _, _, vlans in plan.networks])
         networks['one-more'] = {'silos': ['s']}
         with self.assertRaisesRegex(
@@ -104,18 +105,18 @@ class TestPlan(unittest.TestCase):
 
     def test_a_number_that_two_ask_for_is_refused(self):
         for path, value, message in (
-                (['tenants', 'blue', 'networks', 'web', 'vni'], 2,
-                 'network blue/web: VNI: 2; expected a VNI that network '
+                (['tenants', 'blue', 'networks', 'web', 'vni'], 4096,
+                 'network blue/web: VNI: 4096; expected a VNI that network '
                  'red/db does not have'),
-                (['tenants', 'blue', 'networks', 'web', 'vlans'], {'w': 1},
-                 'blue/web: VLAN of interface group w: 1; expected a VLAN')):
+                (['tenants', 'blue', 'networks', 'web', 'vlans'], {'w': 2},
+                 'blue/web: VLAN of interface group w: 2; expected a VLAN')):
             with self.assertRaisesRegex(exceptions.InvalidInput, message):
                 made(changed(path, value))
 
     def test_a_vlan_domain_may_have_what_another_one_has(self):
         plan = made(changed(['tenants', 'blue', 'networks', 'web', 'vlans'],
-                            {'e2': 1, 'e1': 1, 'w': 7}))
-        self.assertEqual({'e2': 1, 'e1': 1, 'w': 7}, plan.networks[-1][2])
+                            {'e2': 2, 'e1': 2, 'w': 7}))
+        self.assertEqual({'e2': 2, 'e1': 2, 'w': 7}, plan.networks[-1][2])
 
 
 class TestSite(unittest.TestCase):

@@ -5,6 +5,7 @@ import unittest
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import discovery
+from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile
 
 BANDWIDTHS = 'resource_provider_bandwidths'
@@ -88,6 +89,21 @@ class ChoiceTestCase(DiscoveryTestCase):
                                      iface_types=['dpdk']), 'lagopus-dpdk')):
             self.assertEqual(expected,
                              self.one(agent, mapping=mapping).profile)
+
+    def test_a_mapping_with_an_encapsulation_counts_if_none_is_reported(self):
+        for agent, text in (
+                (agents.ovn('h'), 'ovn:geneve=ovs-gre'),
+                (agents.ovn('h'), 'ovn:vxlan=ovs-gre'),
+                (agents.nic_switch('h'), 'eswitch:vxlan=ovs-gre'),
+                (agents.agent('Macvtap agent', 'h'), 'macvtap:none=ovs-gre')):
+            with self.subTest(text):
+                self.assertEqual('ovs-gre',
+                                 self.one(agent, mapping=[text]).profile)
+        # Any of them may be in use: the lowest capacity counts.
+        proposal = self.one(agents.ovn('h'), mapping=[
+            'ovn:geneve=ovs-gre', 'ovn:none=ovs-flat', 'ovn:vxlan=ovs-vxlan'])
+        self.assertEqual('ovs-vxlan', proposal.profile)
+        self.assertIn('lowest capacity', proposal.reason)
 
     def test_a_mapping_that_makes_no_sense_is_refused(self):
         for text, shown_text in (('ovs=ovs-flat', "'ovs'"),
@@ -225,15 +241,59 @@ class StatedNumbersTestCase(DiscoveryTestCase):
         for stated, expected in (
                 ({'without_direction': {'h': {'any': 300}}}, 300),
                 ({'without_direction': {'h': {'any': 300},
-                                        'i': {'any': 30}}}, 330),
-                ({'with_direction': {'h': {'egress': 40, 'ingress': 50}}},
-                 90)):
+                                        'i': {'any': 30}}}, 330)):
             agent = agents.open_vswitch('h', **{
                 PACKETS + key: value for key, value in stated.items()})
             self.assertEqual({'packet_rate_kpps': expected},
                              self.overrides(agent))
             self.assertIn(f'packet_rate_kpps is {expected}',
                           self.one(agent).remarks[0])
+
+    def test_packets_by_direction_are_those_of_hardware(self):
+        agent = agents.open_vswitch('h', ['vxlan'], **{
+            PACKETS + 'with_direction': {
+                'h': {'egress': 60000, 'ingress': 60000}},
+            BANDWIDTHS: {name: {'egress': 100000000, 'ingress': 100000000}
+                         for name in ('br-ex', 'rp_tunnelled')}})
+        proposal = self.one(agent, mapping=['ovs-offload=mellanox-eswitch'])
+        self.assertEqual('mellanox-eswitch', proposal.profile)
+        self.assertEqual({'line_rate_kbps': 200000000,
+                          'packet_rate_kpps': 120000}, proposal.overrides)
+        self.assertIn('offloaded to hardware', proposal.reason)
+        catalogue = profile.catalogue()
+        self.assertEqual(400000000, catalogue[proposal.profile].overridden(
+            proposal.overrides, 'x').bandwidth_kbps())
+
+    def test_a_switch_that_carries_less_than_stated_is_told(self):
+        proposal = self.one(agents.open_vswitch('h', **{
+            BANDWIDTHS: {'br-ex': {'egress': 200000000,
+                                   'ingress': 200000000}},
+            PACKETS + 'without_direction': {'h': {'any': 120000}}}))
+        self.assertEqual('ovs-flat', proposal.profile)
+        self.assertIn('ovs-flat carries 11289000 kbit/s of the 200000000 '
+                      'kbit/s that', proposal.remarks[-1])
+
+    def test_what_was_exported_is_not_read_as_something_else(self):
+        """Export each profile, and discover the host again."""
+        for name, switch in profile.catalogue().items():
+            for devices in (['br-ex'], ['br-ex', 'rp_tunnelled']):
+                rates = {}
+                options = export.neutron_options(switch, devices, 'h')
+                for text in options['resource_provider_bandwidths'].split(
+                        ','):
+                    device, egress, ingress = text.split(':')
+                    rates[device] = {'egress': int(egress or 0),
+                                     'ingress': int(ingress or 0)}
+                packets = {}
+                key = PACKETS + 'without_direction'
+                if key in options:
+                    host, rate = options[key].split(':')
+                    packets = {host: {'any': int(rate)}}
+                agent = agents.open_vswitch('h', **{
+                    BANDWIDTHS: rates, key: packets})
+                proposal = self.one(agent, mapping=[f'ovs-system:none={name}'])
+                self.assertEqual((name, {}),
+                                 (proposal.profile, proposal.overrides))
 
     def test_what_is_no_rate_is_not_taken(self):
         for stated in ({'h': {'any': None}}, {'h': {'any': 0}}, [], None,

@@ -209,12 +209,35 @@ class NeutronTestCase(unittest.TestCase):
     def test_ovn_gets_a_part_of_its_options(self):
         *comments, text = export.render(
             made(line_rate_kbps=800), 'neutron-ovn',
-            ['br-ex', 'rp_tunnelled']).splitlines()
+            ['br-ex', 'rp_tunnelled'], 'node7').splitlines()
         self.assertTrue(all(line.startswith('# ') for line in comments))
         self.assertEqual(
             'resource_provider_bandwidths=br-ex:400:400;rp_tunnelled:400:400,'
             'resource_provider_inventory_defaults=allocation_ratio:1.0;'
-            'min_unit:1;max_unit:400;step_size:1;reserved:0', text)
+            'min_unit:1;max_unit:400;step_size:1;reserved:0,'
+            'resource_provider_hypervisors=br-ex:node7;rp_tunnelled:node7',
+            text)
+        # Without a hypervisor ML2/OVN ignores the bandwidth.
+        with self.assertRaisesRegex(exceptions.InvalidInput,
+                                    '--hypervisor: not given; expected'):
+            export.render(made(line_rate_kbps=800), 'neutron-ovn', ['br-ex'])
+
+    def test_a_hypervisor_counts_for_the_devices(self):
+        for form in ('neutron-ovs', 'neutron-sriov'):
+            _, options = self.options(form, ['a', 'b'], hypervisor='node7',
+                                      line_rate_kbps=800)
+            self.assertEqual('a:node7,b:node7', options['hypervisors'])
+
+    def test_tunnels_have_the_bandwidth_of_tunnelled_networks(self):
+        tunnel = made(line_rate_kbps=800, encapsulation='vxlan')
+        for form in ('neutron-ovs', 'neutron-ovn'):
+            self.assertIn('resource_provider_bandwidths', export.render(
+                tunnel, form, (), 'h'))
+            self.assertIn('rp_tunnelled:800:800', export.render(
+                tunnel, form, (), 'h'))
+            self.assertIn('# Networks of vxlan use the bandwidth of '
+                          'rp_tunnelled', export.render(
+                              tunnel, form, ['br-ex'], 'h'))
 
     def test_what_cannot_be_exported_is_refused(self):
         for message, arguments, stated in (

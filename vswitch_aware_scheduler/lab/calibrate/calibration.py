@@ -25,6 +25,11 @@ __all__ = ['Calibration', 'Journal', 'Place', 'figures', 'make_profile',
 
 #: A rate of a ladder of rates is not overload if at most this share is lost.
 LITTLE_LOSS = .01
+#: Least share of the payload that receivers counted which their interfaces
+#: must also have received.
+_LEAST_ARRIVED = .98
+#: Least share of the combinations of sizes and pairs with a result.
+_LEAST_MEASURED = .5
 #: Largest spread between set-ups of a reproducible cell.
 TOLERANCE = .10
 _RETRY_SECONDS = .5
@@ -40,6 +45,8 @@ class Place(abc.ABC):
     daemons = ()
     #: where receivers can be, see plan.Cell
     placements = plans.PLACEMENTS
+    #: largest segments of TCP that the place can set, see plan.Cell
+    segments = (None,)
 
     @abc.abstractmethod
     def build(self):
@@ -52,6 +59,13 @@ class Place(abc.ABC):
     @abc.abstractmethod
     def clients(self, cell):
         """Return the iperf.Client of each sender of a cell.
+
+        :param cell: :class:`.plan.Cell`
+        """
+
+    @abc.abstractmethod
+    def read_receivers(self, cell):
+        """Return the InterfaceCounters of the receivers, added up.
 
         :param cell: :class:`.plan.Cell`
         """
@@ -88,6 +102,10 @@ class Sample:
         rate
     :ivar received_kbps: for UDP the rate of IP packets, for TCP the rate of
         payload
+    :ivar packet_rate_kpps: packets of UDP that arrived; for TCP the packets
+        that the interfaces of the receivers counted, both directions
+    :ivar counted_bytes: mean size of an IP packet that the interfaces of the
+        receivers counted, both directions
     :ivar others_share: share of the CPUs that other processes used, 0..1
     """
 
@@ -101,6 +119,7 @@ class Sample:
     sent_kbps: float | None = None
     received_kbps: float | None = None
     packet_rate_kpps: float | None = None
+    counted_bytes: float | None = None
     loss: float | None = None
     retransmits: int | None = None
     rtt_ms: float | None = None
@@ -174,10 +193,15 @@ class Journal:
                             f'{before.get(name)!r} as in the journal. Use '
                             f'the same settings or another journal')
             else:
-                self.samples.extend(samples)
-                self.done.add(key)
+                self._extend(key, samples)
             complete_lines.append(line)
         return complete_lines
+
+    def _extend(self, key, samples):
+        self.samples.extend(samples)
+        # Rejected samples are measured again.
+        if any(sample.kept for sample in samples):
+            self.done.add(key)
 
     def add(self, repeat, cell, samples):
         """Save the samples of a finished cell.
@@ -186,8 +210,7 @@ class Journal:
         :param cell: :class:`.plan.Cell`
         :param samples: list of Sample
         """
-        self.samples.extend(samples)
-        self.done.add((repeat, cell.key))
+        self._extend((repeat, cell.key), samples)
         if self._path is not None:
             with open(self._path, 'a', encoding='utf-8') as file:
                 file.write(json.dumps({
@@ -226,7 +249,8 @@ class Calibration:
         :returns: list of Sample, accepted and rejected ones
         """
         plan, journal = self._plan, self._journal
-        cells = plan.cells(self._can_ping, self._place.placements)
+        cells = plan.cells(self._can_ping, self._place.placements,
+                           self._place.segments)
         todo = [(repeat, cell) for repeat in range(1, plan.repeats + 1)
                 for cell in cells if (repeat, cell.key) not in journal.done]
         planned = sum(plan.cell_seconds(cell) for _, cell in todo)
@@ -320,6 +344,7 @@ class Calibration:
         if cell.kind == 'rtt':
             return {'rtt_ms': self._place.rtt_ms(cell)}
         clients = self._place.clients(cell)
+        first = self._place.read_receivers(cell)
         if cell.kind == 'tcp':
             rates = iperf.together(self._measure(
                 clients, 'tcp', self._plan.seconds, streams=cell.streams))
@@ -330,12 +355,25 @@ class Calibration:
             rates = iperf.together(self._measure(
                 clients, 'udp', self._plan.seconds, payload=payload,
                 kbps=client_kbps))
-        if rates.received_kbps <= 0:
+        counted = self._place.read_receivers(cell).since(first)
+        if rates.received_kbps <= 0 or not counted.received_packets:
             raise exceptions.CalibrationError(
                 'no packet arrived; expected at least one')
+        if counted.received_bytes < _LEAST_ARRIVED * rates.received_bytes:
+            raise exceptions.CalibrationError(
+                f'iperf3 counted {rates.received_bytes} bytes that arrived, '
+                f'but the interfaces of the receivers '
+                f'{counted.received_bytes}; expected at least as many')
+        counted_bytes = counted.ip_bytes / counted.packets
+        kpps = rates.received_kpps
+        if kpps is None:
+            # The rate of payload, with the headers and acknowledgements.
+            kpps = (rates.received_kbps * counted.packets
+                    / (8 * rates.received_bytes))
         return {'sent_kbps': rates.sent_kbps,
                 'received_kbps': rates.received_kbps,
-                'packet_rate_kpps': rates.received_kpps, 'loss': rates.loss,
+                'packet_rate_kpps': kpps, 'counted_bytes': counted_bytes,
+                'loss': rates.loss,
                 'retransmits': rates.retransmits, 'seconds': rates.seconds}
 
 
@@ -379,9 +417,13 @@ def figures(samples):
                      for build in builds.values()]
             values = [peak.received_kbps for peak in peaks]
             entry['saturation_kbps'] = statistics.median(values)
+            for name in ('packet_rate_kpps', 'counted_bytes'):
+                entry[name] = statistics.median(
+                    getattr(peak, name) for peak in peaks)
+            entry['cpu_us_per_packet'] = statistics.median(
+                1e3 * peak.our_cores / peak.packet_rate_kpps
+                for peak in peaks)
             if cell.kind == 'udp':
-                entry['packet_rate_kpps'] = statistics.median(
-                    peak.packet_rate_kpps for peak in peaks)
                 entry['loss_at_peak'] = statistics.median(
                     peak.loss for peak in peaks)
                 unlimited = [
@@ -389,9 +431,6 @@ def figures(samples):
                     for sample in build if sample.offered_kbps is None]
                 entry['loss_unlimited'] = (statistics.median(unlimited)
                                            if unlimited else None)
-                entry['cpu_us_per_packet'] = statistics.median(
-                    1e3 * peak.our_cores / peak.packet_rate_kpps
-                    for peak in peaks)
             for name in ('busy_cores', 'our_cores', 'switch_cores'):
                 entry[name] = statistics.median(
                     getattr(peak, name) for peak in peaks)
@@ -437,28 +476,45 @@ def cross_cells(entries):
             if entry['kind'] == 'udp' and entry['placement'] == 'cross']
 
 
+def segment_cells(entries):
+    """Return the entries that were measured with TCP between two hosts.
+
+    There is one entry for each size of segments and number of pairs.
+
+    :param entries: list as returned by :func:`figures`
+    """
+    return [entry for entry in entries
+            if (entry['kind'], entry['placement'], entry['streams'])
+            == ('tcp', 'cross', 1)]
+
+
 def measurements(entries, encapsulation, mhz=None):
     """Return the list of the Measurements of sizes and pairs.
+
+    A row of TCP has the mean size of the packets that the interfaces counted,
+    which segmentation offload makes larger than the MTU.
 
     :param entries: list as returned by :func:`figures`
     :param encapsulation: a key of :data:`.cost_model.HEADER_BYTES`
     :param mhz: clock of a core in MHz, or None
     """
     rows = []
-    for entry in cross_cells(entries):
+    for entry in cross_cells(entries) + segment_cells(entries):
+        size = (entry['packet_bytes'] if entry['kind'] == 'udp'
+                else entry['counted_bytes'])
         cpu_mhz = entry['switch_cores'] * mhz if mhz else 0.0
         rows.append(cost_model.Measurement(
-            entry['packet_bytes'], entry['saturation_kbps'], entry['pairs'],
+            size, 8 * size * entry['packet_rate_kpps'], entry['pairs'],
             encapsulation=encapsulation, cpu_mhz=cpu_mhz or None))
     return rows
 
 
-def _switch_cost(entries, encapsulation):
+def _switch_cost(rows, encapsulation):
     """Return the PacketCost of the switch and the deviation of its fit.
 
     None if the results do not determine the cost or do not follow it.
     """
-    model = cost_fit.fit_capacity(measurements(entries, encapsulation))
+    model = cost_fit.fit_capacity(rows)
     cost = model.switch
     if cost is None or model.freedom < _LEAST_FREEDOM \
             or model.deviation > _MOST_DEVIATION \
@@ -488,6 +544,12 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
             'all samples between the hosts were rejected; expected one valid '
             'sample or more. The output above has the reasons. If other '
             'processes use the CPUs, raise --max-busy')
+    planned = len(plan.sizes) * len(plan.pairs)
+    if len(cells) < _LEAST_MEASURED * planned:
+        raise exceptions.CalibrationError(
+            f'combinations of sizes and pairs with a valid sample: '
+            f'{len(cells)} of {planned}; expected at least half. The output '
+            f'above has the reasons')
     table = {}
     for entry in cells:
         size = entry['packet_bytes']
@@ -499,21 +561,27 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     source = (f'measured {where["date"]}, {where["tool"]}, median of '
               f'{plan.repeats} builds, peak of a ladder of rates')
     stated = {
-        'saturation_by_packet_bytes': {
-            float(size): round(rate, 1)
-            for size, rate in sorted(table.items())},
         'packet_rate_kpps': round(max(
             entry['packet_rate_kpps'] for entry in cells), 3),
         'typical_packet_bytes': float(typical)}
-    single_rates = [
-        entry['saturation_kbps'] for entry in cells
-        if entry['pairs'] == 1 and entry['packet_bytes'] == typical]
+    by_size = {float(size): round(rate, 1)
+               for size, rate in sorted(table.items())}
+    # Small packets and large segments together, or else packets alone.
+    rows = measurements(entries, encapsulation)
+    packets_only = measurements(cells, encapsulation)
+    cost, deviation = _switch_cost(rows, encapsulation)
+    if cost is None or len(rows) == len(packets_only):
+        # The saturation at the typical size then limits large segments too.
+        stated['saturation_by_packet_bytes'] = by_size
+        rows = [row for row in packets_only if row.packet_bytes == typical]
+        cost, deviation = _switch_cost(packets_only, encapsulation)
+    single = max((row.rate_kbps for row in rows if row.pairs == 1),
+                 default=math.inf)
     # If many senders have no higher rate than one, the sender is not the
     # limit.
-    if single_rates and single_rates[0] < table[typical]:
-        stated['vm_peak_kbps'] = round(single_rates[0], 1)
+    if single < max(row.rate_kbps for row in rows):
+        stated['vm_peak_kbps'] = round(single, 1)
     sources = dict.fromkeys(stated, source)
-    cost, deviation = _switch_cost(entries, encapsulation)
     if cost is not None:
         # The time for packets and bytes is one common limit.
         stated |= {'packet_cost_us': round(cost.packet_us[encapsulation], 6),
@@ -536,7 +604,8 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
                     'the kernel and daemons of the switch'
                     for key in ('cpu_mhz_per_kpps', 'cpu_mhz_per_mbps')}
         sources['cpu_idle_mhz'] = 'estimate: a switch without traffic sleeps'
-    where = {**where, 'repeats': plan.repeats, 'seconds': plan.seconds}
+    where = {**where, 'repeats': plan.repeats, 'seconds': plan.seconds,
+             'combinations': f'{len(cells)} of {planned}'}
     if spreads:
         where['median_spread'] = round(statistics.median(spreads), 4)
         where['worst_spread'] = round(max(spreads), 4)

@@ -2,6 +2,7 @@
 """Imports results measured elsewhere: JSON of iperf3 and CSV of VSPERF."""
 
 import csv
+import dataclasses
 import datetime
 import io
 import re
@@ -11,58 +12,104 @@ from vswitch_aware_scheduler.lab.calibrate import iperf
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.vswitch import profile
 
-__all__ = ['FORMATS', 'load', 'make_profile', 'parse_iperf3', 'parse_vsperf']
+__all__ = ['FORMATS', 'PASSES', 'Results', 'Setting', 'load', 'make_profile',
+           'parse_iperf3', 'parse_vsperf']
+
+#: How often a frame passes the switch in a deployment of VSPERF. Between
+#: ports (p2p) once; through one VM (pvp), or one of several VMs in parallel
+#: (pvpv), on the way to the VM and back; through two VMs in a row (pvvp) three
+#: times.
+PASSES = {'p2p': 1, 'op2p': 1, 'pvp': 2, 'pvpv': 2, 'pvvp': 3}
 
 #: Bytes of a frame in addition to its IP packet: header and frame check.
 _FRAME_BYTES = 18
 
 
-def parse_iperf3(text, place, encapsulation=None, pairs=None):
-    """Return the Measurement in the JSON of ``iperf3 -J`` with UDP.
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What the files do not state, and which rows of them count.
+
+    :ivar encapsulation: encapsulation of the tested network; None: the one
+        that the file states, or 'none'
+    :ivar pairs: number of senders, >= 1
+    :ivar mtu: largest IP packet of the tested path in bytes
+    :ivar deployment: deployment of the rows of VSPERF; None: all, which have
+        to be of one deployment
+    :ivar streams: number of streams of the rows of VSPERF; None: all
+    :raises InvalidInput: if a number is out of range
+    """
+
+    encapsulation: str | None = None
+    pairs: int = 1
+    mtu: int = iperf.STANDARD_MTU
+    deployment: str | None = None
+    streams: int | None = None
+
+    def __post_init__(self):
+        for name, value, low in (('pairs', self.pairs, 1),
+                                 ('mtu', self.mtu, 68),
+                                 ('streams', self.streams, 1)):
+            if value is not None and value < low:
+                raise exceptions.InvalidInput(
+                    f'{name}: {value}; expected a whole number >= {low}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The results of one file.
+
+    :ivar measurements: list of Measurement
+    :ivar remarks: sentences about rows that do not count
+    :ivar conditions: {word: text or number} for the provenance
+    """
+
+    measurements: list
+    remarks: list = dataclasses.field(default_factory=list)
+    conditions: dict = dataclasses.field(default_factory=dict)
+
+
+def parse_iperf3(text, place, setting):
+    """Return the Results of the JSON of ``iperf3 -J`` with UDP.
 
     A TCP test is rejected, because it does not state its packet sizes.
 
     :param text: text of the file
     :param place: name of the file, for messages
-    :param encapsulation: encapsulation of the tested network, or None
-    :param pairs: number of senders, or None
-    :returns: list with one Measurement
+    :param setting: Setting
     :raises CalibrationError: if the text is not the JSON of a UDP test
     """
-    rates = iperf.parse(text, place)
+    rates = iperf.parse(text, place, setting.mtu)
     if rates.packets is None:
         raise exceptions.CalibrationError(
             f'{place}: protocol: TCP; expected UDP (iperf3 -u), because a '
             'test of TCP does not have packet sizes')
-    if rates.received_kbps <= 0:
+    if rates.received_packets <= 0:
         raise exceptions.CalibrationError(
-            f'{place}: {rates.lost} of {rates.packets} packets were lost; '
-            f'expected at least one packet that arrived')
+            f'{place}: none of {rates.packets} packets arrived; expected at '
+            f'least one')
     size = rates.received_kbps / (8 * rates.received_kpps)
-    return [
+    return Results([
         cost_model.Measurement(
-            round(size, 3),
-            rates.received_kbps,
-            pairs or 1,
-            encapsulation=encapsulation or 'none',
-        )
-    ]
+            round(size, 3), rates.received_kbps, setting.pairs,
+            encapsulation=setting.encapsulation or 'none')],
+        conditions={'mtu': setting.mtu})
 
 
-def parse_vsperf(text, place, encapsulation=None, pairs=None):
-    """Return the Measurements in a result CSV of OPNFV VSPERF.
+def parse_vsperf(text, place, setting):
+    """Return the Results of a result CSV of OPNFV VSPERF.
 
     Throughput tests write ``throughput_rx_fps`` by ``packet_size``, which is
     the size of a frame. Overlay tests also have ``tunnel_type``. The frames
-    per second are those received on all ports together.
+    per second are those received on all ports together. A frame passes the
+    switch as often as :data:`PASSES` says. Rows of back-to-back tests have no
+    rate and do not count. Of rows with several numbers of streams, the
+    slowest of each size counts, because a switch with more flows is slower.
 
     :param text: text of the file
     :param place: name of the file, for messages
-    :param encapsulation: encapsulation that replaces ``tunnel_type``, or None
-    :param pairs: number of senders, or None
-    :returns: list of Measurement
-    :raises CalibrationError: if a column is missing, a number is invalid, or
-        there is no row
+    :param setting: Setting
+    :raises CalibrationError: if a column is missing, a number is invalid,
+        there is no row, or the rows have different deployments
     """
     reader = csv.DictReader(io.StringIO(text, newline=''))
     header = [(name or '').strip() for name in reader.fieldnames or []]
@@ -73,33 +120,72 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
                 f'the columns packet_size and throughput_rx_fps of a VSPERF '
                 f'throughput test')
     reader.fieldnames = header
-    measurements = []
+    remarks, rows = [], []
     for row in reader:
+        row = {name: (cell or '').strip() for name, cell in row.items()
+               if isinstance(name, str)}
         where = f'{place}: line {reader.line_num}'
-        size = _number(row, 'packet_size', where)
-        rate = _number(row, 'throughput_rx_fps', where)
-        if size <= _FRAME_BYTES or rate <= 0:
-            raise exceptions.CalibrationError(
-                f'{where}: packet_size = {size:g}, throughput_rx_fps = '
-                f'{rate:g}; expected frames of more than {_FRAME_BYTES} bytes '
-                f'and a rate above 0')
-        tunnel = (row.get('tunnel_type') or '').strip().lower()
-        name = encapsulation or tunnel or 'none'
-        packet = size - _FRAME_BYTES
-        try:
-            measurements.append(cost_model.Measurement(
-                packet, rate * 8 * packet / 1e3, pairs or 1,
-                encapsulation=name))
-        except exceptions.InvalidModel as error:
-            raise exceptions.CalibrationError(f'{where}: {error}') from None
-    if not measurements:
+        if 'back2back' in row.get('traffic_type', '') or (
+                row.get('b2b_frames') and not row['throughput_rx_fps']):
+            remarks.append(f'{where}: a back-to-back test has no rate; the '
+                           f'row does not count')
+            continue
+        rows.append((where, row))
+    deployments = {row.get('deployment', '') for _, row in rows}
+    if setting.deployment is not None:
+        rows = [(where, row) for where, row in rows
+                if row.get('deployment') == setting.deployment]
+    elif len(deployments) > 1:
         raise exceptions.CalibrationError(
-            f'{place}: no row below the header; expected 1 or more')
-    return measurements
+            f'{place}: deployments: {", ".join(sorted(deployments))}; '
+            f'expected one, because a frame passes the switch a different '
+            f'number of times in each. Choose one with --deployment')
+    streams = {}
+    slowest = {}
+    for where, row in rows:
+        count = round(_number(row, 'stream_count', where)) \
+            if row.get('stream_count') else 1
+        if setting.streams not in (None, count):
+            continue
+        measurement = _of_row(row, where, setting)
+        key = measurement.packet_bytes, measurement.encapsulation
+        if key not in slowest or \
+                measurement.rate_kbps < slowest[key].rate_kbps:
+            slowest[key], streams[key] = measurement, count
+    if not slowest:
+        raise exceptions.CalibrationError(
+            f'{place}: no row below the header that counts; expected 1 or '
+            f'more')
+    return Results(list(slowest.values()), remarks, {
+        'deployment': setting.deployment or ', '.join(deployments) or 'p2p',
+        'streams': max(streams.values())})
+
+
+def _of_row(row, where, setting):
+    size = _number(row, 'packet_size', where)
+    rate = _number(row, 'throughput_rx_fps', where)
+    if size <= _FRAME_BYTES or rate <= 0:
+        raise exceptions.CalibrationError(
+            f'{where}: packet_size = {size:g}, throughput_rx_fps = '
+            f'{rate:g}; expected frames of more than {_FRAME_BYTES} bytes '
+            f'and a rate above 0')
+    deployment = row.get('deployment') or 'p2p'
+    if deployment not in PASSES:
+        raise exceptions.CalibrationError(
+            f'{where}: deployment: {deployment!r}; expected one of '
+            f'{", ".join(PASSES)}')
+    packet = size - _FRAME_BYTES
+    try:
+        return cost_model.Measurement(
+            packet, PASSES[deployment] * rate * 8 * packet / 1e3,
+            setting.pairs, encapsulation=setting.encapsulation
+            or row.get('tunnel_type', '').lower() or 'none')
+    except exceptions.InvalidModel as error:
+        raise exceptions.CalibrationError(f'{where}: {error}') from None
 
 
 def _number(row, name, where):
-    cell = (row.get(name) or '').strip()
+    cell = row[name]
     if not re.fullmatch(r'\d+(\.\d*)?([eE][-+]?\d+)?', cell):
         raise exceptions.CalibrationError(
             f'{where}: {name}: {cell!r}; expected a number > 0')
@@ -109,20 +195,15 @@ def _number(row, name, where):
 FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 
 
-def load(form, path, encapsulation=None, pairs=None):
-    """Return the Measurements in a file.
+def load(form, path, setting):
+    """Return the Results of a file.
 
     :param form: a key of :data:`FORMATS`
     :param path: path of the file
-    :param encapsulation: encapsulation, or None
-    :param pairs: number of senders, or None
+    :param setting: Setting
     :raises CalibrationError: if the file is invalid; the message names the
         file, the value and the expected value
-    :raises InvalidInput: if the number of senders is below 1
     """
-    if pairs is not None and pairs < 1:
-        raise exceptions.InvalidInput(
-            f'pairs: {pairs}; expected a whole number >= 1')
     place = f'file {path}'
     try:
         with open(path, encoding='utf-8-sig', newline='') as file:
@@ -132,19 +213,29 @@ def load(form, path, encapsulation=None, pairs=None):
             f'{place}: cannot be read ('
             f'{getattr(error, "strerror", None) or error}); expected results '
             f'of {form}') from error
-    return FORMATS[form](text, place, encapsulation, pairs)
+    return FORMATS[form](text, place, setting)
 
 
-def make_profile(rows, name, switch, tool, files):
-    """Return the SwitchProfile of imported Measurements.
+def make_profile(results, name, switch, tool, files):
+    """Return the SwitchProfile of imported Results.
 
-    :param rows: list of Measurement
+    :param results: list of Results
     :param name: name of the profile
     :param switch: kind of the switch
     :param tool: name of the tool, for the provenance
     :param files: list of the names of the files
-    :raises CalibrationError: if the rows have several encapsulations
+    :raises CalibrationError: if the rows have several encapsulations or
+        conditions
     """
+    rows = [row for result in results for row in result.measurements]
+    conditions = results[0].conditions
+    for name_of_condition in conditions:
+        values = {result.conditions[name_of_condition] for result in results}
+        if len(values) > 1:
+            raise exceptions.CalibrationError(
+                f'{name_of_condition} of the files: '
+                f'{", ".join(map(str, sorted(values)))}; expected the same '
+                f'in all files')
     kinds = sorted({row.encapsulation for row in rows})
     if len(kinds) > 1:
         raise exceptions.CalibrationError(
@@ -167,7 +258,7 @@ def make_profile(rows, name, switch, tool, files):
         description='Measured elsewhere and imported; counted for both '
                     'directions together.',
         sources=dict.fromkeys(stated, source), provenance={
-            'tool': tool, 'files': ', '.join(files),
+            'tool': tool, 'files': ', '.join(files), **conditions,
             'imported': datetime.datetime.now(
                 datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')},
         **stated)

@@ -8,6 +8,8 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import calibration
 from vswitch_aware_scheduler.lab.calibrate import iperf
 from vswitch_aware_scheduler.lab.calibrate import machine
+from vswitch_aware_scheduler.lab.calibrate import plan as plans
+from vswitch_aware_scheduler.lab.calibrate import topology as topologies
 
 __all__ = ['LocalPlace', 'check']
 
@@ -52,6 +54,10 @@ class LocalPlace(calibration.Place):
         self._servers = {}
 
     @property
+    def segments(self):
+        return plans.SEGMENTS if self._topology.offload else (None,)
+
+    @property
     def daemons(self):
         return self._topology.daemons
 
@@ -81,6 +87,11 @@ class LocalPlace(calibration.Place):
 
     def clients(self, cell):
         run, topology = self._topology.run, self._topology
+        if cell.kind == 'tcp' and topology.offload:
+            for number in range(cell.pairs):
+                topology.limit_segments(
+                    topology.vm('h1', number + 1),
+                    cell.packet_bytes or max(plans.SEGMENTS))
 
         def client(sender, host, number):
             return iperf.Client(
@@ -95,6 +106,16 @@ class LocalPlace(calibration.Place):
                     for i in range(cell.pairs)]
         return [client(topology.vm('h1', i + 1), 'h2', i + 1)
                 for i in range(cell.pairs)]
+
+    def read_receivers(self, cell):
+        run, vm = self._topology.run, self._topology.vm
+        receivers = [vm('h1', 2)] if cell.placement == 'same' else [
+            vm('h2', number + 1) for number in range(cell.pairs)]
+        return sum(
+            (machine.InterfaceCounters.parse(run.run(
+                receiver, 'sh', '-c', machine.READ_INTERFACE,
+                topologies.VM_DEVICE).stdout)
+             for receiver in receivers), machine.InterfaceCounters())
 
     def rtt_ms(self, cell):
         topology = self._topology

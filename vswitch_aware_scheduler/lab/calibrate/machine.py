@@ -16,11 +16,13 @@ import typing
 
 from vswitch_aware_scheduler.common import exceptions
 
-__all__ = ['CpuReading', 'CpuUse', 'facts', 'need_program', 'read_cpu', 'run']
+__all__ = ['CpuReading', 'CpuUse', 'InterfaceCounters', 'facts',
+           'need_program', 'read_cpu', 'run']
 
 #: Package of each required program on Debian and derived distributions.
-PACKAGES = {'ip': 'iproute2', 'iperf3': 'iperf3', 'ethtool': 'ethtool',
-            'ping': 'iputils-ping', 'ssh': 'openssh-client',
+PACKAGES = {'ip': 'iproute2', 'tc': 'iproute2', 'iperf3': 'iperf3',
+            'ethtool': 'ethtool', 'ping': 'iputils-ping',
+            'ssh': 'openssh-client',
             'ovs-vsctl': 'openvswitch-switch',
             'ovs-vswitchd': 'openvswitch-switch',
             'ovsdb-server': 'openvswitch-switch',
@@ -83,6 +85,70 @@ def run(argv, timeout_seconds=30.0, check=True):
             f'command "{command}": exit status {done.returncode}; expected 0: '
             f'{message[-300:] or "no output"}')
     return done
+
+
+# --- Interfaces -------------------------------------------------------------
+
+#: Header of a frame, which counters of interfaces include, in bytes.
+_FRAME_HEADER = 14
+
+
+@dataclasses.dataclass(frozen=True)
+class InterfaceCounters:
+    """Counters of one or several interfaces, both directions separately.
+
+    A packet that segmentation offload will divide, of up to 64 KiB, counts
+    as one packet.
+    """
+
+    received_packets: int = 0
+    received_bytes: int = 0
+    sent_packets: int = 0
+    sent_bytes: int = 0
+
+    def __add__(self, other):
+        return InterfaceCounters(*(
+            getattr(self, field.name) + getattr(other, field.name)
+            for field in dataclasses.fields(self)))
+
+    def since(self, first):
+        """Return the difference to earlier counters.
+
+        :param first: InterfaceCounters
+        """
+        return InterfaceCounters(*(
+            getattr(self, field.name) - getattr(first, field.name)
+            for field in dataclasses.fields(self)))
+
+    @property
+    def packets(self):
+        """Number of packets in both directions."""
+        return self.received_packets + self.sent_packets
+
+    @property
+    def ip_bytes(self):
+        """Number of bytes of IP packets in both directions."""
+        return (self.received_bytes + self.sent_bytes
+                - _FRAME_HEADER * self.packets)
+
+    @classmethod
+    def parse(cls, text):
+        """Return the counters in four lines of text, in their order.
+
+        :param text: output of :data:`READ_INTERFACE`
+        :raises CalibrationError: if the text has another form
+        """
+        try:
+            return cls(*map(int, text.split()))
+        except (ValueError, TypeError):
+            raise exceptions.CalibrationError(
+                f'counters of an interface: {text[:60]!r}; expected four '
+                f'numbers') from None
+
+
+#: Shell command that prints the InterfaceCounters of the device $0.
+READ_INTERFACE = ('cd /sys/class/net/"$0"/statistics && '
+                  'cat rx_packets rx_bytes tx_packets tx_bytes')
 
 
 # --- CPU --------------------------------------------------------------------

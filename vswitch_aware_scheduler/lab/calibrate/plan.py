@@ -16,6 +16,9 @@ SIZES = (88, 250, 512, 1000, 1500, 4000, 8000)
 PAIRS = (1, 2, 4, 8)
 QUICK_SIZES = (88, 512, 1500)
 QUICK_PAIRS = (1, 2, 4)
+#: Largest segments of TCP in bytes that a VM hands to its interface: 64 KiB,
+#: which is the default of Linux, and less.
+SEGMENTS = (8000, 24000, 65536)
 #: Place of the receiver: on the other host, on the same host, or several
 #: receivers.
 PLACEMENTS = ('cross', 'same', 'many')
@@ -35,8 +38,8 @@ class Cell:
     :param placement: 'cross': sender and receiver on different hosts; 'same':
         on one host; 'many': one sender, several receivers on the other host
     :param pairs: number of senders, or of receivers for 'many'
-    :param packet_bytes: size of IP packets, or None for TCP and round trip
-        times
+    :param packet_bytes: size of IP packets for UDP, largest segment for TCP;
+        None: not limited
     :param streams: number of TCP streams
     """
 
@@ -53,7 +56,9 @@ class Cell:
 
     def __str__(self):
         parts = [self.kind.upper()]
-        if self.packet_bytes:
+        if self.packet_bytes and self.kind == 'tcp':
+            parts.append(f'segments of {self.packet_bytes} bytes')
+        elif self.packet_bytes:
             parts.append(f'{self.packet_bytes} bytes')
         if self.kind == 'tcp':
             parts.append(f'{self.streams} streams')
@@ -114,24 +119,43 @@ class Plan:
         return max((size for size in self.sizes if size <= 1500),
                    default=self.sizes[0])
 
-    def cells(self, can_ping=True, placements=PLACEMENTS):
+    def within(self, mtu, explicit):
+        """Return this plan with packets that fit a link.
+
+        :param mtu: MTU of the link in bytes
+        :param explicit: True: a larger packet is an error; False: the size
+            becomes the MTU
+        :raises InvalidInput: with ``explicit``, if a packet is larger
+        """
+        if explicit and max(self.sizes) > mtu:
+            raise exceptions.InvalidInput(
+                f'packet size: {max(self.sizes)}; expected at most the MTU '
+                f'{mtu} of the link')
+        return dataclasses.replace(
+            self, sizes=tuple(min(size, mtu) for size in self.sizes))
+
+    def cells(self, can_ping=True, placements=PLACEMENTS, segments=(None,)):
         """Return the list of the Cells of one set-up, in order.
 
         :param can_ping: whether round trip times can be measured
         :param placements: placements that the place supports
+        :param segments: largest segments of TCP that the place can set
         """
         cells = [Cell('udp', 'cross', size, pairs)
                  for pairs in self.pairs for size in self.sizes]
         cells.append(Cell('udp', 'same', self.typical_packet_bytes))
         cells += [Cell('tcp', placement, None, 1, streams)
                   for placement in ('cross', 'same') for streams in (1, 4)]
+        cells += [Cell('tcp', 'cross', segment, pairs)
+                  for pairs in self.pairs for segment in segments]
         if self.receivers:
             cells += [Cell('udp', 'many', self.typical_packet_bytes,
                            self.receivers),
                       Cell('tcp', 'many', None, self.receivers)]
         if can_ping:
             cells += [Cell('rtt', 'cross'), Cell('rtt', 'same')]
-        return [cell for cell in cells if cell.placement in placements]
+        return [cell for cell in dict.fromkeys(cells)
+                if cell.placement in placements]
 
     def cell_seconds(self, cell):
         """Return the approximate duration of a cell in seconds.

@@ -68,16 +68,17 @@ class RemotePlace(calibration.Place):
 
     :param senders: list of Host
     :param receivers: list of Host with addresses
-    :param plan: :class:`.plan.Plan`
+    :param pairs: maximum number of pairs
     :param ssh_options: list of options for ssh, for example ['-p', '2222']
     """
 
     placements = ('cross', 'many')
 
-    def __init__(self, senders, receivers, plan, ssh_options=()):
+    def __init__(self, senders, receivers, pairs, ssh_options=()):
         self._senders, self._receivers = list(senders), list(receivers)
-        self._plan, self._ssh_options = plan, list(ssh_options)
+        self._pairs, self._ssh_options = pairs, list(ssh_options)
         self._servers = []
+        self._devices = {}
 
     def _ssh(self, host, command, terminal=False):
         return [machine.need_program('ssh'), *_OPTIONS, *self._ssh_options,
@@ -104,8 +105,6 @@ class RemotePlace(calibration.Place):
 
         :raises CalibrationError: if a host cannot be used; the message names
             the host and what is missing
-        :raises InvalidInput: if a packet size exceeds the MTU of the first
-            sender
         """
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
@@ -113,12 +112,39 @@ class RemotePlace(calibration.Place):
                 raise exceptions.CalibrationError(
                     f'host {host.destination}: program iperf3: not installed; '
                     'install the package iperf3')
-        link = self.link()
-        if max(self._plan.sizes) > link['mtu']:
-            raise exceptions.InvalidInput(
-                f'packet size: {max(self._plan.sizes)}; expected at most the '
-                f'MTU {link["mtu"]} of {link["nic"]} on '
-                f'{self._senders[0].destination}')
+        for receiver in self._receivers:
+            found = re.match(r'\d+: (\S+)', self.ask(
+                receiver, 'ip', '-o', 'address', 'show', 'to',
+                receiver.address))
+            if found is None:
+                raise exceptions.CalibrationError(
+                    f'host {receiver.destination}: address '
+                    f'{receiver.address}: on no interface; expected an '
+                    f'address of an interface, for example '
+                    f'{receiver.destination}=192.0.2.7')
+            self._devices[receiver] = found.group(1)
+
+    def versions(self):
+        """Return the versions of iperf3, of senders and of receivers.
+
+        :returns: {'iperf_version_senders': text, 'iperf_version_receivers':
+            text}
+        """
+        return {
+            f'iperf_version_{word}': ', '.join(sorted({
+                iperf.parse_version(self.ask(host, 'iperf3', '--version'))
+                for host in hosts}))
+            for word, hosts in (('senders', self._senders),
+                                ('receivers', self._receivers))}
+
+    def read_receivers(self, cell):
+        used = {self._receivers[number % len(self._receivers)]
+                for number in range(cell.pairs)}
+        return sum(
+            (machine.InterfaceCounters.parse(self.ask(
+                host, 'sh', '-c', machine.READ_INTERFACE,
+                self._devices[host]))
+             for host in used), machine.InterfaceCounters())
 
     def link(self):
         """Return the properties of the first sender's link to its receiver.
@@ -175,7 +201,7 @@ class RemotePlace(calibration.Place):
         self._serve()
 
     def _serve(self):
-        for number in range(self._plan.vms):
+        for number in range(self._pairs):
             host = self._receivers[number % len(self._receivers)]
             self._servers.append(subprocess.Popen(
                 self._ssh(host, iperf.server(_FIRST_PORT + number), True),

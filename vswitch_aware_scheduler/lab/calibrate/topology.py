@@ -25,6 +25,9 @@ ENCAPSULATIONS = tuple(cost_model.HEADER_BYTES)
 FAMILIES = {'linuxbridge': 'linuxbridge', 'ovs-netdev': 'openvswitch',
             'ovs-system': 'openvswitch'}
 
+#: Interface of a VM.
+VM_DEVICE = 'eth0'
+
 _HOSTS = ('h1', 'h2')
 # Address range of RFC 2544 for benchmarks, within separate namespaces.
 _UNDERLAY = {'h1': '198.18.0.1', 'h2': '198.18.0.2'}
@@ -250,18 +253,26 @@ class Topology:
         run, vm = self.run, self.vm(host, number)
         run.add(vm)
         run.ip(host, 'link', 'add', f'p{number}', 'mtu', str(self.mtu),
-               'type', 'veth', 'peer', 'name', 'eth0', 'mtu', str(self.mtu),
+               'type', 'veth', 'peer', 'name', VM_DEVICE, 'mtu', str(self.mtu),
                'netns', run.name(vm))
         if not self.offload:
-            self._complete_frames(vm, 'eth0')
+            self._complete_frames(vm, VM_DEVICE)
         run.ip(vm, 'address', 'add',
-               self.address(host, number) + '/16', 'dev', 'eth0')
-        run.ip(vm, 'link', 'set', 'eth0', 'up')
+               self.address(host, number) + '/16', 'dev', VM_DEVICE)
+        run.ip(vm, 'link', 'set', VM_DEVICE, 'up')
         run.ip(host, 'link', 'set', f'p{number}', 'up')
         if self.switch == 'linuxbridge':
             run.ip(host, 'link', 'set', f'p{number}', 'master', 'br0')
         else:
             self._vsctl(host, 'add-port', 'br0', f'p{number}')
+
+    def limit_segments(self, vm, size):
+        """Set the largest packet that a VM hands to its interface.
+
+        :param vm: short name of the VM's namespace
+        :param size: bytes
+        """
+        self.run.ip(vm, 'link', 'set', VM_DEVICE, 'gso_max_size', str(size))
 
     def _complete_frames(self, short, device):
         self.run.run(short, 'ethtool', '-K', device, 'tx', 'off', 'tso',

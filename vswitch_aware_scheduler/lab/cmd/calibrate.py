@@ -6,12 +6,14 @@ cli/vswitch-calibrate.rst.
 """
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import datetime
 import logging
 import os
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -37,6 +39,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['main']
 
 PROG = 'vswitch-calibrate'
+_NUMBERS = re.compile(r'\d+(\.\d+)?')
 
 
 # Arguments
@@ -136,10 +139,18 @@ def _parser():
     importing.add_argument('--encapsulation',
                            choices=topologies.ENCAPSULATIONS,
                            help='encapsulation, if the files do not state it')
-    importing.add_argument('--pairs', type=int, metavar='N',
-                           help='number of senders, if the files do not state '
-                                'it (default: '
-                                '1)')
+    importing.add_argument('--pairs', type=int, metavar='N', default=1,
+                           help='number of senders (default: 1)')
+    importing.add_argument('--mtu', type=int, metavar='BYTES',
+                           default=iperf.STANDARD_MTU,
+                           help='largest IP packet of the tested path; larger '
+                                'datagrams of iperf3 were sent in fragments '
+                                f'(default: {iperf.STANDARD_MTU})')
+    importing.add_argument('--deployment', choices=importers.PASSES,
+                           help='use the rows of VSPERF with this deployment')
+    importing.add_argument('--streams', type=int, metavar='N',
+                           help='use the rows of VSPERF with this number of '
+                                'streams (default: the slowest of each size)')
     importing.add_argument('file', nargs='+', metavar='FILE')
     _add_output(importing)
     return top
@@ -228,15 +239,31 @@ def _duration(seconds):
     return f'{minutes} min {remainder} s' if minutes else f'{remainder} s'
 
 
-def _write_profile(path, profile):
-    """Write a profile; other profiles that are in the file are not lost."""
-    path = pathlib.Path(path)
+def _check_output(arguments, name):
+    """Raise an error if a profile cannot be written at the end.
+
+    Other profiles that are in the file must not be lost.
+    """
+    # An invalid name is reported before the work starts.
+    switch_profile.SwitchProfile(name, switch=arguments.switch,
+                                 line_rate_kbps=1)
+    if not arguments.output:
+        return
+    path = pathlib.Path(arguments.output)
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        raise exceptions.InvalidInput(
+            f'output: {arguments.output!r}; expected a file in a folder that '
+            f'can be written')
     if path.exists():
-        other_names = set(switch_profile.load_profiles(path)) - {profile.name}
+        other_names = set(switch_profile.load_profiles(path)) - {name}
         if other_names:
             raise exceptions.InvalidInput(
                 f'file {path} has other profiles ({", ".join(other_names)}); '
-                f'expected a new file, or one with only {profile.name}')
+                f'expected a new file, or one with only {name}')
+
+
+def _write_profile(path, profile):
+    path = pathlib.Path(path)
     entry = profile.to_dict()
     del entry['name']
     text = (f'# Written by {PROG}; see provenance.\n'
@@ -313,24 +340,13 @@ def _now():
         '%Y-%m-%dT%H:%M:%SZ')
 
 
-def _check_output(arguments):
-    """Raise an error if the profile cannot be written at the end."""
-    if arguments.output and not os.access(
-            os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
-        raise exceptions.InvalidInput(
-            f'output: {arguments.output!r}; expected a file in a folder that '
-            f'can be written')
-
-
 def _local(arguments):
     plan = _plan(arguments)
     local_testbed.check()
     _remove_leftovers(arguments)
     name = arguments.name or \
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
-    # An invalid name is reported before the work starts.
-    switch_profile.SwitchProfile(name, line_rate_kbps=1)
-    _check_output(arguments)
+    _check_output(arguments, name)
     can_ping = machine.find_program('ping') is not None
     missing = [] if can_ping else [
         'round trip times: the program ping is not installed, install the '
@@ -348,8 +364,8 @@ def _local(arguments):
         journal = calibration.Journal(arguments.journal, {
             'switch': arguments.switch,
             'encapsulation': arguments.encapsulation,
-            'offload': topology.offload, 'max_busy': arguments.max_busy,
-            'ping': can_ping, 'plan': plan.to_dict(),
+            'offload': topology.offload, 'ping': can_ping,
+            'plan': plan.to_dict(),
             **{key: where[key] for key in (
                 'kernel', 'cpu_cores', 'switch_version', 'iperf_version')}})
         with _progress() as progress:
@@ -376,29 +392,33 @@ def _remote(arguments):
     plan = _plan(arguments)
     machine.need_program('ssh')
     name = arguments.name or f'calibrated-remote-{arguments.encapsulation}'
-    switch_profile.SwitchProfile(name, switch=arguments.switch,
-                                 line_rate_kbps=1)
-    _check_output(arguments)
+    _check_output(arguments, name)
     place = remote_testbed.RemotePlace(
         [remote_testbed.Host.parse(text) for text in arguments.sender],
-        [remote_testbed.Host.parse(text) for text in arguments.receiver], plan,
+        [remote_testbed.Host.parse(text) for text in arguments.receiver],
+        plan.vms,
         [argument for option in arguments.ssh_option
          for argument in ('-o', option)])
     place.check()
     link = place.link()
+    plan = plan.within(link['mtu'], explicit=arguments.sizes is not None)
+    versions = place.versions()
+    if len(set(versions.values())) > 1:
+        _say('iperf3 of senders and receivers: '
+             + ' and '.join(versions.values())
+             + '; the rates are those that the receivers counted')
     can_ping = place.can_ping()
     missing = ['same host: between machines there is none']
     if not can_ping:
         missing.append('round trip times: the program ping is not installed '
                        'on the first sender')
     where = {'date': _now(), 'tool': f'{PROG} remote', **link,
-             'senders': len(arguments.sender),
+             **versions, 'senders': len(arguments.sender),
              'receivers': len(arguments.receiver)}
     journal = calibration.Journal(arguments.journal, {
         'sender': arguments.sender, 'receiver': arguments.receiver,
-        'encapsulation': arguments.encapsulation,
-        'max_busy': arguments.max_busy, 'ping': can_ping,
-        'plan': plan.to_dict(),
+        'encapsulation': arguments.encapsulation, 'ping': can_ping,
+        'plan': plan.to_dict(), **versions,
         **{key: link.get(key) for key in ('nic', 'mtu', 'kernel')}})
     with _progress() as progress:
         samples = calibration.Calibration(
@@ -414,6 +434,14 @@ def _remote(arguments):
 
 def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
               description, line_kbps=None):
+    rejected = [sample.reason for sample in samples if not sample.kept]
+    where = {**where, 'samples_kept': len(samples) - len(rejected),
+             'samples_rejected': len(rejected)}
+    if rejected:
+        reason, count = collections.Counter(
+            _NUMBERS.sub('N', reason) for reason in rejected).most_common(1)[0]
+        _say(f'{len(rejected)} of {len(samples)} samples were rejected, '
+             f'{count} of them because: {reason}')
     answer = _answer(arguments, plan, samples, where, missing)
     try:
         profile = calibration.make_profile(
@@ -455,7 +483,9 @@ def _answer(arguments, plan, samples, where, missing):
         'samples': [dataclasses.asdict(sample) for sample in samples]}
     if rows:
         answer['capacity'] = cost_fit.fit_capacity(rows).to_dict()
-        answer['contradictions'] = cost_fit.contradictions(rows, .10)
+        answer['contradictions'] = cost_fit.contradictions(
+            calibration.measurements(calibration.cross_cells(entries),
+                                     arguments.encapsulation), .10)
     return answer
 
 
@@ -506,12 +536,18 @@ def _finish(arguments, answer, profile):
 
 
 def _import(arguments):
-    rows = []
-    for path in arguments.file:
-        rows += importers.load(arguments.format, path,
-                               arguments.encapsulation, arguments.pairs)
+    _check_output(arguments, arguments.name or f'imported-{arguments.format}')
+    setting = importers.Setting(
+        arguments.encapsulation, arguments.pairs, arguments.mtu,
+        arguments.deployment, arguments.streams)
+    results = [importers.load(arguments.format, path, setting)
+               for path in arguments.file]
+    for result in results:
+        for remark in result.remarks:
+            _say(remark)
+    rows = [row for result in results for row in result.measurements]
     profile = importers.make_profile(
-        rows, arguments.name or f'imported-{arguments.format}',
+        results, arguments.name or f'imported-{arguments.format}',
         arguments.switch, f'{PROG} import, {arguments.format}',
         [os.path.basename(path) for path in arguments.file])
     answer = {

@@ -20,11 +20,17 @@ class Switch(calibration.Place):
     """A switch that is known: so many kpps, whatever the size.
 
     Senders send three times of it when they may; an overloaded switch
-    delivers the less the more it is offered.
+    delivers the less the more it is offered. The interfaces of receivers
+    count the share ``arrives`` of what iperf3 counts. A segment of TCP costs
+    as much as a packet, and ``byte_ns`` for each byte.
     """
 
-    def __init__(self, kpps=100.0, sender_kpps=300.0, others=0.0):
+    def __init__(self, kpps=100.0, sender_kpps=300.0, others=0.0,
+                 arrives=1.0, byte_ns=1.0):
         self.kpps, self.sender_kpps = kpps, sender_kpps
+        self._arrives, self._byte_ns = arrives, byte_ns
+        self._counters = machine.InterfaceCounters()
+        self._segment = None
         self.others = itertools.repeat(others) if isinstance(
             others, float) else others
         self.built = self.cleared = self.recovered = 0
@@ -42,8 +48,20 @@ class Switch(calibration.Place):
         self.recovered += 1
 
     def clients(self, cell):
+        self._segment = cell.packet_bytes or 65536
         return [iperf.Client(list, f'192.0.2.{i}')
                 for i in range(cell.pairs)]
+
+    def read_receivers(self, cell):
+        return self._counters
+
+    def _count(self, packets, payload, size):
+        """Count packets that arrived. Return their bytes of payload."""
+        packets = round(packets)
+        self._counters += machine.InterfaceCounters(
+            round(packets * self._arrives),
+            round(packets * (size + 14) * self._arrives), 0, 0)
+        return packets * payload
 
     def rtt_ms(self, cell):
         return {'cross': .8, 'same': .4}[cell.placement]
@@ -61,7 +79,14 @@ class Switch(calibration.Place):
                 streams=1):
         self.tests.append((protocol, len(clients), payload, kbps, streams))
         if protocol == 'tcp':
-            return [iperf.Rates(seconds, 2e6, 1.9e6) for _ in clients]
+            size = self._segment
+            packets = seconds * 1e6 / (
+                1e3 / self.kpps + self._byte_ns * size / 1e3) / len(clients)
+            received = self._count(packets * len(clients), size - 52, size)
+            kbps = 8 * received / len(clients) / seconds / 1e3
+            return [iperf.Rates(
+                seconds, kbps, kbps, received_bytes=received // len(clients))
+                for _ in clients]
         size = payload + iperf.UDP_HEADERS
         sent = min(self.sender_kpps, kbps / (8 * payload)
                    if kbps else self.sender_kpps) * len(clients)
@@ -69,9 +94,12 @@ class Switch(calibration.Place):
             self.kpps - .3 * max(sent - self.kpps, 0.0), .1 * self.kpps))
         packets = round(sent * 1e3 * seconds / len(clients))
         lost = round((sent - received) * 1e3 * seconds / len(clients))
+        arrived = packets - lost
+        self._count(arrived * len(clients), payload, size)
         return [iperf.Rates(seconds, packets * 8 * size / seconds / 1e3,
-                            (packets - lost) * 8 * size / seconds / 1e3,
-                            packets, lost) for _ in clients]
+                            arrived * 8 * size / seconds / 1e3,
+                            packets, arrived, arrived * payload)
+                for _ in clients]
 
 
 def run(switch, plan, **options):
@@ -112,7 +140,7 @@ class TestLadder(unittest.TestCase):
     def test_a_ladder_has_an_end(self):
         switch = Switch(kpps=.001, sender_kpps=900.0)
         run(switch, SMALL)
-        self.assertLessEqual(len(switch.tests), 5 * plans.MOST_RUNGS + 4)
+        self.assertLessEqual(len(switch.tests), 5 * plans.MOST_RUNGS + 5)
 
 
 class TestSamples(unittest.TestCase):
@@ -141,6 +169,17 @@ class TestSamples(unittest.TestCase):
             'expected at most 25%', samples[0].reason)
         self.assertAlmostEqual(.5, samples[0].others_share)
         self.assertTrue(all(sample.kept for sample in samples[2:]))
+
+    def test_what_the_interfaces_did_not_receive_is_rejected(self):
+        for arrives, message in (
+                (0.0, 'no packet arrived; expected at least one'),
+                (.3, 'iperf3 counted [0-9]+ bytes that arrived, but the '
+                     'interfaces of the receivers [0-9]+; expected')):
+            samples = run(Switch(arrives=arrives), SMALL, retries=0)
+            for sample in samples:
+                if sample.kind != 'rtt':
+                    self.assertFalse(sample.kept)
+                    self.assertRegex(sample.reason, message)
 
     def test_a_rejected_sample_is_in_no_figure(self):
         switch = Switch(others=itertools.chain(
@@ -246,6 +285,17 @@ class TestJournal(unittest.TestCase):
         self.assertEqual({cell for cell in SMALL.cells()},
                          {sample.cell for sample in samples})
 
+    def test_rejected_combinations_are_measured_again(self):
+        # Busy once, in the first cell.
+        run(Switch(others=itertools.chain([.9], itertools.repeat(0.0))),
+            SMALL, retries=0, journal=self._journal())
+        switch = Switch()
+        samples = run(switch, SMALL, journal=self._journal())
+        self.assertEqual({88}, {payload + iperf.UDP_HEADERS
+                                for _, _, payload, *_ in switch.tests})
+        self.assertEqual(set(SMALL.cells()), {
+            sample.cell for sample in samples if sample.kept})
+
     def test_a_line_that_was_cut_off_is_measured_again(self):
         run(Switch(), SMALL, journal=self._journal())
         with open(self.path) as file:
@@ -283,7 +333,8 @@ class TestFigures(unittest.TestCase):
             'repeat': repeat, 'kind': 'udp', 'placement': 'cross',
             'packet_bytes': 1000, 'pairs': 1, 'streams': 1,
             'received_kbps': kbps, 'packet_rate_kpps': kbps / 8e3,
-            'loss': 0.0, 'busy_cores': 1.0, 'our_cores': 1.0,
+            'loss': 0.0, 'counted_bytes': 1000.0,
+            'busy_cores': 1.0, 'our_cores': 1.0,
             'switch_cores': .5, **others})
 
     def test_a_cell_is_the_median_of_the_peaks_of_its_builds(self):
@@ -303,6 +354,10 @@ class TestFigures(unittest.TestCase):
             entries = calibration.figures([
                 self._sample(1, 100.0), self._sample(2, kbps)])
             self.assertIs(good, calibration.verdict(entries)['reproducible'])
+
+
+SIZES = plans.Plan(sizes=(88, 250, 512, 1000, 1500), pairs=(1, 2, 4),
+                   seconds=1, repeats=1, receivers=0)
 
 
 class TestProfile(unittest.TestCase):
@@ -336,10 +391,10 @@ class TestProfile(unittest.TestCase):
                              profile.load_profiles(path, {}))
 
     def test_costs_are_stated_where_the_figures_tell_them(self):
-        plan = plans.Plan(sizes=(88, 250, 512, 1000, 1500), pairs=(1, 2, 4),
-                          seconds=1, repeats=1, receivers=0)
-        measured = self._make(run(Switch(kpps=100.0, sender_kpps=60.0), plan),
-                              plan)
+        samples = [sample for sample in run(
+            Switch(kpps=100.0, sender_kpps=60.0), SIZES)
+            if sample.kind == 'udp']
+        measured = self._make(samples, SIZES)
         # 100 kpps are 10 us each; a ladder ends within a rung of the peak.
         self.assertGreaterEqual(measured.packet_cost_us, 10 * .999)
         self.assertLessEqual(measured.packet_cost_us, 10 * plans.RUNG)
@@ -348,6 +403,40 @@ class TestProfile(unittest.TestCase):
         # Two sizes and two numbers of pairs leave nothing to judge by.
         self.assertIsNone(self._make(run(Switch(
             kpps=100.0, sender_kpps=60.0), SMALL)).packet_cost_us)
+
+    def test_large_segments_and_small_packets_cost_what_they_cost(self):
+        class Segments(Switch):
+            segments = plans.SEGMENTS
+
+        # A packet takes 10 us and a byte 0.2 ns, which is little below 1500.
+        switch = Segments(kpps=100.0, sender_kpps=99.0, byte_ns=.2)
+        measured = self._make(run(switch, SIZES), SIZES)
+        self.assertAlmostEqual(10, measured.packet_cost_us, delta=10 * .1)
+        self.assertAlmostEqual(.2, measured.byte_cost_ns, delta=.2 * .1)
+        self.assertIsNone(measured.saturation_by_packet_bytes)
+        switching, = [limit for limit in measured.limits()
+                      if limit.name == 'switching']
+        # So many packets or segments fill the switch: neither is refused.
+        for size in (88, 1500, 65536):
+            kpps = 1e3 / (10 + .2 * size / 1e3)
+            used = (switching.weights[0] * kpps * 8 * size
+                    + switching.weights[2] * kpps)
+            self.assertAlmostEqual(1, used, delta=.1)
+            for limit in measured.limits():
+                self.assertLessEqual(
+                    limit.weights[0] * kpps * 8 * size
+                    + limit.weights[2] * kpps, limit.capacity * 1.1)
+
+    def test_a_profile_of_few_results_is_refused(self):
+        samples = run(Switch(), SIZES)
+        few = [sample for sample in samples if sample.packet_bytes == 1500]
+        with self.assertRaisesRegex(
+                exceptions.CalibrationError,
+                'a valid sample: 3 of 15; expected at least half'):
+            self._make(few, SIZES)
+        some = [sample for sample in samples if sample.packet_bytes != 1500]
+        self.assertEqual('12 of 15', self._make(
+            some, SIZES).provenance['combinations'])
 
     def test_where_one_sender_fills_the_switch_there_is_no_peak(self):
         measured = self._make(run(Switch(kpps=100.0, sender_kpps=99.0), SMALL))

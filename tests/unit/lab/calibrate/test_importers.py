@@ -11,40 +11,91 @@ from vswitch_aware_scheduler.lab.calibrate import importers
 VSPERF = outputs.VSPERF
 
 
+def setting(**values):
+    return importers.Setting(**values)
+
+
+def vsperf(text, **values):
+    return importers.parse_vsperf(text, 'x', setting(**values))
+
+
 class TestImporters(unittest.TestCase):
 
     def test_iperf3_gives_size_and_rate_of_what_arrived(self):
         row, = importers.parse_iperf3(
-            outputs.udp(10000, 2500, 72), 'x', 'gre', 4)
+            outputs.udp(10000, 2500, 72), 'x',
+            setting(encapsulation='gre', pairs=4)).measurements
         self.assertAlmostEqual(100, row.packet_bytes)
         self.assertAlmostEqual(3000, row.rate_kbps)
         self.assertEqual(('gre', 4), (row.encapsulation, row.pairs))
 
+    def test_datagrams_above_the_mtu_are_several_packets(self):
+        text = outputs.iperf3('3.12-fragments')
+        row, = importers.parse_iperf3(text, 'x', setting()).measurements
+        self.assertAlmostEqual(1831 * 6 / 2.003973 / 1e3, row.kpps, places=3)
+        row, = importers.parse_iperf3(
+            text, 'x', setting(mtu=9000)).measurements
+        self.assertAlmostEqual(1831 / 2.003973 / 1e3, row.kpps, places=3)
+
     def test_a_test_of_tcp_is_refused(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     'x: protocol: TCP; expected UDP'):
-            importers.parse_iperf3(outputs.tcp(1, 1), 'x')
+            importers.parse_iperf3(outputs.tcp(1, 1), 'x', setting())
 
     def test_a_test_without_arrivals_is_refused(self):
-        with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    '10 of 10 packets were lost; expected'):
-            importers.parse_iperf3(outputs.udp(10, 10, 72), 'x')
+        for text in (outputs.udp(10, 10, 72), outputs.iperf3('3.12-hole')):
+            with self.assertRaisesRegex(exceptions.CalibrationError,
+                                        'none of [0-9]+ packets arrived; exp'):
+                importers.parse_iperf3(text, 'x', setting())
 
     def test_vsperf_frames_become_packets(self):
-        rows = importers.parse_vsperf(VSPERF, 'x')
+        rows = vsperf(VSPERF).measurements
         # Header and check of a frame are 18 bytes.
         self.assertEqual([46, 1500], [row.packet_bytes for row in rows])
         self.assertEqual([1e6 * 8 * 46 / 1e3, 5e5 * 8 * 1500 / 1e3],
                          [row.rate_kbps for row in rows])
         self.assertAlmostEqual(1000, rows[0].kpps)
 
+    def test_a_frame_counts_as_often_as_it_passes_the_switch(self):
+        for deployment, passes in (('p2p', 1), ('op2p', 1), ('pvp', 2),
+                                   ('pvpv', 2), ('pvvp', 3)):
+            row = vsperf(VSPERF.replace('p2p', deployment)).measurements[0]
+            self.assertAlmostEqual(1000 * passes, row.kpps)
+
+    def test_deployments_are_never_mixed(self):
+        text = VSPERF.replace('p2p', 'pvp', 1)
+        with self.assertRaisesRegex(
+                exceptions.CalibrationError,
+                'deployments: p2p, pvp; expected one, .*--deployment'):
+            vsperf(text)
+        for deployment, size, kpps in (('pvp', 46, 2000), ('p2p', 1500, 500)):
+            row, = vsperf(text, deployment=deployment).measurements
+            self.assertEqual((size, kpps), (row.packet_bytes, row.kpps))
+
+    def test_one_stream_does_not_stand_for_many(self):
+        results = vsperf(outputs.SCALABILITY)
+        self.assertEqual([2400.0], [row.kpps for row in results.measurements])
+        self.assertEqual(1000000, results.conditions['streams'])
+        results = vsperf(outputs.SCALABILITY, streams=8000)
+        self.assertEqual([6200.0], [row.kpps for row in results.measurements])
+        with self.assertRaisesRegex(exceptions.CalibrationError,
+                                    'no row below the header that counts'):
+            vsperf(outputs.SCALABILITY, streams=7)
+
+    def test_a_back_to_back_row_does_not_count_and_is_named(self):
+        results = vsperf(
+            VSPERF + 'phy2phy_b2b,p2p,rfc2544_back2back,64,,,\n')
+        self.assertEqual(2, len(results.measurements))
+        self.assertEqual(['x: line 4: a back-to-back test has no rate; the '
+                          'row does not count'], results.remarks)
+
     def test_the_tunnel_of_vsperf_counts_unless_told_otherwise(self):
         text = VSPERF.replace('512,\n', '512,vxlan\n')
         self.assertEqual(['vxlan', 'none'], [
-            row.encapsulation for row in importers.parse_vsperf(text, 'x')])
+            row.encapsulation for row in vsperf(text).measurements])
         self.assertEqual(['geneve'] * 2, [
-            row.encapsulation
-            for row in importers.parse_vsperf(text, 'x', 'geneve')])
+            row.encapsulation for row in vsperf(
+                text, encapsulation='geneve').measurements])
 
     def test_mistakes_in_vsperf_are_told_by_line(self):
         for text, message in (
@@ -54,33 +105,43 @@ class TestImporters(unittest.TestCase):
                  "line 2: throughput_rx_fps: 'n/a'; expected a number"),
                 (VSPERF.replace('rfc2544,64', 'rfc2544,18'),
                  'line 2: packet_size = 18, .*expected frames of more than'),
+                (VSPERF.replace('p2p', 'pxp'),
+                 "line 2: deployment: 'pxp'; expected one of p2p"),
                 (VSPERF.replace('512,\n', '512,stt\n'),
                  "line 2: encapsulation: 'stt'; expected one of")):
             with self.assertRaisesRegex(exceptions.CalibrationError, message):
-                importers.parse_vsperf(text, 'x')
+                vsperf(text)
 
     def test_a_file_becomes_a_profile(self):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'result.csv')
             with open(path, 'w') as file:
                 file.write(VSPERF)
-            rows = importers.load('vsperf', path)
+            results = importers.load('vsperf', path, setting())
             with self.assertRaisesRegex(exceptions.CalibrationError,
                                         'cannot be read'):
-                importers.load('vsperf', path + '.not')
+                importers.load('vsperf', path + '.not', setting())
+        for name in ('pairs', 'mtu', 'streams'):
             with self.assertRaisesRegex(exceptions.InvalidInput,
-                                        'pairs: 0; expected'):
-                importers.load('vsperf', path, pairs=0)
-        imported = importers.make_profile(rows, 'lab', 'ovs', 'test',
+                                        f'{name}: 0; expected'):
+                setting(**{name: 0})
+        imported = importers.make_profile([results], 'lab', 'ovs', 'test',
                                           ['result.csv'])
         self.assertEqual({46.0: 368000.0, 1500.0: 6000000.0},
                          imported.saturation_by_packet_bytes)
         self.assertEqual((1000.0, 1500.0), (imported.packet_rate_kpps,
                                             imported.typical_packet_bytes))
+        self.assertEqual('p2p', imported.provenance['deployment'])
 
-    def test_several_encapsulations_are_no_profile(self):
-        rows = importers.parse_vsperf(
-            VSPERF.replace('512,\n', '512,vxlan\n'), 'x')
+    def test_different_conditions_are_no_profile(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     'of the files: none, vxlan; expected'):
-            importers.make_profile(rows, 'lab', 'ovs', 'test', ['x'])
+            importers.make_profile(
+                [vsperf(VSPERF.replace('512,\n', '512,vxlan\n'))], 'lab',
+                'ovs', 'test', ['x'])
+        with self.assertRaisesRegex(
+                exceptions.CalibrationError,
+                'deployment of the files: p2p, pvp; expected the same'):
+            importers.make_profile(
+                [vsperf(VSPERF), vsperf(VSPERF.replace('p2p', 'pvp'))],
+                'lab', 'ovs', 'test', ['x', 'y'])

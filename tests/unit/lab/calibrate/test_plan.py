@@ -41,6 +41,23 @@ class TestPlan(unittest.TestCase):
             self.assertEqual(typical,
                              plan.Plan(sizes=sizes).typical_packet_bytes)
 
+    def test_sizes_are_those_that_fit_the_link(self):
+        matrix = plan.Plan(sizes=(88, 512, 1500))
+        self.assertEqual((88, 512, 1450),
+                         matrix.within(1450, explicit=False).sizes)
+        self.assertEqual(matrix, matrix.within(1500, explicit=True))
+        with self.assertRaisesRegex(exceptions.InvalidInput,
+                                    ': 1500; expected at most the MTU 1450'):
+            matrix.within(1450, explicit=True)
+
+    def test_segments_are_measured_with_each_number_of_pairs(self):
+        cells = plan.Plan(pairs=(1, 4)).cells(segments=plan.SEGMENTS)
+        self.assertEqual(
+            {(size, pairs) for size in plan.SEGMENTS for pairs in (1, 4)},
+            {(cell.packet_bytes, cell.pairs) for cell in cells
+             if cell.kind == 'tcp' and cell.packet_bytes})
+        self.assertEqual(len(cells), len(set(cells)))
+
     def test_time_grows_with_what_is_measured(self):
         short, long = plan.Plan(seconds=1), plan.Plan(seconds=10)
         for cell in short.cells():

@@ -15,6 +15,10 @@ _SSH = '''#!/bin/sh
 printf '%s\\n' "$*" >> {log}
 case "$*" in
 *"command -v"*) cat {root}/has ;;
+*--version*) echo "iperf 3.$(cat {root}/minor) (cJSON 1.7.15)" ;;
+*"address show to 192.0.2.2"*) echo "3: eth6    inet 192.0.2.2/24 brd x" ;;
+*"address show"*) ;;
+*eth6*rx_packets*|*rx_packets*eth6*) echo "5 600 1 66" ;;
 *"route get"*) echo "192.0.2.2 dev eth5 src 192.0.2.1 uid 0" ;;
 */sys/class/net/*) printf '9000\\n25000\\nmlx5_core\\n6.1.0\\n'
     printf 'model name : A CPU\\ncpu MHz : 2500.5\\n' ;;
@@ -33,15 +37,12 @@ class TestRemote(base.NamespacesTestCase):
         super().setUp()
         self.program('ssh', _SSH.format(log=self.log, root=self.root))
         (self.root / 'has').write_text('/usr/bin/iperf3\n')
+        (self.root / 'minor').write_text('12')
 
-    def _place(self, senders=('u@a',), receivers=('u@b=192.0.2.2',),
-               **changes):
-        plan = plans.Plan(**{'sizes': (88, 1500), 'pairs': (1, 4),
-                             'seconds': 1, 'repeats': 1, 'receivers': 0,
-                             **changes})
+    def _place(self, senders=('u@a',), receivers=('u@b=192.0.2.2',)):
         return remote_testbed.RemotePlace(
             [remote_testbed.Host.parse(text) for text in senders],
-            [remote_testbed.Host.parse(text) for text in receivers], plan,
+            [remote_testbed.Host.parse(text) for text in receivers], 4,
             ['-o', 'Port=2222'])
 
     def test_a_host_receives_where_it_is_told_or_where_ssh_goes(self):
@@ -63,11 +64,24 @@ class TestRemote(base.NamespacesTestCase):
              'cpu_mhz': 2500.5, 'offloads': 'tcp-segmentation-offload'},
             self._place().link())
 
-    def test_packets_above_the_mtu_are_refused(self):
-        self._place(sizes=(88, 9000)).check()
-        with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    ': 9001; expected at most the MTU 9000'):
-            self._place(sizes=(88, 9001)).check()
+    def test_an_address_on_no_interface_is_refused(self):
+        with self.assertRaisesRegex(
+                exceptions.CalibrationError,
+                'host u@b: address 192.0.2.9: on no interface; expected'):
+            self._place(receivers=('u@b=192.0.2.9',)).check()
+
+    def test_the_counters_are_those_of_the_interface_of_the_address(self):
+        place = self._place()
+        place.check()
+        self.assertEqual(
+            machine.InterfaceCounters(5, 600, 1, 66),
+            place.read_receivers(plans.Cell('udp', 'cross', 88, 4)))
+
+    def test_the_versions_of_both_ends_are_recorded(self):
+        place = self._place()
+        self.assertEqual({'iperf_version_senders': 'iperf 3.12',
+                          'iperf_version_receivers': 'iperf 3.12'},
+                         place.versions())
 
     def test_a_host_without_iperf3_is_named(self):
         (self.root / 'has').write_text('')

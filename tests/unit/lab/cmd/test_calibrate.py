@@ -96,6 +96,33 @@ class TestCalibrate(base.NamespacesTestCase):
             self.assertIn(message, errors)
         self.assertFalse(self.state.exists())
 
+    def test_a_file_with_other_profiles_is_refused_before_measuring(self):
+        self._root()
+        output = self.root / 'site.yaml'
+        output.write_text('mine: {saturation_kbps: 5}\n')
+        for command in (['local'], ['remote', '--sender', 'a', '--receiver',
+                                    'b=192.0.2.1']):
+            self.program('ssh', '#!/bin/sh\nexit 9\n')
+            status, _, errors = self.run_command(
+                *command, '--output', str(output))
+            self.assertEqual(1, status)
+            self.assertIn('has other profiles (mine); expected a new file',
+                          errors)
+        self.assertEqual([], self.namespaces())
+
+    def test_import_counts_the_rows_that_the_options_choose(self):
+        path = self.root / 'result.csv'
+        path.write_text(outputs.SCALABILITY + '5,64,b2b,pvp,1,L4\n'
+                        + '7000000,64,p2p,p2p,1,L4\n')
+        words = ['import', '--format', 'vsperf', str(path), '--json']
+        status, _, errors = self.run_command(*words)
+        self.assertEqual(1, status)
+        self.assertIn('deployments: p2p, pvp; expected one', errors)
+        status, output, _ = self.run_command(
+            *words, '--deployment', 'pvp', '--streams', '8000')
+        self.assertEqual((0, 6200.0),
+                         (status, json.loads(output)['packet_rate_kpps']))
+
     def _vsperf(self):
         path = self.root / 'result.csv'
         path.write_text(outputs.VSPERF)

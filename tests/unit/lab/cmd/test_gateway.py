@@ -20,14 +20,15 @@ class GatewayCommandTestCase(command_case.ManageTestCase):
 
     def test_a_plan_is_printed(self):
         answer = self.ask('gateway', 'plan', self.file)
-        self.assertEqual([('web', 1, {'all': 1}), ('db', 2, {'all': 2})], [
+        self.assertEqual([('web', 4096, {'all': 2}),
+                          ('db', 4097, {'all': 3})], [
             (network['network'], network['vni'], network['vlans'])
             for network in answer['networks']])
         self.assertEqual((96, 96, False), tuple(
             answer['gateways']['g'][key] for key in (
                 'entries', 'mapping_entries', 'switch_back')))
         text = self.run_command('gateway', 'plan', self.file)[1]
-        self.assertRegex(text, r'(?m)^t +db +2 +all +2$')
+        self.assertRegex(text, r'(?m)^t +db +4097 +all +3$')
         self.assertRegex(text, r'(?m)^g +no +2 +96 +96$')
         # No store is needed for it.
         self.assertFalse(os.path.exists(self.path))
