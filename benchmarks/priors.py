@@ -11,8 +11,10 @@ above   share of samples above the 99th percentile, .01 if calibrated
 log     mean log probability of the rate bin; one in 10,000 is taken for
         anything at all. The default names two rates, so it has none.
 
-    priors.py --traces DIR --groups CSV
+    priors.py --traces DIR --groups CSV --projects 10
 
+With --projects N, the instances are dealt out at random to N projects, and
+``projects`` is the prior of the fleet for an instance of another project.
 DIR has a trace that ``vswitch-manage evaluate`` reads, CSV is what its
 ``--groups`` reads.
 """
@@ -38,6 +40,8 @@ def arguments():
     _traces.add_argument(parser)
     parser.add_argument('--trace', metavar='FILE', default='2013-8.npz')
     parser.add_argument('--groups', metavar='CSV')
+    parser.add_argument('--projects', metavar='N', type=int)
+    parser.add_argument('--seed', type=int, default=1)
     return parser.parse_args()
 
 
@@ -79,6 +83,11 @@ def main():
         first_days.append(one.rates[first, :2].sum(axis=1))
         keys.append(groups.get(one.instance_uuid, prior.FLEET))
     found = {'default': [], 'fleet': [], 'group': []}
+    projects = None
+    if options.projects:
+        found['projects'] = []
+        projects = np.random.default_rng(options.seed).permutation(
+            len(laws)) % options.projects
     for i, (key, seen) in enumerate(zip(keys, first_days)):
         others = [j for j in range(len(laws)) if j != i]
         pools = prior.group_pools(
@@ -86,9 +95,13 @@ def main():
             [laws[j] for j in others])
         group = next(pools[one] for one in prior.levels_of(*key)
                      if one in pools)
-        for name, law in (('default', default_law),
-                          ('fleet', pools[prior.FLEET].law),
-                          ('group', group.law)):
+        expected = [('default', default_law),
+                    ('fleet', pools[prior.FLEET].law), ('group', group.law)]
+        if projects is not None:
+            expected.append(('projects', prior.group_pools(
+                [None] * len(others), [f'p{projects[j]}' for j in others],
+                [laws[j] for j in others])[prior.FLEET].law))
+        for name, law in expected:
             found[name].append(scores(law, seen))
     print(f'{len(laws)} instances, {len(set(keys))} groups')
     print(f'{"":10}{"crps":>10}{"above":>10}{"log":>10}')
@@ -97,7 +110,10 @@ def main():
         log = '-' if name == 'default' else f'{log:.3f}'
         print(f'{name:10}{crps:10.2f}{above:10.4f}{log:>10}')
     rows = {name: np.array(values)[:, 0] for name, values in found.items()}
-    for better, worse in (('fleet', 'default'), ('group', 'fleet')):
+    for better, worse in (('fleet', 'default'), ('group', 'fleet'),
+                          ('projects', 'fleet')):
+        if better not in rows:
+            continue
         gain = rows[worse] - rows[better]
         print(f'{better} is {gain.mean():.2f} +- '
               f'{gain.std() / np.sqrt(gain.size):.2f} closer than {worse} by '

@@ -37,6 +37,14 @@ OWN_CONSTANT = 20.0
 #: A law is not cut if more than this share would be removed.
 MOST_LEFT_OUT = 0.5
 
+#: Shares of time that differ by less are equal.
+_SAME_SHARE = 1e-9
+
+_PACKETS_PER_KILO = 1000.0
+
+#: An Ethernet frame has at least 64 bytes.
+_SMALLEST_PACKET_KILOBITS = 0.512
+
 #: Key of the widest group. Others are (flavor, project), (flavor, None) and
 #: (None, project).
 FLEET = (None, None)
@@ -196,8 +204,10 @@ def group_pools(flavors, projects, laws, weights=None):
 
     If two or more projects are known, each project has the same weight in the
     pool of the fleet and in that of each flavor, regardless of its number of
-    instances. No estimate then depends on the traffic of the instances.
-    Derivation: reference/priors.rst, "Every project weighs the same".
+    instances, and counts at each rate at most like the most demanding other
+    project. Flavors that a single project uses have no pool of their own.
+    Derivation: reference/priors.rst, "Every project weighs the same" and "What
+    one project adds".
 
     :param flavors: list of n names, None if unknown
     :param projects: list of n ids, None if unknown
@@ -273,22 +283,25 @@ class _Members:
         projects, ids = _numbered(self._projects)
         everyone = np.zeros(len(projects), dtype=np.int64)
         weights, (total,) = self._by_project(everyone, projects)
-        fleet = self._pool(weights)
+        (fleet,) = self._groups(everyone, weights, projects)
         pools = {FLEET: fleet}
         flavors, names = _numbered(self._flavors)
         weights, using = self._by_project(flavors, projects)
         for name, pool, share in zip(
-                names, self._groups(flavors, weights), using.tolist()):
-            # One project then has less than 2 / total of the weight.
-            pools[name, None] = pool.mixed(
-                fleet, share / max(total, share + 1.0))
+                names, self._groups(flavors, weights, projects),
+                using.tolist()):
+            if pool is not None:
+                # One project then has less than 2 / total of the weight.
+                pools[name, None] = pool.mixed(
+                    fleet, share / max(total, share + 1.0))
         for key, pool in zip(ids, self._groups(projects, self._weights)):
             pools[None, key] = pool.shrunk(fleet, OWN_CONSTANT)
         numbers, keys = _numbered(
             None if None in pair else pair
             for pair in zip(self._flavors, self._projects))
         for key, pool in zip(keys, self._groups(numbers, self._weights)):
-            pools[key] = pool.shrunk(pools[key[0], None], OWN_CONSTANT)
+            pools[key] = pool.shrunk(
+                pools.get((key[0], None), fleet), OWN_CONSTANT)
         return pools
 
     def _by_project(self, groups, projects):
@@ -320,12 +333,15 @@ class _Members:
         weights[inside] = (shares / sums)[number] * self._weights[inside]
         return weights, np.bincount(of, weights=shares, minlength=count)
 
-    def _groups(self, numbers, weights):
+    def _groups(self, numbers, weights, projects=None):
         """Yield the pools of the groups 0, 1, ... of instances.
 
         :param numbers: (n,) int64 from 0, the group of each instance, -1: in
             no group
         :param weights: (n,) weights of the instances within their group
+        :param projects: (n,) int64 from 0, -1: unknown; if given, no project
+            counts more than another one, and the pool of a group with one
+            project is None
         """
         of_row = np.repeat(numbers, self._sizes)
         order = np.argsort(of_row, kind='stable')
@@ -337,10 +353,89 @@ class _Members:
         members = np.bincount(
             numbers[numbers >= 0], minlength=count,
             weights=self._weights[numbers >= 0])
+        if projects is not None:
+            projects = np.repeat(projects, self._sizes)[order]
         for number in range(count):
             some = slice(ends[number], ends[number + 1])
-            yield Pool._of_rows(float(members[number]), rows[some],
-                                weights[some])
+            of_group, of_row = rows[some], weights[some]
+            if projects is not None:
+                of_group, of_row = _supported(of_group, of_row, projects[some])
+            yield None if of_group is None else Pool._of_rows(
+                float(members[number]), of_group, of_row)
+
+
+def _supported(rows, weights, projects):
+    """Return the rows of laws without traffic that only one project has.
+
+    No project then exceeds any egress, ingress, bandwidth or packet rate with
+    a larger probability than the most demanding other project, within the
+    width of a rate bin. The rows of a project that does are scaled down in
+    part. Derivation: reference/priors.rst, "What one project adds".
+
+    :param rows: (n, 4) probability and three rates
+    :param weights: (n,) weight of the instance of each row
+    :param projects: (n,) number of the project of each row
+    :returns: ((m, 4) rows, (m,) weights), or (None, None) if there is one
+        project only
+    """
+    ids, projects = np.unique(projects, return_inverse=True)
+    if ids.size < 2:
+        return None, None
+    for values_of in _DIMENSIONS:
+        values, known = values_of(rows)
+        bins = estimate.rate_bin(values)
+        count = int(bins.max()) + 1
+        tails = np.bincount(
+            projects * count + bins, weights=rows[:, 0] * weights,
+            minlength=ids.size * count).reshape(ids.size, count)
+        tails = tails[:, ::-1].cumsum(axis=1)[:, ::-1]
+        tails /= tails[:, :1]
+        second, largest = np.partition(tails, ids.size - 2, axis=0)[-2:]
+        # Only the most demanding project of a bin exceeds the second one.
+        beyond = tails > second + _SAME_SHARE
+        for project in np.flatnonzero(beyond.any(axis=1)):
+            its_tails = tails[project]
+            of_others = np.where(beyond[project], second, largest)
+            masses = its_tails - np.append(its_tails[1:], 0.0)
+            kept = np.clip((of_others - its_tails + masses) / np.maximum(
+                masses, _SAME_SHARE), 0.0, 1.0)
+            # Largest bin that another project reaches as often.
+            reached = np.searchsorted(
+                -of_others, _SAME_SHARE - its_tails, side='right') - 1
+            above = np.flatnonzero(
+                (projects == project) & beyond[project][bins] & known)
+            its_bins = bins[above]
+            lowered = rows[above]
+            lowered[:, 0] *= 1 - kept[its_bins]
+            lowered[:, 1:] *= np.where(
+                reached > 0, 10 ** (reached / estimate.BINS_PER_DECADE)
+                * (1 - _SAME_SHARE), 0.0)[its_bins, None] \
+                / values[above, None]
+            rows = np.concatenate([rows, lowered])
+            rows[above, 0] *= kept[its_bins]
+            weights, projects, bins, values, known = (
+                np.append(column, column[above])
+                for column in (weights, projects, bins, values, known))
+    return rows, weights
+
+
+def _packets(rows):
+    """Return packets/s, at most, and where they are known.
+
+    An unknown packet rate is at most that of the smallest packets.
+    """
+    bandwidth, kpps = rows[:, 1] + rows[:, 2], rows[:, 3]
+    unknown = (kpps == 0) & (bandwidth > 0)
+    return _PACKETS_PER_KILO * np.where(
+        unknown, bandwidth / _SMALLEST_PACKET_KILOBITS, kpps), ~unknown
+
+
+#: Functions that return (values, whether they are known) of rows of laws.
+_DIMENSIONS = (
+    lambda rows: (rows[:, 1], np.ones(len(rows), dtype=bool)),
+    lambda rows: (rows[:, 2], np.ones(len(rows), dtype=bool)),
+    lambda rows: (rows[:, 1] + rows[:, 2], np.ones(len(rows), dtype=bool)),
+    _packets)
 
 
 def _numbered(keys):

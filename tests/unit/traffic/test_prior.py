@@ -5,12 +5,14 @@ import unittest
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import profile
 
 
 def constant(kbps):
@@ -207,7 +209,7 @@ class GroupsTestCase(unittest.TestCase):
 
 
 class ProjectsTestCase(unittest.TestCase):
-    """How far one project moves what others are expected to carry."""
+    """How much one project changes the expected traffic of others."""
 
     #: Between the levels of all laws, which are in bins of their own.
     EDGES = 10.0 ** np.arange(-.5, 7)
@@ -236,28 +238,76 @@ class ProjectsTestCase(unittest.TestCase):
         return {key: tails(pool.law, self.EDGES)
                 for key, pool in pools.items() if key[1] != 'attacker'}
 
-    def test_one_project_moves_others_by_no_more_than_its_share(self):
+    def _tails_by_project(self, members):
+        """Return {project: tails} of the mean law of each project."""
+        by_project = {}
+        for _, project, law in members:
+            by_project.setdefault(project, []).append(tails(law, self.EDGES))
+        return {project: np.mean(its_tails, axis=0)
+                for project, its_tails in by_project.items()}
+
+    def test_one_project_adds_no_more_than_the_most_demanding_other(self):
         generator = np.random.default_rng(6)
         for _ in range(6):
             projects = int(generator.integers(2, 9))
             fleet = self._fleet(generator, projects)
-            using = {flavor: {instance[1] for instance in fleet if instance[0]
-                              == flavor}
-                     for flavor in 'abcd'}
-            priors = [self._priors(fleet + attack)
-                      for attack in self._attacks(generator)]
-            count = projects + 1
-            for key in priors[0]:
-                attacked = np.array([instance[key] for instance in priors
-                                     if key in instance])
-                moved = (attacked.max(axis=0) - attacked.min(axis=0)).max()
-                flavor = key[0]
-                most = 1 / count
-                if flavor is not None:
-                    # Whether it uses the flavor is the project's choice, too.
-                    most = min(2 / count,
-                               1 / max(len(using.get(flavor, '')), 1))
-                self.assertLessEqual(moved, most + 1e-9, key)
+            of_each = np.sort(list(
+                self._tails_by_project(fleet).values()), axis=0)
+            most, second = of_each[-1], of_each[-2]
+            for attack in self._attacks(generator):
+                attacked = self._priors(fleet + attack)[prior.FLEET]
+                np.testing.assert_array_less(
+                    attacked, (of_each.sum(axis=0) + most) / (projects + 1)
+                    + 1e-9)
+                np.testing.assert_array_less(
+                    (of_each.sum(axis=0) - most + second) / (projects + 1)
+                    - 1e-9, attacked)
+
+    def test_one_project_adds_no_more_to_a_flavor_either(self):
+        generator = np.random.default_rng(7)
+        for _ in range(6):
+            projects = int(generator.integers(2, 9))
+            fleet = self._fleet(generator, projects)
+            for attack in self._attacks(generator):
+                for key, attacked in self._priors(fleet + attack).items():
+                    if None in key:
+                        of_each = self._tails_by_project([
+                            member for member in fleet
+                            if key[0] in (None, member[0])]).values()
+                        # Never above what another project has.
+                        np.testing.assert_array_less(
+                            attacked, np.max([
+                                *of_each, *self._tails_by_project(
+                                    fleet).values()], axis=0) + 1e-9)
+
+    def test_no_rate_of_one_project_is_above_that_of_all_others(self):
+        generator = np.random.default_rng(8)
+        honest = [(None, f'p{n % 12}', random_law(generator))
+                  for n in range(60)]
+        most = np.max([law.peak for _, _, law in honest], axis=0)
+        # No packet of an instance is smaller than its smallest packets.
+        for rates in ((1e7, 0, 0), (0, 1e7, 0), (1e4, 1e4, 1e7),
+                      (1e7, 1e7, 1e7)):
+            law = prior.group_pools(*zip(*honest, (
+                None, 'attacker', model.TrafficModel.constant(*rates).law)))[
+                    prior.FLEET].law
+            self.assertTrue((law.peak <= most * 1.26).all(), law.peak)
+
+    def test_unknown_packet_rates_lower_no_other_rate(self):
+        members = [(None, f'p{n % 4}', model.TrafficModel.constant(
+            1000.0, 0, 1.0 if n % 4 < known else 0.0).law)
+            for n in range(40) for known in (1,)]
+        law = prior.group_pools(*zip(*members))[prior.FLEET].law
+        self.assertAlmostEqual(1000.0, law.mean[0])
+        self.assertAlmostEqual(.25, law.mean[2])
+
+    def test_a_flavor_of_one_project_counts_for_that_project_only(self):
+        members = [('a' if n < 20 else 'b', f'p{n // 20}',
+                    constant(10.0 + n // 20)) for n in range(60)]
+        keys = set(prior.group_pools(*zip(*members)))
+        self.assertNotIn(('a', None), keys)
+        self.assertIn(('a', 'p0'), keys)
+        self.assertIn(('b', None), keys)
 
     def test_any_number_of_instances_counts_as_one_project(self):
         honest = [('a', f'p{n % 10}', constant(325.0)) for n in range(200)]
@@ -290,12 +340,75 @@ class ProjectsTestCase(unittest.TestCase):
                                pools['b', None].law.mean[0])
 
     def test_instances_of_no_known_project_are_at_most_one_more(self):
-        members = [(None, f'p{n // 20}', constant(10.0)) for n in range(60)]
+        members = [(None, f'p{n // 20}', on_off(90.0, .25 + n // 20 / 4))
+                   for n in range(60)]
         for count, share in ((5, .25), (1000, 1.0)):
             pool = prior.group_pools(*zip(*members, *[
-                (None, None, constant(110.0))] * count))[prior.FLEET]
-            self.assertAlmostEqual((3 * 10 + share * 110) / (3 + share),
-                                   pool.law.mean[0])
+                (None, None, on_off(90.0, .5))] * count))[prior.FLEET]
+            # Three projects are busy for 25, 50 and 75 % of the time; the
+            # last one counts like the second.
+            self.assertAlmostEqual(
+                90 * (.25 + .5 + .5 + share * .5) / (3 + share),
+                pool.law.mean[0])
+
+
+class DecisionsTestCase(unittest.TestCase):
+    """What one project changes in the admission of instances of others."""
+
+    PROFILE = profile.SwitchProfile(
+        name='ten', saturation_kbps=1e7, packet_rate_kpps=3000.0)
+
+    def _hosts(self, generator):
+        """Return (LoadTable, slots) of 8 hosts at 10 to 40 % of a limit."""
+        table = admission.LoadTable()
+        policy = admission.HostPolicy(self.PROFILE)
+        return table, policy, [table.describe(f'host-{n}', policy, {
+            f'vm-{n}-{m}': model.TrafficModel.on_off(
+                *share * np.array([2e5, 2e5, 60.0]), on_seconds=1,
+                off_seconds=1).law for m in range(50)})
+            for n, share in enumerate(np.linspace(.1, .4, 8))]
+
+    def _fleet(self, generator, projects):
+        """Return [(flavor, project, law)]; three projects use flavor r."""
+        return [('r' if project < 3 and n % 2 else 'm', f'p{project}',
+                 model.TrafficModel.on_off(
+                     *generator.lognormal(0, 1) * np.array([5e4, 5e4, 10.0]),
+                     on_seconds=generator.uniform(.05, .5), off_seconds=1).law)
+                for project in range(projects)
+                for n in range(max(2, 24 // projects))]
+
+    def test_one_project_blocks_no_instance_of_another(self):
+        generator = np.random.default_rng(9)
+        table, policy, slots = self._hosts(generator)
+        rates = [(9e6, 0, 0), (0, 9e6, 0), (4.5e6, 4.5e6, 800.0),
+                 (7e5, 7e5, 2700.0), (3e7, 0, 9000.0)]
+        for projects in (2, 5, 60, 150):
+            fleet = self._fleet(generator, projects)
+            attacks = [[]]
+            for on in (.02, 1.0):
+                for each in rates:
+                    law = model.TrafficModel.constant(*each).law if on == 1 \
+                        else model.TrafficModel.on_off(
+                            *each, on_seconds=on, off_seconds=1 - on).law
+                    attacks += [[(flavor, 'attacker', law)] * count
+                                for flavor in 'mr' for count in (1, 50)]
+            for attack in attacks:
+                pools = prior.group_pools(*zip(*fleet, *attack))
+                for newcomer in (('m', None), ('r', None), prior.FLEET,
+                                 ('m', 'p1'), (None, 'p0')):
+                    admitted = table.assess(slots, policy.fitting(
+                        pools[newcomer].law)).admitted
+                    self.assertTrue(admitted.all(), (
+                        projects, newcomer, attack[:1], len(attack)))
+
+    def test_traffic_of_several_projects_counts(self):
+        generator = np.random.default_rng(10)
+        table, policy, slots = self._hosts(generator)
+        fleet = self._fleet(generator, 20) + [
+            ('m', f'busy-{n}', constant(9e6)) for n in range(2)]
+        law = prior.group_pools(*zip(*fleet))[prior.FLEET].law
+        self.assertLess(
+            table.assess(slots, policy.fitting(law)).admitted.sum(), 8)
 
 
 class CutTestCase(unittest.TestCase):
