@@ -347,25 +347,37 @@ def libvirt_series(interfaces, exporter='inovex'):
 
 
 class Prometheus(StandIn):
-    """The HTTP API of Prometheus, of series that are given."""
+    """The HTTP API of Prometheus, of series that are given.
+
+    :ivar limit: None, or callable(characters of the selector, selected
+        series), returns whether a server refuses the request
+    :ivar refusal: (status, body) of such a refusal
+    :ivar marks: members added to each answer
+    """
 
     def __init__(self, series, max_samples=50000000):
         super().__init__()
         self.series = series
         self.max_samples = max_samples
-        self.warnings = []
+        self.limit = None
+        self.refusal = 422, {'status': 'error', 'error': 'too much'}
+        self.marks = {}
 
     def answer(self, method, path, parameters, body):
         if path == '/api/v1/series':
             selected = self._found(parameters['match[]'][0],
                                    float(parameters['start'][0]),
                                    float(parameters['end'][0]))
+            if self.limit and self.limit(parameters['match[]'][0], selected):
+                return self.refusal
             return 200, self._success([labels for labels, _, _ in selected])
         if path == '/api/v1/query':
             match = re.fullmatch(r'(.*)\[(\d+)ms\]',
                                  parameters['query'][0], re.DOTALL)
             end = float(parameters['time'][0])
             selected = self._found(match[1], end - int(match[2]) / 1000, end)
+            if self.limit and self.limit(match[1], selected):
+                return self.refusal
             if sum(len(times) for _, times, _ in selected) > self.max_samples:
                 return 422, {
                     'status': 'error', 'errorType': 'execution',
@@ -379,10 +391,7 @@ class Prometheus(StandIn):
         return 404, {'status': 'error'}
 
     def _success(self, data):
-        answer = {'status': 'success', 'data': data}
-        if self.warnings:
-            answer['warnings'] = self.warnings
-        return answer
+        return {'status': 'success', 'data': data, **self.marks}
 
     def _found(self, selector, start, end):
         name, _, rest = selector.partition('{')

@@ -353,8 +353,8 @@ a query.
 
 Unit: samples, 100 to 10000000.
 
-When it is too high, the server rejects queries, and the driver splits each
-rejected query into two.
+When it is too high, the server rejects queries, and the driver divides the
+rejected queries.
 
 Related options: ``requests_per_second``.
 """),

@@ -47,9 +47,8 @@ _FIRST_GUESS_SECONDS = 10.0
 #: shorter time.
 _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 
-#: Messages of Prometheus for a query that is too large.
-_TOO_MUCH = re.compile(r'too many samples|maximum resolution|exceeded maximum'
-                       r'|too large|max.samples', re.IGNORECASE)
+#: Maximum length of a pattern that selects values by their last characters.
+_LONGEST_PATTERN = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -450,7 +449,9 @@ class _Reading:
         self._now = now
         self._identities = None
         self._sample_seconds = _FIRST_GUESS_SECONDS
-        self._too_large = set()  # instances that exceed the size of an answer
+        self._lists = service.Division(
+            is_complete=True, smaller=_longer_ends)
+        self._queries = service.Division()
         # A selector is sent in the URL or in the body, where quotation marks
         # and bars are encoded.
         self._characters = client.selector_characters
@@ -463,16 +464,16 @@ class _Reading:
         names = self._names
         if names.identity_query:
             self._identities = {}
-            for labels in self._client.series(
-                    names.identity_query, self._since, self._now,
+            for labels in self._series(
+                    names.identity_query, names.identity_labels[0],
                     {names.instance_label, *names.identity_labels}):
                 uuid = _uuid(labels.get(names.instance_label))
                 if uuid:
                     self._identities[_values(
                         labels, names.identity_labels)] = uuid
         values_by_uuid = {}
-        for labels in self._client.series(
-                names.egress_query, self._since, self._now,
+        for labels in self._series(
+                names.egress_query, names.select_label,
                 {names.select_label, names.instance_label,
                  *names.identity_labels}):
             uuid = self._uuid_of(labels)
@@ -481,6 +482,22 @@ class _Reading:
                     instance_uuids is None or uuid in instance_uuids):
                 values_by_uuid.setdefault(uuid, set()).add(value)
         return sorted(values_by_uuid.items())
+
+    def _series(self, query, label, names):
+        """Yield the labels of all series of a query.
+
+        :param query: selector of the series
+        :param label: label by whose values the list can be divided
+        :param names: names of the labels to return
+        """
+        def ask(ends, _low, _high, divisible):
+            selector = query if ends == ['.*'] \
+                else _with_pattern(query, label, '|'.join(ends))
+            return self._client.series(selector, self._since, self._now,
+                                       names, divisible)
+
+        for answer in self._lists.answers(ask, ['.*']):
+            yield from answer
 
     def _uuid_of(self, labels):
         if self._identities is None:
@@ -533,22 +550,18 @@ class _Reading:
         values = sorted({value for _, values in shard for value in values})
         counters = {}
         for number, query in enumerate(self._names.queries[:queries]):
-            low = first
-            while low < last:
-                high = min(last, low + self._longest(len(values)))
-                for labels, times, readings in self._samples(
-                        query, values, low, high):
-                    uuid = self._uuid_of(labels)
-                    if uuid not in instance_uuids:
-                        continue
-                    counters.setdefault(uuid, {}).setdefault(
-                        _values(labels, self._names.interface_labels), {}
-                    ).setdefault(
-                        _values(labels, self._names.host_labels), {}
-                    ).setdefault(number, {}).setdefault(
-                        tuple(sorted(labels.items())), []).append(
-                        (times, readings))
-                low = high
+            for labels, times, readings in self._all_samples(
+                    query, values, first, last):
+                uuid = self._uuid_of(labels)
+                if uuid not in instance_uuids:
+                    continue
+                counters.setdefault(uuid, {}).setdefault(
+                    _values(labels, self._names.interface_labels), {}
+                ).setdefault(
+                    _values(labels, self._names.host_labels), {}
+                ).setdefault(number, {}).setdefault(
+                    tuple(sorted(labels.items())), []).append(
+                    (times, readings))
         for links in counters.values():
             for hosts in links.values():
                 for columns in hosts.values():
@@ -573,45 +586,36 @@ class _Reading:
             for hosts in links.values() for columns in hosts.values()
             for column in columns.values()]
 
-    def _samples(self, query, values, low, high):
-        """Return [(labels, times, values)] of the given periods.
+    def _all_samples(self, query, values, first, last):
+        """Yield (labels, times, values) in requests of a limited size."""
+        begin = 0
+        while begin < len(values):
+            part = values[begin:begin + min(len(values),
+                                            self._queries.most_items)]
+            low = first
+            while low < last:
+                high = min(last, low + self._longest(len(part)))
+                yield from self._samples(query, part, low, high)
+                low = high
+            begin += len(part)
 
-        A query that is too large for the server, or whose answer is too large,
-        is repeated for each half. An instance with a too large answer for a
-        single period has no samples from then on.
-        """
-        period = self._period_seconds
-        values = [value for value in values if value not in self._too_large]
-        if not values:
-            return []
-        try:
+    def _samples(self, query, values, low, high):
+        """Yield (labels, times, values) of the given periods."""
+        def ask(values, low, high, divisible):
             series = self._client.samples(
                 _with_values(query, self._names.select_label, values),
-                low * period, high * period)
-        except (http.Refusal, http.TooLarge) as error:
-            if isinstance(error, http.Refusal) \
-                    and not _TOO_MUCH.search(error.body):
-                raise
-            if high - low >= 2:
-                middle = (low + high) // 2
-                return (self._samples(query, values, low, middle)
-                        + self._samples(query, values, middle, high))
-            if len(values) >= 2:
-                middle = len(values) // 2
-                return (self._samples(query, values[:middle], low, high)
-                        + self._samples(query, values[middle:], low, high))
-            if isinstance(error, http.Refusal):
-                raise
-            LOG.warning('%s; the instance has no samples', error)
-            self._too_large.add(values[0])
-            return []
-        densest = max((len(times) for _, times, _ in series), default=0)
-        # With at most one sample the interval is unknown: request more next
-        # time.
-        seconds = (high - low) * period / densest if densest > 1 \
-            else 2 * self._sample_seconds
-        self._sample_seconds = min(seconds, period)
-        return series
+                low * self._period_seconds, high * self._period_seconds,
+                divisible)
+            densest = max((len(times) for _, times, _ in series), default=0)
+            # With at most one sample the interval is unknown: request more
+            # next time.
+            seconds = (high - low) * self._period_seconds / densest \
+                if densest > 1 else 2 * self._sample_seconds
+            self._sample_seconds = min(seconds, self._period_seconds)
+            return series
+
+        for answer in self._queries.answers(ask, values, low, high):
+            yield from answer
 
 
 def _uuid(text):
@@ -621,6 +625,19 @@ def _uuid(text):
 
 def _values(labels, names):
     return tuple(labels.get(name, '') for name in names)
+
+
+def _longer_ends(pattern):
+    """Return patterns that divide the values of a pattern by a character.
+
+    :param pattern: ``.*`` and the last characters of values, or complete
+        values, as a regular expression
+    """
+    if not pattern.startswith('.*') or len(pattern) > _LONGEST_PATTERN:
+        return []
+    end = pattern[2:]
+    return [f'.*{character}{end}' for character in (
+        *'0123456789abcdef', '[^0-9a-f]')] + [end] * bool(end)
 
 
 def _quoted(value):
@@ -636,7 +653,11 @@ def _quoted(value):
 
 def _with_values(selector, label, values):
     """Return a selector, limited to series with one of the values."""
-    matcher = f'{label}=~"{"|".join(map(_quoted, values))}"'
+    return _with_pattern(selector, label, '|'.join(map(_quoted, values)))
+
+
+def _with_pattern(selector, label, pattern):
+    matcher = f'{label}=~"{pattern}"'
     name, brace, conditions = selector.partition('{')
     inside = conditions.rpartition('}')[0].strip().rstrip(',') if brace else ''
     return f'{name}{{{inside + "," if inside else ""}{matcher}}}'
@@ -655,18 +676,21 @@ class _PrometheusClient(http.Client):
         # Aetos only supports GET.
         return self._access.auth is not None
 
-    def _items(self, description, path, parameters, keys, read):
+    def _items(self, description, path, parameters, keys, read, divisible):
         """Send a request, and return ``read(item)`` of each item of a list.
 
         :param keys: keys that lead to the list in the ``data`` of the answer
+        :param divisible: whether the caller can request less
         """
         def checked(answer):
             if answer['status'] != 'success':
                 raise ValueError(f'status {answer["status"]!r}')
-            if answer.get('warnings'):
-                # The answer covers only a part of the data, for example
-                # because a remote store is down, and is therefore not used.
-                raise ValueError(f'warnings {answer["warnings"]!r}')
+            # Such an answer covers only a part of the data, for example
+            # because a remote store is down. It is not used, and the next pass
+            # reads the same periods again.
+            for mark in ('warnings', 'isPartial'):
+                if answer.get(mark):
+                    raise ValueError(f'{mark} {answer[mark]!r}')
             content = answer['data']
             if keys and content['resultType'] != 'matrix':
                 raise ValueError(f'resultType {content["resultType"]!r}')
@@ -679,15 +703,16 @@ class _PrometheusClient(http.Client):
         return self.json(
             description, 'GET' if self._behind_keystone() else 'POST',
             f'/api/v1/{path}', 'an answer of Prometheus without warnings',
-            checked, (('data', *keys), read), **arguments)[0]
+            checked, (('data', *keys), read), divisible, **arguments)[0]
 
-    def series(self, selector, start, end, names):
+    def series(self, selector, start, end, names, divisible):
         """Return the labels of the series that existed in a period of time.
 
         :param selector: selector of the series
         :param start: start of the time, seconds UTC
         :param end: end of the time, seconds UTC
         :param names: names of the labels to return
+        :param divisible: whether the caller can request less
         """
         def read(labels):
             return {name: _text(labels[name]) for name in names
@@ -696,9 +721,9 @@ class _PrometheusClient(http.Client):
         return self._items(
             f'series of {http.shown(selector)}', 'series',
             {'match[]': selector, 'start': f'{start:.3f}',
-             'end': f'{end:.3f}'}, (), read)
+             'end': f'{end:.3f}'}, (), read, divisible)
 
-    def samples(self, selector, start, end):
+    def samples(self, selector, start, end, divisible):
         """Return [(labels, times, values)], ``start <= times < end``.
 
         A series without usable readings, such as a native histogram, has no
@@ -707,6 +732,7 @@ class _PrometheusClient(http.Client):
         :param selector: selector of the series
         :param start: start of the time, seconds UTC
         :param end: end of the time, seconds UTC
+        :param divisible: whether the caller can request less
         """
         def read(series):
             labels = {str(name): _text(value)
@@ -725,7 +751,7 @@ class _PrometheusClient(http.Client):
         return self._items(
             f'samples of {http.shown(selector)}', 'query',
             {'query': f'{selector}[{milliseconds}ms]',
-             'time': f'{end - .001:.3f}'}, ('result',), read)
+             'time': f'{end - .001:.3f}'}, ('result',), read, divisible)
 
 
 def _text(value):
