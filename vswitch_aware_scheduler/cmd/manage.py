@@ -36,6 +36,7 @@ SUBCOMMANDS = {
     'profile': 'print and check switch profiles',
     'host': 'print and set the switch profiles of hosts',
     'gateway': 'plan the mappings of VXLAN gateways',
+    'telemetry': 'print what telemetry has, and what is wrong with it',
     'claim': 'print the latest placements of schedulers',
     'decision': 'print which hosts schedulers accepted and refused, and why',
     'explain': 'print which hosts would accept an instance now, and why',

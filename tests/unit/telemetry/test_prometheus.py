@@ -128,6 +128,17 @@ class ReadingTest(PrometheusTestCase):
         joined, = self.make(series).series()
         self.assertEqual((19, 0), (len(joined), joined.refused.total))
 
+    def test_interfaces_with_the_uuid_as_resource_are_all_counted(self):
+        interface = dataclasses.replace(
+            INTERFACES[0], times=T0 + 300. * np.arange(20),
+            counters=np.tile(37500. * np.arange(20)[:, None], (1, 4)))
+        series = [(name, {**labels, 'resource': interface.instance_uuid,
+                          'device': device}, *data)
+                  for device in ('tap1', 'tap2') for name, labels, *data
+                  in stand_ins.ceilometer_series([interface])]
+        read, = self.make(series).series()
+        np.testing.assert_allclose(read.rates[:, 0], 2.0)
+
     def test_an_interface_without_one_counter_gives_a_lower_bound(self):
         series = [row for row in stand_ins.ceilometer_series(INTERFACES)
                   if not (row[0].endswith('incoming_bytes') and
