@@ -346,26 +346,80 @@ def libvirt_series(interfaces, exporter='inovex'):
         for tap in interfaces if not tap.device]
 
 
+def _direct(name, label, tap_label, series):
+    """Return series as exporters make them whose counters have the uuid."""
+    return [(name.format(way=way, kind=kind),
+             {label: tap.instance_uuid, 'domain': tap.domain,
+              tap_label: tap.tap, 'instance': 'compute-1:9177'},
+             tap.times, tap.counters[:, column])
+            for column, (way, kind) in enumerate((
+                ('transmit', 'bytes'), ('receive', 'bytes'),
+                ('transmit', 'packets'), ('receive', 'packets')))
+            for tap in series]
+
+
+_LIBVIRT = 'libvirt_domain_interface_stats_{way}_{kind}_total'
+#: What each exporter is known to serve.
+SHAPES = {
+    'ceilometer': ceilometer_series,
+    'ceilometer-pushgateway': lambda interfaces: [
+        (name.removeprefix('ceilometer_'),
+         {'resource_id': labels['resource'], 'user_id': 'u',
+          'project_id': 'p', 'job': 'ceilometer'}, *data)
+        for name, labels, *data in ceilometer_series(interfaces)],
+    'libvirt-inovex': libvirt_series,
+    'libvirt-tinkoff': lambda interfaces: libvirt_series(
+        interfaces, 'tinkoff'),
+    'libvirt-zhangjianweibj': lambda interfaces: _direct(
+        _LIBVIRT, 'instanceId', 'target_device', interfaces),
+    'libvirt-kumina': lambda interfaces: _direct(
+        _LIBVIRT, 'uuid', 'target_device', interfaces),
+    'libvirtd-vexxhost': lambda interfaces: [
+        (name.replace('transmit', 'tx').replace('receive', 'rx'), *data)
+        for name, *data in _direct(
+            'libvirtd_domain_net_{way}_{kind}', 'uuid', 'interface',
+            interfaces)],
+}
+
+
 class Prometheus(StandIn):
-    """The HTTP API of Prometheus, of series that are given."""
+    """The HTTP API of Prometheus, of series that are given.
+
+    :ivar limit: None, or callable(characters of the selector, selected
+        series), returns whether a server refuses the request
+    :ivar refusal: (status, body) of such a refusal
+    :ivar marks: members added to each answer
+    """
 
     def __init__(self, series, max_samples=50000000):
         super().__init__()
         self.series = series
         self.max_samples = max_samples
-        self.warnings = []
+        self.limit = None
+        self.refusal = 422, {'status': 'error', 'error': 'too much'}
+        self.marks = {}
 
     def answer(self, method, path, parameters, body):
         if path == '/api/v1/series':
             selected = self._found(parameters['match[]'][0],
                                    float(parameters['start'][0]),
                                    float(parameters['end'][0]))
+            if self.limit and self.limit(parameters['match[]'][0], selected):
+                return self.refusal
             return 200, self._success([labels for labels, _, _ in selected])
+        match = re.fullmatch('/api/v1/label/(.*)/values', path)
+        if match:
+            return 200, self._success(sorted({
+                labels[match[1]] for labels, _, _ in self._found(
+                    parameters['match[]'][0], float(parameters['start'][0]),
+                    float(parameters['end'][0])) if match[1] in labels}))
         if path == '/api/v1/query':
             match = re.fullmatch(r'(.*)\[(\d+)ms\]',
                                  parameters['query'][0], re.DOTALL)
             end = float(parameters['time'][0])
             selected = self._found(match[1], end - int(match[2]) / 1000, end)
+            if self.limit and self.limit(match[1], selected):
+                return self.refusal
             if sum(len(times) for _, times, _ in selected) > self.max_samples:
                 return 422, {
                     'status': 'error', 'errorType': 'execution',
@@ -379,10 +433,7 @@ class Prometheus(StandIn):
         return 404, {'status': 'error'}
 
     def _success(self, data):
-        answer = {'status': 'success', 'data': data}
-        if self.warnings:
-            answer['warnings'] = self.warnings
-        return answer
+        return {'status': 'success', 'data': data, **self.marks}
 
     def _found(self, selector, start, end):
         name, _, rest = selector.partition('{')

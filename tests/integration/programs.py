@@ -27,6 +27,7 @@ PACKAGES = {
     'redis-server': 'redis-server',
     'ssh-keygen': 'openssh-client',
     'sshd': 'openssh-server',
+    'victoria-metrics': 'victoria-metrics',
 }
 
 #: Come with the requirements of the tests.

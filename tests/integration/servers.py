@@ -456,6 +456,42 @@ class Prometheus(Server):
         self.end(self.process)
 
 
+class VictoriaMetrics(Server):
+    """A real VictoriaMetrics with history that was recorded elsewhere.
+
+    :ivar url: of the server
+    """
+
+    def __init__(self, series, arguments=()):
+        """Remember what to serve.
+
+        :param series: list of (name, labels, times, values)
+        :param arguments: further arguments of the program
+        """
+        super().__init__()
+        self._series = series
+        self._arguments = arguments
+
+    def _setUp(self):
+        super()._setUp()
+        self.port = free_port()
+        self.url = f'http://127.0.0.1:{self.port}'
+        self.process = self.start(
+            program('victoria-metrics'),
+            f'-storageDataPath={self.folder}/data', '-retentionPeriod=100y',
+            f'-httpListenAddr=127.0.0.1:{self.port}', *self._arguments)
+        self.wait(self.process, lambda: answers(self.url + '/health'))
+        answer = requests.post(self.url + '/api/v1/import', data='\n'.join(
+            json.dumps({'metric': {'__name__': name, **labels},
+                        'values': values.tolist(),
+                        'timestamps': [round(time * 1000)
+                                       for time in times.tolist()]})
+            for name, labels, times, values in self._series), timeout=120)
+        answer.raise_for_status()
+        requests.get(self.url + '/internal/force_flush',
+                     timeout=60).raise_for_status()
+
+
 class Keystone(Server):
     """A real keystone with SQLite and one user, an admin.
 

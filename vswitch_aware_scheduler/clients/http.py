@@ -40,6 +40,10 @@ TIME_RANGE = (0.0, 4102444800.0)
 #: HTTP statuses that may differ in a retry.
 _TEMPORARY_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
 
+#: HTTP statuses that do not depend on the size of a request: who asks, what
+#: does not exist, and how often the client may ask.
+_NOT_OF_SIZE = frozenset([401, 403, 404, 429])
+
 _NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
                   ConnectionError, TimeoutError)
 
@@ -260,7 +264,7 @@ class Client:
                 f'plugin of keystoneauth1 and its options') from None
 
     def json(self, request_name, method, path, expected, check=None,
-             items=None, **arguments):
+             items=None, divisible=False, **arguments):
         """Return the parsed answer to a request, and its headers.
 
         :param request_name: name of the request, for messages
@@ -272,6 +276,9 @@ class Client:
         :param items: None, or (keys that lead to a long list in the answer,
             callable). The callable converts each item of the list, so that the
             complete list is never in memory. It raises as ``check`` does.
+        :param divisible: whether the caller can request less at a time. A
+            refusal that may depend on the size is then raised immediately,
+            also with a status that would otherwise be retried
         :param arguments: keyword arguments of ``Adapter.request``
         :returns: (answer, headers); the answer is None if there is no content
             and no check
@@ -288,7 +295,8 @@ class Client:
                 self._on_headers(response.headers)
             body = response.content
             if not 200 <= response.status_code < 300:
-                self._refuse(request_name, expected, response, body)
+                self._refuse(request_name, expected, response, body,
+                             divisible)
             if not body and check is None:
                 return None, response.headers
             try:
@@ -299,11 +307,18 @@ class Client:
                 return (check(answer) if check else answer), response.headers
             except (LookupError, TypeError, ValueError, AttributeError,
                     RecursionError, OverflowError) as error:
-                raise TemporaryFailure(
+                problem = (
                     f'an invalid response '
                     f'({type(error).__name__}: {shown(str(error), 80)}): '
-                    f'{shown(body[:400].decode("utf-8", "replace"))}'
-                ) from error
+                    f'{shown(body[:400].decode("utf-8", "replace"))}')
+                if divisible:
+                    # A server may have started its answer when it detects that
+                    # the answer is too large.
+                    raise Refusal(
+                        f'telemetry {self._source}: {request_name}: seen '
+                        f'{problem}; expected {expected}',
+                        response.status_code, problem, True) from error
+                raise TemporaryFailure(problem) from error
 
         return self.attempt(request_name, expected, once)
 
@@ -393,19 +408,22 @@ class Client:
             return text, _FINAL
         return None, None
 
-    def _refuse(self, request_name, expected, response, body):
+    def _refuse(self, request_name, expected, response, body, divisible):
         """Raise the exception for an answer with an error status."""
         text = body.decode('utf-8', 'replace')
-        problem = f'HTTP {response.status_code}: {shown(text[:2000])}'
-        if response.status_code in _TEMPORARY_STATUS:
+        status, later = response.status_code, response.headers.get(
+            'Retry-After', '')
+        problem = f'HTTP {status}: {shown(text[:2000])}'
+        may_be_size = status not in _NOT_OF_SIZE and not later
+        if status in _TEMPORARY_STATUS and not (divisible and may_be_size):
             try:
-                pause = float(response.headers.get('Retry-After', ''))
+                pause = float(later)
             except ValueError:
                 pause = None
             raise TemporaryFailure(problem, pause)
         raise Refusal(
             f'telemetry {self._source}: {request_name}: seen {problem}; '
-            f'expected {expected}', response.status_code, text)
+            f'expected {expected}', status, text, may_be_size)
 
 
 class TooLarge(exceptions.TelemetryError):
@@ -418,14 +436,17 @@ class Refusal(exceptions.TelemetryError):
     :param message: text of the error
     :param status: HTTP status
     :param body: text of the answer
+    :param may_be_size: whether a smaller request may succeed
     :ivar status: HTTP status
     :ivar body: text of the answer
+    :ivar may_be_size: whether a smaller request may succeed
     """
 
-    def __init__(self, message, status, body):
+    def __init__(self, message, status, body, may_be_size=False):
         super().__init__(message)
         self.status = status
         self.body = body
+        self.may_be_size = may_be_size
 
 
 _FINAL = object()

@@ -83,6 +83,11 @@ def _once(conf):
     report.report_to(set_up.store, None)
     report.passed(passes.words_of(outcome))
     report.end()
+    empty = [] if outcome.instances else wiring.why_no_instance(
+        set_up, time.time)
+    for line in empty:
+        _say(line)
+    status = 1 if empty else 0
     if conf.json:
         terminal.print_json({
             'source': set_up.driver.source, 'store': set_up.store.url,
@@ -99,7 +104,7 @@ def _once(conf):
             'ignored': outcome.ignored,
             'last_time': outcome.last_time, 'ahead': outcome.ahead,
             'seconds': round(outcome.seconds, 3)})
-        return 0
+        return status
     generation = f'{outcome.generation.number}' + (
         '' if outcome.written else ', as before: nothing is new')
     refused = {name: count for name, count
@@ -130,7 +135,7 @@ def _once(conf):
         _say(f'{outcome.ahead} instances have samples later than the clock '
              f'of this machine; no new samples of these instances are read '
              f'until the clock has passed them')
-    return 0
+    return status
 
 
 def _serve(conf, argv):

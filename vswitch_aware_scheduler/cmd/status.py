@@ -35,6 +35,7 @@ from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.telemetry import check
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Checks', 'main']
@@ -147,6 +148,10 @@ class Checks(upgradecheck.UpgradeCommands):
         modelers = self._store().modelers()
         running = [modeler for modeler in modelers if not modeler.ended
                    and not heartbeat.is_silent(modeler, self._clock())]
+        if not running and any(modeler.passed_at is not None
+                               for modeler in modelers):
+            return ('vswitch-modeler has run and learned nothing: run '
+                    '"vswitch-manage telemetry check"')
         if not running:
             return ('start vswitch-modeler, or run "vswitch-manage fit" on '
                     'recorded traffic')
@@ -156,8 +161,8 @@ class Checks(upgradecheck.UpgradeCommands):
         return (
             f'vswitch-modeler runs, and creates a model of an instance when '
             f'telemetry has {self._conf.min_samples} samples (min_samples) '
-            f'of the instance; wait, or check that telemetry measures the '
-            f'interfaces of instances')
+            f'of the instance; wait, or run "vswitch-manage telemetry '
+            f'check"')
 
     def _check_profiles(self):
         try:
@@ -549,17 +554,34 @@ class Checks(upgradecheck.UpgradeCommands):
             f'models and priors, but you have to set profiles of hosts again')
 
     def _check_telemetry(self):
-        """Return whether instances count that Nova does not have."""
+        """Return what is wrong with the instances that telemetry has."""
         problem = wiring.unprotected(self._all_options)
         if problem:
             return _result(upgradecheck.Code.WARNING, problem)
+        unread = ''
+        if self._conf.telemetry_driver in options.TELEMETRY_GROUPS:
+            try:
+                findings = check.examine(
+                    wiring.configured_driver(self._all_options),
+                    self._clock(), wiring.instances_of_nova(self._store()))
+            except exceptions.TelemetryNotConfigured:
+                pass
+            except exceptions.VSwitchError as error:
+                # Only the machine of vswitch-modeler needs access. If that has
+                # none, the check "Modelers" reports it.
+                unread = f'; telemetry cannot be read from here: {error}'
+            else:
+                if findings.problems:
+                    return _result(upgradecheck.Code.WARNING,
+                                   _some(findings.problems))
         if options.inventory_options(self._all_options) is None:
             return _result(upgradecheck.Code.SUCCESS,
                            'no telemetry service is configured')
         return _result(
             upgradecheck.Code.SUCCESS,
             'only instances in the inventory get models; the check '
-            '"Modelers" has the number of the other instances in telemetry')
+            f'"Modelers" has the number of the other instances in telemetry'
+            f'{unread}')
 
     _upgrade_checks = (('Store Schema', _check_schema),
                        ('Store Access', _check_access),

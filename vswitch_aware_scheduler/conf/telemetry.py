@@ -32,7 +32,7 @@ Without it the endpoint of the service is taken from the catalog of keystone,
 which needs ``auth_type``.
 
 Format: http://host:port{path} or https://host:port{path}, without a user and
-password.
+password. The URL may have a path prefix, for example of a proxy.
 
 When it is wrong, the driver fails after ``retries`` attempts and logs the
 reason.
@@ -328,15 +328,26 @@ _PROMETHEUS = _common(
     'Ceilometer\npolls every 300 seconds by default, regardless of how often '
     'Prometheus scrapes the\nresult.', 60, 30) + [
     cfg.StrOpt(
-        'exporter', default='ceilometer',
+        'exporter',
         choices=[('ceilometer', 'the exporter of Ceilometer, and sg-core'),
+                 ('ceilometer-pushgateway', 'publisher prometheus:// of '
+                                            'Ceilometer, with a Pushgateway'),
                  ('libvirt-inovex', 'prometheus-libvirt-exporter of inovex'),
-                 ('libvirt-tinkoff', 'libvirt-exporter of Tinkoff')],
+                 ('libvirt-tinkoff', 'libvirt-exporter of Tinkoff'),
+                 ('libvirt-zhangjianweibj', 'prometheus-libvirt-exporter of '
+                                            'zhangjianweibj'),
+                 ('libvirt-kumina', 'libvirt_exporter of Kumina with the '
+                                    'label uuid'),
+                 ('libvirtd-vexxhost', 'libvirtd_exporter of VEXXHOST')],
         help="""
 Exporter that provides the counters of the interfaces of instances.
 
 The driver uses the metrics and labels of this exporter. Each of these names
 also has an option of its own, which has precedence.
+
+Without it, the driver uses the exporter of which Prometheus has the most
+instances. "vswitch-manage telemetry check" prints the exporters that were
+found.
 
 Any other value is refused when the command starts. When the cloud uses another
 exporter, no instance is found.
@@ -353,8 +364,8 @@ a query.
 
 Unit: samples, 100 to 10000000.
 
-When it is too high, the server rejects queries, and the driver splits each
-rejected query into two.
+When it is too high, the server rejects queries, and the driver divides the
+rejected queries.
 
 Related options: ``requests_per_second``.
 """),
@@ -403,7 +414,7 @@ Related options: ``host_labels``.
         help=f"""
 {content}
 
-Without it the name that belongs to ``exporter`` is used.{note}
+Without it the name that belongs to the exporter is used.{note}
 
 Format: {form}
 

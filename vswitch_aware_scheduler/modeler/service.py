@@ -441,6 +441,9 @@ class Service:
             f'telemetry {set_up.driver.source} answers and has '
             f'{outcome.instances} instances, but no new sample of any for '
             f'{now - self._news_at:.0f} s'))
+        self._state('empty', not outcome.instances and not self._share
+                    and '; '.join(wiring.why_no_instance(
+                        set_up, self._clock)))
         self._state('ahead', outcome.ahead and (
             f'{outcome.ahead} instances have samples later than the clock '
             f'of this machine; no new samples of these instances are read '

@@ -29,14 +29,16 @@ from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
+from vswitch_aware_scheduler.telemetry import check
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
            'any_host_is_described', 'configured_driver', 'in_words',
-           'make_driver', 'make_policies', 'make_rebalancer', 'make_store',
-           'review_aggregates', 'set_up', 'unprotected']
+           'instances_of_nova', 'make_driver', 'make_policies',
+           'make_rebalancer', 'make_store', 'review_aggregates', 'set_up',
+           'unprotected', 'why_no_instance']
 
 LOG = logs.get_logger(__name__)
 
@@ -236,6 +238,36 @@ def make_driver(conf, name):
             f'set the URL of the service, or auth_type to look the '
             f'service up in the catalog of keystone')
     return telemetry.load_driver(name, **arguments)
+
+
+def instances_of_nova(target):
+    """Return {uuid: host} of the instances of Nova, None if not known.
+
+    :param target: Store
+    """
+    try:
+        if target.inventory() is None:
+            return None
+        return {uuid: placement.host for uuid, placement
+                in target.placements().items()}
+    except exceptions.StoreError:
+        return None
+
+
+def why_no_instance(set_up, clock):
+    """Return lines that say why telemetry has no instance, problems first.
+
+    There are none if Nova has no instance either.
+
+    :param set_up: :class:`SetUp`
+    :param clock: callable, returns seconds UTC
+    """
+    try:
+        findings = check.examine(set_up.driver, clock(),
+                                 instances_of_nova(set_up.store))
+    except exceptions.TelemetryError as error:
+        return [str(error)]
+    return findings.lines() if findings.problems else []
 
 
 def make_store(set_up):

@@ -132,6 +132,18 @@ class Driver(abc.ABC):
         """
         return None
 
+    def facts(self):
+        """Return {name: value} about the source, for operators.
+
+        :returns: dictionary with the keys ``server`` (what answers),
+            ``limits`` ({name: value}), ``exporter`` (the names that are read),
+            ``exporters`` ({name: number of instances of all known names}) and
+            ``update_seconds`` (interval at which the counters were seen to
+            change in the last reading), each only if known
+        :raises TelemetryError: if the source cannot be read
+        """
+        return {}
+
     @property
     def ignored(self):
         """{reason: number} of what the last :meth:`instances` omitted.

@@ -148,9 +148,9 @@ class GnocchiDriver(service.ServiceDriver):
             finish = min(last + _AFTER, settled)
             if first is not None and last <= start / self._period_seconds:
                 finish = first  # no period is requested
-            done = 0
+            done, division = 0, service.Division()
             for shard in self._shards(instance_links, first, finish):
-                answers = self._read(client, shard, first, finish)
+                answers = self._read(client, division, shard, first, finish)
                 update = self._update(shard, answers)
                 for uuid, links in shard:
                     measured = [link for link in links
@@ -352,7 +352,7 @@ class GnocchiDriver(service.ServiceDriver):
         if shard:
             yield shard
 
-    def _read(self, client, shard, first, last):
+    def _read(self, client, division, shard, first, last):
         """Return {interface id: {metric name: (periods, values)}}."""
         groups = {}
         for _, links in shard:
@@ -373,8 +373,8 @@ class GnocchiDriver(service.ServiceDriver):
         pieces_by_link = {}
         for (aggregation, names), ids in sorted(groups.items()):
             for low, high in zip(cuts, [*cuts[1:], end]):
-                answer = self._measures(client, ids, names, aggregation, low,
-                                        high)
+                answer = self._measures(client, division, ids, names,
+                                        aggregation, low, high)
                 for link, metrics in answer.items():
                     pieces = pieces_by_link.setdefault(link, {})
                     for name, piece in metrics.items():
@@ -387,26 +387,18 @@ class GnocchiDriver(service.ServiceDriver):
                 if all(len(pieces) == len(cuts)
                        for pieces in metrics.values())}
 
-    def _measures(self, client, ids, names, aggregation, low, high):
+    def _measures(self, client, division, ids, names, aggregation, low, high):
         """Return the measures of some interfaces, as far as they can be read.
 
-        A request with a too large answer is repeated for each half of the
-        interfaces, down to one interface.
+        A request that is too large is divided, down to one interface.
         """
-        try:
-            return client.measures(self._resource_type, ids, names,
-                                   aggregation, self._period_seconds, low,
-                                   high)
-        except http.TooLarge as error:
-            if len(ids) > 1:
-                middle = len(ids) // 2
-                return {
-                    **self._measures(client, ids[:middle], names, aggregation,
-                                     low, high),
-                    **self._measures(client, ids[middle:], names, aggregation,
-                                     low, high)}
-            LOG.warning('%s; interface %s has no samples', error, ids[0])
-            return {}
+        answers = {}
+        for answer in division.answers(
+                lambda ids, _low, _high, divisible: client.measures(
+                    self._resource_type, ids, names, aggregation,
+                    self._period_seconds, low, high, divisible), ids):
+            answers.update(answer)
+        return answers
 
     def _update(self, shard, answers):
         """Return the interval of polls that change their place, else 0.
@@ -666,7 +658,7 @@ class _GnocchiClient(http.Client):
         return answer
 
     def measures(self, resource_type, ids, names, aggregation, granularity,
-                 first, last):
+                 first, last, divisible):
         """Return {interface id: {metric name: (periods, values)}}.
 
         :param resource_type: type of the resources
@@ -676,6 +668,7 @@ class _GnocchiClient(http.Client):
         :param granularity: length of a period in seconds
         :param first: first period, None: the first that exists
         :param last: end of the periods, exclusive
+        :param divisible: whether the caller can request less
         """
         def read(group):
             """Return {interface: {metric: points}} of one group of the answer.
@@ -710,7 +703,7 @@ class _GnocchiClient(http.Client):
             answer, _ = self.json(
                 f'measures of {len(ids)} interfaces', 'POST',
                 'v1/aggregates', 'measures of Gnocchi', check, ((), read),
-                params=parameters,
+                divisible, params=parameters,
                 json={'operations': ['metric', *([name, aggregation]
                                                  for name in names)],
                       'search': {'in': {'id': list(ids)}},

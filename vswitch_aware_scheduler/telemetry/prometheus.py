@@ -11,6 +11,7 @@ counter that stood still, and a missing answer like no traffic.
 """
 
 import collections
+import contextlib
 import dataclasses
 import math
 import re
@@ -42,14 +43,16 @@ _POST_CHARACTERS = 100000
 #: Assumed time between two samples of a series, until an answer shows it.
 _FIRST_GUESS_SECONDS = 10.0
 
+#: An exporter that has series of this time is preferred, in seconds.
+_RECENT_SECONDS = 3600.0
+
 #: The interval of updates is determined from readings of (hours, number of
 #: instances). A longer time is only read if counters change too rarely in a
 #: shorter time.
 _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 
-#: Messages of Prometheus for a query that is too large.
-_TOO_MUCH = re.compile(r'too many samples|maximum resolution|exceeded maximum'
-                       r'|too large|max.samples', re.IGNORECASE)
+#: Maximum length of a pattern that selects values by their last characters.
+_LONGEST_PATTERN = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,19 +146,39 @@ _LIBVIRT = Names(
     'domain', 'instance_id', ('target_device',), ('instance',),
     'libvirt_domain_openstack_info', ('domain', 'instance'))
 
+_CEILOMETER = Names(
+    'ceilometer_network_outgoing_bytes', 'ceilometer_network_incoming_bytes',
+    'ceilometer_network_outgoing_packets',
+    'ceilometer_network_incoming_packets',
+    # Some exporters have one resource for all interfaces of an instance.
+    'resource', 'resource', ('resource', 'device'),
+    ('vm_instance', 'instance'))
+
 #: Names of exporters; the manual names their origin.
 EXPORTERS = {
     # The exporter of Ceilometer's polling agent, and sg-core.
-    'ceilometer': Names(
-        'ceilometer_network_outgoing_bytes',
-        'ceilometer_network_incoming_bytes',
-        'ceilometer_network_outgoing_packets',
-        'ceilometer_network_incoming_packets',
-        'resource', 'resource', ('resource',), ('vm_instance', 'instance')),
+    'ceilometer': _CEILOMETER,
+    # Ceilometer's publisher prometheus:// and a Pushgateway.
+    'ceilometer-pushgateway': dataclasses.replace(
+        _CEILOMETER, select_label='resource_id', instance_label='resource_id',
+        interface_labels=('resource_id',), host_labels=('instance',), **{
+            name: getattr(_CEILOMETER, name).removeprefix('ceilometer_')
+            for name in ('egress_query', 'ingress_query',
+                         'egress_packets_query', 'ingress_packets_query')}),
     'libvirt-inovex': _LIBVIRT,
     'libvirt-tinkoff': dataclasses.replace(
         _LIBVIRT, instance_label='uuid',
         identity_query='libvirt_domain_info_meta'),
+    'libvirt-zhangjianweibj': dataclasses.replace(
+        _LIBVIRT, select_label='instanceId', instance_label='instanceId',
+        identity_query='', identity_labels=()),
+    'libvirt-kumina': dataclasses.replace(
+        _LIBVIRT, select_label='uuid', instance_label='uuid',
+        identity_query='', identity_labels=()),
+    'libvirtd-vexxhost': Names(
+        'libvirtd_domain_net_tx_bytes', 'libvirtd_domain_net_rx_bytes',
+        'libvirtd_domain_net_tx_packets', 'libvirtd_domain_net_rx_packets',
+        'uuid', 'uuid', ('interface',), ('instance',)),
 }
 
 
@@ -177,7 +200,8 @@ class PrometheusDriver(service.ServiceDriver):
             the interval in which the counters are polled
         :param names: mapping of arguments of :class:`Names` that replace those
             of the exporter
-        :param exporter: one of :data:`EXPORTERS`
+        :param exporter: one of :data:`EXPORTERS`; None: the one of which the
+            server has most instances
         :param settle_seconds: time after its end before a period is read
         :param max_age_seconds: maximum age of instances and samples that are
             used
@@ -195,8 +219,8 @@ class PrometheusDriver(service.ServiceDriver):
                          max_age_seconds, clock, sleep)
         self._require(max_age_seconds is not None, 'max_age_seconds',
                       max_age_seconds, 'a number from 0')
-        self._require(exporter in EXPORTERS, 'exporter', exporter,
-                      f'one of {", ".join(EXPORTERS)}')
+        self._require(exporter is None or exporter in EXPORTERS, 'exporter',
+                      exporter, f'one of {", ".join(EXPORTERS)}, or None')
         self._require(
             isinstance(samples_per_request, int) and samples_per_request >= 1,
             'samples_per_request', samples_per_request, 'an integer above 0')
@@ -206,18 +230,25 @@ class PrometheusDriver(service.ServiceDriver):
             and 0 <= update_interval_seconds < math.inf,
             'update_interval_seconds', update_interval_seconds,
             'a finite number from 0, or None')
+        self._overrides = dict(names or {})
+        # None until the exporter is detected.
+        self._names = None
         try:
-            self._names = dataclasses.replace(EXPORTERS[exporter],
-                                              **(names or {}))
+            names = dataclasses.replace(
+                EXPORTERS[exporter or 'ceilometer'], **self._overrides)
         except TypeError as error:
             raise exceptions.InvalidInput(
                 f'names of telemetry driver prometheus: {error}; expected '
                 f'arguments of Names') from None
+        if exporter is not None or 'egress_query' in self._overrides:
+            self._names = names
+        self._exporter = exporter
         self._samples_per_request = samples_per_request
         self._update_seconds = update_interval_seconds
         self._host_names = dict(host_names or {})
         self._names_of, self._by_name = None, {}
         self._ignored = {}
+        self._seen_update = update_interval_seconds
 
     @property
     def ignored(self):
@@ -249,9 +280,53 @@ class PrometheusDriver(service.ServiceDriver):
 
     def _reading(self, client, since=-math.inf):
         now = self._clock()
-        return _Reading(client, self._names, self._period_seconds,
+        oldest = now - self._max_age_seconds
+        names = self._names
+        if names is None:
+            numbers = self._numbers(client, now)
+            best = max(numbers, key=numbers.get)
+            names = dataclasses.replace(EXPORTERS[best], **self._overrides)
+            if numbers[best]:
+                LOG.info('Telemetry %s: exporter %s, which has the series of '
+                         '%d instances', self.source, best, numbers[best])
+                self._names, self._exporter = names, best
+        return _Reading(client, names, self._period_seconds,
                         self._samples_per_request,
-                        min(max(since, now - self._max_age_seconds), now), now)
+                        min(max(since, oldest), now), now)
+
+    def _numbers(self, client, now):
+        """Return {exporter: number of instances that the server has of it}.
+
+        These are instances of the last hour, or of all the time if there are
+        none. Numbers above a thousand are not exact.
+        """
+        numbers = self._numbers_since(client, now - _RECENT_SECONDS, now)
+        if not any(numbers.values()):
+            numbers = self._numbers_since(
+                client, now - self._max_age_seconds, now)
+        return numbers
+
+    def _numbers_since(self, client, since, now):
+        numbers = {}
+        for exporter, names in EXPORTERS.items():
+            numbers[exporter] = len(set(filter(None, map(_uuid, client.values(
+                names.instance_label, names.identity_query
+                or names.egress_query, since, now)))))
+            if numbers[exporter] and names.identity_query and not any(
+                    client.values(names.select_label, names.egress_query,
+                                  since, now)):
+                numbers[exporter] = 0
+        return numbers
+
+    def facts(self):
+        """Return {name: value} about the server and the exporter."""
+        with self._client(_PrometheusClient) as client:
+            return {
+                **client.server(), 'exporter': self._exporter,
+                'exporters': {
+                    name: number for name, number in self._numbers(
+                        client, self._clock()).items() if number},
+                'update_seconds': self._seen_update}
 
     def _settled(self):
         """Return the last period that ended long enough ago."""
@@ -310,6 +385,7 @@ class PrometheusDriver(service.ServiceDriver):
             first = max(first, lowest)
             update = self._update(reading, instance_values, lowest, first,
                                   last, start)
+            self._seen_update = update
             if update is None:
                 # No period is old enough.
                 first, update = last, 0.0
@@ -328,7 +404,7 @@ class PrometheusDriver(service.ServiceDriver):
                     if uuid in self.hosts:
                         self._leave_out_others(links, self.hosts[uuid])
                     parts, complete = _parts(
-                        links, len(self._names.queries),
+                        links, reading.counter_count,
                         self._period_seconds, update,
                         finish * self._period_seconds)
                     yield interface_counters.instance_series(
@@ -450,10 +526,17 @@ class _Reading:
         self._now = now
         self._identities = None
         self._sample_seconds = _FIRST_GUESS_SECONDS
-        self._too_large = set()  # instances that exceed the size of an answer
+        self._lists = service.Division(
+            is_complete=True, smaller=_longer_ends)
+        self._queries = service.Division()
         # A selector is sent in the URL or in the body, where quotation marks
         # and bars are encoded.
         self._characters = client.selector_characters
+
+    @property
+    def counter_count(self):
+        """Number of counters of an interface."""
+        return len(self._names.queries)
 
     def instances(self, instance_uuids):
         """Return [(instance uuid, values of the select label)], by uuid.
@@ -463,16 +546,16 @@ class _Reading:
         names = self._names
         if names.identity_query:
             self._identities = {}
-            for labels in self._client.series(
-                    names.identity_query, self._since, self._now,
+            for labels in self._series(
+                    names.identity_query, names.identity_labels[0],
                     {names.instance_label, *names.identity_labels}):
                 uuid = _uuid(labels.get(names.instance_label))
                 if uuid:
                     self._identities[_values(
                         labels, names.identity_labels)] = uuid
         values_by_uuid = {}
-        for labels in self._client.series(
-                names.egress_query, self._since, self._now,
+        for labels in self._series(
+                names.egress_query, names.select_label,
                 {names.select_label, names.instance_label,
                  *names.identity_labels}):
             uuid = self._uuid_of(labels)
@@ -481,6 +564,22 @@ class _Reading:
                     instance_uuids is None or uuid in instance_uuids):
                 values_by_uuid.setdefault(uuid, set()).add(value)
         return sorted(values_by_uuid.items())
+
+    def _series(self, query, label, names):
+        """Yield the labels of all series of a query.
+
+        :param query: selector of the series
+        :param label: label by whose values the list can be divided
+        :param names: names of the labels to return
+        """
+        def ask(ends, _low, _high, divisible):
+            selector = query if ends == ['.*'] \
+                else _with_pattern(query, label, '|'.join(ends))
+            return self._client.series(selector, self._since, self._now,
+                                       names, divisible)
+
+        for answer in self._lists.answers(ask, ['.*']):
+            yield from answer
 
     def _uuid_of(self, labels):
         if self._identities is None:
@@ -533,22 +632,18 @@ class _Reading:
         values = sorted({value for _, values in shard for value in values})
         counters = {}
         for number, query in enumerate(self._names.queries[:queries]):
-            low = first
-            while low < last:
-                high = min(last, low + self._longest(len(values)))
-                for labels, times, readings in self._samples(
-                        query, values, low, high):
-                    uuid = self._uuid_of(labels)
-                    if uuid not in instance_uuids:
-                        continue
-                    counters.setdefault(uuid, {}).setdefault(
-                        _values(labels, self._names.interface_labels), {}
-                    ).setdefault(
-                        _values(labels, self._names.host_labels), {}
-                    ).setdefault(number, {}).setdefault(
-                        tuple(sorted(labels.items())), []).append(
-                        (times, readings))
-                low = high
+            for labels, times, readings in self._all_samples(
+                    query, values, first, last):
+                uuid = self._uuid_of(labels)
+                if uuid not in instance_uuids:
+                    continue
+                counters.setdefault(uuid, {}).setdefault(
+                    _values(labels, self._names.interface_labels), {}
+                ).setdefault(
+                    _values(labels, self._names.host_labels), {}
+                ).setdefault(number, {}).setdefault(
+                    tuple(sorted(labels.items())), []).append(
+                    (times, readings))
         for links in counters.values():
             for hosts in links.values():
                 for columns in hosts.values():
@@ -573,45 +668,36 @@ class _Reading:
             for hosts in links.values() for columns in hosts.values()
             for column in columns.values()]
 
-    def _samples(self, query, values, low, high):
-        """Return [(labels, times, values)] of the given periods.
+    def _all_samples(self, query, values, first, last):
+        """Yield (labels, times, values) in requests of a limited size."""
+        begin = 0
+        while begin < len(values):
+            part = values[begin:begin + min(len(values),
+                                            self._queries.most_items)]
+            low = first
+            while low < last:
+                high = min(last, low + self._longest(len(part)))
+                yield from self._samples(query, part, low, high)
+                low = high
+            begin += len(part)
 
-        A query that is too large for the server, or whose answer is too large,
-        is repeated for each half. An instance with a too large answer for a
-        single period has no samples from then on.
-        """
-        period = self._period_seconds
-        values = [value for value in values if value not in self._too_large]
-        if not values:
-            return []
-        try:
+    def _samples(self, query, values, low, high):
+        """Yield (labels, times, values) of the given periods."""
+        def ask(values, low, high, divisible):
             series = self._client.samples(
                 _with_values(query, self._names.select_label, values),
-                low * period, high * period)
-        except (http.Refusal, http.TooLarge) as error:
-            if isinstance(error, http.Refusal) \
-                    and not _TOO_MUCH.search(error.body):
-                raise
-            if high - low >= 2:
-                middle = (low + high) // 2
-                return (self._samples(query, values, low, middle)
-                        + self._samples(query, values, middle, high))
-            if len(values) >= 2:
-                middle = len(values) // 2
-                return (self._samples(query, values[:middle], low, high)
-                        + self._samples(query, values[middle:], low, high))
-            if isinstance(error, http.Refusal):
-                raise
-            LOG.warning('%s; the instance has no samples', error)
-            self._too_large.add(values[0])
-            return []
-        densest = max((len(times) for _, times, _ in series), default=0)
-        # With at most one sample the interval is unknown: request more next
-        # time.
-        seconds = (high - low) * period / densest if densest > 1 \
-            else 2 * self._sample_seconds
-        self._sample_seconds = min(seconds, period)
-        return series
+                low * self._period_seconds, high * self._period_seconds,
+                divisible)
+            densest = max((len(times) for _, times, _ in series), default=0)
+            # With at most one sample the interval is unknown: request more
+            # next time.
+            seconds = (high - low) * self._period_seconds / densest \
+                if densest > 1 else 2 * self._sample_seconds
+            self._sample_seconds = min(seconds, self._period_seconds)
+            return series
+
+        for answer in self._queries.answers(ask, values, low, high):
+            yield from answer
 
 
 def _uuid(text):
@@ -621,6 +707,19 @@ def _uuid(text):
 
 def _values(labels, names):
     return tuple(labels.get(name, '') for name in names)
+
+
+def _longer_ends(pattern):
+    """Return patterns that divide the values of a pattern by a character.
+
+    :param pattern: ``.*`` and the last characters of values, or complete
+        values, as a regular expression
+    """
+    if not pattern.startswith('.*') or len(pattern) > _LONGEST_PATTERN:
+        return []
+    end = pattern[2:]
+    return [f'.*{character}{end}' for character in (
+        *'0123456789abcdef', '[^0-9a-f]')] + [end] * bool(end)
 
 
 def _quoted(value):
@@ -636,7 +735,11 @@ def _quoted(value):
 
 def _with_values(selector, label, values):
     """Return a selector, limited to series with one of the values."""
-    matcher = f'{label}=~"{"|".join(map(_quoted, values))}"'
+    return _with_pattern(selector, label, '|'.join(map(_quoted, values)))
+
+
+def _with_pattern(selector, label, pattern):
+    matcher = f'{label}=~"{pattern}"'
     name, brace, conditions = selector.partition('{')
     inside = conditions.rpartition('}')[0].strip().rstrip(',') if brace else ''
     return f'{name}{{{inside + "," if inside else ""}{matcher}}}'
@@ -655,18 +758,24 @@ class _PrometheusClient(http.Client):
         # Aetos only supports GET.
         return self._access.auth is not None
 
-    def _items(self, description, path, parameters, keys, read):
+    def _items(self, description, path, parameters, keys, read, divisible,
+               method='POST', marks=('warnings', 'isPartial')):
         """Send a request, and return ``read(item)`` of each item of a list.
 
         :param keys: keys that lead to the list in the ``data`` of the answer
+        :param divisible: whether the caller can request less
+        :param method: HTTP method
+        :param marks: members of an answer that is not complete
         """
         def checked(answer):
             if answer['status'] != 'success':
                 raise ValueError(f'status {answer["status"]!r}')
-            if answer.get('warnings'):
-                # The answer covers only a part of the data, for example
-                # because a remote store is down, and is therefore not used.
-                raise ValueError(f'warnings {answer["warnings"]!r}')
+            # Such an answer covers only a part of the data, for example
+            # because a remote store is down. It is not used, and the next pass
+            # reads the same periods again.
+            for mark in marks:
+                if answer.get(mark):
+                    raise ValueError(f'{mark} {answer[mark]!r}')
             content = answer['data']
             if keys and content['resultType'] != 'matrix':
                 raise ValueError(f'resultType {content["resultType"]!r}')
@@ -674,20 +783,22 @@ class _PrometheusClient(http.Client):
                 content = content[key]
             return service.require_list(content)
 
-        arguments = {'params': parameters} if self._behind_keystone() \
-            else {'data': parameters}
+        if self._behind_keystone():
+            method = 'GET'
+        arguments = {'params' if method == 'GET' else 'data': parameters}
         return self.json(
-            description, 'GET' if self._behind_keystone() else 'POST',
-            f'/api/v1/{path}', 'an answer of Prometheus without warnings',
-            checked, (('data', *keys), read), **arguments)[0]
+            description, method, f'/api/v1/{path}',
+            'an answer of Prometheus without warnings',
+            checked, (('data', *keys), read), divisible, **arguments)[0]
 
-    def series(self, selector, start, end, names):
+    def series(self, selector, start, end, names, divisible):
         """Return the labels of the series that existed in a period of time.
 
         :param selector: selector of the series
         :param start: start of the time, seconds UTC
         :param end: end of the time, seconds UTC
         :param names: names of the labels to return
+        :param divisible: whether the caller can request less
         """
         def read(labels):
             return {name: _text(labels[name]) for name in names
@@ -696,9 +807,50 @@ class _PrometheusClient(http.Client):
         return self._items(
             f'series of {http.shown(selector)}', 'series',
             {'match[]': selector, 'start': f'{start:.3f}',
-             'end': f'{end:.3f}'}, (), read)
+             'end': f'{end:.3f}'}, (), read, divisible)
 
-    def samples(self, selector, start, end):
+    def values(self, label, selector, start, end):
+        """Return the values of a label, about a thousand at most.
+
+        :param label: name of the label
+        :param selector: selector of the series
+        :param start: start of the time, seconds UTC
+        :param end: end of the time, seconds UTC
+        """
+        try:
+            return self._items(
+                f'values of {label} of {http.shown(selector)}',
+                f'label/{label}/values',
+                {'match[]': selector, 'start': f'{start:.3f}',
+                 'end': f'{end:.3f}', 'limit': '1000'}, (), _text, False,
+                method='GET', marks=('isPartial',))
+        except http.Refusal as refusal:
+            if refusal.status != 404:
+                raise
+            # A server without this request.
+            labels = self.series(selector, start, end, {label}, False)
+            return sorted({found[label] for found in labels if label in found})
+
+    def server(self):
+        """Return {'server': what answers, 'limits': {name: value}}."""
+        def get(path):
+            with contextlib.suppress(exceptions.TelemetryError):
+                return self.json(path, 'GET', path, 'facts about the server',
+                                 lambda answer: answer['data'])[0]
+            return {}
+
+        build = get('/api/v1/status/buildinfo')
+        flags = get('/api/v1/status/flags')
+        name = build.get('application') or (
+            'Prometheus' if 'storage.tsdb.path' in flags else
+            'a server with the API of Prometheus')
+        return {
+            'server': f'{name} {build.get("version", "")}'.strip(),
+            'limits': {name: value for name, value in sorted(flags.items())
+                       if name.startswith(('query.', 'storage.remote.read'))
+                       and re.search('max|timeout|limit', name)}}
+
+    def samples(self, selector, start, end, divisible):
         """Return [(labels, times, values)], ``start <= times < end``.
 
         A series without usable readings, such as a native histogram, has no
@@ -707,6 +859,7 @@ class _PrometheusClient(http.Client):
         :param selector: selector of the series
         :param start: start of the time, seconds UTC
         :param end: end of the time, seconds UTC
+        :param divisible: whether the caller can request less
         """
         def read(series):
             labels = {str(name): _text(value)
@@ -725,7 +878,7 @@ class _PrometheusClient(http.Client):
         return self._items(
             f'samples of {http.shown(selector)}', 'query',
             {'query': f'{selector}[{milliseconds}ms]',
-             'time': f'{end - .001:.3f}'}, ('result',), read)
+             'time': f'{end - .001:.3f}'}, ('result',), read, divisible)
 
 
 def _text(value):

@@ -12,10 +12,13 @@ import numpy as np
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['ServiceDriver', 'import_client', 'iso_time', 'numbers',
+__all__ = ['Division', 'ServiceDriver', 'import_client', 'iso_time', 'numbers',
            'require_list', 'require_text']
+
+LOG = logs.get_logger(__name__)
 
 
 class ServiceDriver(base.Driver):
@@ -124,6 +127,122 @@ class ServiceDriver(base.Driver):
         first = math.ceil(low / period)
         last = min(settled, math.ceil(high / period))
         return first, last, oldest
+
+
+class Division:
+    """Divides requests that are too large for a service.
+
+    Each server has its own limits (length of a query, series, samples, memory,
+    time) and its own text for each, so that the text of a refusal decides
+    nothing. If a request is refused, the smallest part of it is requested. If
+    the service refuses that as well, the size is not the reason. Otherwise the
+    request is divided: first the items, because every limit depends on them,
+    and a single item by time. What succeeded limits later requests.
+
+    :param is_complete: whether the answer is useless without one of the items;
+        the smallest request that is too large then raises
+    :param smaller: callable(item), returns items of which an item of one
+        period consists, or []
+    :ivar most_items: largest number of items in a request
+    :ivar most_periods: largest number of periods in a request for one item
+    :ivar refusal: text of the last refusal because of the size, or None
+    """
+
+    def __init__(self, is_complete=False, smaller=None):
+        self._is_complete = is_complete
+        self._smaller = smaller or (lambda item: [])
+        self.most_items = self.most_periods = math.inf
+        self.refusal = None
+        # Items whose smallest request is too large.
+        self._too_large = set()
+
+    def answers(self, ask, items, low=0, high=1):
+        """Yield the answers to a request, or to its parts.
+
+        An item whose smallest request is too large has no answer, and is not
+        requested again.
+
+        :param ask: callable(items, low, high, divisible), makes a request;
+            ``divisible`` is whether the request can be divided
+        :param items: sequence of hashable values
+        :param low: first period
+        :param high: end of the periods, exclusive
+        :raises TelemetryError: if the service refuses even the smallest part,
+            or if all parts are necessary and one is too large
+        """
+        parts, is_size = [(list(items), low, high)], False
+        # Largest answered number of items, and of periods of one item.
+        items_answered = periods_answered = 0
+        while parts:
+            items, low, high = parts.pop()
+            if self._too_large:
+                items = [item for item in items
+                         if item not in self._too_large]
+            if not items:
+                continue
+            if len(items) > self.most_items or (
+                    len(items) == 1 and high - low > self.most_periods):
+                parts += _cut(items, low, high, self.most_items,
+                              self.most_periods)
+                continue
+            divisible = len(items) > 1 or high - low > 1 \
+                or bool(self._smaller(items[0]))
+            try:
+                answer = ask(items, low, high, divisible)
+            except (http.Refusal, http.TooLarge) as error:
+                refused = isinstance(error, http.Refusal)
+                if refused and not error.may_be_size:
+                    raise
+                if not divisible:
+                    if refused and not is_size or self._is_complete:
+                        raise
+                    LOG.warning('%s; %s has no samples', error,
+                                http.shown(items[0]))
+                    self._too_large.add(items[0])
+                    continue
+                if not is_size and (refused or self._is_complete):
+                    self._try_smallest(ask, items[0], high, error)
+                is_size = True
+                self.refusal = str(error)
+                if len(items) == 1 and high - low <= 1:
+                    items = self._smaller(items[0])
+                parts += _cut(items, low, high, (len(items) + 1) // 2,
+                              (high - low + 1) // 2)
+                continue
+            items_answered = max(items_answered, len(items))
+            if len(items) == 1:
+                periods_answered = max(periods_answered, high - low)
+            yield answer
+        # A single unusual item does not limit the requests of others.
+        if is_size and items_answered:
+            self.most_items = items_answered
+            if items_answered == 1:
+                self.most_periods = periods_answered
+
+    def _try_smallest(self, ask, item, high, error):
+        """Raise the error of a request if its smallest part fails as well."""
+        while self._smaller(item):
+            item = self._smaller(item)[0]
+        try:
+            ask([item], high - 1, high, False)
+        except http.TooLarge:
+            if self._is_complete:
+                raise
+        except http.Refusal:
+            raise error from None
+        except exceptions.TelemetryError as smallest:
+            raise exceptions.TelemetryError(
+                f'{error}. A smaller request fails as well: {smallest}'
+            ) from smallest
+
+
+def _cut(items, low, high, most_items, most_periods):
+    """Return parts of some items, or of the time of one, the last first."""
+    if len(items) > 1:
+        return [(items[start:start + most_items], low, high)
+                for start in reversed(range(0, len(items), most_items))]
+    return [(items, start, min(high, start + most_periods))
+            for start in reversed(range(low, high, most_periods))]
 
 
 def numbers(values):

@@ -128,6 +128,17 @@ class ReadingTest(PrometheusTestCase):
         joined, = self.make(series).series()
         self.assertEqual((19, 0), (len(joined), joined.refused.total))
 
+    def test_interfaces_with_the_uuid_as_resource_are_all_counted(self):
+        interface = dataclasses.replace(
+            INTERFACES[0], times=T0 + 300. * np.arange(20),
+            counters=np.tile(37500. * np.arange(20)[:, None], (1, 4)))
+        series = [(name, {**labels, 'resource': interface.instance_uuid,
+                          'device': device}, *data)
+                  for device in ('tap1', 'tap2') for name, labels, *data
+                  in stand_ins.ceilometer_series([interface])]
+        read, = self.make(series).series()
+        np.testing.assert_allclose(read.rates[:, 0], 2.0)
+
     def test_an_interface_without_one_counter_gives_a_lower_bound(self):
         series = [row for row in stand_ins.ceilometer_series(INTERFACES)
                   if not (row[0].endswith('incoming_bytes') and
@@ -155,10 +166,16 @@ class ReadingTest(PrometheusTestCase):
 
     def test_answers_of_a_part_only_are_refused(self):
         driver = self.make()
-        self.server.warnings = ['remote read failed']
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('remote read failed', str(error))
+        good = rates(driver)
+        for mark in ({'warnings': ['remote read failed']},
+                     {'isPartial': True}):
+            self.server.marks = mark
+            for ask in (driver.instances, lambda: list(driver.series())):
+                error = self.assertRaises(exceptions.TelemetryError, ask)
+                self.assertIn(str(mark[list(mark)[0]]), str(error))
+        # Nothing of it counts as read.
+        self.server.marks = {'isPartial': False}
+        self.assertEqual(good, rates(driver))
 
     def test_answers_that_make_no_sense_are_refused(self):
         driver = self.make()
@@ -176,7 +193,7 @@ class ReadingTest(PrometheusTestCase):
                 with_data(lambda data: data.pop('result')),
                 stand_ins.changed(lambda answer: {**answer,
                                                   'status': 'error'})):
-            self.server.faults[:] = [None] * queries + [fault]
+            self.server.faults[:] = [None] * queries + [fault] * 2
             error = self.assertRaises(exceptions.TelemetryError,
                                       lambda: list(driver.series(start=T0)))
             self.assertIn('an invalid response', str(error))
@@ -343,12 +360,70 @@ class HostsTest(PrometheusTestCase):
 
 class RequestsTest(PrometheusTestCase):
 
-    def test_a_query_too_large_for_the_server_is_asked_in_halves(self):
+    #: What a server limits, and what it answers then.
+    LIMITS = (
+        ('length', lambda selector, found: len(selector) > 250),
+        ('series', lambda selector, found: len(found) > 2),
+        ('samples', lambda selector, found: sum(
+            len(times) for _, times, _ in found) > 100),
+        ('samples of a series', lambda selector, found: any(
+            len(times) > 5 for _, times, _ in found)))
+    REFUSALS = (
+        (400, 'the query exceeds the maximum'), (413, 'too large'),
+        (422, 'too long query; got 16857 bytes'), (500, 'expanding series'),
+        (502, 'bad gateway'), (503, 'query timed out'), (504, 'timeout'))
+
+    def test_whatever_a_server_limits_it_is_asked_for_less(self):
         good = rates(self.make())
-        driver = self.make(server={'max_samples': 100})
-        self.assertEqual(good, rates(driver))
-        # One series of one period is as small as it gets.
-        self.server.max_samples = 0
+        for (name, limit), (code, text) in [
+                *((limit, self.REFUSALS[0]) for limit in self.LIMITS),
+                *((self.LIMITS[1], refusal) for refusal in self.REFUSALS)]:
+            driver = self.make()
+            # Lists have no samples to count.
+            self.server.limit = lambda selector, found, limit=limit: \
+                limit(selector, found if name == 'series'
+                      or 'resource=~"instance' in selector else [])
+            self.server.refusal = code, {'status': 'error', 'error': text}
+            self.assertEqual(good, rates(driver), (name, code))
+
+    def test_a_limit_that_is_known_is_not_exceeded_again(self):
+        interfaces = [dataclasses.replace(
+            INTERFACES[0], number=number, times=T0 + 300. * np.arange(20),
+            counters=np.tile(1e5 * np.arange(20)[:, None], (1, 4)))
+            for number in range(100)]
+        driver = self.make(stand_ins.ceilometer_series(interfaces))
+        self.server.limit = lambda selector, found: len(found) > 30
+        list(driver.series(start=T0))
+        # Four counters of 100 interfaces in parts of at most 30.
+        self.assertLess(len(self.server.requests), 60)
+
+    def test_a_refusal_that_is_no_matter_of_size_is_reported_at_once(self):
+        driver = self.make()
+        instances = len(driver.instances())
+        for code, most in ((400, 2), (401, 1), (403, 1), (404, 1), (422, 2),
+                           (500, 2), (503, 2)):
+            self.server.limit = lambda selector, found: True
+            self.server.refusal = code, {'error': 'not for you'}
+            self.server.requests.clear()
+            error = self.assertRaises(exceptions.TelemetryError,
+                                      driver.instances)
+            self.assertIn('not for you', str(error))
+            self.assertEqual(most, len(self.server.requests), code)
+        # A pause that a server asks for is no matter of size either.
+        self.server.limit = None
+        for code in (429, 503):
+            driver = prometheus.PrometheusDriver(
+                telemetry_services.access(self.server.url, retries=1),
+                clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 7200),
+                sleep=lambda seconds: None)
+            self.server.requests.clear()
+            self.server.faults.append(stand_ins.status(
+                code, headers=[('Retry-After', '1')]))
+            self.assertEqual(instances, len(driver.instances()))
+            self.assertEqual(2, len(self.server.requests))
+
+    def test_one_series_and_period_is_as_small_as_it_gets(self):
+        driver = self.make(server={'max_samples': 0})
         error = self.assertRaises(exceptions.TelemetryError,
                                   lambda: list(driver.series(start=T0)))
         self.assertIn('too many samples', str(error))

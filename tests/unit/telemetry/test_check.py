@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import time
+
+import ddt
+import numpy as np
+import testtools
+
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_driver
+from tests.contract import telemetry_services
+from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock as fake_clock
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.telemetry import check
+from vswitch_aware_scheduler.telemetry import prometheus
+
+TRAFFIC = telemetry_driver.sample_traffic()
+NOW = float(TRAFFIC.times[-1])
+
+
+def recent_interfaces(now=None):
+    """Return interfaces of five instances, each with 1 kbit/s."""
+    now = time.time() if now is None else now
+    return [dataclasses.replace(
+        telemetry_counters.interfaces(TRAFFIC)[0], number=number,
+        times=now - 300. * np.arange(100)[::-1],
+        counters=np.tile(37500. * np.arange(100)[:, None], (1, 4)))
+        for number in range(1, 6)]
+
+
+INTERFACES = recent_interfaces(NOW)
+UUIDS = [interface.instance_uuid for interface in INTERFACES]
+
+
+#: What others serve, without traffic of instances.
+FOREIGN = [('node_network_receive_bytes_total',
+            {'device': 'eth0', 'instance': 'compute-1:9100'},
+            INTERFACES[0].times, INTERFACES[0].counters[:, 0])]
+
+
+@ddt.ddt
+class ExamineTest(testtools.TestCase):
+
+    def make(self, series, exporter=None, **options):
+        self.server = self.useFixture(stand_ins.Prometheus(series))
+        return prometheus.PrometheusDriver(
+            telemetry_services.access(self.server.url), exporter=exporter,
+            clock=fake_clock.Clock(NOW + 60), **options)
+
+    def examine(self, driver, in_nova=None):
+        findings = check.examine(driver, NOW + 60, in_nova)
+        self.assertEqual(findings.problems,
+                         findings.lines()[:len(findings.problems)])
+        return findings
+
+    @ddt.data(*stand_ins.SHAPES)
+    def test_the_exporter_is_detected(self, name):
+        driver = self.make(stand_ins.SHAPES[name](INTERFACES) + FOREIGN)
+        findings = self.examine(driver, dict.fromkeys(UUIDS, 'compute-1'))
+        self.assertEqual([], findings.problems)
+        self.assertEqual({name: 5}, findings.facts['exporters'])
+        self.assertEqual((5, 5, 0), (findings.instances, findings.in_nova,
+                                     findings.nova_only))
+        self.assertEqual(3, len(findings.examples))
+        for example in findings.examples:
+            self.assertAlmostEqual(1.0, example.egress_kbps)
+            self.assertAlmostEqual(1.0, example.ingress_kbps)
+        series = list(driver.series())
+        self.assertEqual(5, len(series))
+        for one in series:
+            self.assertEqual(98, len(one))
+            np.testing.assert_allclose(one.rates[:, 0], 1.0)
+            np.testing.assert_allclose(one.rates[:, 2], .25)
+
+    @ddt.data(*prometheus.EXPORTERS)
+    def test_a_wrong_exporter_is_named_with_the_right_one(self, wrong):
+        right = 'libvirt-inovex' if wrong == 'ceilometer' else 'ceilometer'
+        findings = self.examine(
+            self.make(stand_ins.SHAPES[right](INTERFACES), wrong))
+        self.assertEqual(0, findings.instances)
+        self.assertIn(f'no instance of exporter {wrong}',
+                      findings.problems[0])
+        self.assertIn(f'exporter = {right}', findings.problems[1])
+
+    def test_every_known_exporter_has_a_tested_shape(self):
+        self.assertEqual(set(stand_ins.SHAPES), set(prometheus.EXPORTERS))
+
+    def test_the_exporter_of_today_is_preferred(self):
+        old = [dataclasses.replace(interface, times=interface.times - 1e6)
+               for interface in INTERFACES]
+        driver = self.make(stand_ins.SHAPES['libvirt-inovex'](old)
+                           + stand_ins.SHAPES['ceilometer'](INTERFACES[:1]))
+        self.assertEqual([UUIDS[0]],
+                         [found.uuid for found in driver.instances()])
+
+    def test_a_server_without_instances_is_no_success(self):
+        for series in ([], FOREIGN):
+            findings = self.examine(self.make(series))
+            self.assertIn('no instance', findings.problems[0])
+            self.assertIn('egress_query', findings.problems[1])
+            # Where Nova has none either, there is nothing to mend.
+            self.assertEqual([], self.examine(
+                self.make(series), {}).problems)
+
+    def test_instances_without_telemetry_are_named_with_their_hosts(self):
+        in_nova = {**dict.fromkeys(UUIDS, 'compute-1'),
+                   telemetry_counters.instance_uuid(9): 'compute-9'}
+        problem, = self.examine(
+            self.make(stand_ins.SHAPES['ceilometer'](INTERFACES)),
+            in_nova).problems
+        self.assertIn('1 of 6 instances of Nova', problem)
+        self.assertIn('compute-9', problem)
+        problem, = self.examine(
+            self.make(stand_ins.SHAPES['ceilometer'](INTERFACES)),
+            {telemetry_counters.instance_uuid(9): 'compute-9'}).problems
+        self.assertIn('Nova has none of the 5', problem)
+
+    def test_a_period_below_the_interval_of_updates_is_told(self):
+        steps = [dataclasses.replace(
+            interface, times=NOW - 60. * np.arange(500)[::-1],
+            counters=np.tile(np.repeat(75000. * np.arange(50), 10)[:, None],
+                             (1, 4))) for interface in INTERFACES]
+        findings = self.examine(
+            self.make(stand_ins.SHAPES['ceilometer'](steps)))
+        self.assertEqual(600.0, findings.facts['update_seconds'])
+        self.assertIn('set period_seconds = 600', findings.problems[-1])
+
+    def test_a_server_that_does_not_answer_is_an_error(self):
+        self.make([])
+        self.server.limit = lambda selector, found: True
+        self.server.refusal = 403, {}
+        self.assertRaises(exceptions.TelemetryError, check.examine,
+                          prometheus.PrometheusDriver(
+                              telemetry_services.access(self.server.url)),
+                          NOW)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a source of telemetry has, and what is wrong with it.
+
+One function for all drivers, whose result commands print and a service logs.
+It reads lists and the samples of three instances, whatever the size of the
+source.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+__all__ = ['Example', 'Findings', 'examine']
+
+#: Number of instances whose samples are read.
+_EXAMPLES = 3
+
+#: Time of the samples that are read, seconds.
+_SECONDS = 6 * 3600.0
+
+#: Number of instances that are named.
+_NAMED = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """An instance with the mean of its samples of the last hours.
+
+    :ivar uuid: uuid of the instance
+    :ivar name: its name in the source
+    :ivar samples: number of samples
+    :ivar egress_kbps: mean rate, or None without samples
+    :ivar ingress_kbps: mean rate, or None without samples
+    """
+
+    uuid: str
+    name: str
+    samples: int
+    egress_kbps: float | None
+    ingress_kbps: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """The result of :func:`examine`.
+
+    :ivar source: name of the driver and URL
+    :ivar facts: as :meth:`.base.Driver.facts` returns them
+    :ivar instances: number of instances that the source has
+    :ivar in_nova: number of them that Nova has, None without an inventory
+    :ivar nova_only: number of instances of Nova that the source does not have,
+        None without an inventory
+    :ivar examples: list of :class:`Example`
+    :ivar ignored: {reason: number} of what does not count
+    :ivar problems: list of sentences, each with what to do
+    """
+
+    source: str
+    facts: dict
+    instances: int
+    in_nova: int | None
+    nova_only: int | None
+    examples: list
+    ignored: dict
+    problems: list
+
+    def to_dict(self):
+        """Return the findings as plain data."""
+        return dataclasses.asdict(self)
+
+    def lines(self):
+        """Return the findings as lines of text, the problems first."""
+        facts = self.facts
+        lines = [*self.problems, f'source: {self.source}']
+        if 'server' in facts:
+            lines.append(f'server: {facts["server"]}' + ''.join(
+                f', {name} = {value}'
+                for name, value in facts.get('limits', {}).items()))
+        if 'exporters' in facts:
+            lines.append('exporters: ' + (', '.join(
+                f'{name} ({number} instances)' for name, number
+                in facts['exporters'].items()) or 'none of the known ones')
+                + f'; in use: {facts.get("exporter") or "none"}')
+        lines.append(f'instances: {self.instances}' + (
+            '' if self.in_nova is None else
+            f', of which Nova has {self.in_nova}; {self.nova_only} instances '
+            f'of Nova have no telemetry'))
+        if facts.get('update_seconds') is not None:
+            seconds = facts['update_seconds']
+            lines.append('update interval of the counters: ' + (
+                f'{seconds:g} s' if seconds else 'each reading'))
+        lines += [
+            f'{example.name} ({example.uuid}): ' + (
+                f'egress {example.egress_kbps:.4g} kbit/s, ingress '
+                f'{example.ingress_kbps:.4g} kbit/s, {example.samples} '
+                f'samples in {_SECONDS / 3600:g} hours'
+                if example.samples else 'no sample')
+            for example in self.examples]
+        lines += [f'ignored: {count} ({reason})'
+                  for reason, count in self.ignored.items()]
+        return lines
+
+
+def examine(driver, now, in_nova=None):
+    """Return the :class:`Findings` about a driver's source.
+
+    :param driver: :class:`.base.Driver`
+    :param now: time in seconds UTC
+    :param in_nova: {uuid: host} of the instances of Nova, or None if they are
+        not known
+    :raises TelemetryError: if the source cannot be read
+    """
+    if in_nova is not None:
+        driver.hosts = {uuid: host for uuid, host in in_nova.items() if host}
+    instances = driver.instances()
+    has = {instance.uuid: instance.name for instance in instances}
+    counted = sorted(has if in_nova is None else has.keys() & in_nova.keys())
+    recent = driver.recent(now - _SECONDS)
+    active = counted if recent is None \
+        else [uuid for uuid in counted if uuid in recent] or counted
+    chosen = active[::max(1, len(active) // _EXAMPLES)][:_EXAMPLES]
+    examples = [_example(series, has[series.instance_uuid])
+                for series in driver.series(
+                    now - _SECONDS, math.nextafter(now, math.inf), chosen)
+                ] if chosen else []
+    facts = driver.facts()
+    missing = [] if in_nova is None else sorted(in_nova.keys() - has.keys())
+    return Findings(
+        driver.source, facts, len(has),
+        None if in_nova is None else len(counted),
+        None if in_nova is None else len(missing), examples,
+        dict(driver.ignored),
+        _problems(driver, facts, has, counted, in_nova, missing, examples))
+
+
+def _example(series, name):
+    rates = np.asarray(series.rates)
+    means = rates[:, :2].mean(axis=0).tolist() if len(rates) else (None, None)
+    return Example(series.instance_uuid, name, len(rates), *means)
+
+
+def _problems(driver, facts, has, counted, in_nova, missing, examples):
+    """Return what is wrong, in sentences that name the option to change."""
+    problems = []
+    others = {name: number for name, number
+              in facts.get('exporters', {}).items()
+              if name != facts.get('exporter')}
+    if not has and in_nova == {}:
+        return problems
+    if not has:
+        problems.append(f'telemetry {driver.source} has no instance' + (
+            f' of exporter {facts["exporter"]}' if facts.get('exporter')
+            else ''))
+        if others:
+            problems.append(
+                'telemetry has instances of exporter '
+                + ', '.join(f'{name} ({number})'
+                            for name, number in others.items())
+                + f': remove the option exporter, or set exporter = '
+                f'{max(others, key=others.get)}')
+        elif 'exporters' in facts:
+            problems.append(
+                'telemetry has no series of a known exporter: check the url, '
+                'that the exporter is scraped, or set egress_query, '
+                'instance_label and the other names of your exporter')
+        else:
+            problems.append('check the url and the credentials, and that '
+                            'the interfaces of instances are measured')
+        return problems
+    if in_nova is not None and not counted:
+        problems.append(
+            f'Nova has none of the {len(has)} instances of telemetry: check '
+            f'that both belong to the same cloud, and instance_label')
+    elif missing:
+        problems.append(
+            f'{len(missing)} of {len(in_nova)} instances of Nova have no '
+            f'telemetry: {", ".join(missing[:_NAMED])}'
+            + (' and others' if len(missing) > _NAMED else '')
+            + ': check the exporter on their hosts: '
+            + ', '.join(sorted({in_nova[uuid] or 'unknown host'
+                                for uuid in missing})[:_NAMED]))
+    if examples and not any(example.samples for example in examples):
+        problems.append(
+            f'the instances {", ".join(e.uuid for e in examples)} have no '
+            f'sample in the last {_SECONDS / 3600:g} hours: check the '
+            f'exporter, and period_seconds')
+    update, period = facts.get('update_seconds'), driver.period_seconds
+    if update and period and update > 1.01 * period:
+        problems.append(
+            f'counters are updated every {update:g} s, and period_seconds is '
+            f'{period:g}: set period_seconds = {update:g}')
+    return problems
