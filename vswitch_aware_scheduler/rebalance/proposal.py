@@ -15,7 +15,6 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
-from vswitch_aware_scheduler.rebalance import consolidation
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
@@ -78,7 +77,6 @@ class ProposedMove:
     :ivar seconds: expected duration of the migration
     :ivar transferred_mib: expected data that the migration transfers
     :ivar downtime_seconds: expected downtime of the instance
-    :ivar goal: goal of the plan
     """
 
     instance_uuid: str
@@ -98,7 +96,6 @@ class ProposedMove:
     seconds: float
     transferred_mib: float
     downtime_seconds: float
-    goal: str = snapshot.RELIEVE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,8 +200,7 @@ def _uplinks(store, accounts, part, now):
     return measured_uplinks
 
 
-def propose(store, cloud, driver, settings, now, progress=None,
-            goal=snapshot.RELIEVE):
+def propose(store, cloud, driver, settings, now, progress=None):
     """Return the current :class:`Proposal`.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -213,7 +209,6 @@ def propose(store, cloud, driver, settings, now, progress=None,
     :param settings: :class:`.settings.Settings`
     :param now: current time, seconds UTC
     :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
-    :param goal: ``snapshot.RELIEVE`` or ``snapshot.CONSOLIDATE``
     :raises NothingMeasured: if the store or telemetry has no traffic of the
         last seven days
     :raises TelemetryError: if Nova, Placement or telemetry cannot be read
@@ -221,74 +216,19 @@ def propose(store, cloud, driver, settings, now, progress=None,
     """
     data = measured(store, now)
     in_debt = _in_debt(data, settings)
-    if goal == snapshot.CONSOLIDATE:
-        in_debt = tuple(dataclasses.replace(host, relieved=False)
-                        for host in in_debt)
-        hosts = _smallest(data, settings)
-        reason_for_none = (f'no host has a budget and at most '
-                           f'{settings.most_moves} instances')
-    else:
-        hosts = [debtor.host for debtor in in_debt if debtor.relieved]
-        reason_for_none = _why_nothing(in_debt, settings)
+    hosts = [debtor.host for debtor in in_debt if debtor.relieved]
     if not hosts:
         return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
-                        reason_for_none)
+                        _why_nothing(in_debt, settings))
     moves = store.moves(since=now - WINDOW_DAYS * budget.DAY_SECONDS)
     fleet = snapshot.make(data, hosts, cloud, driver, settings, now, moves,
                           progress)
-    if not (fleet.loads.rates if goal == snapshot.RELIEVE
-            else fleet.sampled).any():
+    if not fleet.loads.rates.any():
         raise exceptions.NothingMeasured(
             f'telemetry {driver.source}: no samples of the '
             f'{len(fleet.servers)} instances on {len(hosts)} hosts '
             f'in the last {WINDOW_DAYS} days; expected samples')
-    if goal == snapshot.CONSOLIDATE:
-        return _consolidated(fleet, data, in_debt, settings, now)
     return _planned(fleet, data, in_debt, settings, now)
-
-
-def _smallest(data, settings):
-    """Return the hosts that may be emptied, the host with fewest VMs first."""
-    counts = collections.Counter(data.placements.values())
-    hosts = sorted((host for host, account in data.budgets.items()
-                    if not account.in_debt
-                    and 0 < counts[host] <= settings.most_moves),
-                   key=lambda host: (counts[host], host))
-    return hosts[:_HOSTS_A_MOVE * settings.most_moves]
-
-
-def _consolidated(fleet, data, in_debt, settings, now):
-    """Return the Proposal that empties hosts."""
-    churn = settings.churn
-    moves_left = max(0, min(churn.most_moves, int(
-        churn.most_share_a_week * fleet.loads.sizes.sum()) - fleet.lately))
-    constraints = fleet.constraints.copy()
-    constraints.movable = constraints.movable & (
-        now - fleet.moved_at >= churn.cool_down_seconds)
-    moves = consolidation.plan(
-        fleet.loads, fleet.balance, fleet.terms, constraints, fleet.sampled,
-        moves_left, fleet.costs)
-    hosts = dict.fromkeys(fleet.hosts[move.source] for move in moves)
-    reason = (f'{", ".join(hosts)} can be emptied' if moves else (
-        f'no host can be emptied: none of {len(fleet.hosts)} hosts has only '
-        f'instances that may move and fit elsewhere within '
-        f'{consolidation.SHARE:g} of the limits, with at most {moves_left} '
-        f'moves'))
-    if not moves:
-        reason += _listed(fleet.fixed.values(), 'instances', 'stay')
-        reason += _listed(fleet.closed.values(), 'hosts',
-                          'accept no instances')
-
-    def why(move, before, after):
-        return (f'{fleet.hosts[move.source]} can be emptied; each host that '
-                f'receives an instance keeps {consolidation.SHARE:g} of its '
-                f'limit over {WINDOW_DAYS} days')
-
-    return Proposal(
-        now, fleet.grid.end, len(data.budgets), in_debt, tuple(
-            dataclasses.replace(move, goal=snapshot.CONSOLIDATE)
-            for move in _described(fleet, moves, why)), 0, reason,
-        fleet.capacity_kbps)
 
 
 def _planned(fleet, data, in_debt, settings, now):

@@ -25,11 +25,8 @@ from vswitch_aware_scheduler.rebalance import uplinks
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['CONSOLIDATE', 'Grid', 'Measured', 'RELIEVE', 'Snapshot', 'Uplink',
-           'confirmed', 'make', 'overload']
-
-#: Goals of a plan: relieve hosts in debt, or empty hosts.
-RELIEVE, CONSOLIDATE = 'relieve', 'consolidate'
+__all__ = ['Grid', 'Measured', 'Snapshot', 'Uplink', 'confirmed', 'make',
+           'overload']
 
 #: A slot of a host counts if at least this share of its instances is measured.
 _MEASURED = 0.9
@@ -156,7 +153,6 @@ class Snapshot:
     :ivar capacity_kbps: smallest capacity of a host
     :ivar grid: Grid
     :ivar closed: {host: why no instance leaves or joins it}
-    :ivar sampled: (n,) bool, whether telemetry has samples of an instance
     """
 
     hosts: list
@@ -175,7 +171,6 @@ class Snapshot:
     capacity_kbps: float
     grid: Grid
     closed: dict
-    sampled: np.ndarray
 
 
 def confirmed(account, sums, grid, checks, check_seconds):
@@ -286,11 +281,6 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(moves)
-    # Hosts that were emptied to save them stay empty for some time.
-    emptied = {move.source for move in moves
-               if move.body.get('goal') == CONSOLIDATE
-               and move.state == records.DONE and now - move.ended_at
-               < settings.churn.cool_down_seconds}
     sampled = np.array(
         [len(series.get(server.uuid, ())) > 0 for server in servers],
         dtype=bool)
@@ -312,13 +302,11 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         [budget.Terms(account.overload_probability, account.earned_share,
                       account.first_days, account.most_days)
          for account in (measured.budgets[host] for host in hosts)],
-        constraints, [row for row in empty if hosts[row] not in closed
-                      and hosts[row] not in emptied],
+        constraints, [row for row in empty if hosts[row] not in closed],
         np.array([moved.get(server.uuid, -math.inf) for server in servers]),
         sum(1 for moved_at in moved.values()
             if now - moved_at < 7 * budget.DAY_SECONDS),
-        expected, costs, capacity_kbps, measured.grid, closed,
-        sampled)
+        expected, costs, capacity_kbps, measured.grid, closed)
 
 
 # Measured sums of hosts

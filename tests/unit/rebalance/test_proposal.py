@@ -7,7 +7,6 @@ from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
-from vswitch_aware_scheduler.rebalance import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.vswitch import attachments
@@ -197,7 +196,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual(1, len(self.moves()))
 
     def begun(self, *names, ago=3600.0, state=records.DONE,
-              destination='host1', source='host9', body=None):
+              destination='host1', source='host9'):
         """Write moves of an earlier plan to the store."""
         plan = f'p{len(self.store.plans())}'
         self.store.change_rebalancing(
@@ -205,7 +204,7 @@ class ProposalTestCase(base.StoreTestCase):
             [store.MoveRecord(
                 plan, number, fleet.uuid_of(name), source, destination,
                 state, None if state == records.DROPPED
-                else fleet.NOW - ago, fleet.NOW - ago, body or {})
+                else fleet.NOW - ago, fleet.NOW - ago)
              for number, name in enumerate(names)])
 
     def test_the_cool_down_counts_moves_of_earlier_plans(self):
@@ -298,62 +297,6 @@ class ProposalTestCase(base.StoreTestCase):
             with self.subTest((hosts, capacity, balance)):
                 self.fleet.uplinks = {'tor': (hosts, capacity, balance)}
                 self.assertEqual(count, len(self.moves()))
-
-    def consolidate(self):
-        self.fleet.write(self.store)
-        return proposal.propose(
-            self.store, self.fleet.cloud.client(), self.fleet.driver,
-            self.settings, fleet.NOW, goal=snapshot.CONSOLIDATE)
-
-    def make_spare(self):
-        """Let host3 with one instance fit on host2, and host1 be full."""
-        self.fleet.balance = dict.fromkeys(self.fleet.balance, 600.0)
-        for number in range(2):
-            self.fleet.boot(f'small{number}', 'host2', 10)
-
-    def test_a_host_is_emptied_whose_instances_fit_elsewhere(self):
-        self.make_spare()
-        plan = self.consolidate()
-        move, = plan.moves
-        self.assertEqual(('vm4', 'host3', 'host2', 'consolidate'), (
-            move.name, move.source, move.destination, move.goal))
-        self.assertIn('host3 can be emptied', plan.reason)
-        self.assertIn('keeps 0.6 of its limit', move.reason)
-        # Telemetry is read once, for all hosts together.
-        self.assertEqual(sorted(self.fleet.driver.rates),
-                         sorted(self.fleet.driver.read))
-        # With a budget of less than a day, host2 takes nothing.
-        self.fleet.balance['host2'] = 500.0
-        plan = self.consolidate()
-        self.assertEqual((), plan.moves)
-        self.assertIn('no host can be emptied', plan.reason)
-
-    def test_a_host_with_an_instance_that_must_stay_is_not_emptied(self):
-        self.make_spare()
-        self.fleet.driver.rates.pop('vm4')
-        self.assertEqual((), self.consolidate().moves)
-        self.fleet.boot('vm5', 'host3', 10, metadata={
-            'vswitch:migrate': 'never'})
-        self.assertEqual((), self.consolidate().moves)
-
-    def test_an_emptied_host_is_not_used_again_within_the_cool_down(self):
-        for number in range(8):
-            self.fleet.boot(f'more{number}', 'host3', 0)
-        self.fleet.boot('vm4', 'host3', 700)
-        self.fleet.balance['host4'] = 10.0
-        self.fleet.capacity['host4'] = 1000.0
-        self.fleet.cloud.services['host4'] = {
-            **self.fleet.cloud.services['host3'], 'host': 'host4'}
-        for state, goal, ago, expected in (
-                (records.DONE, 'consolidate', 86000.0, []),
-                (records.DONE, 'consolidate', 87000.0, ['host4']),
-                (records.FAILED, 'consolidate', 86000.0, ['host4']),
-                (records.DONE, 'relieve', 86000.0, ['host4'])):
-            with self.subTest((state, goal, ago)):
-                self.begun('vm9', ago=ago, state=state, source='host4',
-                           body={'goal': goal})
-                self.assertEqual(expected, [move[2] for move in self.moves()])
-                self.execute('DELETE FROM rebalance_move')
 
     def test_a_host_to_which_a_migration_failed_takes_nothing(self):
         for number in range(8):

@@ -16,7 +16,6 @@ from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import outcome
 from vswitch_aware_scheduler.rebalance import proposal
-from vswitch_aware_scheduler.rebalance import snapshot
 from vswitch_aware_scheduler.store import rebalance_records as records
 
 __all__ = ['Run', 'add_arguments']
@@ -34,12 +33,6 @@ def add_arguments(parser):
         '--execute', action='store_true',
         help='execute the plan, or continue an interrupted plan; without '
              'this option nothing is changed')
-    parser.add_argument(
-        '--goal', choices=(snapshot.RELIEVE, snapshot.CONSOLIDATE),
-        default=snapshot.RELIEVE,
-        help='relieve hosts in debt (the default), or consolidate: move '
-             'all instances off hosts, if other hosts can accept them '
-             'within their error budgets')
     parser.add_argument(
         '--parallel', type=int, metavar='K',
         help='number of migrations that run at the same time (default: the '
@@ -118,16 +111,13 @@ class Run:
         cloud
     :param settings: :class:`~..rebalance.settings.Settings`
     :param make_driver: returns the telemetry driver
-    :param goal: goal of the plan, as :func:`.proposal.propose` expects it
     """
 
-    def __init__(self, store, rebalancer, settings, make_driver,
-                 goal=snapshot.RELIEVE):
+    def __init__(self, store, rebalancer, settings, make_driver):
         self._store = store
         self._cloud = rebalancer.cloud
         self._settings = settings
         self._make_driver = make_driver
-        self._goal = goal
 
     def propose(self, keeping=None):
         """Return the :class:`.proposal.Proposal` for the current state.
@@ -139,8 +129,7 @@ class Run:
             return proposal.propose(
                 self._store, self._cloud, self._make_driver(),
                 self._settings, time.time(),
-                progress if keeping is None else keeping(progress),
-                self._goal)
+                progress if keeping is None else keeping(progress))
 
     def execute(self, say, show):
         """Execute a plan, or continue an interrupted plan.
@@ -227,8 +216,7 @@ def _run(arguments, conf):
     settings = _changed_settings(arguments, rebalancer.settings)
     run = Run(
         context.open_store(conf), rebalancer, settings,
-        lambda: service.configured_driver(arguments.all_options),
-        arguments.goal)
+        lambda: service.configured_driver(arguments.all_options))
     if arguments.history:
         output.print_list(
             arguments, run.history(), _HISTORY_COLUMNS, 'moves',
