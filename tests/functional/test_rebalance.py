@@ -304,7 +304,8 @@ class RebalanceTestCase(base.VSwitchTestCase):
         return rebalancing.Rebalancer(
             cloud.Cloud(access, dataclasses.replace(
                 access, url=self.placement.fixture.endpoint)),
-            settings.Settings(settings.EXECUTE, settings.SEPARATE))
+            settings.Settings(settings.EXECUTE, settings.SEPARATE),
+            fleet.read_fleet)
 
     def plan(self, modeler):
         modeler.plan(

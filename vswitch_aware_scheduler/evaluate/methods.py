@@ -254,6 +254,10 @@ class _ByTable(packing.FirstFit):
     def admitted(self, instance):
         return self._table.assess(self._slots, self._laws[instance]).admitted
 
+    def suppose(self, instance, source, destination):
+        self._table.change({source: ({}, [instance]), destination: (
+            {instance: self._laws[instance]}, ())})
+
     def changed(self, host):
         self._describe(host)
 

@@ -92,6 +92,15 @@ class FirstFit(abc.ABC):
     def predicted(self):
         """Return (hosts,) overload probability that the method expects."""
 
+    def suppose(self, instance, source, destination):
+        """Judge hosts as if an instance had moved, until :meth:`changed`.
+
+        :param instance: row of the instance
+        :param source: number of the host that it leaves
+        :param destination: number of the host that it joins, possibly one that
+            is not in use
+        """
+
     def changed(self, host):
         """Update the state after the residents of a host changed.
 

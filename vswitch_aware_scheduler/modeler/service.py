@@ -39,6 +39,7 @@ from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import repair
+from vswitch_aware_scheduler.modeler import stored_fleet
 from vswitch_aware_scheduler.rebalance import cloud as rebalance_cloud
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 from vswitch_aware_scheduler import self_check
@@ -53,9 +54,9 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'Notifier',
            'QUIET_SECONDS', 'Service', 'SetUp', 'check_hosts',
            'any_host_is_described', 'configured_driver', 'make_driver',
-           'make_policies', 'make_rebalancer', 'make_store', 'set_up',
-           'stays_until', 'update_budgets', 'update_fleet', 'update_hosts',
-           'update_inventory', 'update_priors', 'words_of']
+           'make_policies', 'make_rebalancer', 'make_store', 'read_fleet',
+           'set_up', 'stays_until', 'update_budgets', 'update_fleet',
+           'update_hosts', 'update_inventory', 'update_priors', 'words_of']
 
 LOG = logs.get_logger(__name__)
 
@@ -326,6 +327,21 @@ def make_policies(group, report=_ignore):
         group.prediction_margin)
 
 
+def read_fleet(store, group, host_facts=None):
+    """Return the :class:`.StoredFleet` of a store, as the filter judges it.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param group: the options of [vswitch_scheduler]
+    :param host_facts: as in :func:`.stored_fleet.read`
+    :raises StoreError: if the store cannot be read
+    """
+    return stored_fleet.read(
+        store, lambda: make_policies(group),
+        model.TrafficModel.on_off(**options.default_demand(group)).law,
+        group.refuse_hosts_in_debt,
+        group.unknown_instance_policy == 'ignore', host_facts)
+
+
 def _fleet(conf):
     """Return the :class:`.fleet.Fleet` that options select."""
     group = conf[options.GROUP]
@@ -470,7 +486,8 @@ def make_rebalancer(conf):
             'url': conf[options.INVENTORY_GROUP].placement_url})),
         rebalance_settings.Settings(**{
             field.name: group[f'rebalance_{field.name}']
-            for field in dataclasses.fields(rebalance_settings.Settings)}))
+            for field in dataclasses.fields(rebalance_settings.Settings)}),
+        lambda store: read_fleet(store, group))
 
 
 def _or_problem(consequence, *handled, answer=str):

@@ -7,6 +7,8 @@ commands, vswitch-modeler and Watcher's strategy call it. It changes nothing.
 
 import collections
 import dataclasses
+import functools
+import itertools
 import math
 
 import numpy as np
@@ -73,10 +75,14 @@ class ProposedMove:
     :ivar overload_after: the same share with the move
     :ivar limit: limit of the source
     :ivar gain_seconds: avoided seconds of overload of both hosts in seven days
+    :ivar vm_gain_seconds: avoided seconds in seven days in which an instance
+        is on an overloaded host, the sum over all instances of both hosts
     :ivar memory_mib: memory of the instance
     :ivar seconds: expected duration of the migration
     :ivar transferred_mib: expected data that the migration transfers
     :ivar downtime_seconds: expected downtime of the instance
+    :ivar group: equal for moves that avoid overload only together. They share
+        the gains equally, and have the values after all of them
     """
 
     instance_uuid: str
@@ -92,10 +98,12 @@ class ProposedMove:
     overload_after: float
     limit: float
     gain_seconds: float
+    vm_gain_seconds: float
     memory_mib: int
     seconds: float
     transferred_mib: float
     downtime_seconds: float
+    group: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +176,9 @@ def measured(store, now):
         budgets,
         {host: _cut(host_sums, part) for host, host_sums in sums.items()},
         grid, {uuid: record.host for uuid, record in placements.items()
-               if record.host}, _uplinks(store, accounts, part, now),
+               if record.host},
+        {name: account for (kind, name), account in accounts.items()
+         if kind == 'uplink'},
         frozenset(uuid for uuid, record in placements.items()
                   if record.attachments is not None
                   and record.attachments.virtual_functions))
@@ -181,29 +191,12 @@ def _cut(sums, part):
         alone=sums.alone[:, part])
 
 
-def _uplinks(store, accounts, part, now):
-    """Return a list of :class:`.snapshot.Uplink`, of those with a budget."""
-    if not any(kind == 'uplink' for kind, _ in accounts):
-        return []
-    hosts_behind = {}
-    for host, policy in store.fleet('host').facts.items():
-        for name in policy.get('uplinks') or ():
-            hosts_behind.setdefault(name, set()).add(host)
-    measured_uplinks = []
-    for name, uplink_sums in packed.history(store, 'uplink', now,
-                                            days=WINDOW_DAYS).items():
-        if name in hosts_behind and uplink_sums.limits \
-                and ('uplink', name) in accounts:
-            measured_uplinks.append(snapshot.Uplink(
-                frozenset(hosts_behind[name]), accounts['uplink', name],
-                _cut(uplink_sums, part)))
-    return measured_uplinks
-
-
-def propose(store, cloud, driver, settings, now, progress=None):
+def propose(store, read_fleet, cloud, driver, settings, now, progress=None):
     """Return the current :class:`Proposal`.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param read_fleet: callable(store), returns the fleet by which the filter
+        judges, as :class:`~..report.stored_fleet.StoredFleet`
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
@@ -216,13 +209,17 @@ def propose(store, cloud, driver, settings, now, progress=None):
     """
     data = measured(store, now)
     in_debt = _in_debt(data, settings)
+    most_hosts = _HOSTS_A_MOVE * settings.most_moves
     hosts = [debtor.host for debtor in in_debt if debtor.relieved]
+    hosts += [host for host in _harmed(data) if host not in hosts][
+        :most_hosts - len(hosts)]
     if not hosts:
         return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
                         _why_nothing(in_debt, settings))
     moves = store.moves(since=now - WINDOW_DAYS * budget.DAY_SECONDS)
-    fleet = snapshot.make(data, hosts, cloud, driver, settings, now, moves,
-                          progress)
+    fleet = snapshot.make(
+        data, hosts, functools.partial(read_fleet, store), cloud, driver,
+        settings, now, moves, progress)
     if not fleet.loads.rates.any():
         raise exceptions.NothingMeasured(
             f'telemetry {driver.source}: no samples of the '
@@ -233,10 +230,12 @@ def propose(store, cloud, driver, settings, now, progress=None):
 
 def _planned(fleet, data, in_debt, settings, now):
     """Return the Proposal for a Snapshot."""
-    rule, churn = relief.Rule(lowers_excess=True), settings.churn
+    rule, churn = relief.Rule(), settings.churn
     # In a small fleet, at least one instance may be moved in a week.
-    churn = dataclasses.replace(churn, most_share_a_week=max(
-        churn.most_share_a_week, 1 / max(fleet.loads.sizes.sum(), 1)))
+    least = 1 / max(fleet.loads.sizes.sum(), 1)
+    churn = dataclasses.replace(
+        churn, most_share_a_week=max(churn.most_share_a_week, least),
+        parted_share_a_week=max(churn.parted_share_a_week, least))
     advice = advisor.advise(
         fleet.loads, fleet.balance, fleet.terms, rule,
         max(1, round(rule.recent_seconds / fleet.grid.seconds)),
@@ -258,6 +257,11 @@ def _planned(fleet, data, in_debt, settings, now):
             'more hosts are in debt and wait')
 
     def why(move, before, after):
+        if move.parts:
+            return (f'one instance overloads {fleet.hosts[move.source]} alone '
+                    f'for more than the limit; the move ends '
+                    f'{move.vm_gain * fleet.grid.seconds:.0f} s of overload '
+                    f'of single instances in {WINDOW_DAYS} days')
         limit = fleet.terms[move.source].overload_probability
         return (f'{fleet.hosts[move.source]} has overspent its error budget '
                 f'by {-fleet.balance[move.source]:.0f} s; the overload of its '
@@ -300,6 +304,24 @@ def _in_debt(data, settings):
     return tuple(hosts_in_debt)
 
 
+def _harmed(data):
+    """Return the hosts that one instance overloads alone beyond the limit.
+
+    The host that is overloaded for the longest time comes first.
+    """
+    counts = collections.Counter(data.placements.values())
+    slots = {}
+    for host, account in data.budgets.items():
+        if counts[host] < 2 or host not in data.sums or account.in_debt:
+            continue
+        is_harmed = np.count_nonzero(snapshot.harmed(data.sums[host]))
+        known = np.count_nonzero(
+            ~np.isnan(data.sums[host].sums).any(axis=0))
+        if is_harmed > account.overload_probability * known:
+            slots[host] = is_harmed
+    return sorted(slots, key=lambda host: (-slots[host], host))
+
+
 def _why_nothing(in_debt, settings):
     if not in_debt:
         return 'no host is in debt'
@@ -329,21 +351,25 @@ def _described(fleet, moves, reason_of):
             overload_slots * seconds)
         return float(balance), overload_slots / max(known_slots, 1)
 
-    for move in moves:
-        server = fleet.servers[move.instance]
-        migration = fleet.migrations[move.instance]
-        _, before = budget_after(move.source)
-        loads.put(move.instance, move.destination)
-        source_after, after = budget_after(move.source)
-        destination_after, _ = budget_after(move.destination)
-        limit = fleet.terms[move.source].overload_probability
-        yield ProposedMove(
-            server.uuid, server.name, fleet.hosts[move.source],
-            fleet.hosts[move.destination],
-            reason_of(move, float(before), float(after)),
-            float(fleet.balance[move.source]), source_after,
-            float(fleet.balance[move.destination]), destination_after,
-            float(before), float(after), limit, move.gain * seconds,
-            server.shape.memory_mib, migration.seconds,
-            migration.transferred_kbit * 1000 / 8 / 2 ** 20,
-            migration.downtime_seconds)
+    for _, group in itertools.groupby(moves, lambda move: move.group):
+        group = list(group)
+        before = {move.source: budget_after(move.source)[1] for move in group}
+        for move in group:
+            loads.put(move.instance, move.destination)
+        for move in group:
+            server = fleet.servers[move.instance]
+            migration = fleet.migrations[move.instance]
+            source_after, after = budget_after(move.source)
+            destination_after, _ = budget_after(move.destination)
+            yield ProposedMove(
+                server.uuid, server.name, fleet.hosts[move.source],
+                fleet.hosts[move.destination],
+                reason_of(move, float(before[move.source]), float(after)),
+                float(fleet.balance[move.source]), source_after,
+                float(fleet.balance[move.destination]), destination_after,
+                float(before[move.source]), float(after),
+                fleet.terms[move.source].overload_probability,
+                move.gain * seconds, move.vm_gain * seconds,
+                server.shape.memory_mib, migration.seconds,
+                migration.transferred_kbit * 1000 / 8 / 2 ** 20,
+                migration.downtime_seconds, move.group)

@@ -20,12 +20,12 @@ from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import cloud as nova
 from vswitch_aware_scheduler.rebalance import cost
+from vswitch_aware_scheduler.rebalance import destinations
 from vswitch_aware_scheduler.rebalance import relief
-from vswitch_aware_scheduler.rebalance import uplinks
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['Grid', 'Measured', 'Snapshot', 'Uplink', 'confirmed', 'make',
+__all__ = ['Grid', 'Measured', 'Snapshot', 'confirmed', 'harmed', 'make',
            'overload']
 
 #: A slot of a host counts if at least this share of its instances is measured.
@@ -107,7 +107,7 @@ class Measured:
     :ivar sums: {host: sums of its traffic in all slots of ``grid``}
     :ivar grid: Grid that ends with the last slot that any host has sums for
     :ivar placements: {instance uuid: host}
-    :ivar uplinks: list of Uplink
+    :ivar uplinks: {name of an uplink: error budget}
     :ivar bound: uuids of instances that use virtual functions of their host
     """
 
@@ -115,22 +115,8 @@ class Measured:
     sums: dict
     grid: Grid
     placements: dict
-    uplinks: list = dataclasses.field(default_factory=list)
+    uplinks: dict = dataclasses.field(default_factory=dict)
     bound: frozenset = frozenset()
-
-
-@dataclasses.dataclass(frozen=True)
-class Uplink:
-    """An uplink that several hosts share.
-
-    :ivar hosts: set of the names of these hosts
-    :ivar budget: error budget of the uplink
-    :ivar sums: sums of the uplink, for the same slots as those of the hosts
-    """
-
-    hosts: frozenset
-    budget: object
-    sums: object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,14 +196,23 @@ def overload(sums):
         sums.sums, sums.alone, [limit[2] for limit in sums.limits])
 
 
-def make(measured, relieved, cloud, driver, settings, now, moves=(),
-         progress=None):
+def harmed(sums):
+    """Return (t,) bool of slots that one instance overloads alone.
+
+    :param sums: :class:`.packed.Sums` of a host
+    """
+    return (budget.exceeds(sums.sums, [limit[2] for limit in sums.limits])
+            & sums.alone).any(axis=0)
+
+
+def make(measured, relieved, read_fleet, cloud, driver, settings, now,
+         moves=(), progress=None):
     """Return the :class:`Snapshot` of a fleet.
 
     :param measured: Measured
-    :param relieved: hosts in debt that are to be relieved. No instance leaves
-        another host in debt, and no instance joins a host that accepts no
-        instances
+    :param relieved: hosts that instances may leave. No instance leaves another
+        host in debt, and no instance joins a host that accepts no instances
+    :param read_fleet: as in :class:`.destinations.Destinations`
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
@@ -281,9 +276,6 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(moves)
-    sampled = np.array(
-        [len(series.get(server.uuid, ())) > 0 for server in servers],
-        dtype=bool)
     passable = np.ones(len(hosts), dtype=bool)
     passable[[row_of[move.destination] for move in moves
               if move.destination in row_of and move.state == records.FAILED
@@ -291,7 +283,11 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     constraints = _constraints(
         cloud, hosts, row_of, servers, services, placements,
         np.array([host in closed for host in hosts]), fixed, passable,
-        _uplinks(measured, hosts, servers, series, sampled, changed))
+        destinations.Destinations(
+            read_fleet, hosts,
+            {server.uuid: server.host for server in servers},
+            {('uplink', name): -1.0 for name, account
+             in measured.uplinks.items() if not account.accepts}))
     rule = relief.Rule()
     recent = max(1, round(rule.recent_seconds / measured.grid.seconds))
     costs = None if settings.is_separate else _costs(
@@ -467,42 +463,12 @@ def _moved_at(moves):
     return last_moves
 
 
-def _uplinks(measured, hosts, servers, series, sampled, changed):
-    """Return the :class:`.uplinks.Uplinks` of a fleet, None without any.
-
-    :param sampled: (n,) bool, whether telemetry has samples of an instance
-    :param changed: as returned by :func:`_changed_hosts`
-    """
-    if not measured.uplinks or not servers:
-        return None
-    grid, place = measured.grid, {host: row for row, host in enumerate(hosts)}
-    limits = list(dict.fromkeys(
-        limit[:2] for uplink in measured.uplinks
-        for limit in uplink.sums.limits))
-    rates = np.zeros((len(limits), len(servers), grid.slots))
-    for number, server in enumerate(servers):
-        if server.uuid in series:
-            rates[:, number] = _values(
-                grid.mean(series[server.uuid])[0], limits)
-    rates_of = dict(zip(limits, rates))
-    return uplinks.Uplinks([uplinks.Uplink(
-        np.array([host in uplink.hosts for host in hosts]),
-        [rates_of[limit[:2]] for limit in uplink.sums.limits],
-        np.array([limit[2] for limit in uplink.sums.limits]),
-        uplink.sums.sums, uplink.sums.alone,
-        uplink.budget.overload_probability, uplink.budget.accepts)
-        for uplink in measured.uplinks],
-        [place[server.host] for server in servers],
-        sampled,
-        np.array([server.uuid not in changed for server in servers]))
-
-
 def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
-                 fixed, passable, shared):
+                 fixed, passable, judged):
     """Return the Constraints, by Placement, aggregates and server groups.
 
     :param passable: (h,) bool: hosts to which nothing else forbids moves
-    :param shared: Uplinks, or None
+    :param judged: :class:`.destinations.Destinations`
     """
     nodes = cloud.nodes() if servers else {}
     free_amounts = np.zeros((len(hosts), len(nova.CLASSES)))
@@ -529,7 +495,7 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
             len(servers), len(nova.CLASSES)),
         np.nan_to_num(free_amounts, posinf=1e18),
         [server.uuid not in fixed for server in servers], closed, may, groups,
-        members=members, most_members=most_members, uplinks=shared)
+        members=members, most_members=most_members, admission=judged)
 
 
 def _signatures(aggregates, hosts, services):

@@ -105,7 +105,8 @@ class RebalanceMigration(base.BaseAction):
         """
         services = self._services()
         plan_executor = executor.Executor(
-            services.store, services.cloud, services.settings,
+            services.store, services.rebalancer.cloud,
+            services.rebalancer.settings,
             executor.holder_name(self._plan), time.time, time.monotonic,
             LOG.info)
         try:

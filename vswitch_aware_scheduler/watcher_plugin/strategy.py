@@ -100,12 +100,12 @@ class ErrorBudgetStrategy(base.BaseStrategy):
                 f'because the strategy plans for all hosts together')
         try:
             connections = services.Services(self.config.config_files)
-            plan = proposal.propose(
-                connections.store, connections.cloud, connections.driver(),
-                self._changed(connections.settings), time.time())
+            settings = connections.rebalancer.settings
+            plan = connections.rebalancer.propose(
+                connections.store, connections.driver(), time.time(),
+                settings=self._changed(settings))
             if plan.moves:
-                connections.settings.check_network(plan.capacity_kbps,
-                                                   plan.largest_mib)
+                settings.check_network(plan.capacity_kbps, plan.largest_mib)
         except exceptions.VSwitchError as error:
             raise exception.WatcherException(str(error)) from error
         LOG.info('rebalancing: %d migrations: %s', len(plan.moves),

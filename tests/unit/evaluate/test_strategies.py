@@ -127,8 +127,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
 
     def test_a_host_in_debt_takes_no_arrivals_if_that_is_the_option(self):
         for refuses in (True, False):
-            strategy = self._strategy(refuses=refuses, open_days=1e9,
-                                      open_soon_days=1e9)
+            strategy = self._strategy(refuses=refuses, open_days=1e9)
             moves(self._rates()[:2], [0, 0], strategy)
             # A tenth of the time is above .6 x .05.
             self.assertEqual([refuses, False], strategy.closed(2).tolist())

@@ -28,7 +28,7 @@ class WithFleet(base.StoreTestCase):
     def make(self, mode):
         return rebalancing.Rebalancer(
             self.fleet.cloud.client(), settings.Settings(
-                mode, network=settings.SEPARATE))
+                mode, network=settings.SEPARATE), fleet.read_fleet)
 
     def states(self):
         return [move.state for move in self.store.moves()]

@@ -9,6 +9,7 @@ from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments
 
 BUSY = np.arange(fleet.SLOTS) % 10 == 9
@@ -35,8 +36,9 @@ class ProposalTestCase(base.StoreTestCase):
         for name, value in more.items():
             self.settings = settings.dataclasses.replace(
                 self.settings, **{name: value})
-        return proposal.propose(self.store, self.fleet.cloud.client(),
-                                self.fleet.driver, self.settings, now)
+        return proposal.propose(
+            self.store, fleet.read_fleet, self.fleet.cloud.client(),
+            self.fleet.driver, self.settings, now)
 
     def moves(self, **more):
         return [(move.name, move.source, move.destination)
@@ -287,13 +289,140 @@ class ProposalTestCase(base.StoreTestCase):
         measured |= np.arange(fleet.SLOTS) < 200
         self.assertEqual(1, len(self.moves()))
 
+    def model(self, name, peak, share=1.0):
+        self.fleet.models[name] = (
+            model.TrafficModel.constant(peak) if share == 1.0
+            else model.TrafficModel.on_off(
+                peak, 0.0, on_seconds=600.0 * share,
+                off_seconds=600.0 * (1 - share)))
+
+    def test_no_destination_that_the_filter_refuses_is_proposed(self):
+        # By telemetry host3 has room; the filter expects other traffic.
+        for limits, peak, share, count in (
+                ({}, 600.0, .1, 1), ({}, 1001.0, .005, 0),
+                ({'vm_peak_kbps': 599.0}, 600.0, .1, 0),
+                ({'vm_peak_kbps': 600.0}, 600.0, .1, 1),
+                ({}, 901.0, .02, 0), ({}, 901.0, .009, 1),
+                ({'max_tunnels': 1}, 600.0, .1, 0),
+                ({'max_tunnels': 2}, 600.0, .1, 1)):
+            self.model('vm4', 100.0)
+            for name in ('vm1', 'vm2'):
+                self.model(name, peak, share)
+            self.fleet.limits = limits
+            with self.subTest(limits=limits, peak=peak, share=share):
+                self.assertEqual(count, len(self.moves()))
+
+    def test_other_instances_move_if_the_filter_refuses_one(self):
+        self.fleet.limits = {'vm_peak_kbps': 700.0}
+        self.model('vm1', 701.0, .001)
+        self.model('vm2', 600.0, .1)
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+
+    def test_the_filter_judges_each_move_after_those_before_it(self):
+        # Two hosts in debt; by models host3 has room for one instance.
+        for name in ('vm5', 'vm6'):
+            self.fleet.boot(name, 'host2', np.where(BUSY, 600, 100))
+        self.fleet.driver.rates['vm3'][:] = 0
+        self.fleet.driver.rates['vm4'][:] = 0
+        self.fleet.balance['host2'] = -600.0
+        for number in range(4):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.fleet.driver.rates['vm5'][:] = np.where(BUSY, 500, 0)
+        self.fleet.driver.rates['vm1'][:] = np.where(
+            np.roll(BUSY, 1), 500, 0) + np.where(BUSY, 500, 0)
+        self.assertEqual(2, len(self.moves()))
+        for name in ('vm1', 'vm2', 'vm5', 'vm6'):
+            self.model(name, 600.0, .2)
+        # Each alone never exceeds 1000, two together for .04 of the time.
+        self.assertEqual(1, len(self.moves()))
+
+    def test_every_move_ends_overload(self):
+        # host1 is at twice its capacity by instances that must stay.
+        for name in ('vm1', 'vm2'):
+            self.fleet.boot(name, 'host1', np.where(BUSY, 1000, 100),
+                            locked=True)
+        for number in range(3):
+            self.fleet.boot(f'small{number}', 'host1', 10)
+        plan = self.propose()
+        self.assertEqual((), plan.moves)
+        self.assertIn('none was overloaded beyond its limit lately and has '
+                      'an instance whose move helps', plan.reason)
+        # Two of four have to leave, so that any overload ends.
+        for number in (1, 2, 3, 4):
+            self.fleet.boot(f'vm{number}', 'host1', np.where(BUSY, 450, 100))
+        for number in range(6):
+            self.fleet.boot(f'small{number}', f'host{2 + number % 2}', 0)
+        plan = self.propose()
+        self.assertEqual(2, len(plan.moves))
+        slots = np.count_nonzero(BUSY)
+        for move in plan.moves:
+            self.assertEqual(slots * 150.0, move.gain_seconds)
+            self.assertEqual(slots * 4 * 150.0, move.vm_gain_seconds)
+            self.assertAlmostEqual(slots / 288, move.overload_before)
+            self.assertEqual(0.0, move.overload_after)
+
+    def start_giant(self, **limits):
+        """Let vm1 exceed host1 alone; no host is in debt."""
+        self.fleet.balance['host1'] = 100.0
+        self.fleet.driver.rates['vm1'][:] = np.where(BUSY, 1100, 100)
+        self.fleet.alone['host1'] = BUSY
+        for number in range(8):
+            self.fleet.boot(f'more{number}', 'host2', 0)
+
+    def test_an_instance_above_the_capacity_goes_where_it_is_carried(self):
+        self.start_giant()
+        self.fleet.capacity['host3'] = 2000.0
+        move, = self.propose().moves
+        self.assertEqual(('vm1', 'host1', 'host3'), (
+            move.name, move.source, move.destination))
+        slots = np.count_nonzero(BUSY)
+        # vm2 alone suffered; vm1 does so nowhere.
+        self.assertEqual((0.0, slots * 300.0),
+                         (move.gain_seconds, move.vm_gain_seconds))
+        self.assertIn('one instance overloads host1 alone', move.reason)
+        self.model('vm1', 2001.0, .001)
+        plan = self.propose()
+        self.assertEqual([('vm2', 'host3')], [
+            (move.name, move.destination) for move in plan.moves])
+
+    def test_others_leave_an_instance_that_no_host_carries(self):
+        self.start_giant()
+        plan = self.propose()
+        self.assertEqual([('vm2', 'host1', 'host3')], [
+            (move.name, move.source, move.destination)
+            for move in plan.moves])
+        self.assertIn('one instance overloads each host alone: 1 host is '
+                      'affected', plan.reason)
+
+    def test_instances_above_the_capacity_are_gathered(self):
+        self.start_giant()
+        self.fleet.boot('vm5', 'host3', np.where(BUSY, 1100, 100))
+        self.fleet.alone['host3'] = BUSY
+        self.fleet.driver.rates['vm3'][:] = 900
+        # Wherever its host is, vm4 must stay: vm1 leaves two instances.
+        self.fleet.boot('vm6', 'host1', 50, locked=True)
+        self.fleet.boot('vm2', 'host1', 50, locked=True)
+        self.fleet.boot('vm4', 'host3', 50, locked=True)
+        self.assertEqual([('vm1', 'host1', 'host3')], self.moves())
+
+    def test_no_instance_is_moved_beside_one_above_the_capacity(self):
+        self.fleet.boot('vm5', 'host3', np.where(BUSY, 1100, 0), locked=True)
+        self.fleet.alone['host3'] = BUSY
+        self.fleet.boot('vm4', 'host3', 100, locked=True)
+        self.fleet.driver.rates['vm3'][:] = 950
+        self.assertEqual([], self.moves())
+
     def test_uplinks_of_destinations_are_respected(self):
         # With vm1 or vm2 the uplink of host2 and host3 has 1200 when busy.
+        self.model('vm3', 500.0)
+        self.model('vm4', 100.0)
+        for name in ('vm1', 'vm2'):
+            self.model(name, 600.0, .1)
         for hosts, capacity, balance, count in (
                 (('host2', 'host3'), 1201.0, 10.0, 1),
                 (('host2', 'host3'), 1199.0, 10.0, 0),
                 (('host2', 'host3'), 1201.0, -10.0, 0),
-                (('host1', 'host3'), 1299.0, -10.0, 1)):
+                (('host1', 'host3'), 1301.0, -10.0, 1)):
             with self.subTest((hosts, capacity, balance)):
                 self.fleet.uplinks = {'tor': (hosts, capacity, balance)}
                 self.assertEqual(count, len(self.moves()))

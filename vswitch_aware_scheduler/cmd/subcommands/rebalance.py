@@ -15,7 +15,6 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import outcome
-from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.store import rebalance_records as records
 
 __all__ = ['Run', 'add_arguments']
@@ -107,15 +106,14 @@ class Run:
     """One run of the command.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param rebalancer: :class:`~..modeler.rebalancing.Rebalancer`, for its
-        cloud
+    :param rebalancer: :class:`~..modeler.rebalancing.Rebalancer`
     :param settings: :class:`~..rebalance.settings.Settings`
     :param make_driver: returns the telemetry driver
     """
 
     def __init__(self, store, rebalancer, settings, make_driver):
         self._store = store
-        self._cloud = rebalancer.cloud
+        self._rebalancer = rebalancer
         self._settings = settings
         self._make_driver = make_driver
 
@@ -126,10 +124,10 @@ class Run:
             for the progress
         """
         with terminal.progress('reading traffic') as progress:
-            return proposal.propose(
-                self._store, self._cloud, self._make_driver(),
-                self._settings, time.time(),
-                progress if keeping is None else keeping(progress))
+            return self._rebalancer.propose(
+                self._store, self._make_driver(), time.time(),
+                progress if keeping is None else keeping(progress),
+                self._settings)
 
     def execute(self, say, show):
         """Execute a plan, or continue an interrupted plan.
@@ -141,7 +139,7 @@ class Run:
         :raises StoreError: when another process has the lock
         """
         plan_executor = executor.Executor(
-            self._store, self._cloud, self._settings,
+            self._store, self._rebalancer.cloud, self._settings,
             executor.holder_name('vswitch-manage rebalance'), time.time,
             time.monotonic, say)
         began = time.time()
