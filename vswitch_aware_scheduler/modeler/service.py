@@ -486,7 +486,8 @@ def make_rebalancer(conf):
             'url': conf[options.INVENTORY_GROUP].placement_url})),
         rebalance_settings.Settings(**{
             field.name: group[f'rebalance_{field.name}']
-            for field in dataclasses.fields(rebalance_settings.Settings)}),
+            for field in dataclasses.fields(rebalance_settings.Settings)
+            if f'rebalance_{field.name}' in group}),
         lambda store: read_fleet(store, group))
 
 

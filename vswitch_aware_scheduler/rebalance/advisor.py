@@ -14,10 +14,7 @@ from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import relief
 
-__all__ = ['Advice', 'Churn', 'NEVER', 'advise', 'marked']
-
-#: Metadata of an instance that must never be moved.
-MARK, NEVER = 'vswitch:migrate', 'never'
+__all__ = ['Advice', 'Churn', 'advise']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,15 +47,6 @@ class Advice:
     moves: tuple
     held_back: int
     reason: str
-
-
-def marked(metadata):
-    """Return whether metadata forbid to move an instance.
-
-    :param metadata: mapping of an instance's metadata; case and spaces of the
-        value are ignored
-    """
-    return str((metadata or {}).get(MARK, '')).strip().lower() == NEVER
 
 
 def advise(loads, balance, terms, rule, recent, constraints, empty=(),

@@ -16,11 +16,11 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import cloud as nova
 from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import destinations
+from vswitch_aware_scheduler.rebalance import immovable
 from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.traffic import rate_law
@@ -38,8 +38,7 @@ _KNOWN = 0.5
 #: Maximum number of instances that changed hosts and whose samples are read.
 _MOST_MOVED = 500
 
-#: After a failed migration, the destination accepts no instances for this
-#: time.
+#: What failed rests for this time; see :data:`.rebalance_records.RESTS`.
 REFUSED_SECONDS = 3600.0
 
 #: kbit in 1,000 full packets of Ethernet, for the packets of a migration.
@@ -242,7 +241,9 @@ def make(measured, relieved, read_fleet, cloud, driver, settings, now,
     loads = _loads(measured, hosts, limits, servers, series, placements,
                    set(relieved), {uuid: changed[uuid] for uuid in read})
     services = cloud.services()
-    fixed = _fixed(servers, measured.bound)
+    aggregates = cloud.aggregates() if servers else []
+    rests = _resting(moves, now)
+    fixed = _fixed(servers, measured.bound, aggregates, settings, rests)
     count = loads.sizes
     empty = [row for row, host in enumerate(hosts)
              if not count[row] and host in services
@@ -276,13 +277,10 @@ def make(measured, relieved, read_fleet, cloud, driver, settings, now,
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(moves)
-    passable = np.ones(len(hosts), dtype=bool)
-    passable[[row_of[move.destination] for move in moves
-              if move.destination in row_of and move.state == records.FAILED
-              and now - move.ended_at < REFUSED_SECONDS]] = False
     constraints = _constraints(
         cloud, hosts, row_of, servers, services, placements,
-        np.array([host in closed for host in hosts]), fixed, passable,
+        np.array([host in closed for host in hosts]), fixed, aggregates,
+        rests,
         destinations.Destinations(
             read_fleet, hosts,
             {server.uuid: server.host for server in servers},
@@ -439,42 +437,64 @@ def _unknown(loads, grid, empty, relieved):
 
 # What may move where
 
-def _fixed(servers, bound):
+def _fixed(servers, bound, aggregates, settings, rests):
     """Return {uuid: why the instance must not move}."""
     fixed = {}
     for server in servers:
-        reason = (f'its metadata has {advisor.MARK}={advisor.NEVER}'
-                  if advisor.marked(server.metadata)
-                  else nova.why_fixed(server))
+        reason = immovable.why_fixed(server, aggregates, settings.tenant_veto)
         if reason is None and server.uuid in bound:
             reason = 'it has a port with a virtual function of the host'
+        if reason is None and (records.INSTANCE, server.uuid) in rests:
+            reason = 'a move of it failed within the last hour'
         if reason is not None:
             fixed[server.uuid] = reason
     return fixed
 
 
+def _resting(moves, now):
+    """Return the set of what rests, see :data:`.rebalance_records.RESTS`.
+
+    An item is (INSTANCE, uuid), (DESTINATION, uuid, host) or (MIGRATION,
+    host).
+    """
+    items = set()
+    for move in moves:
+        rests = move.body.get('rests')
+        if move.state in (records.FAILED, records.DROPPED) \
+                and now - move.ended_at < REFUSED_SECONDS:
+            items.add({
+                records.INSTANCE: (rests, move.instance_uuid),
+                records.DESTINATION: (
+                    rests, move.instance_uuid, move.destination),
+                records.MIGRATION: (rests, move.destination)}.get(rests))
+    return items
+
+
 def _moved_at(moves):
-    """Return {uuid: time of the last completed or planned move}."""
+    """Return {uuid: time of the last move that took place, or broke off}."""
     last_moves = {}
     for move in moves:
-        if move.begun_at is not None and move.ended_at is not None:
+        if move.state == records.DONE or move.state == records.FAILED \
+                and move.body.get('rests') == records.MIGRATION:
             last_moves[move.instance_uuid] = max(
                 move.ended_at, last_moves.get(move.instance_uuid, -math.inf))
     return last_moves
 
 
 def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
-                 fixed, passable, judged):
+                 fixed, aggregates, rests, judged):
     """Return the Constraints, by Placement, aggregates and server groups.
 
-    :param passable: (h,) bool: hosts to which nothing else forbids moves
+    :param aggregates: as returned by :meth:`.cloud.Cloud.aggregates`
+    :param rests: as returned by :func:`_resting`
     :param judged: :class:`.destinations.Destinations`
     """
     nodes = cloud.nodes() if servers else {}
     free_amounts = np.zeros((len(hosts), len(nova.CLASSES)))
     may = np.zeros((len(servers), len(hosts)), dtype=bool)
-    signatures = _signatures(cloud.aggregates() if servers else [], hosts,
-                             services)
+    signatures = _signatures(aggregates, hosts, services)
+    broken = np.array([(records.MIGRATION, host) in rests for host in hosts],
+                      dtype=bool)
     fits = {}
     for number, server in enumerate(servers):
         if server.uuid in fixed:
@@ -486,8 +506,11 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
                     row = row_of[nodes[uuid]]
                     free_amounts[row] = amounts
                     fits[server.shape][row] = True
-        may[number] = passable & fits[server.shape] & (
+        may[number] = ~broken & fits[server.shape] & (
             signatures == signatures[row_of[server.host]])
+        may[number, [row for row, host in enumerate(hosts)
+                     if (records.DESTINATION, server.uuid, host)
+                     in rests]] = False
     groups, members, most_members = _groups(cloud, row_of, servers,
                                             placements, fixed)
     return relief.Constraints(

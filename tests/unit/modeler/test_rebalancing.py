@@ -121,7 +121,7 @@ class RebalancerTestCase(WithFleet):
         rebalancer = self.make(settings.EXECUTE)
         self.plan(rebalancer)
         problems = []
-        for _ in range(3):
+        for _ in range(6):
             problems.append(rebalancer.step(self.clock))
             self.clock.now += executor.POLL_SECONDS
         self.assertEqual(1, len(list(filter(None, problems))))

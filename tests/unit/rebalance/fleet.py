@@ -55,6 +55,7 @@ class Cloud(stand_ins.OpenStack):
     :ivar migrations: list as of the API, the oldest first
     :ivar on_migrate: called with (server, host) for each live migration that
         is asked for; by default it is completed at once
+    :ivar failure: why live migrations failed, as Nova's record has it
     :ivar asked: [(name, host)] of the live migrations
     """
 
@@ -64,6 +65,7 @@ class Cloud(stand_ins.OpenStack):
         self.aggregates, self.groups, self.migrations = [], [], []
         self.used = {}
         self.asked = []
+        self.failure = 'No valid host was found. none'
         self.on_migrate = self.complete
         self._numbers = itertools.count(1)
         for host in hosts:
@@ -147,8 +149,8 @@ class Cloud(stand_ins.OpenStack):
                 {'action': 'live-migration', 'request_id': 'r1'}]}
         if rest:
             return 200, {'instanceAction': {'events': [
-                {'result': 'Error', 'traceback':
-                    'Traceback\n  line\nNoValidHost: none\n'}]}}
+                {'result': 'Error', 'traceback': 'Traceback\n  raise result',
+                 'details': self.failure}]}}
         return 200, {'server': self.servers[uuid]}
 
     def _act(self, server, body):

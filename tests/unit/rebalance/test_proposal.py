@@ -106,7 +106,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual([], self.moves(checks=1))
 
     def test_what_may_not_move_stays_and_the_plan_says_why(self):
-        cases = [{'metadata': {'vswitch:migrate': ' Never'}},
+        cases = [{'extra_specs': {'vswitch:migrate': 'never'}},
                  {'OS-EXT-STS:task_state': 'rebuilding'},
                  {'OS-EXT-STS:vm_state': 'stopped'}, {'locked': True}]
         cases += [{'extra_specs': {key: value}} for key, value in (
@@ -197,7 +197,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.group('soft-affinity', 'vm1', 'vm2')
         self.assertEqual(1, len(self.moves()))
 
-    def begun(self, *names, ago=3600.0, state=records.DONE,
+    def begun(self, *names, ago=3600.0, state=records.DONE, rests=None,
               destination='host1', source='host9'):
         """Write moves of an earlier plan to the store."""
         plan = f'p{len(self.store.plans())}'
@@ -206,7 +206,8 @@ class ProposalTestCase(base.StoreTestCase):
             [store.MoveRecord(
                 plan, number, fleet.uuid_of(name), source, destination,
                 state, None if state == records.DROPPED
-                else fleet.NOW - ago, fleet.NOW - ago)
+                else fleet.NOW - ago, fleet.NOW - ago,
+                {'rests': rests} if rests else {})
              for number, name in enumerate(names)])
 
     def test_the_cool_down_counts_moves_of_earlier_plans(self):
@@ -216,12 +217,56 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.cloud.migration('vm1', 'host9', 'host1',
                                    at=fleet.NOW - 3600)
         self.begun('vm1', state=records.DROPPED)
+        self.begun('vm1', state=records.FAILED, rests=records.DESTINATION)
         self.assertEqual(1, len(self.moves()))
-        self.begun('vm1', state=records.FAILED)
+        self.begun('vm1', state=records.FAILED, rests=records.MIGRATION)
         self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
         self.begun('vm2')
         self.assertEqual([], self.moves())
         self.assertEqual(1, len(self.moves(cool_down_hours=.9)))
+
+    def test_only_what_failed_rests_for_an_hour(self):
+        for number in range(8):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.fleet.driver.rates['vm3'][:] = 0
+        both, other = {'vm1', 'vm2'}, {'vm2'}
+        for state, rests, destination, names, hosts in (
+                (records.DROPPED, records.INSTANCE, 'host3', other, None),
+                (records.FAILED, records.INSTANCE, 'host3', other, None),
+                (records.DROPPED, records.DESTINATION, 'host3', both, None),
+                (records.FAILED, records.MIGRATION, 'host3', other,
+                 {'host2'}), (records.DROPPED, None, 'host3', both, None)):
+            self.begun('vm1', state=state, rests=rests, ago=3599.0,
+                       destination=destination)
+            with self.subTest(state=state, rests=rests):
+                move, = self.moves()
+                self.assertIn(move[0], names)
+                self.assertIn(move[2], hosts or {'host2', 'host3'})
+                self.assertNotEqual(('vm1', 'host3') if rests else None,
+                                    (move[0], move[2]))
+            self.execute('DELETE FROM rebalance_move')
+            self.begun('vm1', state=state, rests=rests, ago=3601.0,
+                       destination=destination)
+            self.assertEqual(1, len(self.moves(cool_down_hours=1.0)))
+            self.execute('DELETE FROM rebalance_move')
+
+    def test_a_destination_that_refused_one_instance_accepts_others(self):
+        self.begun('vm1', state=records.FAILED, rests=records.DESTINATION,
+                   destination='host3', ago=60.0)
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+
+    def test_tenants_have_a_veto_only_by_the_option(self):
+        for name in ('vm1', 'vm2'):
+            self.fleet.boot(name, 'host1', np.where(BUSY, 600, 100),
+                            metadata={'vswitch:migrate': 'never'})
+        self.assertEqual(1, len(self.moves()))
+        plan = self.propose(tenant_veto=True)
+        self.assertEqual((), plan.moves)
+        self.assertIn('2 instances stay: its metadata has '
+                      'vswitch:migrate=never', plan.reason)
+        self.fleet.cloud.aggregates = [
+            ({'vswitch:migrate': 'allowed'}, ['host1'])]
+        self.assertEqual(1, len(self.moves()))
 
     def test_a_quarter_of_the_instances_is_moved_in_a_week(self):
         for number in range(4):
@@ -426,15 +471,6 @@ class ProposalTestCase(base.StoreTestCase):
             with self.subTest((hosts, capacity, balance)):
                 self.fleet.uplinks = {'tor': (hosts, capacity, balance)}
                 self.assertEqual(count, len(self.moves()))
-
-    def test_a_host_to_which_a_migration_failed_takes_nothing(self):
-        for number in range(8):
-            self.fleet.boot(f'more{number}', 'host3', 0)
-        for ago, count in ((3599.0, 0), (3601.0, 1)):
-            self.begun('vm9', ago=ago, state=records.FAILED,
-                       destination='host3')
-            self.assertEqual(count, len(self.moves()))
-            self.execute('DELETE FROM rebalance_move')
 
     def test_an_empty_host_is_used_when_no_other_helps(self):
         self.fleet.boot('vm4', 'host3', 700)

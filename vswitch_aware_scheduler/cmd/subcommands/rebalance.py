@@ -34,8 +34,7 @@ def add_arguments(parser):
              'this option nothing is changed')
     parser.add_argument(
         '--parallel', type=int, metavar='K',
-        help='number of migrations that run at the same time (default: the '
-             'option rebalance_parallel)')
+        help='number of migrations that run at the same time (default: 1)')
     parser.add_argument(
         '--checks', type=int, metavar='N',
         help='relieve hosts that were in debt at N checks in a row (default: '

@@ -77,7 +77,7 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
                                              '--json')
         self.assertEqual(1, status)
         answer = json.loads(output)
-        self.assertIn('NoValidHost', answer['problem'])
+        self.assertIn('No valid host', answer['problem'])
         self.assertEqual(['failed'], [row['state']
                                       for row in answer['moves']])
 
