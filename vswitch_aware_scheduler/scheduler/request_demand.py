@@ -14,7 +14,8 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import guarantee
 
 __all__ = ['Statements', 'attachments_of', 'attachments_of_instance',
-           'demand_of', 'instance_uuid_of', 'is_pinned', 'is_rebuild_on', 'read']
+           'demand_of', 'instance_uuid_of', 'is_pinned', 'is_rebuild_on',
+           'read']
 
 # Values of network_id in Nova that are not the id of a network.
 _AUTO, _NO_NETWORK = 'auto', 'none'
