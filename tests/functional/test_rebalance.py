@@ -348,10 +348,10 @@ class RebalanceTestCase(base.VSwitchTestCase):
 
     def test_a_destination_that_the_filter_refuses_is_not_proposed(self):
         # By telemetry host3 has room; the filter counts what flavors state.
-        full = self.flavor('full', egress_kbps=950)
+        full = self.flavor('full', egress_kbps=850)
         self.store.write_fleet({'flavor': {
             'small': {'vswitch:egress_kbps': '100'},
-            'full': {'vswitch:egress_kbps': '950'}}}, time.time())
+            'full': {'vswitch:egress_kbps': '850'}}}, time.time())
         uuid = self.boot(full, host='host3')['id']
         self.store.write(placements=[
             store.InstanceRecord(uuid, 'host3', 'full', 'p')])
