@@ -18,13 +18,18 @@ import uuid
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
+from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import profile
 
 _PERIOD, _SLOTS, _DAYS = 300.0, 2016, 7
 _SHAPE = cloud.Shape(2, 4096, 20)
@@ -139,6 +144,17 @@ class Driver:
                     name, _PERIOD, times, rates, 0 * rates)
 
 
+def read_fleet(target):
+    """Return the fleet as the filter judges it; all instances have models."""
+    policy = admission.HostPolicy(profile.SwitchProfile(
+        'p', saturation_kbps=1e9))
+    return stored_fleet.StoredFleet(
+        target, lambda hosts: policy_in_force.Policies(
+            dict.fromkeys(hosts, policy), {}, {}, {}),
+        model.TrafficModel.on_off(100.0, 100.0, on_seconds=60.0,
+                                  off_seconds=600.0).law)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--hosts', type=int, default=1000)
@@ -157,7 +173,7 @@ def main():
         fleet.fill(target)
         began = time.monotonic(), time.process_time()
         plan = proposal.propose(
-            target, Cloud(fleet), driver,
+            target, read_fleet, Cloud(fleet), driver,
             settings.Settings(network=settings.SEPARATE), fleet.now)
         found = {
             'hosts': arguments.hosts,

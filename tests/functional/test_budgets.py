@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from tests.fakes import keystone as fake_keystone
 from tests.functional import base
+from tests.unit.rebalance import fleet as test_fleet
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd.subcommands import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
@@ -143,8 +144,9 @@ class BudgetsTestCase(base.VSwitchTestCase):
         nova_api = cloud.Cloud(access, dataclasses.replace(
             access, url=self.placement.fixture.endpoint))
         plan_settings = settings.Settings(network=settings.SEPARATE)
-        plan = proposal.propose(self.store, nova_api, self.set_up.driver,
-                                plan_settings, self.clock())
+        plan = proposal.propose(
+            self.store, test_fleet.read_fleet, nova_api, self.set_up.driver,
+            plan_settings, self.clock())
         self.assertEqual(1, len(plan.moves), plan)
         move, = plan.moves
         self.assertEqual(('host1', 'host2'), (move.source, move.destination))

@@ -97,6 +97,8 @@ class RebalanceTestCase(base.VSwitchTestCase):
         totals = {host: np.zeros(fleet.SLOTS) for host in self.HOSTS}
         for server in self.servers.values():
             totals[self.host_of(server)] += self.rates[server['id']]
+        self.store.write_fleet({
+            'flavor': {'small': {'vswitch:egress_kbps': '100'}}}, now)
         self.store.write(placements=[
             store.InstanceRecord(
                 server['id'], self.host_of(server), 'small', 'p')
@@ -215,20 +217,21 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertEqual('host3', self.where()[self.moved()])
 
     def test_a_hanging_migration_is_left_and_found_again(self):
-        self.configure('rebalance_wait_seconds = 1')
-        with self.slow() as (stopped, go_on):
+        with self.slow() as (stopped, go_on), mock.patch.object(
+                executor, 'WAIT_SECONDS', 1.0):
             status, answer, errors = self.execute()
             self.assertEqual(1, status)
             self.assertIn('not ended after', answer['problem'])
             self.wait_for(stopped.is_set, 'the live migration')
-            # It still runs: nothing else begins.
+            # It still runs: a new plan goes around its hosts.
             status, answer, _ = self.execute()
-            self.assertEqual(1, status)
+            self.assertEqual((0, []), (status, [
+                move for move in answer['moves'] if move['state'] != 'begun']))
+            self.assertIn('a migration is running', answer['reason'])
             self.assertEqual(1, len(self.live_migrations()))
             go_on.set()
             self.arrived()
-        self.configure()
-        status, answer, errors = self.execute()
+            status, answer, errors = self.execute()
         self.assertEqual((0, 1), (status, answer['done']), errors)
         self.assertEqual(1, len(self.live_migrations()))
 
@@ -248,7 +251,8 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.boot(full, host='host3')
         status, answer, _ = self.execute()
         self.assertEqual(1, status)
-        self.assertIn('NoValidHost', answer['problem'])
+        self.assertIn('VSwitchFilter refuses host3 by the check',
+                      answer['problem'])
         self.assertEqual('failed', self.store.moves()[0].state)
         self.assertEqual('host1', self.where()['vm1'])
         self.assertEqual('host1', self.where()['vm2'])
@@ -304,7 +308,8 @@ class RebalanceTestCase(base.VSwitchTestCase):
         return rebalancing.Rebalancer(
             cloud.Cloud(access, dataclasses.replace(
                 access, url=self.placement.fixture.endpoint)),
-            settings.Settings(settings.EXECUTE, settings.SEPARATE))
+            settings.Settings(settings.EXECUTE, settings.SEPARATE),
+            fleet.read_fleet)
 
     def plan(self, modeler):
         modeler.plan(
@@ -341,10 +346,39 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertIn('held by another process', killed.step(time.monotonic))
         self.assertEqual(1, len(self.live_migrations()))
 
-    def test_groups_and_marks_are_respected(self):
+    def test_a_destination_that_the_filter_refuses_is_not_proposed(self):
+        # By telemetry host3 has room; the filter counts what flavors state.
+        full = self.flavor('full', egress_kbps=850)
+        self.store.write_fleet({'flavor': {
+            'small': {'vswitch:egress_kbps': '100'},
+            'full': {'vswitch:egress_kbps': '850'}}}, time.time())
+        uuid = self.boot(full, host='host3')['id']
+        self.store.write(placements=[
+            store.InstanceRecord(uuid, 'host3', 'full', 'p')])
+        status, answer, errors = self.run_command()
+        self.assertEqual((0, []), (status, answer['moves']), errors)
+
+    def test_a_tenant_has_a_veto_only_by_the_option(self):
         for name in ('vm1', 'vm2'):
             self.admin_api.post_server_metadata(
                 self.servers[name]['id'], {'vswitch:migrate': 'never'})
         status, answer, errors = self.run_command()
+        self.assertEqual((0, 1), (status, len(answer['moves'])), errors)
+        self.configure('rebalance_tenant_veto = true')
+        status, answer, errors = self.run_command()
         self.assertEqual((0, []), (status, answer['moves']), errors)
         self.assertIn('vswitch:migrate=never', answer['reason'])
+
+    def test_an_instance_that_was_locked_stops_no_other(self):
+        move = self.planned()
+        self.api.post_server_action(move.instance_uuid, {'lock': None})
+        status, answer, errors = self.execute()
+        self.assertEqual(1, status)
+        self.assertIn('it is locked', answer['problem'])
+        # The next plan moves the other one.
+        status, answer, errors = self.execute()
+        self.assertEqual((0, 1), (status, answer['done']), errors)
+        self.assertEqual({'host1', 'host3'}, {
+            self.where()[name] for name in ('vm1', 'vm2')})
+        self.assertNotIn(move.instance_uuid, {
+            uuid for uuid, _, _ in self.live_migrations()})

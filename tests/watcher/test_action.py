@@ -45,14 +45,16 @@ class ActionTestCase(base.WatcherTestCase):
         self.assertEqual([], self.fleet.cloud.asked)
         self.assertTrue(made.revert())
 
-    def test_after_a_surprise_the_rest_of_the_plan_is_skipped(self):
+    def test_after_a_failure_only_what_is_useless_without_it_is_skipped(self):
         self.fleet.cloud.on_migrate = lambda server, host: \
             self.fleet.cloud.complete(server, host, 'error')
         with self.assertRaisesRegex(exception.WatcherException,
-                                    'NoValidHost'):
+                                    'No valid host'):
             self.make().execute()
-        with self.assertRaisesRegex(exception.ActionSkipped, 'NoValidHost'):
+        with self.assertRaisesRegex(exception.ActionSkipped,
+                                    'No valid host'):
             self.make().pre_condition()
+        self.make(move={**self.given['move'], 'group': 9}).pre_condition()
         self.make(plan='another').pre_condition()
 
     def test_the_lock_of_another_process_is_respected(self):

@@ -14,8 +14,9 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['EXTRA_SPECS', 'LARGEST', 'MODEL_EXTRA_SPEC', 'RATES',
-           'constant_law', 'law_of', 'law_of_extra_specs', 'read']
+__all__ = ['EXTRA_SPECS', 'LARGEST', 'MIGRATE_EXTRA_SPEC', 'MIGRATE_VALUES',
+           'MODEL_EXTRA_SPEC', 'RATES', 'constant_law', 'law_of',
+           'law_of_extra_specs', 'read']
 
 #: Numbers of a flavor, all integers 0..LARGEST, and their meaning.
 EXTRA_SPECS = {
@@ -37,7 +38,14 @@ _BRIEF.maxstring = 80
 #: instances of the flavor.
 MODEL_EXTRA_SPEC = 'vswitch:model'
 
-_KEYS = (*EXTRA_SPECS, MODEL_EXTRA_SPEC)
+#: Key that says whether instances may be migrated to keep error budgets. It is
+#: also a key of aggregates and of the metadata of instances.
+MIGRATE_EXTRA_SPEC = 'vswitch:migrate'
+
+#: Its values.
+MIGRATE_VALUES = ('allowed', 'never')
+
+_KEYS = (*EXTRA_SPECS, MODEL_EXTRA_SPEC, MIGRATE_EXTRA_SPEC)
 
 #: Maximum number of cached laws of flavors. Residents are described by their
 #: flavors often, so that a smaller cache than the number of flavors in a cloud

@@ -6,6 +6,7 @@ If several values apply, the most cautious is used.
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import aggregate_metadata
+from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['ENFORCE', 'HostPolicies', 'OBSERVE']
@@ -16,6 +17,10 @@ _JUDGE = 'judge'
 #: Name of the key that determines whether hosts are refused, and its values.
 _ENFORCEMENT = 'enforcement'
 ENFORCE, OBSERVE = 'enforce', 'observe'
+
+#: Name of the key that rebalancing reads, which is no part of a policy.
+_MIGRATE = flavor_specs.MIGRATE_EXTRA_SPEC.removeprefix(
+    aggregate_metadata.PREFIX)
 
 #: Maximum number of cached policies. If there are more, all are dropped.
 _MOST_KNOWN = 10_000
@@ -59,6 +64,10 @@ class HostPolicies:
                 ),
                 _ENFORCEMENT: aggregate_metadata.refusing(
                     f'{ENFORCE} or {OBSERVE}', (ENFORCE, OBSERVE).__contains__
+                ),
+                _MIGRATE: aggregate_metadata.refusing(
+                    ' or '.join(flavor_specs.MIGRATE_VALUES),
+                    flavor_specs.MIGRATE_VALUES.__contains__
                 ),
             },
         )

@@ -62,7 +62,8 @@ def _only_advising(set_up):
         return set_up
     return dataclasses.replace(set_up, rebalancer=rebalancing.Rebalancer(
         set_up.rebalancer.cloud, dataclasses.replace(
-            set_up.rebalancer.settings, mode=rebalance_settings.ADVISE)))
+            set_up.rebalancer.settings, mode=rebalance_settings.ADVISE),
+        set_up.rebalancer.read_fleet))
 
 
 def _once(conf):

@@ -72,22 +72,7 @@ Unit: kbit/s of memory pages, 0 to 1000000000; the default is 10 MB/s.
 
 When it is too low, a plan expects migrations to end sooner than they do.
 
-Related options: ``rebalance_link_kbps``, ``rebalance_downtime_seconds``.
-"""),
-    number.FloatOpt(
-        'rebalance_downtime_seconds', default=0.5, min=0.001, max=3600,
-        help="""
-Longest downtime at the end of a live migration.
-
-Set it to the value of the option live_migration_downtime of nova-compute,
-converted to seconds.
-
-Unit: seconds, 0.001 to 3600.
-
-When it differs from the value of nova-compute, the expected time of a
-migration is wrong.
-
-Related options: ``rebalance_dirty_kbps``.
+Related options: ``rebalance_link_kbps``.
 """),
     cfg.BoolOpt(
         'rebalance_copy_disks', default=False,
@@ -98,8 +83,20 @@ Set it if instances have disks on storage that hosts do not share. A plan then
 computes the duration of a migration from the memory and the full size of these
 disks. Instances that boot from a volume need no copy.
 
-When it is not set and a disk is not shared, Nova refuses the migration and
-the plan stops.
+When it is not set and a disk is not shared, Nova refuses the migration.
+
+Related options: none.
+"""),
+    cfg.BoolOpt(
+        'rebalance_tenant_veto', default=False,
+        help="""
+Whether a tenant may forbid migrations of an instance with the metadata
+vswitch:migrate=never.
+
+Every user of a project can set metadata of its instances. When the option is
+set, an instance that overloads its host can thus stay there, and plans move
+other instances instead. The flavor extra spec and the aggregate key
+vswitch:migrate always apply and precede the metadata.
 
 Related options: none.
 """),
@@ -131,46 +128,6 @@ Unit: migrations, 1 to 1000.
 
 When it is too low, several plans are needed if many hosts are in debt.
 
-Related options: ``rebalance_parallel``, ``rebalance_cool_down_hours``.
-"""),
-    cfg.IntOpt(
-        'rebalance_parallel', default=1, min=1, max=100,
-        help="""
-Number of migrations that run at the same time.
-
-Unit: migrations, 1 to 100.
-
-When it is too high, the migrations share the bandwidth that the plan expects
-for each of them.
-
-Related options: ``rebalance_link_kbps``.
-"""),
-    number.FloatOpt(
-        'rebalance_cool_down_hours', default=24.0, min=0, max=8760,
-        help="""
-Time after a migration in which an instance is not moved again.
-
-Migrations by "vswitch-manage rebalance" and vswitch-modeler count, even if
-they failed. Migrations that others requested from Nova do not count.
-
-Unit: hours, 0 to 8760.
-
-When it is too low, an instance can be moved several times a day.
-
 Related options: none.
-"""),
-    cfg.IntOpt(
-        'rebalance_wait_seconds', default=3600, min=1, max=604800,
-        help="""
-Longest time to wait for one migration.
-
-After this time the plan stops. The migration continues; the next plan first
-checks its result.
-
-Unit: seconds, 1 to 604800.
-
-When it is too low, plans stop although the migration would have ended.
-
-Related options: ``rebalance_link_kbps``.
 """),
 ]

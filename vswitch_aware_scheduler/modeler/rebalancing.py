@@ -24,15 +24,30 @@ class Rebalancer:
 
     :param cloud: :class:`~..rebalance.cloud.Cloud`
     :param settings: :class:`~..rebalance.settings.Settings`
+    :param read_fleet: as in :func:`~..rebalance.proposal.propose`
     """
 
-    def __init__(self, cloud, settings):
+    def __init__(self, cloud, settings, read_fleet):
         self.cloud = cloud
         self.settings = settings
+        self.read_fleet = read_fleet
         self._planned_at = None
         self._looked_at = None
         self._executor = None
         self._reason = None
+
+    def propose(self, store, driver, now, progress=None, settings=None):
+        """Return the :class:`~..rebalance.proposal.Proposal` for now.
+
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :param driver: telemetry :class:`~.base.Driver`
+        :param now: seconds UTC
+        :param progress: None, or callable(done, total)
+        :param settings: settings in place of those of the constructor
+        :raises VSwitchError: as :func:`~..rebalance.proposal.propose`
+        """
+        return proposal.propose(store, self.read_fleet, self.cloud, driver,
+                                settings or self.settings, now, progress)
 
     def plan(self, store, driver, clock, monotonic, progress=None):
         """Make a plan if one is due, and start it if that is permitted.
@@ -50,8 +65,7 @@ class Rebalancer:
                 < rebalance_settings.CHECK_SECONDS:
             return
         if self.settings.mode == rebalance_settings.ADVISE:
-            self._log(proposal.propose(store, self.cloud, driver,
-                                       self.settings, clock(), progress))
+            self._log(self.propose(store, driver, clock(), progress))
         else:
             self._begin(store, driver, clock, monotonic, progress)
         # After an error, this line is not reached: the next pass tries again.
@@ -65,9 +79,8 @@ class Rebalancer:
         with contextlib.ExitStack() as stack:
             stack.enter_context(new_executor)
             if not new_executor.resume():
-                plan = proposal.propose(
-                    store, self.cloud, driver, self.settings, clock(),
-                    new_executor.keeping(progress))
+                plan = self.propose(store, driver, clock(),
+                                    new_executor.keeping(progress))
                 self._log(plan)
                 if not plan.moves:
                     return

@@ -23,6 +23,7 @@ from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import rebalancing
+from vswitch_aware_scheduler.modeler import stored_fleet
 from vswitch_aware_scheduler.rebalance import cloud as rebalance_cloud
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 from vswitch_aware_scheduler import store as model_store
@@ -37,8 +38,8 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
            'any_host_is_described', 'configured_driver', 'in_words',
            'instances_of_nova', 'make_driver', 'make_policies',
-           'make_rebalancer', 'make_store', 'review_aggregates', 'set_up',
-           'unprotected', 'why_no_instance']
+           'make_rebalancer', 'make_store', 'read_fleet', 'review_aggregates',
+           'set_up', 'unprotected', 'why_no_instance']
 
 LOG = logs.get_logger(__name__)
 
@@ -316,6 +317,21 @@ def make_policies(group, report=_ignore):
         group.prediction_margin)
 
 
+def read_fleet(store, group, host_facts=None):
+    """Return the :class:`.StoredFleet` of a store, as the filter judges it.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param group: the options of [vswitch_scheduler]
+    :param host_facts: as in :func:`.stored_fleet.read`
+    :raises StoreError: if the store cannot be read
+    """
+    return stored_fleet.read(
+        store, lambda: make_policies(group),
+        model.TrafficModel.on_off(**options.default_demand(group)).law,
+        group.error_budgets, group.unknown_instance_policy == 'ignore',
+        host_facts)
+
+
 def _fleet(conf):
     """Return the :class:`.fleet.Fleet` that options select."""
     group = conf[options.GROUP]
@@ -460,4 +476,6 @@ def make_rebalancer(conf):
             'url': conf[options.INVENTORY_GROUP].placement_url})),
         rebalance_settings.Settings(**{
             field.name: group[f'rebalance_{field.name}']
-            for field in dataclasses.fields(rebalance_settings.Settings)}))
+            for field in dataclasses.fields(rebalance_settings.Settings)
+            if f'rebalance_{field.name}' in group}),
+        lambda store: read_fleet(store, group))

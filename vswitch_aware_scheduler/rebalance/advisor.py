@@ -14,10 +14,7 @@ from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import relief
 
-__all__ = ['Advice', 'Churn', 'NEVER', 'advise', 'marked']
-
-#: Metadata of an instance that must never be moved.
-MARK, NEVER = 'vswitch:migrate', 'never'
+__all__ = ['Advice', 'Churn', 'advise']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +25,14 @@ class Churn:
     :ivar most_moves: maximum number of moves in the fleet at a time
     :ivar most_share_a_week: maximum number of moves in seven days, as a share
         of all instances
+    :ivar parted_share_a_week: number of moves in seven days, as a share of all
+        instances, from which on a plan relieves only hosts in debt
     """
 
     cool_down_seconds: float = budget.DAY_SECONDS
     most_moves: int = 10
     most_share_a_week: float = 0.25
+    parted_share_a_week: float = 0.03
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,15 +47,6 @@ class Advice:
     moves: tuple
     held_back: int
     reason: str
-
-
-def marked(metadata):
-    """Return whether metadata forbid to move an instance.
-
-    :param metadata: mapping of an instance's metadata; case and spaces of the
-        value are ignored
-    """
-    return str((metadata or {}).get(MARK, '')).strip().lower() == NEVER
 
 
 def advise(loads, balance, terms, rule, recent, constraints, empty=(),
@@ -87,13 +78,18 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
     resting = now - moved_at < churn.cool_down_seconds
     allowed = constraints.copy()
     allowed.movable = constraints.movable & ~resting
-    moves = relief.plan(loads, balance, terms, rule, recent, allowed, empty,
-                        costs, accepting)
     if lately is None:
         lately = int(np.count_nonzero(
             now - moved_at < 7 * budget.DAY_SECONDS))
+    moves = relief.plan(
+        loads, balance, terms, rule, recent, allowed, empty, costs, accepting,
+        max(0, int(churn.parted_share_a_week * count) - lately))
     moves_left = max(0, min(churn.most_moves,
                             int(churn.most_share_a_week * count) - lately))
+    # Moves that end overload only together are not divided.
+    while moves_left and len(moves) > moves_left \
+            and moves[moves_left].group == moves[moves_left - 1].group:
+        moves_left -= 1
     advised = tuple(moves[:moves_left])
     return Advice(advised, len(moves) - len(advised), _reason(
         loads, balance, advised, moves, resting, constraints, churn, lately))
@@ -102,7 +98,8 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
 def _reason(loads, balance, advised, moves, resting, constraints, churn,
             lately):
     in_debt = np.flatnonzero((balance < 0) & (loads.sizes > 0))
-    if not in_debt.size:
+    parted = [move.source for move in moves if move.parts]
+    if not in_debt.size and not moves:
         return 'no host is in debt'
     hosts = plain_text.number_of(in_debt.size, 'host is', 'hosts are')
     if len(advised) < len(moves):
@@ -110,6 +107,11 @@ def _reason(loads, balance, advised, moves, resting, constraints, churn,
                 f'most {churn.most_moves} at a time and '
                 f'{churn.most_share_a_week:g} of the instances a week, of '
                 f'which {lately} were moved')
+    if parted:
+        harmed = plain_text.number_of(
+            len(set(parted)), 'host is', 'hosts are')
+        text = f'one instance overloads each host alone: {harmed} affected'
+        return f'{hosts} in debt; {text}' if in_debt.size else text
     if moves:
         return f'{hosts} in debt'
     on_them = np.isin(loads.hosts, in_debt)

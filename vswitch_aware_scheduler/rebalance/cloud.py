@@ -15,12 +15,15 @@ from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler.telemetry import service as telemetry_service
 
 __all__ = ['Cloud', 'Group', 'Migration', 'RUNNING', 'Server', 'Service',
-           'Shape', 'why_fixed']
+           'Shape']
 
 #: Since 2.68 a requested host is never forced: Nova's scheduler verifies it.
 #: Nova supports 2.69 since Stein.
 MICROVERSION = '2.69'
 _COMPUTE = {'microversion': MICROVERSION}
+
+#: Events of an instance action have their error since 2.84 (Ussuri).
+_EVENTS = {'microversion': '2.84'}
 
 #: Forbidden traits since 1.22, all that a summary needs since 1.29.
 _PLACEMENT = {'microversion': '1.29'}
@@ -35,15 +38,7 @@ RUNNING = frozenset({'accepted', 'queued', 'preparing', 'pre-migrating',
 
 _LIVE = 'live-migration'
 
-#: States of an instance that can be live migrated.
-_STATES = ('active', 'paused')
 _DELETED = 'deleted'
-
-#: Extra specs that bind instances to parts of their host.
-_BINDING = ('pci_passthrough:', 'accel:', 'hw:numa', 'hw:mem_page_size',
-            'hw:pmem', 'hw:cpu_realtime', 'hw:mem_encryption',
-            'hw:tpm_version', 'resources')
-_SHARED_POLICY = 'shared'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,26 +146,6 @@ class Migration:
         return self.status in RUNNING
 
 
-def why_fixed(server):
-    """Return why a server cannot be migrated freely, or None.
-
-    :param server: Server
-    """
-    if server.state not in _STATES:
-        return f'its state is {server.state}'
-    if server.task is not None:
-        return f'its task is {server.task}'
-    if server.locked:
-        return 'it is locked'
-    for key, value in server.extra_specs.items():
-        if key == 'hw:cpu_policy':
-            if value.lower() != _SHARED_POLICY:
-                return f'its flavor has {key}={value}'
-        elif key.startswith(_BINDING):
-            return f'its flavor has {key}={value}'
-    return None
-
-
 class Cloud:
     """Reads Nova and Placement, and requests live migrations.
 
@@ -195,18 +170,19 @@ class Cloud:
         return openstack.SdkClient(access, f'nova {access.where()}',
                                    'compute', **self._sleep)
 
-    def _one(self, subject, path, check, **query):
+    def _one(self, subject, path, check, version=_COMPUTE, **query):
         """Return the checked answer of Nova to one GET request.
 
         :param subject: what is read, for messages
         :param path: path of the API
         :param check: callable(answer), returns the result
+        :param version: keyword ``microversion`` of the request
         :param query: parameters of the request
         """
         with self._nova() as client:
             return client.json(subject, 'GET', path, subject, check,
                                params=query,
-                               **_COMPUTE)[0]
+                               **version)[0]
 
     def _all(self, kind, path, read, query, key='id', repeats=False):
         """Return the list of the results of ``read`` for a list."""
@@ -346,9 +322,10 @@ class Cloud:
                         'to be accepted', json=body, **_COMPUTE)
 
     def failure(self, uuid):
-        """Return why the last live migration of a server failed, or None.
+        """Return the last live migration of a server in Nova's record.
 
         :param uuid: uuid of the instance
+        :returns: (id of the request or None, why it failed or None)
         """
         path = f'/servers/{uuid}/os-instance-actions'
         requests = self._one(
@@ -356,9 +333,15 @@ class Cloud:
                 action['request_id'] for action in answer['instanceActions']
                 if action['action'] == _LIVE])
         if not requests:
-            return None
-        return self._one('an instance action', f'{path}/{requests[0]}',
-                         lambda answer: _why(answer['instanceAction']))
+            return None, None
+        try:
+            return requests[0], self._one(
+                'an instance action', f'{path}/{requests[0]}',
+                lambda answer: _why(answer['instanceAction']), _EVENTS)
+        except http.Refusal as refusal:
+            if refusal.status != 406:
+                raise
+            return requests[0], None
 
 
 # Answers
@@ -455,10 +438,8 @@ def _room(answer):
 def _why(action):
     """Return the last message of an instance action that failed."""
     for event in action.get('events') or ():
-        if (event.get('result') or '').lower() == 'error':
-            lines = [line for line in (event.get('traceback') or ''
-                                       ).splitlines() if line.strip()]
-            text = event.get('details') or (lines[-1] if lines else '')
-            return http.shown(text) or None
+        if (event.get('result') or '').lower() == 'error' \
+                and event.get('details'):
+            return http.shown(event['details'])
     message = action.get('message')
     return http.shown(message) if message else None

@@ -3,8 +3,9 @@
 
 Each action is recorded in the store before it is executed. If a process is
 killed at any moment, another process can continue from this record. The result
-of a migration is read from Nova, never assumed. The first unexpected result
-ends the plan: running migrations are awaited, others do not start.
+of a migration is read from Nova, never assumed. A plan goes on when one of its
+moves fails. The record of a failed move says what rests: see
+:data:`.rebalance_records.RESTS`.
 
 :meth:`Executor.step` never waits; the caller pauses between steps. Only the
 process with the lock in the store executes plans. No configuration.
@@ -19,8 +20,7 @@ import uuid as uuids
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
-from vswitch_aware_scheduler.rebalance import advisor
-from vswitch_aware_scheduler.rebalance import cloud as nova
+from vswitch_aware_scheduler.rebalance import immovable
 from vswitch_aware_scheduler.store import rebalance_records as records
 
 __all__ = ['Executor', 'LEASE_SECONDS', 'POLL_SECONDS', 'holder_name']
@@ -36,8 +36,20 @@ POLL_SECONDS = 5.0
 #: An interrupted plan is not resumed after this number of seconds.
 RESUME_SECONDS = 3600.0
 
+#: Moves of a plan do not begin after this number of seconds.
+BEGIN_SECONDS = 7200.0
+
 #: Longest time until Nova's record shows a migration or its end.
 GRACE_SECONDS = 60.0
+
+#: A migration that has not ended after this number of seconds is not awaited.
+WAIT_SECONDS = 3600.0
+
+#: Longest time until the store has the decision of a filter, in seconds.
+DECISION_SECONDS = 15.0
+
+#: Part of Nova's message if its scheduler refuses the destination.
+_NO_HOST = 'no valid host', 'novalidhost'
 
 
 def holder_name(program):
@@ -58,7 +70,7 @@ class Executor:
     :param clock: callable, returns seconds UTC
     :param monotonic: callable, returns monotonic seconds
     :param report: callable(sentence), called for each event
-    :ivar problem: the first unexpected result in words, or None
+    :ivar problems: list of the unexpected results in words
     """
 
     def __init__(self, store, cloud, settings, holder, clock=time.time,
@@ -72,12 +84,20 @@ class Executor:
         self._report = report or (lambda text: None)
         self._token = None
         self._plan_id = None
+        self._made_at = None     # of the plan
         # For moves that have started, by (plan, position).
-        self._deadlines = {}
+        self._looked_at = {}
+        self._refused_at = {}
         self._asked = set()
         self._hung = set()
         self._nodes = None
-        self.problem = None
+        self._is_silent = False  # whether Nova does not answer
+        self.problems = []
+
+    @property
+    def problem(self):
+        """The unexpected results as one sentence, or None."""
+        return '; '.join(self.problems) or None
 
     # The lock
 
@@ -134,6 +154,9 @@ class Executor:
     def resume(self):
         """Continue the plan of an earlier process.
 
+        Migrations that have not ended after :data:`WAIT_SECONDS` are looked at
+        once and not awaited.
+
         :returns: number of moves that have to be executed or awaited
         """
         now = self._clock()
@@ -141,12 +164,19 @@ class Executor:
         for number, plan in enumerate(plans):
             age = now - plan.made_at
             if number == 0 and abs(age) <= RESUME_SECONDS:
-                self._plan_id = plan.plan_id
+                self._plan_id, self._made_at = plan.plan_id, plan.made_at
                 continue
             self._end_plan(plan.plan_id, records.ABANDONED, (
                 f'interrupted, and {age:.0f} s old; plans are resumed for '
                 f'{RESUME_SECONDS:g} s'))
-        open_moves = len(self._store.moves(state=records.BEGUN))
+        open_moves = 0
+        for move in self._store.moves(state=records.BEGUN):
+            if now - move.begun_at <= WAIT_SECONDS:
+                open_moves += 1
+                continue
+            # It may have ended since. If not, a new plan goes around it.
+            self._hung.add(self._key(move))
+            self._follow(move)
         if self._plan_id is not None:
             open_moves += len(
                 self._store.moves(self._plan_id, records.PLANNED))
@@ -174,7 +204,8 @@ class Executor:
                 plan.plan_id, position, move.instance_uuid, move.source,
                 move.destination, body=dataclasses.asdict(move))
             for position, move in enumerate(proposal.moves)])
-        self._plan_id, self.problem = plan.plan_id, None
+        self._plan_id, self._made_at = plan.plan_id, plan.made_at
+        self.problems = []
         return plan.plan_id
 
     def step(self):
@@ -185,18 +216,27 @@ class Executor:
         :raises StoreError: if the store cannot be read or written
         """
         self.keep()
-        running = 0
-        for move in self._store.moves(state=records.BEGUN):
-            if self._key(move) not in self._hung:
-                running += self._follow(move)
+        running = sum([self._follow(move) for move
+                       in self._store.moves(state=records.BEGUN)])
         planned = [] if self._plan_id is None else self._store.moves(
             self._plan_id, records.PLANNED)
-        while self.problem is None and planned \
-                and running < self._settings.parallel:
-            running += self._begin(planned.pop(0))
-        if running:
-            return True
-        if self.problem is None and planned:
+        if planned and abs(self._clock() - self._made_at) > BEGIN_SECONDS:
+            self._problem(f'{len(planned)} moves were not begun within '
+                          f'{BEGIN_SECONDS:g} s')
+            planned = []
+        while planned and running < self._settings.parallel:
+            try:
+                running += self._begin(planned[0])
+            except exceptions.TelemetryError as error:
+                # Nothing was asked for: the next step tries again.
+                if not self._is_silent:
+                    self._report(f'Nova does not answer, the plan waits: '
+                                 f'{error}.')
+                self._is_silent = True
+                break
+            self._is_silent = False
+            planned.pop(0)
+        if running or planned:
             return True
         self._finish()
         return False
@@ -204,12 +244,15 @@ class Executor:
     def _finish(self):
         """End the plan."""
         if self._plan_id is not None:
-            done = sum(move.state == records.DONE
-                       for move in self._store.moves(self._plan_id))
-            self._end_plan(
-                self._plan_id,
-                records.DONE if self.problem is None else records.STOPPED,
-                self.problem or f'{done} migrations were made')
+            moves = self._store.moves(self._plan_id)
+            done = sum(move.state == records.DONE for move in moves)
+            if done == len(moves):
+                state, reason = records.DONE, f'{done} migrations were made'
+            else:
+                state, reason = records.INCOMPLETE, (
+                    f'{done} of {len(moves)} migrations were made: '
+                    f'{self.problem or "others were not begun"}')
+            self._end_plan(self._plan_id, state, reason)
             self._plan_id = None
 
     def _end_plan(self, plan_id, state, reason):
@@ -228,26 +271,36 @@ class Executor:
         return (f'{move.body.get("name") or move.instance_uuid} from '
                 f'{move.source} to {move.destination}')
 
-    def _surprise(self, text):
-        LOG.warning('rebalancing stops: %s', text)
-        self._report(f'Stop: {text}.')
-        if self.problem is None:
-            self.problem = text
+    def _problem(self, text):
+        LOG.warning('rebalancing: %s', text)
+        self._report(f'Problem: {text}.')
+        self.problems.append(text)
+
+    def _fail(self, move, state, rests, text):
+        """Write that a move has failed or was not begun.
+
+        :param rests: one of :data:`.rebalance_records.RESTS`
+        :param text: reason in words
+        """
+        self._end(dataclasses.replace(
+            move, body={**move.body, 'rests': rests}), state, text)
+        self._problem(f'{self._name(move)}: {text}')
 
     def _begin(self, move):
-        """Start a move. Return 1 if it runs now, else 0."""
-        try:
-            problem = self._why_not(move)
-            before = self._cloud.live_migrations(move.instance_uuid)
-        except exceptions.TelemetryError as error:
-            problem = f'a request to Nova failed: {error}'
+        """Start a move. Return 1 if it runs now, else 0.
+
+        :raises TelemetryError: if Nova does not answer before it is asked to
+            migrate
+        """
+        rests, problem = self._why_not(move)
         if problem is not None:
-            self._end(move, records.DROPPED, problem)
-            self._surprise(f'{self._name(move)}: {problem}')
+            self._fail(move, records.DROPPED, rests, problem)
             return 0
-        body = {**move.body, 'last_migration': max(
-            (migration.number for migration in before), default=0)}
-        self._store.change_rebalancing(records.update_body, move, body)
+        before = self._cloud.live_migrations(move.instance_uuid)
+        move = dataclasses.replace(move, body={
+            **move.body, 'last_migration': max(
+                (migration.number for migration in before), default=0)})
+        self._store.change_rebalancing(records.update_body, move, move.body)
         # From here on, the record says that the request may have been sent.
         self._store.change_rebalancing(
             records.begin_move, move, self._token, LEASE_SECONDS,
@@ -256,10 +309,9 @@ class Executor:
             self._cloud.live_migrate(move.instance_uuid, move.destination,
                                      self._settings.copy_disks)
         except http.Refusal as refusal:
-            problem = f'Nova refuses: {refusal}'
-            self._end(dataclasses.replace(move, body=body), records.FAILED,
-                      problem)
-            self._surprise(f'{self._name(move)}: {problem}')
+            self._fail(move, records.FAILED, records.INSTANCE
+                       if refusal.status == 409 else records.DESTINATION,
+                       f'Nova refuses: {refusal}')
             return 0
         except exceptions.TelemetryError as error:
             # Nova may have received the request: its record shows it.
@@ -270,17 +322,36 @@ class Executor:
         return 1
 
     def _why_not(self, move):
-        """Return why a move differs from its plan, or None."""
+        """Return what rests and why a move differs from its plan, or Nones."""
+        group = move.body.get('group')
+        for other in self._store.moves(move.plan_id):
+            if group is not None and other.body.get('group') == group \
+                    and other.position != move.position \
+                    and other.state in (records.FAILED, records.DROPPED):
+                return None, (f'it helps only together with '
+                              f'{self._name(other)}, which failed')
         server = self._cloud.server(move.instance_uuid)
+        problem = self._why_not_leave(move, server)
+        if problem is not None:
+            return records.INSTANCE, problem
+        problem = self._why_not_join(move, server)
+        return problem and records.DESTINATION, problem
+
+    def _why_not_leave(self, move, server):
         if server is None:
             return 'the instance was deleted'
         if server.host != move.source:
             return f'the instance is on {server.host}'
-        if advisor.marked(server.metadata):
-            return f'its metadata has {advisor.MARK}={advisor.NEVER}'
-        reason = nova.why_fixed(server)
-        if reason is not None:
-            return reason
+        return immovable.why_fixed(server, self._cloud.aggregates(),
+                                   self._settings.tenant_veto)
+
+    def _why_not_join(self, move, server):
+        for other in self._store.moves(state=records.BEGUN):
+            if self._key(other) in self._hung and not {
+                    move.source, move.destination}.isdisjoint(
+                        (other.source, other.destination)):
+                return (f'the migration of {self._name(other)} has not '
+                        f'ended')
         service = self._cloud.services().get(move.destination)
         if service is None or service.problem is not None:
             return (f'{move.destination} is '
@@ -295,13 +366,10 @@ class Executor:
                 self._nodes.get(uuid)
                 for uuid in self._cloud.room(server.shape)}:
             return f'{move.destination} has no room any more'
-        return self._why_not_together(move)
-
-    def _why_not_together(self, move):
         for group in self._cloud.groups():
             if move.instance_uuid not in group.members:
                 continue
-            on_destination = {server.uuid for server
+            on_destination = {other.uuid for other
                               in self._cloud.servers(move.destination)}
             members_there = len(group.members & on_destination)
             if group.policy != 'affinity' \
@@ -313,14 +381,15 @@ class Executor:
         return None
 
     def _follow(self, move):
-        """Check a move that has started. Return 1 while it runs, else 0."""
+        """Check a move that has started. Return 1 while it is awaited."""
         key = self._key(move)
-        waited = self._monotonic() - self._deadlines.setdefault(
+        waited = self._monotonic() - self._looked_at.setdefault(
             key, self._monotonic())
         try:
-            state, text = self._look(move, waited)
+            state, rests, text = self._look(move, waited)
         except exceptions.TelemetryError as error:
-            state, text = None, f'a request to Nova failed: {error}'
+            state, rests, text = None, None, (
+                f'a request to Nova failed: {error}')
         if state == records.PLANNED:
             # Nova never received the request. Moves of an ended plan do not
             # start again.
@@ -328,16 +397,17 @@ class Executor:
                 records.end_move, move,
                 state if move.plan_id == self._plan_id else records.DROPPED,
                 self._clock(), move.body)
+        elif state == records.DONE:
+            self._end(move, state, None)
+            self._report(f'{self._name(move)}: done.')
         elif state is not None:
-            self._end(move, state, text)
-            if state == records.DONE:
-                self._report(f'{self._name(move)}: done.')
-            else:
-                self._surprise(f'{self._name(move)}: {text}')
-        elif waited > self._settings.wait_seconds:
+            self._fail(move, state, rests, text)
+        elif key in self._hung:
+            return 0
+        elif self._clock() - move.begun_at > WAIT_SECONDS:
             self._hung.add(key)
-            self._surprise(
-                f'{self._name(move)}: not ended after {waited:.0f} s'
+            self._problem(
+                f'{self._name(move)}: not ended after {WAIT_SECONDS:g} s'
                 f'{f" ({text})" if text else ""}; it is left as it is: see '
                 f'"openstack server migration list --server '
                 f'{move.instance_uuid}"')
@@ -350,35 +420,71 @@ class Executor:
 
         :param move: MoveRecord
         :param waited: seconds since the first check by this process
-        :returns: (state, explanation or None); the state is None while the
-            migration runs
+        :returns: (state, what rests or None, explanation or None); the state
+            is None while the migration runs
         """
         last = move.body.get('last_migration', 0)
         newer = [migration for migration in self._cloud.live_migrations(
             move.instance_uuid) if migration.number > last]
+        # Others may have migrated the instance since then.
+        own = newer[-1] if newer else None
         server = self._cloud.server(move.instance_uuid)
+        is_on = server and server.host
+        if own and own.destination not in (None, move.destination):
+            return records.FAILED, records.INSTANCE, (
+                f'the instance is on {is_on}'
+                if not own.is_running and is_on not in (None, move.source)
+                else f'somebody else migrates it to {own.destination}')
+        if own and own.status == 'completed' and is_on != move.source:
+            if server is None or server.task is None or len(newer) > 1:
+                return records.DONE, None, None
         if server is None:
-            return records.FAILED, 'the instance was deleted meanwhile'
-        if newer and newer[0].is_running:
-            if newer[0].destination not in (None, move.destination):
-                return records.FAILED, (
-                    f'somebody else migrates it to {newer[0].destination}')
-            return None, f'Nova: {newer[0].status}'
-        if server.task is not None:
-            return None, f'its task is {server.task}'
-        if server.host == move.destination:
-            return records.DONE, None
-        if server.host != move.source:
-            return records.FAILED, f'the instance is on {server.host}'
-        if newer and newer[0].status != 'completed':
-            cause = self._cloud.failure(move.instance_uuid)
-            return records.FAILED, (f'Nova: {newer[0].status}'
-                                    f'{f": {cause}" if cause else ""}')
+            return (records.FAILED, records.INSTANCE,
+                    'the instance was deleted meanwhile')
+        if own and own.is_running:
+            return None, None, f'Nova: {own.status}'
+        if server.task is not None and len(newer) < 2:
+            return None, None, f'its task is {server.task}'
+        if is_on == move.destination:
+            return records.DONE, None, None
+        if is_on != move.source:
+            return (records.FAILED, records.INSTANCE,
+                    f'the instance is on {is_on}')
+        if own and own.status != 'completed':
+            return self._failure(move, own)
         if waited < GRACE_SECONDS:
-            return None, 'Nova has no record of it yet'
+            return None, None, 'Nova has no record of it yet'
         if newer or self._key(move) in self._asked:
-            return records.FAILED, 'Nova did not migrate it'
-        return records.PLANNED, None
+            return (records.FAILED, records.DESTINATION,
+                    'Nova did not migrate it')
+        return records.PLANNED, None, None
+
+    def _failure(self, move, migration):
+        """Return what :meth:`_look` returns of a migration that failed.
+
+        If a filter has refused the destination, the reason is that of its
+        decision.
+        """
+        request, cause = self._cloud.failure(move.instance_uuid)
+        text = f'Nova: {migration.status}{f": {cause}" if cause else ""}'
+        refusal = request and next((
+            refused for decision in self._store.decisions(
+                instance_uuid=move.instance_uuid, request_id=request, limit=1)
+            for refused in decision.nearest
+            if refused['host'] == move.destination and refused['enforced']),
+            None)
+        if refusal:
+            return records.FAILED, records.DESTINATION, (
+                f'VSwitchFilter refuses {move.destination} by the check '
+                f'{refusal["check"]}: {refusal["text"]}')
+        if cause and any(part in cause.lower() for part in _NO_HOST):
+            # The filter writes its decision a moment later.
+            now = self._monotonic()
+            if now - self._refused_at.setdefault(self._key(move), now) \
+                    < DECISION_SECONDS:
+                return None, None, text
+            return records.FAILED, records.DESTINATION, text
+        return records.FAILED, records.MIGRATION, text
 
     def _end(self, move, state, text):
         now = self._clock()

@@ -7,6 +7,8 @@ commands, vswitch-modeler and Watcher's strategy call it. It changes nothing.
 
 import collections
 import dataclasses
+import functools
+import itertools
 import math
 
 import numpy as np
@@ -15,7 +17,6 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
-from vswitch_aware_scheduler.rebalance import consolidation
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
@@ -74,11 +75,14 @@ class ProposedMove:
     :ivar overload_after: the same share with the move
     :ivar limit: limit of the source
     :ivar gain_seconds: avoided seconds of overload of both hosts in seven days
+    :ivar vm_gain_seconds: avoided seconds in seven days in which an instance
+        is on an overloaded host, the sum over all instances of both hosts
     :ivar memory_mib: memory of the instance
     :ivar seconds: expected duration of the migration
     :ivar transferred_mib: expected data that the migration transfers
     :ivar downtime_seconds: expected downtime of the instance
-    :ivar goal: goal of the plan
+    :ivar group: equal for moves that avoid overload only together. They share
+        the gains equally, and have the values after all of them
     """
 
     instance_uuid: str
@@ -94,11 +98,12 @@ class ProposedMove:
     overload_after: float
     limit: float
     gain_seconds: float
+    vm_gain_seconds: float
     memory_mib: int
     seconds: float
     transferred_mib: float
     downtime_seconds: float
-    goal: str = snapshot.RELIEVE
+    group: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +176,9 @@ def measured(store, now):
         budgets,
         {host: _cut(host_sums, part) for host, host_sums in sums.items()},
         grid, {uuid: record.host for uuid, record in placements.items()
-               if record.host}, _uplinks(store, accounts, part, now),
+               if record.host},
+        {name: account for (kind, name), account in accounts.items()
+         if kind == 'uplink'},
         frozenset(uuid for uuid, record in placements.items()
                   if record.attachments is not None
                   and record.attachments.virtual_functions))
@@ -184,36 +191,17 @@ def _cut(sums, part):
         alone=sums.alone[:, part])
 
 
-def _uplinks(store, accounts, part, now):
-    """Return a list of :class:`.snapshot.Uplink`, of those with a budget."""
-    if not any(kind == 'uplink' for kind, _ in accounts):
-        return []
-    hosts_behind = {}
-    for host, policy in store.fleet('host').facts.items():
-        for name in policy.get('uplinks') or ():
-            hosts_behind.setdefault(name, set()).add(host)
-    measured_uplinks = []
-    for name, uplink_sums in packed.history(store, 'uplink', now,
-                                            days=WINDOW_DAYS).items():
-        if name in hosts_behind and uplink_sums.limits \
-                and ('uplink', name) in accounts:
-            measured_uplinks.append(snapshot.Uplink(
-                frozenset(hosts_behind[name]), accounts['uplink', name],
-                _cut(uplink_sums, part)))
-    return measured_uplinks
-
-
-def propose(store, cloud, driver, settings, now, progress=None,
-            goal=snapshot.RELIEVE):
+def propose(store, read_fleet, cloud, driver, settings, now, progress=None):
     """Return the current :class:`Proposal`.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param read_fleet: callable(store), returns the fleet by which the filter
+        judges, as :class:`~..report.stored_fleet.StoredFleet`
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
     :param now: current time, seconds UTC
     :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
-    :param goal: ``snapshot.RELIEVE`` or ``snapshot.CONSOLIDATE``
     :raises NothingMeasured: if the store or telemetry has no traffic of the
         last seven days
     :raises TelemetryError: if Nova, Placement or telemetry cannot be read
@@ -221,82 +209,33 @@ def propose(store, cloud, driver, settings, now, progress=None,
     """
     data = measured(store, now)
     in_debt = _in_debt(data, settings)
-    if goal == snapshot.CONSOLIDATE:
-        in_debt = tuple(dataclasses.replace(host, relieved=False)
-                        for host in in_debt)
-        hosts = _smallest(data, settings)
-        reason_for_none = (f'no host has a budget and at most '
-                           f'{settings.most_moves} instances')
-    else:
-        hosts = [debtor.host for debtor in in_debt if debtor.relieved]
-        reason_for_none = _why_nothing(in_debt, settings)
+    most_hosts = _HOSTS_A_MOVE * settings.most_moves
+    hosts = [debtor.host for debtor in in_debt if debtor.relieved]
+    hosts += [host for host in _harmed(data) if host not in hosts][
+        :most_hosts - len(hosts)]
     if not hosts:
         return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
-                        reason_for_none)
+                        _why_nothing(in_debt, settings))
     moves = store.moves(since=now - WINDOW_DAYS * budget.DAY_SECONDS)
-    fleet = snapshot.make(data, hosts, cloud, driver, settings, now, moves,
-                          progress)
-    if not (fleet.loads.rates if goal == snapshot.RELIEVE
-            else fleet.sampled).any():
+    fleet = snapshot.make(
+        data, hosts, functools.partial(read_fleet, store), cloud, driver,
+        settings, now, moves, progress)
+    if not fleet.loads.rates.any():
         raise exceptions.NothingMeasured(
             f'telemetry {driver.source}: no samples of the '
             f'{len(fleet.servers)} instances on {len(hosts)} hosts '
             f'in the last {WINDOW_DAYS} days; expected samples')
-    if goal == snapshot.CONSOLIDATE:
-        return _consolidated(fleet, data, in_debt, settings, now)
     return _planned(fleet, data, in_debt, settings, now)
-
-
-def _smallest(data, settings):
-    """Return the hosts that may be emptied, the host with fewest VMs first."""
-    counts = collections.Counter(data.placements.values())
-    hosts = sorted((host for host, account in data.budgets.items()
-                    if not account.in_debt
-                    and 0 < counts[host] <= settings.most_moves),
-                   key=lambda host: (counts[host], host))
-    return hosts[:_HOSTS_A_MOVE * settings.most_moves]
-
-
-def _consolidated(fleet, data, in_debt, settings, now):
-    """Return the Proposal that empties hosts."""
-    churn = settings.churn
-    moves_left = max(0, min(churn.most_moves, int(
-        churn.most_share_a_week * fleet.loads.sizes.sum()) - fleet.lately))
-    constraints = fleet.constraints.copy()
-    constraints.movable = constraints.movable & (
-        now - fleet.moved_at >= churn.cool_down_seconds)
-    moves = consolidation.plan(
-        fleet.loads, fleet.balance, fleet.terms, constraints, fleet.sampled,
-        moves_left, fleet.costs)
-    hosts = dict.fromkeys(fleet.hosts[move.source] for move in moves)
-    reason = (f'{", ".join(hosts)} can be emptied' if moves else (
-        f'no host can be emptied: none of {len(fleet.hosts)} hosts has only '
-        f'instances that may move and fit elsewhere within '
-        f'{consolidation.SHARE:g} of the limits, with at most {moves_left} '
-        f'moves'))
-    if not moves:
-        reason += _listed(fleet.fixed.values(), 'instances', 'stay')
-        reason += _listed(fleet.closed.values(), 'hosts',
-                          'accept no instances')
-
-    def why(move, before, after):
-        return (f'{fleet.hosts[move.source]} can be emptied; each host that '
-                f'receives an instance keeps {consolidation.SHARE:g} of its '
-                f'limit over {WINDOW_DAYS} days')
-
-    return Proposal(
-        now, fleet.grid.end, len(data.budgets), in_debt, tuple(
-            dataclasses.replace(move, goal=snapshot.CONSOLIDATE)
-            for move in _described(fleet, moves, why)), 0, reason,
-        fleet.capacity_kbps)
 
 
 def _planned(fleet, data, in_debt, settings, now):
     """Return the Proposal for a Snapshot."""
-    rule, churn = relief.Rule(lowers_excess=True), settings.churn
+    rule, churn = relief.Rule(), settings.churn
     # In a small fleet, at least one instance may be moved in a week.
-    churn = dataclasses.replace(churn, most_share_a_week=max(
-        churn.most_share_a_week, 1 / max(fleet.loads.sizes.sum(), 1)))
+    least = 1 / max(fleet.loads.sizes.sum(), 1)
+    churn = dataclasses.replace(
+        churn, most_share_a_week=max(churn.most_share_a_week, least),
+        parted_share_a_week=max(churn.parted_share_a_week, least))
     advice = advisor.advise(
         fleet.loads, fleet.balance, fleet.terms, rule,
         max(1, round(rule.recent_seconds / fleet.grid.seconds)),
@@ -318,6 +257,11 @@ def _planned(fleet, data, in_debt, settings, now):
             'more hosts are in debt and wait')
 
     def why(move, before, after):
+        if move.parts:
+            return (f'one instance overloads {fleet.hosts[move.source]} alone '
+                    f'for more than the limit; the move ends '
+                    f'{move.vm_gain * fleet.grid.seconds:.0f} s of overload '
+                    f'of single instances in {WINDOW_DAYS} days')
         limit = fleet.terms[move.source].overload_probability
         return (f'{fleet.hosts[move.source]} has overspent its error budget '
                 f'by {-fleet.balance[move.source]:.0f} s; the overload of its '
@@ -360,6 +304,24 @@ def _in_debt(data, settings):
     return tuple(hosts_in_debt)
 
 
+def _harmed(data):
+    """Return the hosts that one instance overloads alone beyond the limit.
+
+    The host that is overloaded for the longest time comes first.
+    """
+    counts = collections.Counter(data.placements.values())
+    slots = {}
+    for host, account in data.budgets.items():
+        if counts[host] < 2 or host not in data.sums or account.in_debt:
+            continue
+        is_harmed = np.count_nonzero(snapshot.harmed(data.sums[host]))
+        known = np.count_nonzero(
+            ~np.isnan(data.sums[host].sums).any(axis=0))
+        if is_harmed > account.overload_probability * known:
+            slots[host] = is_harmed
+    return sorted(slots, key=lambda host: (-slots[host], host))
+
+
 def _why_nothing(in_debt, settings):
     if not in_debt:
         return 'no host is in debt'
@@ -389,21 +351,25 @@ def _described(fleet, moves, reason_of):
             overload_slots * seconds)
         return float(balance), overload_slots / max(known_slots, 1)
 
-    for move in moves:
-        server = fleet.servers[move.instance]
-        migration = fleet.migrations[move.instance]
-        _, before = budget_after(move.source)
-        loads.put(move.instance, move.destination)
-        source_after, after = budget_after(move.source)
-        destination_after, _ = budget_after(move.destination)
-        limit = fleet.terms[move.source].overload_probability
-        yield ProposedMove(
-            server.uuid, server.name, fleet.hosts[move.source],
-            fleet.hosts[move.destination],
-            reason_of(move, float(before), float(after)),
-            float(fleet.balance[move.source]), source_after,
-            float(fleet.balance[move.destination]), destination_after,
-            float(before), float(after), limit, move.gain * seconds,
-            server.shape.memory_mib, migration.seconds,
-            migration.transferred_kbit * 1000 / 8 / 2 ** 20,
-            migration.downtime_seconds)
+    for _, group in itertools.groupby(moves, lambda move: move.group):
+        group = list(group)
+        before = {move.source: budget_after(move.source)[1] for move in group}
+        for move in group:
+            loads.put(move.instance, move.destination)
+        for move in group:
+            server = fleet.servers[move.instance]
+            migration = fleet.migrations[move.instance]
+            source_after, after = budget_after(move.source)
+            destination_after, _ = budget_after(move.destination)
+            yield ProposedMove(
+                server.uuid, server.name, fleet.hosts[move.source],
+                fleet.hosts[move.destination],
+                reason_of(move, float(before[move.source]), float(after)),
+                float(fleet.balance[move.source]), source_after,
+                float(fleet.balance[move.destination]), destination_after,
+                float(before[move.source]), float(after),
+                fleet.terms[move.source].overload_probability,
+                move.gain * seconds, move.vm_gain * seconds,
+                server.shape.memory_mib, migration.seconds,
+                migration.transferred_kbit * 1000 / 8 / 2 ** 20,
+                migration.downtime_seconds, move.group)

@@ -3,11 +3,13 @@
 
 Joint samples are the rates of all instances in the same time slots. For each
 instance of a host and each other host, they give the overload of both hosts
-that a move would have caused. Pure. Derivation: reference/rebalance.rst,
-"Choice of moves".
+that a move would have caused. Every move ends overloaded time of a host or of
+an instance, alone or together with moves without which it would not. Pure.
+Derivation: reference/rebalance.rst, "Choice of moves".
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -18,6 +20,10 @@ __all__ = ['Constraints', 'Loads', 'Move', 'Rule', 'best_move', 'plan']
 #: Sums and capacities are compared with this relative tolerance.
 _TOLERANCE = 1e-9
 
+#: Maximum number of empty hosts that moves which end overload only together
+#: put into use.
+_MOST_OPENED = 3
+
 
 @dataclasses.dataclass(frozen=True)
 class Move:
@@ -26,14 +32,22 @@ class Move:
     :ivar instance: row of the instance
     :ivar source: host that the instance leaves
     :ivar destination: host that it joins
-    :ivar gain: reduction of the slots of overload of both hosts, minus the
-        overload of the migration
+    :ivar gain: reduction of the slots of avoidable overload of both hosts,
+        minus the overload of the migration
+    :ivar vm_gain: reduction of :meth:`Loads.suffered` of both hosts
+    :ivar group: equal for moves of a plan that end overload only together,
+        which share their gains equally
+    :ivar parts: whether the move parts an instance from one that exceeds the
+        capacity alone
     """
 
     instance: int
     source: int
     destination: int
     gain: float
+    vm_gain: float = 0.0
+    group: int = 0
+    parts: bool = False
 
 
 class Loads:
@@ -145,6 +159,71 @@ class Loads:
         return ((self.sums[:, hosts] > self.most[:, hosts, None])
                 & (self.above[:, hosts] == 0)).any(axis=0)
 
+    def harmed(self, hosts):
+        """Return (k, t) bool: whether one instance exceeds a limit alone.
+
+        All other instances on the host suffer in these slots.
+
+        :param hosts: numbers of k hosts
+        """
+        return ((self.sums[:, hosts] > self.most[:, hosts, None])
+                & (self.above[:, hosts] > 0)).any(axis=0)
+
+    def suffered(self, hosts):
+        """Return (k,) overloaded slots of the instances on the given hosts.
+
+        A slot of a host counts once for each instance that does not exceed a
+        limit alone.
+
+        :param hosts: numbers of k hosts
+        """
+        sizes = self.sizes
+        return np.array([_suffered(
+            self.sums[:, host, None], self.above[:, host, None], sizes[host],
+            self.most[:, host, None, None])[0] for host in hosts])
+
+    def suffered_without(self, host, instances):
+        """Return (m,) :meth:`suffered` of a host without each instance.
+
+        :param host: number of the host
+        :param instances: rows of m instances
+        """
+        rates, most = self.rates[:, instances], self.most[:, host, None, None]
+        return _suffered(
+            self.sums[:, host, None] - rates,
+            self.above[:, host, None] - (rates > most),
+            self.sizes[host] - 1, most)
+
+    def suffered_joined(self, instances, hosts):
+        """Return (m, k) :meth:`suffered` of hosts with one more instance.
+
+        :param instances: rows of m instances
+        :param hosts: numbers of k hosts
+        """
+        sizes, rates = self.sizes + 1, self.rates[:, instances]
+        largest = rates.max(axis=1)
+        result = np.zeros((len(instances), len(hosts)))
+        for column, host in enumerate(hosts):
+            most = self.most[:, host, None]
+            slots = np.flatnonzero(
+                (self.sums[:, host] + largest > most).any(axis=0))
+            relevant, most = rates[..., slots], most[..., None]
+            result[:, column] = _suffered(
+                self.sums[:, host][:, None, slots] + relevant,
+                self.above[:, host][:, None, slots] + (relevant > most),
+                sizes[host], most)
+        return result
+
+    def alone(self, instances, hosts):
+        """Return (m, k) slots in which an instance exceeds a limit of a host.
+
+        :param instances: rows of m instances
+        :param hosts: numbers of k hosts
+        """
+        return np.stack([np.count_nonzero(
+            (self.rates[:, instances] > self.most[:, host, None, None]).any(
+                axis=0), axis=1) for host in hosts], axis=1)
+
     def without(self, host, instances):
         """Return (m,) slots of overload of a host without each instance.
 
@@ -189,29 +268,20 @@ class Rule:
     :ivar window_seconds: length of the considered past
     :ivar recent_seconds: only a host with overload within this time is
         relieved
+    :ivar together: maximum number of moves that end overload only together
     :ivar open_days: if no other move helps, an empty host is put into use for
-        a host whose debt exceeds the budget of this many days, or which was
-        overloaded during all of the recent time
-    :ivar open_soon_days: as ``open_days``, for a host whose present instances
-        exceed the limit by far: ``open_soon_excess``
-    :ivar open_soon_excess: overload over the considered past, in multiples of
-        the limit
+        a host whose debt exceeds the budget of this many days
     :ivar repay_days: a host whose debt exceeds the budget of this many days is
         relieved until its balance would grow; another host is relieved until
         it meets its limit
-    :ivar lowers_excess: if no single move ends the overload of any slot,
-        whether to make moves that only reduce the traffic above the capacity;
-        these moves go to hosts in use and add no overload there
     """
 
     moves: int = 3
     window_seconds: float = 7 * budget.DAY_SECONDS
     recent_seconds: float = 3600.0
-    open_days: float = 5.0
-    open_soon_days: float = 1.0
-    open_soon_excess: float = 1.5
+    together: int = 10
+    open_days: float = 1.0
     repay_days: float = 20.0
-    lowers_excess: bool = False
 
 
 class Constraints:
@@ -231,13 +301,14 @@ class Constraints:
         default: those among the instances
     :param most_members: (g,) how many members of each group a host may have;
         default: 1
-    :param uplinks: :class:`.Uplinks`, whose limits every move keeps; default:
-        none
+    :param admission: object that judges hosts as the filter does, as
+        :class:`.destinations.Destinations`; a copy of the Constraints shares
+        it. Default: every host passes
     """
 
     def __init__(self, needs, free, movable=None, closed=None, may=None,
                  groups=None, hosts=None, members=None, most_members=None,
-                 uplinks=None):
+                 admission=None):
         self._needs = np.asarray(needs, dtype=float)
         self._free = np.array(free, dtype=float)
         instances, count = len(self._needs), len(self._free)
@@ -254,14 +325,14 @@ class Constraints:
                 if group >= 0 and host >= 0:
                     members[group, host] += 1
         self._members = None if members is None else np.array(members)
-        self._uplinks = uplinks
+        self._admission = admission
 
     def copy(self):
         """Return independent Constraints."""
         return Constraints(self._needs, self._free, self.movable, self.closed,
                            self._may, self._groups, members=self._members,
                            most_members=self._most_members,
-                           uplinks=self._uplinks and self._uplinks.copy())
+                           admission=self._admission)
 
     def allowed(self, instances, hosts):
         """Return (m, k) bool: whether an instance may join a host.
@@ -282,9 +353,17 @@ class Constraints:
                     allowed[row] &= self._members[group, hosts] < (
                         1 if self._most_members is None
                         else self._most_members[group])
-        if self._uplinks is not None:
-            allowed &= self._uplinks.allowed(instances, hosts)
         return allowed
+
+    def admitted(self, instance, hosts):
+        """Return (k,) bool: whether the filter would pass hosts.
+
+        :param instance: row of the instance
+        :param hosts: numbers of k hosts
+        """
+        if self._admission is None:
+            return np.ones(len(hosts), dtype=bool)
+        return self._admission.admitted(instance, hosts)
 
     def put(self, instance, source, destination):
         """Move an instance to another host.
@@ -298,13 +377,16 @@ class Constraints:
         if self._groups is not None and self._groups[instance] >= 0:
             self._members[self._groups[instance], source] -= 1
             self._members[self._groups[instance], destination] += 1
-        if self._uplinks is not None:
-            self._uplinks.put(instance, destination)
+        if self._admission is not None:
+            self._admission.put(instance, source, destination)
 
 
 def plan(loads, balance, terms, rule, recent, constraints, empty=(),
-         costs=None, accepting=None):
+         costs=None, accepting=None, most_parted=math.inf):
     """Return the moves that relieve hosts which have spent too much.
+
+    Afterwards, instances are parted from those that exceed the capacity of
+    their host alone.
 
     :param loads: Loads of the time that the rule considers; not changed
     :param balance: (h,) budget of each host in seconds of overload; for an
@@ -312,7 +394,8 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     :param terms: :class:`.budget.Terms`, or a list of those of each host
     :param rule: Rule
     :param recent: number of the last slots that are recent
-    :param constraints: Constraints; not changed
+    :param constraints: Constraints; not changed, except that their
+        ``admission`` has the moves afterwards
     :param empty: hosts that can be put into use, in this order
     :param costs: callable(source, instances, hosts), returns (m, k) slots of
         overload that each migration adds; default: none. With costs, a host in
@@ -321,69 +404,46 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     :param accepting: (h,) bool, whether a host accepts instances by its
         budget; default: hosts that are not in debt. Those in debt keep to what
         they earn in place of their limit
+    :param most_parted: maximum number of moves that part instances from those
+        that exceed the capacity of their host alone
     :returns: list of Move in the order of execution
     """
-    sizes = loads.sizes
-    open_hosts = np.flatnonzero((sizes > 0) & ~constraints.closed).tolist()
-    hosts = [host for host in open_hosts if balance[host] < 0]
-    if not hosts or not loads.slots:
+    if not loads.slots:
         return []
+    open_hosts = np.flatnonzero((loads.sizes > 0)
+                                & ~constraints.closed).tolist()
     known_slots = np.count_nonzero(loads.known, axis=1) * (1 + _TOLERANCE)
     limit = _of_each(terms, 'overload_probability') * known_slots
     earned = _of_each(terms, 'rate') * known_slots
-    day = _of_each(terms, 'day')
-    enough = np.where(np.asarray(balance) < -rule.repay_days * day, earned,
-                      limit)
-    day = np.broadcast_to(day, enough.shape)
+    day = np.broadcast_to(_of_each(terms, 'day'), limit.shape)
+    balance = np.asarray(balance)
+    enough = np.where(balance < -rule.repay_days * day, earned, limit)
+    hosts = [host for host in open_hosts if balance[host] < 0]
     hosts = [host for host, slots in zip(hosts, loads.overload(hosts))
              if (costs is not None or slots[-recent:].any())
              and np.count_nonzero(slots) > enough[host]]
-    if not hosts:
+    harmed_slots = loads.harmed(slice(None))
+    is_harmed = np.count_nonzero(harmed_slots, axis=1) > limit
+    harmed = [host for host in open_hosts if is_harmed[host]]
+    if not hosts and not harmed:
         return []
-    loads, constraints = loads.copy(), constraints.copy()
-    empty, moves = list(empty), []
-    last = loads.within(max(0, loads.slots - recent), None)
-    in_debt = np.asarray(balance) < 0
-    accepting = ~in_debt if accepting is None else accepting
+    accepting = balance >= 0 if accepting is None else accepting
     takers = [host for host in open_hosts
-              if accepting[host] and host not in hosts]
-    most_overload = np.where(in_debt, earned, limit)
+              if accepting[host] and host not in hosts
+              and not is_harmed[host]]
+    search = _Search(loads.copy(), constraints.copy(), costs,
+                     np.where(balance < 0, earned, limit), takers, empty)
     for source in sorted(hosts, key=lambda host: (balance[host], host)):
-        opened = None
-        for _ in range(rule.moves):
-            overload = np.count_nonzero(loads.overload([source]))
-            if overload <= enough[source]:
-                break
-            own = np.flatnonzero(loads.hosts == source)
-            own = own[constraints.movable[own]]
-            move = best_move(loads, source, takers, most_overload, own,
-                             constraints, costs)
-            if move is None and rule.lowers_excess:
-                move = _lowering(loads, source, takers, own, constraints,
-                                 costs)
-            if move is not None:
-                pass
-            elif opened is not None:
-                move = _following(
-                    loads, source, opened, limit[opened], own,
-                    constraints) if costs is None else None
-            elif len(empty) and (
-                    balance[source] < -day[source] * (
-                        rule.open_soon_days
-                        if overload > rule.open_soon_excess * limit[source]
-                        else rule.open_days)
-                    or last.overload([source]).all()):
-                move = _opening(loads, source, empty, own, constraints, costs)
-                if move is not None:
-                    opened = move.destination
-                    empty.remove(opened)
-                    takers.append(opened)
-            if move is None:
-                break
-            loads.put(move.instance, move.destination)
-            constraints.put(move.instance, source, move.destination)
-            moves.append(move)
-    return moves
+        search.relieve(source, enough[source], rule,
+                       balance[source] < -rule.open_days * day[source])
+    for source in sorted(harmed, key=lambda host: -np.count_nonzero(
+            harmed_slots[host])):
+        if costs is not None or harmed_slots[source, -recent:].any():
+            most_parted -= search.part(
+                source, min(rule.moves, most_parted),
+                [host for host in harmed
+                 if host != source and accepting[host]])
+    return search.moves
 
 
 def _of_each(terms, name):
@@ -392,6 +452,191 @@ def _of_each(terms, name):
         return getattr(terms, name)
     return np.array([getattr(host_terms, name) for host_terms in terms],
                     dtype=float)
+
+
+def _suffered(sums, above, size, most):
+    """Return (m,) :meth:`Loads.suffered` of m cases of one host.
+
+    :param sums: (l, m, t)
+    :param above: (l, m, t)
+    :param size: number of instances
+    :param most: (l, 1, 1)
+    """
+    below = np.maximum(size - above.max(axis=0), 0)
+    return (below * (sums > most).any(axis=0)).sum(axis=1).astype(float)
+
+
+class _Search:
+    """Searches moves, each after those that were found before.
+
+    :param loads: Loads, changed by the moves
+    :param constraints: Constraints, changed by the moves
+    :param costs: as in :func:`plan`
+    :param limit: (h,) maximum number of slots of overload of a destination
+    :param takers: list of the hosts in use that may receive instances
+    :param empty: hosts that can be put into use
+    :ivar moves: list of Move in the order of execution
+    """
+
+    def __init__(self, loads, constraints, costs, limit, takers, empty):
+        self._loads, self._constraints = loads, constraints
+        self._costs, self._limit = costs, limit
+        self._takers, self._empty = takers, list(empty)
+        self._groups = 0
+        self.moves = []
+
+    def relieve(self, source, enough, rule, may_open):
+        """Find moves that end overload of a host in debt.
+
+        :param source: number of the host
+        :param enough: number of slots of overload with which it is relieved
+        :param rule: Rule
+        :param may_open: whether an empty host may be put into use
+        """
+        loads, made = self._loads, 0
+        while made < rule.moves and np.count_nonzero(
+                loads.overload([source])) > enough:
+            hosts = self._takers
+            group = self._best(source, hosts) or self._together(
+                source, hosts, rule.together)
+            if not group and may_open and self._empty:
+                group = self._best(source, self._empty)
+            number = 0
+            while not group and may_open and number < min(
+                    len(self._empty), _MOST_OPENED):
+                number += 1
+                group = self._together(
+                    source, hosts + self._empty[:number], rule.together)
+            if not group:
+                return
+            may_open &= not self._open(group)
+            made += len(group)
+
+    def _open(self, group):
+        """Put the hosts of some moves into use. Return whether any was empty.
+
+        :param group: list of Move
+        """
+        opened = {move.destination for move in group}.intersection(self._empty)
+        self._empty = [host for host in self._empty if host not in opened]
+        self._takers = self._takers + sorted(opened)
+        return bool(opened)
+
+    def part(self, source, most, harmed):
+        """Part instances from those that exceed the capacity alone.
+
+        An instance that exceeds it goes to a host that carries it, or to a
+        host that has such an instance already. Others go to hosts without
+        such an instance.
+
+        :param source: number of the host
+        :param most: maximum number of moves from this host
+        :param harmed: other hosts with an instance that exceeds the capacity
+        :returns: number of moves
+        """
+        loads = self._loads
+        for made in range(most):
+            own = self._own(source)
+            is_large = loads.alone(own, [source])[:, 0] > self._limit[source]
+            hosts = [*self._takers, *self._empty, *harmed]
+            if not own.size or not hosts:
+                return made
+            carried = loads.alone(own, hosts) <= self._limit[hosts]
+            kinds = np.repeat([0, 1, 2], [
+                len(self._takers), len(self._empty), len(harmed)])
+            fits = np.where(is_large[:, None], carried | (kinds == 2),
+                            carried & (kinds == 0))
+            before = loads.suffered([source, *hosts])
+            gain = np.where(fits, (
+                before[0] - loads.suffered_without(source, own)[:, None]
+                + before[1:] - loads.suffered_joined(own, hosts)), 0.0)
+            group = self._chosen(source, gain, own, hosts, self._costs and (
+                self._costs(source, own, hosts) <= 0))
+            if not group:
+                return made
+            self._open(group)
+        return most
+
+    def _own(self, source):
+        own = np.flatnonzero(self._loads.hosts == source)
+        return own[self._constraints.movable[own]]
+
+    def _best(self, source, hosts):
+        """Make the single move that ends most overload, if there is one."""
+        move = best_move(self._loads, source, hosts, self._limit,
+                         self._own(source), self._constraints, self._costs)
+        return move and self._made([move])
+
+    def _chosen(self, source, gain, instances, hosts, may):
+        """Make the move with the most gain that does not add overload."""
+        loads = self._loads
+        most = np.maximum(np.count_nonzero(loads.overload(hosts), axis=1),
+                          self._limit[hosts])
+        gain[loads.joined(instances, hosts) > most] = 0
+        if may is not None:
+            gain[~may] = 0
+        place = _largest(gain, instances, hosts, self._constraints)
+        return place and self._made([Move(
+            int(instances[place[0]]), source, int(hosts[place[1]]), 0.0,
+            parts=True)])
+
+    def _together(self, source, hosts, most):
+        """Make moves that end overload only together, if there are any.
+
+        Each of them reduces the traffic above the capacity most. Those
+        without which as much overload ends are omitted.
+        """
+        hosts, group = list(hosts), []
+        after = before = self._overloaded([source, *hosts])
+        while len(group) < most:
+            move = _lowering(self._loads, source, hosts, self._own(source),
+                             self._constraints, self._costs)
+            if move is None:
+                break
+            self._put(move.instance, source, move.destination)
+            group.append(move)
+            after = self._overloaded([source, *hosts])
+            if after < before:
+                for move in group[:-1]:
+                    self._put(move.instance, move.destination, source)
+                    if self._overloaded([source, *hosts]) > after:
+                        self._put(move.instance, source, move.destination)
+                    else:
+                        group.remove(move)
+                break
+        for move in reversed(group):
+            self._put(move.instance, move.destination, source)
+        return self._made(group) if group and after < before else None
+
+    def _overloaded(self, hosts):
+        return np.count_nonzero(self._loads.overload(hosts))
+
+    def _put(self, instance, source, destination):
+        self._loads.put(instance, destination)
+        self._constraints.put(instance, source, destination)
+
+    def _made(self, group):
+        """Make the moves of a group and return them with their gains."""
+        hosts = sorted({host for move in group
+                        for host in (move.source, move.destination)})
+        overload = self._overloaded(hosts)
+        suffered = self._loads.suffered(hosts).sum()
+        cost = 0.0
+        for move in group:
+            if self._costs is not None:
+                cost += float(self._costs(
+                    move.source, np.array([move.instance]),
+                    [move.destination])[0, 0])
+            self._put(move.instance, move.source, move.destination)
+        overload -= self._overloaded(hosts) + cost
+        suffered -= self._loads.suffered(hosts).sum()
+        group = [dataclasses.replace(
+            move, gain=float(overload / len(group)),
+            vm_gain=float(suffered / len(group)), group=self._groups)
+            for move in group]
+        self._groups += 1
+        self.moves += group
+        return group
 
 
 def _excess(loads, source, instances):
@@ -405,48 +650,6 @@ def _excess(loads, source, instances):
             / threshold).sum(axis=(0, 2))
 
 
-def _opening(loads, source, empty, instances, constraints, costs):
-    """Return the Move to an empty host with the least overload afterwards.
-
-    If several moves are equal, the move with the least traffic above the
-    capacities is returned. None if there is no such move.
-    """
-    if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
-        return None
-    allowed = constraints.allowed(instances, empty)
-    overload_left = np.where(allowed.any(axis=1),
-                             loads.without(source, instances), loads.slots + 1)
-    if costs is not None:
-        overload_left = overload_left + costs(
-            source, instances, empty[:1])[:, 0]
-    row = np.lexsort((_excess(loads, source, instances), overload_left))[0]
-    gain = np.count_nonzero(loads.overload([source])) - overload_left[row]
-    if not allowed[row].any() or costs is not None and gain <= 0:
-        return None
-    return Move(int(instances[row]), int(source),
-                int(empty[allowed[row].argmax()]), float(gain))
-
-
-def _following(loads, source, host, limit, instances, constraints):
-    """Return the Move to a newly used host that reduces the excess most.
-
-    If a host exceeds its capacity by far, it is possible that only several
-    moves together end a slot of overload. The destination remains within its
-    limit. None if there is no such move.
-    """
-    if loads.sizes[source] < 2 or not len(instances):
-        return None
-    fits = (loads.joined(instances, [host]) <= limit)[:, 0]
-    instances = instances[fits & constraints.allowed(instances, [host])[:, 0]]
-    if not len(instances):
-        return None
-    excess = _excess(loads, source, instances)
-    row = excess.argmin()
-    if excess[row] >= _excess_now(loads, source) * (1 - _TOLERANCE):
-        return None
-    return Move(int(instances[row]), int(source), int(host), 0.0)
-
-
 def _excess_now(loads, source):
     """Return how far a host exceeds its limits; see :func:`_excess`."""
     threshold = loads.most[:, source, None]
@@ -455,13 +658,11 @@ def _excess_now(loads, source):
 
 
 def _lowering(loads, source, takers, instances, constraints, costs):
-    """Return the Move to a host in use that reduces the excess most, or None.
+    """Return the Move that reduces the excess most, or None.
 
     The move adds no slot of overload to the destination, and no instance that
     exceeds its capacity alone. Of several possible destinations, the one with
-    the smallest maximum load is used. A sequence of such moves cannot be
-    circular, because no move adds a slot of overload and each move without a
-    gain reduces the excess.
+    the smallest maximum load is used.
     """
     if not len(instances) or not len(takers):
         return None
@@ -473,16 +674,21 @@ def _lowering(loads, source, takers, instances, constraints, costs):
     fits &= (peaks[:, :, None] <= loads.most[:, None, takers]).all(axis=0)
     if costs is not None:
         fits &= costs(source, instances, takers) <= 0
-    excess = np.where(fits.any(axis=1), _excess(loads, source, instances),
-                      np.inf)
-    row = excess.argmin()
-    if not excess[row] < _excess_now(loads, source) * (1 - _TOLERANCE):
-        return None
-    rates = loads.rates[:, instances[row], None]
-    largest = np.nan_to_num((loads.sums[:, takers] + rates)
-                            / loads.most[:, takers, None]).max(axis=(0, 2))
-    column = np.where(fits[row], largest, np.inf).argmin()
-    return Move(int(instances[row]), int(source), int(takers[column]), 0.0)
+    excess = _excess(loads, source, instances)
+    now = _excess_now(loads, source) * (1 - _TOLERANCE)
+    for row in np.argsort(excess, kind='stable').tolist():
+        if excess[row] >= now:
+            return None
+        if fits[row].any():
+            fits[row] &= constraints.admitted(int(instances[row]), takers)
+        if not fits[row].any():
+            continue
+        rates = loads.rates[:, instances[row], None]
+        largest = np.nan_to_num((loads.sums[:, takers] + rates)
+                                / loads.most[:, takers, None]).max(axis=(0, 2))
+        column = np.where(fits[row], largest, np.inf).argmin()
+        return Move(int(instances[row]), int(source), int(takers[column]), 0.0)
+    return None
 
 
 def best_move(loads, source, destinations, limit, instances=None,
@@ -515,10 +721,31 @@ def best_move(loads, source, destinations, limit, instances=None,
     if np.ndim(limit):
         limit = limit[np.asarray(destinations)]
     gain[destination_after > np.maximum(before[1:], limit)] = 0
+    place = _largest(gain, instances, destinations, constraints)
+    return place and Move(
+        int(instances[place[0]]), int(source), int(destinations[place[1]]),
+        float(gain[place]))
+
+
+def _largest(gain, instances, hosts, constraints):
+    """Return (row, column) of the largest gain of a permitted move, or None.
+
+    Whether the filter passes hosts is asked last and only for instances that
+    are chosen, because the answer takes time.
+
+    :param gain: (m, k), changed: 0 for moves that are not permitted
+    :param instances: rows of m instances
+    :param hosts: numbers of k hosts
+    :param constraints: Constraints or None
+    """
     if constraints is not None:
-        gain[~constraints.allowed(instances, destinations)] = 0
-    row, column = np.unravel_index(gain.argmax(), gain.shape)
-    if gain[row, column] <= 0:
-        return None
-    return Move(int(instances[row]), int(source), int(destinations[column]),
-                float(gain[row, column]))
+        gain[~constraints.allowed(instances, hosts)] = 0
+    judged = set()
+    while True:
+        row, column = np.unravel_index(gain.argmax(), gain.shape)
+        if gain[row, column] <= 0:
+            return None
+        if constraints is None or row in judged:
+            return row, column
+        judged.add(row)
+        gain[row, ~constraints.admitted(int(instances[row]), hosts)] = 0

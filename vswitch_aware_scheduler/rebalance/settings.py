@@ -29,7 +29,15 @@ _SHARE = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Values of the options ``rebalance_*``, which describe them."""
+    """Values of the options ``rebalance_*``, which describe them.
+
+    These have no option:
+
+    :ivar parallel: number of migrations that run at the same time
+    :ivar cool_down_hours: shortest time between two moves of an instance
+    :ivar downtime_seconds: longest downtime of a migration, as by default of
+        the option live_migration_downtime of nova-compute
+    """
 
     mode: str = OFF
     network: str = SWITCH
@@ -41,7 +49,7 @@ class Settings:
     most_moves: int = 10
     parallel: int = 1
     cool_down_hours: float = 24.0
-    wait_seconds: float = 3600.0
+    tenant_veto: bool = False
 
     @property
     def churn(self):

@@ -16,20 +16,17 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import cloud as nova
 from vswitch_aware_scheduler.rebalance import cost
+from vswitch_aware_scheduler.rebalance import destinations
+from vswitch_aware_scheduler.rebalance import immovable
 from vswitch_aware_scheduler.rebalance import relief
-from vswitch_aware_scheduler.rebalance import uplinks
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['CONSOLIDATE', 'Grid', 'Measured', 'RELIEVE', 'Snapshot', 'Uplink',
-           'confirmed', 'make', 'overload']
-
-#: Goals of a plan: relieve hosts in debt, or empty hosts.
-RELIEVE, CONSOLIDATE = 'relieve', 'consolidate'
+__all__ = ['Grid', 'Measured', 'Snapshot', 'confirmed', 'harmed', 'make',
+           'overload']
 
 #: A slot of a host counts if at least this share of its instances is measured.
 _MEASURED = 0.9
@@ -41,8 +38,7 @@ _KNOWN = 0.5
 #: Maximum number of instances that changed hosts and whose samples are read.
 _MOST_MOVED = 500
 
-#: After a failed migration, the destination accepts no instances for this
-#: time.
+#: What failed rests for this time; see :data:`.rebalance_records.RESTS`.
 REFUSED_SECONDS = 3600.0
 
 #: kbit in 1,000 full packets of Ethernet, for the packets of a migration.
@@ -110,7 +106,7 @@ class Measured:
     :ivar sums: {host: sums of its traffic in all slots of ``grid``}
     :ivar grid: Grid that ends with the last slot that any host has sums for
     :ivar placements: {instance uuid: host}
-    :ivar uplinks: list of Uplink
+    :ivar uplinks: {name of an uplink: error budget}
     :ivar bound: uuids of instances that use virtual functions of their host
     """
 
@@ -118,22 +114,8 @@ class Measured:
     sums: dict
     grid: Grid
     placements: dict
-    uplinks: list = dataclasses.field(default_factory=list)
+    uplinks: dict = dataclasses.field(default_factory=dict)
     bound: frozenset = frozenset()
-
-
-@dataclasses.dataclass(frozen=True)
-class Uplink:
-    """An uplink that several hosts share.
-
-    :ivar hosts: set of the names of these hosts
-    :ivar budget: error budget of the uplink
-    :ivar sums: sums of the uplink, for the same slots as those of the hosts
-    """
-
-    hosts: frozenset
-    budget: object
-    sums: object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +138,6 @@ class Snapshot:
     :ivar capacity_kbps: smallest capacity of a host
     :ivar grid: Grid
     :ivar closed: {host: why no instance leaves or joins it}
-    :ivar sampled: (n,) bool, whether telemetry has samples of an instance
     """
 
     hosts: list
@@ -175,7 +156,6 @@ class Snapshot:
     capacity_kbps: float
     grid: Grid
     closed: dict
-    sampled: np.ndarray
 
 
 def confirmed(account, sums, grid, checks, check_seconds):
@@ -215,14 +195,23 @@ def overload(sums):
         sums.sums, sums.alone, [limit[2] for limit in sums.limits])
 
 
-def make(measured, relieved, cloud, driver, settings, now, moves=(),
-         progress=None):
+def harmed(sums):
+    """Return (t,) bool of slots that one instance overloads alone.
+
+    :param sums: :class:`.packed.Sums` of a host
+    """
+    return (budget.exceeds(sums.sums, [limit[2] for limit in sums.limits])
+            & sums.alone).any(axis=0)
+
+
+def make(measured, relieved, read_fleet, cloud, driver, settings, now,
+         moves=(), progress=None):
     """Return the :class:`Snapshot` of a fleet.
 
     :param measured: Measured
-    :param relieved: hosts in debt that are to be relieved. No instance leaves
-        another host in debt, and no instance joins a host that accepts no
-        instances
+    :param relieved: hosts that instances may leave. No instance leaves another
+        host in debt, and no instance joins a host that accepts no instances
+    :param read_fleet: as in :class:`.destinations.Destinations`
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
@@ -252,7 +241,9 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     loads = _loads(measured, hosts, limits, servers, series, placements,
                    set(relieved), {uuid: changed[uuid] for uuid in read})
     services = cloud.services()
-    fixed = _fixed(servers, measured.bound)
+    aggregates = cloud.aggregates() if servers else []
+    rests = _resting(moves, now)
+    fixed = _fixed(servers, measured.bound, aggregates, settings, rests)
     count = loads.sizes
     empty = [row for row, host in enumerate(hosts)
              if not count[row] and host in services
@@ -286,22 +277,13 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(moves)
-    # Hosts that were emptied to save them stay empty for some time.
-    emptied = {move.source for move in moves
-               if move.body.get('goal') == CONSOLIDATE
-               and move.state == records.DONE and now - move.ended_at
-               < settings.churn.cool_down_seconds}
-    sampled = np.array(
-        [len(series.get(server.uuid, ())) > 0 for server in servers],
-        dtype=bool)
-    passable = np.ones(len(hosts), dtype=bool)
-    passable[[row_of[move.destination] for move in moves
-              if move.destination in row_of and move.state == records.FAILED
-              and now - move.ended_at < REFUSED_SECONDS]] = False
     constraints = _constraints(
         cloud, hosts, row_of, servers, services, placements,
-        np.array([host in closed for host in hosts]), fixed, passable,
-        _uplinks(measured, hosts, servers, series, sampled, changed))
+        np.array([host in closed for host in hosts]), fixed, aggregates,
+        rests,
+        destinations.Destinations(
+            read_fleet, hosts,
+            {server.uuid: server.host for server in servers}))
     rule = relief.Rule()
     recent = max(1, round(rule.recent_seconds / measured.grid.seconds))
     costs = None if settings.is_separate else _costs(
@@ -312,13 +294,11 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         [budget.Terms(account.overload_probability, account.earned_share,
                       account.first_days, account.most_days)
          for account in (measured.budgets[host] for host in hosts)],
-        constraints, [row for row in empty if hosts[row] not in closed
-                      and hosts[row] not in emptied],
+        constraints, [row for row in empty if hosts[row] not in closed],
         np.array([moved.get(server.uuid, -math.inf) for server in servers]),
         sum(1 for moved_at in moved.values()
             if now - moved_at < 7 * budget.DAY_SECONDS),
-        expected, costs, capacity_kbps, measured.grid, closed,
-        sampled)
+        expected, costs, capacity_kbps, measured.grid, closed)
 
 
 # Measured sums of hosts
@@ -455,72 +435,64 @@ def _unknown(loads, grid, empty, relieved):
 
 # What may move where
 
-def _fixed(servers, bound):
+def _fixed(servers, bound, aggregates, settings, rests):
     """Return {uuid: why the instance must not move}."""
     fixed = {}
     for server in servers:
-        reason = (f'its metadata has {advisor.MARK}={advisor.NEVER}'
-                  if advisor.marked(server.metadata)
-                  else nova.why_fixed(server))
+        reason = immovable.why_fixed(server, aggregates, settings.tenant_veto)
         if reason is None and server.uuid in bound:
             reason = 'it has a port with a virtual function of the host'
+        if reason is None and (records.INSTANCE, server.uuid) in rests:
+            reason = 'a move of it failed within the last hour'
         if reason is not None:
             fixed[server.uuid] = reason
     return fixed
 
 
+def _resting(moves, now):
+    """Return the set of what rests, see :data:`.rebalance_records.RESTS`.
+
+    An item is (INSTANCE, uuid), (DESTINATION, uuid, host) or (MIGRATION,
+    host).
+    """
+    items = set()
+    for move in moves:
+        rests = move.body.get('rests')
+        if move.state in (records.FAILED, records.DROPPED) \
+                and now - move.ended_at < REFUSED_SECONDS:
+            items.add({
+                records.INSTANCE: (rests, move.instance_uuid),
+                records.DESTINATION: (
+                    rests, move.instance_uuid, move.destination),
+                records.MIGRATION: (rests, move.destination)}.get(rests))
+    return items
+
+
 def _moved_at(moves):
-    """Return {uuid: time of the last completed or planned move}."""
+    """Return {uuid: time of the last move that took place, or broke off}."""
     last_moves = {}
     for move in moves:
-        if move.begun_at is not None and move.ended_at is not None:
+        if move.state == records.DONE or move.state == records.FAILED \
+                and move.body.get('rests') == records.MIGRATION:
             last_moves[move.instance_uuid] = max(
                 move.ended_at, last_moves.get(move.instance_uuid, -math.inf))
     return last_moves
 
 
-def _uplinks(measured, hosts, servers, series, sampled, changed):
-    """Return the :class:`.uplinks.Uplinks` of a fleet, None without any.
-
-    :param sampled: (n,) bool, whether telemetry has samples of an instance
-    :param changed: as returned by :func:`_changed_hosts`
-    """
-    if not measured.uplinks or not servers:
-        return None
-    grid, place = measured.grid, {host: row for row, host in enumerate(hosts)}
-    limits = list(dict.fromkeys(
-        limit[:2] for uplink in measured.uplinks
-        for limit in uplink.sums.limits))
-    rates = np.zeros((len(limits), len(servers), grid.slots))
-    for number, server in enumerate(servers):
-        if server.uuid in series:
-            rates[:, number] = _values(
-                grid.mean(series[server.uuid])[0], limits)
-    rates_of = dict(zip(limits, rates))
-    return uplinks.Uplinks([uplinks.Uplink(
-        np.array([host in uplink.hosts for host in hosts]),
-        [rates_of[limit[:2]] for limit in uplink.sums.limits],
-        np.array([limit[2] for limit in uplink.sums.limits]),
-        uplink.sums.sums, uplink.sums.alone,
-        uplink.budget.overload_probability, uplink.budget.accepts)
-        for uplink in measured.uplinks],
-        [place[server.host] for server in servers],
-        sampled,
-        np.array([server.uuid not in changed for server in servers]))
-
-
 def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
-                 fixed, passable, shared):
+                 fixed, aggregates, rests, judged):
     """Return the Constraints, by Placement, aggregates and server groups.
 
-    :param passable: (h,) bool: hosts to which nothing else forbids moves
-    :param shared: Uplinks, or None
+    :param aggregates: as returned by :meth:`.cloud.Cloud.aggregates`
+    :param rests: as returned by :func:`_resting`
+    :param judged: :class:`.destinations.Destinations`
     """
     nodes = cloud.nodes() if servers else {}
     free_amounts = np.zeros((len(hosts), len(nova.CLASSES)))
     may = np.zeros((len(servers), len(hosts)), dtype=bool)
-    signatures = _signatures(cloud.aggregates() if servers else [], hosts,
-                             services)
+    signatures = _signatures(aggregates, hosts, services)
+    broken = np.array([(records.MIGRATION, host) in rests for host in hosts],
+                      dtype=bool)
     fits = {}
     for number, server in enumerate(servers):
         if server.uuid in fixed:
@@ -532,8 +504,11 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
                     row = row_of[nodes[uuid]]
                     free_amounts[row] = amounts
                     fits[server.shape][row] = True
-        may[number] = passable & fits[server.shape] & (
+        may[number] = ~broken & fits[server.shape] & (
             signatures == signatures[row_of[server.host]])
+        may[number, [row for row, host in enumerate(hosts)
+                     if (records.DESTINATION, server.uuid, host)
+                     in rests]] = False
     groups, members, most_members = _groups(cloud, row_of, servers,
                                             placements, fixed)
     return relief.Constraints(
@@ -541,7 +516,7 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
             len(servers), len(nova.CLASSES)),
         np.nan_to_num(free_amounts, posinf=1e18),
         [server.uuid not in fixed for server in servers], closed, may, groups,
-        members=members, most_members=most_members, uplinks=shared)
+        members=members, most_members=most_members, admission=judged)
 
 
 def _signatures(aggregates, hosts, services):

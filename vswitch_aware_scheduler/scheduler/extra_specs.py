@@ -23,4 +23,9 @@ def register():
         description='The uuid of an instance whose learned traffic model '
                     'stands for every instance of this flavor.',
         value={'type': str}))
+    validators.append(base.ExtraSpecValidator(
+        name=flavor_specs.MIGRATE_EXTRA_SPEC,
+        description='Whether instances of this flavor may be migrated to keep '
+                    'error budgets of hosts.',
+        value={'type': str, 'enum': list(flavor_specs.MIGRATE_VALUES)}))
     return validators

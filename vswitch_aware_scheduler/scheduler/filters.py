@@ -85,7 +85,8 @@ class VSwitchFilter(filters.BaseHostFilter):
         passing = list(itertools.compress(
             host_states, assessment.passing.tolist()))
         self._state.hosts_filtered(passing)
-        self._state.metrics.judged(assessment, bool(passing))
+        self._state.metrics.judged(
+            assessment, bool(passing) or request_demand.is_pinned(spec_obj))
         try:
             self._state.decisions.judged(
                 assessment, demand, spec_obj, bool(passing))

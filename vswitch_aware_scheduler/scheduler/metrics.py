@@ -194,7 +194,8 @@ class Metrics:
         """Count how the hosts of a request were judged.
 
         :param assessment: Assessment of the hosts
-        :param any_passes: whether the filter passes any host
+        :param any_passes: whether the filter passes any host, or the request
+            names its host
         """
         if self._counts is not None:
             self._counts.judged(assessment, any_passes)
@@ -241,7 +242,8 @@ class _Counts:
             'requests_judged', 'Instances that hosts were judged for.')
         self._no_host = counter(
             'requests_without_host',
-            'Instances for which VSwitchFilter passed no host.')
+            'Instances for which VSwitchFilter passed no host, without '
+            'requests that name their host.')
         self._only_last = counter(
             'requests_with_avoided_hosts_only',
             'Instances for which only hosts passed that should get no new '

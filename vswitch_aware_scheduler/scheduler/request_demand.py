@@ -14,7 +14,8 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import guarantee
 
 __all__ = ['Statements', 'attachments_of', 'attachments_of_instance',
-           'demand_of', 'instance_uuid_of', 'is_rebuild_on', 'read']
+           'demand_of', 'instance_uuid_of', 'is_pinned', 'is_rebuild_on',
+           'read']
 
 # Values of network_id in Nova that are not the id of a network.
 _AUTO, _NO_NETWORK = 'auto', 'none'
@@ -70,6 +71,19 @@ def instance_uuid_of(spec_obj):
     :param spec_obj: nova RequestSpec
     """
     return read(spec_obj, 'instance_uuid')
+
+
+def is_pinned(spec_obj):
+    """Return whether a request names its host.
+
+    An administrator does this for a boot with ``--host`` and for a migration.
+    If the filter refuses that host, other hosts may have room.
+
+    :param spec_obj: nova RequestSpec
+    """
+    requested = read(spec_obj, 'requested_destination')
+    return bool(read(spec_obj, 'force_hosts') or read(spec_obj, 'force_nodes')
+                or requested and read(requested, 'host'))
 
 
 def is_rebuild_on(spec_obj, host_state, counted_on):

@@ -17,18 +17,27 @@ from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['ABANDONED', 'BEGUN', 'DONE', 'DROPPED', 'FAILED', 'MoveRecord',
-           'PLANNED', 'PlanRecord', 'RUNNING', 'STOPPED', 'begin_move',
-           'end_move', 'end_plan', 'keep_lock', 'read_moves', 'read_plans',
+__all__ = ['ABANDONED', 'BEGUN', 'DESTINATION', 'DONE', 'DROPPED', 'FAILED',
+           'INCOMPLETE', 'INSTANCE', 'MIGRATION', 'MoveRecord', 'PLANNED',
+           'PlanRecord', 'RESTS', 'RUNNING', 'begin_move', 'end_move',
+           'end_plan', 'keep_lock', 'read_moves', 'read_plans',
            'release_lock', 'take_lock', 'update_body', 'write_plan']
 
-#: States of a plan. DONE: all moves were made. STOPPED: it ended after an
-#: unexpected event. ABANDONED: it was interrupted and is too old to continue.
-RUNNING, STOPPED, ABANDONED = 'running', 'stopped', 'abandoned'
+#: States of a plan. DONE: all moves were made. INCOMPLETE: some were not.
+#: ABANDONED: it was interrupted and is too old to continue.
+RUNNING, INCOMPLETE, ABANDONED = 'running', 'incomplete', 'abandoned'
 
 #: States of a move. DONE is also a state of a plan. DROPPED: it never started.
 PLANNED, BEGUN, DONE, FAILED, DROPPED = (
     'planned', 'begun', 'done', 'failed', 'dropped')
+
+#: What rests after a move that failed or never started, in the key ``rests``
+#: of its body. INSTANCE: the instance is not moved for an hour. DESTINATION:
+#: it is not moved to this destination for an hour. MIGRATION: it is not moved
+#: for the time after a move, and nothing is moved to the destination for an
+#: hour.
+RESTS = INSTANCE, DESTINATION, MIGRATION = (
+    'instance', 'destination', 'migration')
 
 #: How long, in seconds, plans are kept after their end.
 KEPT_SECONDS = 180 * 86400.0
@@ -43,7 +52,7 @@ class PlanRecord:
     :ivar plan_id: uuid
     :ivar made_at: time of the creation, seconds UTC
     :ivar made_by: name of the process that created the plan
-    :ivar state: RUNNING, DONE, STOPPED or ABANDONED
+    :ivar state: RUNNING, DONE, INCOMPLETE or ABANDONED
     :ivar ended_at: end of the plan, seconds UTC, or None
     :ivar reason: why the plan has these moves or why it ended, a sentence
     """

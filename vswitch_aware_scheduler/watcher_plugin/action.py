@@ -43,7 +43,8 @@ class RebalanceMigration(base.BaseAction):
     """Migrates an instance with the lock of rebalancing held.
 
     The migration is checked again just before it begins, and recorded in the
-    store. After a failure the other actions of the plan are skipped.
+    store. After a failure, only those actions of the plan are skipped that
+    avoid overload only together with it.
     """
 
     @classmethod
@@ -87,15 +88,20 @@ class RebalanceMigration(base.BaseAction):
         return f'Watcher plan {self.input_parameters["plan"]}'
 
     def pre_condition(self):
-        """Skip the action if an earlier migration of the plan failed.
+        """Skip the action if a migration failed without which it is useless.
 
         :raises ActionSkipped: in this case
         """
-        for plan in self._services().store.plans(records.STOPPED):
-            if plan.made_by.startswith(self._plan):
-                raise exception.ActionSkipped(
-                    f'an earlier migration of the plan stopped: '
-                    f'{plan.reason}')
+        store = self._services().store
+        for plan in store.plans(records.INCOMPLETE):
+            if not plan.made_by.startswith(self._plan):
+                continue
+            for move in store.moves(plan.plan_id):
+                if move.body.get('group') \
+                        == self.input_parameters['move']['group']:
+                    raise exception.ActionSkipped(
+                        f'it helps only together with another migration, '
+                        f'which failed: {plan.reason}')
 
     def execute(self):
         """Carry the migration out and wait for its end.
@@ -105,7 +111,8 @@ class RebalanceMigration(base.BaseAction):
         """
         services = self._services()
         plan_executor = executor.Executor(
-            services.store, services.cloud, services.settings,
+            services.store, services.rebalancer.cloud,
+            services.rebalancer.settings,
             executor.holder_name(self._plan), time.time, time.monotonic,
             LOG.info)
         try:
@@ -116,14 +123,14 @@ class RebalanceMigration(base.BaseAction):
                 self._wait(plan_executor)
         except exceptions.VSwitchError as error:
             raise exception.WatcherException(str(error)) from error
+        if plan_executor.problem is not None:
+            raise exception.WatcherException(plan_executor.problem)
         return True
 
     @staticmethod
     def _wait(plan_executor):
         while plan_executor.step():
             time.sleep(executor.POLL_SECONDS)
-        if plan_executor.problem is not None:
-            raise exception.WatcherException(plan_executor.problem)
 
     def _proposal(self):
         parameters = self.input_parameters

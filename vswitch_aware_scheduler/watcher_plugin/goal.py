@@ -45,6 +45,10 @@ class ErrorBudgetEfficacy(efficacy_base.EfficacySpecification):
             _Indicator('overload_seconds_after',
                        'Expected overload of the relieved hosts in a week '
                        'with the solution.', unit='s'),
+            _Indicator('vm_overload_seconds_avoided',
+                       'Expected time in a week that instances are on '
+                       'overloaded hosts, and that the solution avoids.',
+                       unit='s'),
             indicators.InstanceMigrationsCount()]
 
     def get_global_efficacy_indicator(self, indicators_map=None):

@@ -31,8 +31,7 @@ class Services:
         self._conf = options.read(config_files)
         group = self._conf[options.GROUP]
         self.store = store.Store(group.store_url, group.store_timeout_seconds)
-        rebalancer = wiring.make_rebalancer(self._conf)
-        self.cloud, self.settings = rebalancer.cloud, rebalancer.settings
+        self.rebalancer = wiring.make_rebalancer(self._conf)
 
     def driver(self):
         """Return the telemetry driver of vswitch-modeler."""

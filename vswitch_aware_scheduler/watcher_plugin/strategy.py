@@ -100,12 +100,12 @@ class ErrorBudgetStrategy(base.BaseStrategy):
                 f'because the strategy plans for all hosts together')
         try:
             connections = services.Services(self.config.config_files)
-            plan = proposal.propose(
-                connections.store, connections.cloud, connections.driver(),
-                self._changed(connections.settings), time.time())
+            settings = connections.rebalancer.settings
+            plan = connections.rebalancer.propose(
+                connections.store, connections.driver(), time.time(),
+                settings=self._changed(settings))
             if plan.moves:
-                connections.settings.check_network(plan.capacity_kbps,
-                                                   plan.largest_mib)
+                settings.check_network(plan.capacity_kbps, plan.largest_mib)
         except exceptions.VSwitchError as error:
             raise exception.WatcherException(str(error)) from error
         LOG.info('rebalancing: %d migrations: %s', len(plan.moves),
@@ -133,13 +133,16 @@ class ErrorBudgetStrategy(base.BaseStrategy):
 def _indicators(plan):
     """Return the values of the goal's indicators by name."""
     week = proposal.WINDOW_DAYS * budget.DAY_SECONDS
-    before, after = {}, {}
+    before = {}
     for move in plan.moves:
         before.setdefault(move.source, move.overload_before)
-        after[move.source] = move.overload_after
+    seconds = week * sum(before.values())
     return {
         'hosts_in_debt': len(plan.in_debt),
-        'hosts_relieved': len(after),
-        'overload_seconds_before': week * sum(before.values()),
-        'overload_seconds_after': week * sum(after.values()),
+        'hosts_relieved': len(before),
+        'overload_seconds_before': seconds,
+        'overload_seconds_after': max(0.0, seconds - sum(
+            move.gain_seconds for move in plan.moves)),
+        'vm_overload_seconds_avoided': sum(
+            move.vm_gain_seconds for move in plan.moves),
         'instance_migrations_count': len(plan.moves)}

@@ -30,7 +30,7 @@ class WithFleet(base.StoreTestCase):
     def make(self, mode):
         return rebalancing.Rebalancer(
             self.fleet.cloud.client(), settings.Settings(
-                mode, network=settings.SEPARATE))
+                mode, network=settings.SEPARATE), fleet.read_fleet)
 
     def states(self):
         return [move.state for move in self.store.moves()]
@@ -123,7 +123,7 @@ class RebalancerTestCase(WithFleet):
         rebalancer = self.make(settings.EXECUTE)
         self.plan(rebalancer)
         problems = []
-        for _ in range(3):
+        for _ in range(6):
             problems.append(rebalancer.step(self.clock))
             self.clock.now += executor.POLL_SECONDS
         self.assertEqual(1, len(list(filter(None, problems))))

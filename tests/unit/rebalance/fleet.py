@@ -13,12 +13,17 @@ import uuid as uuids
 import numpy as np
 
 from tests.contract import telemetry_stand_ins as stand_ins
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
+from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import profile
 
 #: Slots of five minutes; times of the tests begin here.
 PERIOD, SLOTS = 300.0, 288
@@ -50,6 +55,7 @@ class Cloud(stand_ins.OpenStack):
     :ivar migrations: list as of the API, the oldest first
     :ivar on_migrate: called with (server, host) for each live migration that
         is asked for; by default it is completed at once
+    :ivar failure: why live migrations failed, as Nova's record has it
     :ivar asked: [(name, host)] of the live migrations
     """
 
@@ -59,6 +65,7 @@ class Cloud(stand_ins.OpenStack):
         self.aggregates, self.groups, self.migrations = [], [], []
         self.used = {}
         self.asked = []
+        self.failure = 'No valid host was found. none'
         self.on_migrate = self.complete
         self._numbers = itertools.count(1)
         for host in hosts:
@@ -142,8 +149,8 @@ class Cloud(stand_ins.OpenStack):
                 {'action': 'live-migration', 'request_id': 'r1'}]}
         if rest:
             return 200, {'instanceAction': {'events': [
-                {'result': 'Error', 'traceback':
-                    'Traceback\n  line\nNoValidHost: none\n'}]}}
+                {'result': 'Error', 'traceback': 'Traceback\n  raise result',
+                 'details': self.failure}]}}
         return 200, {'server': self.servers[uuid]}
 
     def _act(self, server, body):
@@ -215,6 +222,22 @@ class Driver(telemetry_base.Driver):
                 0 * rates[inside])
 
 
+def policy_of(capacity, **limits):
+    """Return the HostPolicy of a host with one limit, on its egress."""
+    return admission.HostPolicy(profile.SwitchProfile(
+        'p', saturation_kbps=capacity, saturation_dimension='egress',
+        **limits))
+
+
+def read_fleet(store):
+    """Return the StoredFleet of a store that :meth:`Fleet.write` filled."""
+    policies, uplinks, problems = policy_in_force.unpack(
+        store.fleet('host').facts, store.fleet('uplink').facts)
+    return stored_fleet.StoredFleet(
+        store, lambda _: policy_in_force.Policies(policies, uplinks, {},
+                                                  problems))
+
+
 def account(host, balance, limit=.01, now=NOW):
     """Return the error budget of a host, which began a month ago."""
     return model_store.ErrorBudget(
@@ -247,6 +270,13 @@ class Fleet:
         self.attachments = {}
         #: {name: (hosts, capacity, balance)}
         self.uplinks = {}
+        #: {name of an instance: TrafficModel}; the filter counts the others
+        #: as silent
+        self.models = {}
+        #: other numbers of the switch profile of all hosts
+        self.limits = {}
+        #: {host: (t,) bool: whether one instance exceeds its capacity}
+        self.alone = {}
 
     def boot(self, name, host, rates, **more):
         """Add an instance with the traffic of the last day."""
@@ -271,7 +301,8 @@ class Fleet:
 
     def history(self):
         """Return {host: Sums}."""
-        return {host: sums(host, self.totals(host), self.capacity[host])
+        return {host: sums(host, self.totals(host), self.capacity[host],
+                           self.alone.get(host))
                 for host in self.balance}
 
     def write(self, store):
@@ -293,9 +324,15 @@ class Fleet:
                  for stored in days_of(sums(name, sum(
                      map(self.totals, hosts)), capacity))],
             earlier.keys() - accounts.keys())
-        store.write_fleet({'host': {host: {'uplinks': [
-            name for name, (hosts, _, _) in self.uplinks.items()
-            if host in hosts]} for host in self.balance}}, NOW)
+        store.write_fleet({'host': {host: {**policy_in_force.pack(
+            policy_of(self.capacity[host], **self.limits)), 'uplinks': [
+                name for name, (hosts, _, _) in self.uplinks.items()
+                if host in hosts]} for host in self.balance},
+            'uplink': {name: policy_in_force.pack(policy_of(capacity))
+                       for name, (_, capacity, _) in self.uplinks.items()}},
+            NOW)
+        store.write([model_store.StoredModel(uuid_of(name), law)
+                     for name, law in self.models.items()])
 
 
 def start_hot(test):
@@ -311,8 +348,11 @@ def start_hot(test):
     test.addCleanup(started.cloud.cleanUp)
     for name in ('vm1', 'vm2'):
         started.boot(name, 'host1', np.where(BUSY, 600, 100))
+        started.models[name] = model.TrafficModel.on_off(
+            600.0, 0.0, on_seconds=60.0, off_seconds=540.0)
     for number in range(2):
         started.boot(f'idle{number}', 'host2', 0)
+        started.models[f'idle{number}'] = model.TrafficModel.constant(1.0)
     started.balance['host1'] = -600.0
     return started
 

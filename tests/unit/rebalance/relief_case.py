@@ -26,6 +26,7 @@ class ReliefTestCase(command_case.ManageTestCase):
         self.on_sleep = lambda: None
 
     def _pass_by(self, seconds):
+        self.time.monotonic.now += seconds
         self.on_sleep()
 
     def configure(self, *lines):

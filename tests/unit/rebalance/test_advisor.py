@@ -64,6 +64,30 @@ class AdvisorTestCase(unittest.TestCase):
                     most_share_a_week=.2), moved_at=moved_at,
                 now=now).moves))
 
+    def test_moves_that_help_only_together_are_not_divided(self):
+        # Two of four have to leave host 0.
+        rates = np.full((1, 6, 20), 4.0)
+        rates[0, 4:] = 0.1
+        loads = relief.Loads(rates, np.full((1, 3), 10.0), [0, 0, 0, 0, 1, 2])
+        for most, count in ((1, 0), (2, 2)):
+            advice = self._advise(
+                loads, [-1.0, 9.0, 9.0],
+                advisor.Churn(most_moves=most, most_share_a_week=1.0))
+            self.assertEqual((count, 2 - count),
+                             (len(advice.moves), advice.held_back))
+
+    def test_instances_are_parted_while_few_were_moved(self):
+        rates = np.full((1, 4, 20), 1.0)
+        rates[0, 0] = 12.0
+        loads = relief.Loads(rates, np.full((1, 2), 10.0), [0, 0, 0, 1])
+        for lately, count in ((0, 2), (1, 1), (2, 0)):
+            advice = self._advise(loads, [9.0, 9.0], advisor.Churn(
+                most_share_a_week=1.0, parted_share_a_week=.5), lately=lately)
+            self.assertEqual(count, len(advice.moves))
+            self.assertEqual(
+                'one instance overloads each host alone: 1 host is affected'
+                if count else 'no host is in debt', advice.reason)
+
     def test_what_was_moved_of_late_stays(self):
         loads = self._loads(hosts=1)
         moved_at = np.full(5, -np.inf)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import uuid as uuids
 
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.rebalance import fleet
@@ -9,13 +10,16 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
+from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import rebalance_records as records
 
 
-def proposed(name, source='host1', destination='host2', memory=1024):
+def proposed(name, source='host1', destination='host2', memory=1024,
+             group=None):
     return proposal.ProposedMove(
         fleet.uuid_of(name), name, source, destination, 'reason', -5.0, 5.0,
-        5.0, 5.0, .1, .001, .01, 60.0, memory, 9.0, 1024.0, .5)
+        5.0, 5.0, .1, .001, .01, 60.0, 60.0, memory, 9.0, 1024.0, .5,
+        uuids.uuid4().int if group is None else group)
 
 
 class Killed(BaseException):
@@ -137,87 +141,216 @@ class WholePlanTestCase(ExecutorTestCase):
         self.assertEqual([], self.store.plans())
 
 
-class SurpriseTestCase(ExecutorTestCase):
-    """The first surprise ends the plan; the rest is dropped."""
+class FailureTestCase(ExecutorTestCase):
+    """A plan goes on with its other moves."""
 
-    def check(self, detail, *states, asked=()):
-        self.assertEqual([*states], self.run_plan())
-        self.assertIn(detail, next(filter(None, self.details())))
-        self.assertEqual('stopped', self.plan_state())
-        self.assertIn(detail, self.store.plans()[0].reason)
-        self.assertEqual([*asked], [name for name, _ in self.cloud.asked])
+    def check(self, detail, state, rests, others='done', asked=()):
+        """Carry out a plan whose first move fails.
 
-    def test_a_deleted_instance_ends_the_plan(self):
+        :param rests: what the record says of the first move
+        :param others: state of the other moves
+        :param asked: instances that Nova is asked to migrate
+        """
+        self.assertEqual([state, others, others], self.run_plan())
+        move = self.store.moves()[0]
+        self.assertIn(detail, move.body['detail'])
+        self.assertEqual(rests, move.body['rests'])
+        self.assertEqual('incomplete', self.plan_state())
+        reason = self.store.plans()[0].reason
+        self.assertIn(detail, reason)
+        self.assertIn(detail, self.executor.problem)
+        if others == 'done':
+            self.assertIn('2 of 3 migrations were made', reason)
+        self.assertEqual([*asked] + ['vm2', 'vm3'] * (others == 'done'),
+                         [name for name, _ in self.cloud.asked])
+
+    def test_an_instance_was_deleted(self):
         del self.cloud.servers[fleet.uuid_of('vm1')]
-        self.check('deleted', 'dropped', 'dropped', 'dropped')
+        self.check('deleted', 'dropped', 'instance')
 
     def check_changed(self, detail, **fields):
         self.cloud.servers[fleet.uuid_of('vm1')].update(fields)
-        self.check(detail, *['dropped'] * 3)
+        self.check(detail, 'dropped', 'instance')
 
-    def test_an_instance_that_somebody_moved_ends_the_plan(self):
+    def test_somebody_moved_an_instance(self):
         self.check_changed('is on host3', **{'OS-EXT-SRV-ATTR:host': 'host3'})
 
-    def test_an_instance_with_a_running_task_ends_the_plan(self):
+    def test_an_instance_has_a_running_task(self):
         self.check_changed('its task is migrating',
                            **{'OS-EXT-STS:task_state': 'migrating'})
 
-    def test_an_instance_that_was_marked_meanwhile_ends_the_plan(self):
-        self.check_changed('never', metadata={'vswitch:migrate': 'never'})
+    def test_an_instance_was_locked(self):
+        self.check_changed('it is locked', locked=True)
 
-    def test_a_destination_that_is_disabled_ends_the_plan(self):
+    def test_a_tenant_has_no_veto(self):
+        self.cloud.servers[fleet.uuid_of('vm1')]['metadata'] = {
+            'vswitch:migrate': 'never'}
+        self.assertEqual(['done'] * 3, self.run_plan())
+
+    def test_a_tenant_with_a_veto_stops_no_move_of_others(self):
+        self.settings = dataclasses.replace(self.settings, tenant_veto=True)
+        self.executor = self.make()
+        self.check_changed('its metadata has vswitch:migrate=never',
+                           metadata={'vswitch:migrate': 'never'})
+
+    def test_an_aggregate_forbids_what_its_instances_would_do(self):
+        self.cloud.aggregates = [({'vswitch:migrate': 'never'}, ['host1'])]
+        self.assertEqual(['dropped'] * 3, self.run_plan())
+        self.assertIn('an aggregate of its host has', self.details()[0])
+
+    def check_destination(self, detail, *moves):
+        """Carry out a plan; the first goes to host2, the others to host3."""
+        self.plan = lambda: proposal.Proposal(
+            fleet.NOW, fleet.NOW, 3, (), (
+                proposed('vm1'), proposed('vm2', destination='host3'),
+                proposed('vm3', destination='host3')), 0, 'debt', 1e6)
+        self.check(detail, 'dropped', 'destination')
+
+    def test_a_destination_is_disabled(self):
         self.cloud.services['host2']['status'] = 'disabled'
-        self.check('host2 is disabled', *['dropped'] * 3)
+        self.check_destination('host2 is disabled')
 
-    def test_a_destination_that_came_into_debt_ends_the_plan(self):
+    def test_a_destination_came_into_debt(self):
         self.fleet.balance['host2'] = -1.0
         self.fleet.write(self.store)
-        self.check('host2 is in debt', *['dropped'] * 3)
+        self.check_destination('host2 is in debt')
 
-    def test_a_destination_that_fills_up_ends_the_plan(self):
-        self.cloud.boot('large', 'host2', vcpus=15)
-        # One core is left.
-        self.check('no room', 'done', 'dropped', 'dropped', asked=['vm1'])
+    def test_a_destination_filled_up(self):
+        self.cloud.boot('large', 'host2', vcpus=16)
+        self.check_destination('no room')
 
-    def test_a_group_member_on_the_destination_ends_the_plan(self):
+    def test_a_group_member_is_on_the_destination(self):
         self.cloud.boot('other', 'host2')
         self.cloud.groups = [{
             'id': 'g', 'policy': 'anti-affinity', 'rules': {}, 'members': [
                 fleet.uuid_of('vm1'), fleet.uuid_of('other')]}]
-        self.check('server group', *['dropped'] * 3)
+        self.check('server group', 'dropped', 'destination')
 
-    def check_failed(self, detail):
-        self.check(detail, 'failed', 'dropped', 'dropped', asked=['vm1'])
+    def check_failed(self, detail, rests, on_migrate):
+        complete = self.cloud.on_migrate
+        self.cloud.on_migrate = lambda server, host: (
+            on_migrate if server['name'] == 'vm1' else complete)(server, host)
+        self.check(detail, 'failed', rests, asked=['vm1'])
 
-    def test_a_migration_that_nova_refuses_fails_and_ends_the_plan(self):
-        def act(server, body):
+    def test_nova_refuses_a_migration(self):
+        act = self.cloud._act
+
+        def refuse(server, body):
+            if server['name'] != 'vm1':
+                return act(server, body)
             self.cloud.asked.append((server['name'], 'host2'))
             return 400, {'badRequest': {'message': 'no such host'}}
-        self.cloud._act = act
-        self.check_failed('no such host')
 
-    def test_a_migration_that_finds_no_valid_host_ends_the_plan(self):
-        self.cloud.on_migrate = lambda server, host: self.cloud.complete(
-            server, host, 'error')
-        self.check_failed('NoValidHost')
+        self.cloud._act = refuse
+        self.check('no such host', 'failed', 'destination', asked=['vm1'])
 
-    def test_a_migration_that_goes_elsewhere_ends_the_plan(self):
-        self.cloud.on_migrate = lambda server, host: self.cloud.complete(
-            server, 'host3')
-        self.check_failed('is on host3')
+    def error(self, server, host):
+        self.cloud.complete(server, host, 'error')
 
-    def test_an_instance_deleted_while_it_migrates_ends_the_plan(self):
-        self.cloud.on_migrate = lambda server, host: self.cloud.servers.pop(
-            server['id'])
-        self.check_failed('deleted meanwhile')
+    def test_a_migration_finds_no_valid_host(self):
+        self.check_failed('No valid host', 'destination', self.error)
 
-    def test_a_deletion_that_ends_a_migration_ends_the_plan(self):
+    def test_a_migration_breaks_off(self):
+        self.cloud.failure = 'the connection was reset'
+        self.check_failed('the connection was reset', 'migration', self.error)
+
+    def decide(self, request_id='r1', host='host2', decided_at=fleet.NOW):
+        self.store.write_decisions([store.Decision(
+            uuids.uuid4().hex, decided_at, 'scheduler', request_id,
+            fleet.uuid_of('vm1'), 'p', 'm', store.NO_HOST, 'model', None, 1,
+            0, {'peak': 1}, 0, None, [{
+                'host': host, 'check': 'peak', 'value': 2.0, 'limit': 1.0,
+                'enforced': True, 'text': 'its peak of 2 is above 1'}])])
+
+    def test_the_reason_is_that_of_the_decision(self):
+        self.decide()
+        self.check_failed(
+            'VSwitchFilter refuses host2 by the check peak: its peak of 2 is '
+            'above 1', 'destination', self.error)
+
+    def test_a_decision_that_is_written_a_moment_later_is_the_reason(self):
+        def later(server, host):
+            self.error(server, host)
+            self.clock.now += 5.0
+            self.decide()
+
+        with self.executor as running:
+            running.begin(self.plan(proposed('vm1')))
+            self.cloud.on_migrate = self.error
+            self.assertTrue(running.step())
+            self.assertTrue(running.step())
+            self.clock.now += 5.0
+            self.decide()
+            self.steps(running)
+        self.assertIn('by the check peak', self.details()[0])
+
+    def test_decisions_on_other_requests_are_no_reason(self):
+        self.decide(request_id='r0')
+        self.decide(host='host3')
+        self.check_failed('No valid host', 'destination', self.error)
+
+    def test_a_migration_goes_elsewhere(self):
+        self.check_failed('is on host3', 'instance', lambda server, host:
+                          self.cloud.complete(server, 'host3'))
+
+    def test_an_instance_is_deleted_while_it_migrates(self):
+        def delete(server, host):
+            self.cloud.migration('vm1', 'host1', host, 'error')
+            del self.cloud.servers[server['id']]
+
+        self.check_failed('deleted meanwhile', 'instance', delete)
+
+    def test_a_deletion_ends_a_migration(self):
         def delete(server, host):
             self.cloud.complete(server, host, 'error')
             server['OS-EXT-STS:vm_state'] = 'deleted'
 
-        self.cloud.on_migrate = delete
-        self.check_failed('deleted meanwhile')
+        self.check_failed('deleted meanwhile', 'instance', delete)
+
+    def test_moves_that_help_only_together_end_with_one_of_them(self):
+        self.cloud.servers[fleet.uuid_of('vm1')]['locked'] = True
+        states = self.run_plan(proposed('vm1', group=7), proposed('vm2'),
+                               proposed('vm3', group=7))
+        self.assertEqual(['dropped', 'done', 'dropped'], states)
+        self.assertIn('helps only together with vm1', self.details()[2])
+        self.assertIsNone(self.store.moves()[2].body['rests'])
+
+    def test_a_migration_that_ended_before_it_was_looked_at_is_done(self):
+        # It arrived, and somebody has moved or deleted the instance since.
+        for later in ('moved', 'moves', 'deleted'):
+            with self.subTest(later):
+                self.execute('DELETE FROM rebalance_move')
+                self.cloud.boot('vm1', 'host1')
+
+                def arrives(server, host):
+                    self.cloud.complete(server, host)
+                    if later == 'deleted':
+                        del self.cloud.servers[server['id']]
+                    elif later == 'moved':
+                        self.cloud.complete(server, 'host3')
+                    else:
+                        self.stays(server, 'host3')
+
+                self.cloud.on_migrate = arrives
+                self.assertEqual(['done'], self.run_plan(proposed('vm1')))
+
+    def test_a_tenant_who_flips_the_veto_stops_nobody(self):
+        """As often as the tenant likes, with any state when we look."""
+        self.settings = dataclasses.replace(self.settings, tenant_veto=True)
+        for number in range(20):
+            for name in ('vm1', 'vm2', 'vm3'):
+                self.cloud.boot(name, 'host1')
+            server = self.cloud.servers[fleet.uuid_of('vm1')]
+            with self.make() as running:
+                running.begin(self.plan())
+                server['metadata'] = {'vswitch:migrate': 'never'}
+                self.steps(running)
+                server['metadata'] = {}
+            states = [move.state for move in self.store.moves(
+                self.store.plans()[0].plan_id)]
+            self.assertEqual(['dropped', 'done', 'done'], states)
+            self.clock.now += 900.0
+        self.assertEqual(40, len(self.cloud.asked))
 
     def test_a_migration_goes_on_while_its_cell_does_not_answer(self):
         self.cloud.on_migrate = self.stays
@@ -232,20 +365,6 @@ class SurpriseTestCase(ExecutorTestCase):
             self.arrive('vm1')
             self.steps(running)
         self.assertEqual(['done'], self.states())
-
-    def test_other_migrations_that_run_are_waited_for(self):
-        self.settings = dataclasses.replace(self.settings, parallel=2)
-        self.cloud.on_migrate = self.stays
-        with self.make() as running:
-            running.begin(self.plan())
-            running.step()
-            self.arrive('vm1', 'failed')
-            for _ in range(3):
-                self.assertTrue(running.step())
-            self.assertEqual(['failed', 'begun', 'planned'], self.states())
-            self.arrive('vm2')
-            self.steps(running)
-        self.assertEqual(['failed', 'done', 'dropped'], self.states())
 
     def test_a_lost_answer_is_no_second_migration(self):
         for lost in (True, False):
@@ -264,21 +383,59 @@ class SurpriseTestCase(ExecutorTestCase):
                 self.assertEqual('done' if lost else 'failed', states[0])
                 self.assertEqual(lost, len(self.cloud.asked) - requests)
 
-    def test_a_migration_that_hangs_ends_the_plan_and_is_waited_for(self):
-        self.cloud.on_migrate = self.stays
-        self.settings = dataclasses.replace(self.settings, wait_seconds=60.0)
-        self.executor = self.make()
-        self.assertEqual(['begun', 'dropped', 'dropped'], self.run_plan())
-        self.assertIn('not ended after', self.store.plans()[0].reason)
-        # The next one waits for it, and begins nothing before it has ended.
-        with self.make() as running:
-            self.assertEqual(1, running.resume())
+    def test_a_plan_goes_on_without_a_migration_that_never_ends(self):
+        complete = self.cloud.on_migrate
+        self.cloud.on_migrate = lambda server, host: (
+            self.stays if server['name'] == 'vm1' else complete)(server, host)
+        moves = [proposed('vm1'), proposed('vm2'),
+                 proposed('vm4', 'host3', 'host4')]
+        self.cloud.services['host4'] = {
+            **self.cloud.services['host3'], 'host': 'host4'}
+        self.cloud.boot('vm4', 'host3')
+        self.fleet.balance['host4'] = self.fleet.capacity['host4'] = 100.0
+        self.fleet.write(self.store)
+        with self.executor as running:
+            running.begin(self.plan(*moves))
+            for _ in range(3):
+                self.assertTrue(running.step())
+            self.assertEqual(['begun', 'planned', 'planned'], self.states())
+            self.clock.now += executor.WAIT_SECONDS - 60.0
             self.assertTrue(running.step())
-            self.arrive('vm1')
+            self.clock.now += 61.0
             self.steps(running)
+            self.assertIn('not ended after', running.problem)
+        # Its hosts are busy; what does not need them is made.
+        self.assertEqual(['begun', 'dropped', 'done'], self.states())
+        self.assertIn('the migration of vm1 from host1 to host2 has not ended',
+                      self.details()[1])
+        # The next plan does not wait for it, and sees when it ends.
+        with self.make() as running:
+            self.assertEqual(0, running.resume())
+            self.assertFalse(running.step())
             self.assertIsNone(running.problem)
-        self.assertEqual(['done', 'dropped', 'dropped'], self.states())
-        self.assertEqual([('vm1', 'host2')], self.cloud.asked)
+        self.arrive('vm1')
+        with self.make() as running:
+            self.assertEqual(0, running.resume())
+        self.assertEqual(['done', 'dropped', 'done'], self.states())
+
+    def test_a_plan_waits_while_nova_does_not_answer(self):
+        with self.executor as running:
+            running.begin(self.plan())
+            self.cloud.faults = [stand_ins.status(503)] * 3
+            for _ in range(3):
+                self.assertTrue(running.step())
+            self.assertEqual(1, sum('the plan waits' in text
+                                    for text in self.said))
+            self.steps(running)
+        self.assertEqual(['done'] * 3, self.states())
+
+    def test_moves_of_an_old_plan_do_not_begin(self):
+        with self.executor as running:
+            running.begin(self.plan())
+            self.clock.now += executor.BEGIN_SECONDS + 1
+            self.assertFalse(running.step())
+            self.assertIn('3 moves were not begun within', running.problem)
+        self.assertEqual(['dropped'] * 3, self.states())
 
     def test_a_migration_goes_on_while_nova_does_not_answer(self):
         self.cloud.on_migrate = self.stays

@@ -7,9 +7,9 @@ from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
-from vswitch_aware_scheduler.rebalance import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments
 
 BUSY = np.arange(fleet.SLOTS) % 10 == 9
@@ -36,8 +36,9 @@ class ProposalTestCase(base.StoreTestCase):
         for name, value in more.items():
             self.settings = settings.dataclasses.replace(
                 self.settings, **{name: value})
-        return proposal.propose(self.store, self.fleet.cloud.client(),
-                                self.fleet.driver, self.settings, now)
+        return proposal.propose(
+            self.store, fleet.read_fleet, self.fleet.cloud.client(),
+            self.fleet.driver, self.settings, now)
 
     def moves(self, **more):
         return [(move.name, move.source, move.destination)
@@ -105,7 +106,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual([], self.moves(checks=1))
 
     def test_what_may_not_move_stays_and_the_plan_says_why(self):
-        cases = [{'metadata': {'vswitch:migrate': ' Never'}},
+        cases = [{'extra_specs': {'vswitch:migrate': 'never'}},
                  {'OS-EXT-STS:task_state': 'rebuilding'},
                  {'OS-EXT-STS:vm_state': 'stopped'}, {'locked': True}]
         cases += [{'extra_specs': {key: value}} for key, value in (
@@ -196,8 +197,8 @@ class ProposalTestCase(base.StoreTestCase):
         self.group('soft-affinity', 'vm1', 'vm2')
         self.assertEqual(1, len(self.moves()))
 
-    def begun(self, *names, ago=3600.0, state=records.DONE,
-              destination='host1', source='host9', body=None):
+    def begun(self, *names, ago=3600.0, state=records.DONE, rests=None,
+              destination='host1', source='host9'):
         """Write moves of an earlier plan to the store."""
         plan = f'p{len(self.store.plans())}'
         self.store.change_rebalancing(
@@ -205,7 +206,8 @@ class ProposalTestCase(base.StoreTestCase):
             [store.MoveRecord(
                 plan, number, fleet.uuid_of(name), source, destination,
                 state, None if state == records.DROPPED
-                else fleet.NOW - ago, fleet.NOW - ago, body or {})
+                else fleet.NOW - ago, fleet.NOW - ago,
+                {'rests': rests} if rests else {})
              for number, name in enumerate(names)])
 
     def test_the_cool_down_counts_moves_of_earlier_plans(self):
@@ -215,12 +217,56 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.cloud.migration('vm1', 'host9', 'host1',
                                    at=fleet.NOW - 3600)
         self.begun('vm1', state=records.DROPPED)
+        self.begun('vm1', state=records.FAILED, rests=records.DESTINATION)
         self.assertEqual(1, len(self.moves()))
-        self.begun('vm1', state=records.FAILED)
+        self.begun('vm1', state=records.FAILED, rests=records.MIGRATION)
         self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
         self.begun('vm2')
         self.assertEqual([], self.moves())
         self.assertEqual(1, len(self.moves(cool_down_hours=.9)))
+
+    def test_only_what_failed_rests_for_an_hour(self):
+        for number in range(8):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.fleet.driver.rates['vm3'][:] = 0
+        both, other = {'vm1', 'vm2'}, {'vm2'}
+        for state, rests, destination, names, hosts in (
+                (records.DROPPED, records.INSTANCE, 'host3', other, None),
+                (records.FAILED, records.INSTANCE, 'host3', other, None),
+                (records.DROPPED, records.DESTINATION, 'host3', both, None),
+                (records.FAILED, records.MIGRATION, 'host3', other,
+                 {'host2'}), (records.DROPPED, None, 'host3', both, None)):
+            self.begun('vm1', state=state, rests=rests, ago=3599.0,
+                       destination=destination)
+            with self.subTest(state=state, rests=rests):
+                move, = self.moves()
+                self.assertIn(move[0], names)
+                self.assertIn(move[2], hosts or {'host2', 'host3'})
+                self.assertNotEqual(('vm1', 'host3') if rests else None,
+                                    (move[0], move[2]))
+            self.execute('DELETE FROM rebalance_move')
+            self.begun('vm1', state=state, rests=rests, ago=3601.0,
+                       destination=destination)
+            self.assertEqual(1, len(self.moves(cool_down_hours=1.0)))
+            self.execute('DELETE FROM rebalance_move')
+
+    def test_a_destination_that_refused_one_instance_accepts_others(self):
+        self.begun('vm1', state=records.FAILED, rests=records.DESTINATION,
+                   destination='host3', ago=60.0)
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+
+    def test_tenants_have_a_veto_only_by_the_option(self):
+        for name in ('vm1', 'vm2'):
+            self.fleet.boot(name, 'host1', np.where(BUSY, 600, 100),
+                            metadata={'vswitch:migrate': 'never'})
+        self.assertEqual(1, len(self.moves()))
+        plan = self.propose(tenant_veto=True)
+        self.assertEqual((), plan.moves)
+        self.assertIn('2 instances stay: its metadata has '
+                      'vswitch:migrate=never', plan.reason)
+        self.fleet.cloud.aggregates = [
+            ({'vswitch:migrate': 'allowed'}, ['host1'])]
+        self.assertEqual(1, len(self.moves()))
 
     def test_a_quarter_of_the_instances_is_moved_in_a_week(self):
         for number in range(4):
@@ -288,81 +334,143 @@ class ProposalTestCase(base.StoreTestCase):
         measured |= np.arange(fleet.SLOTS) < 200
         self.assertEqual(1, len(self.moves()))
 
+    def model(self, name, peak, share=1.0):
+        self.fleet.models[name] = (
+            model.TrafficModel.constant(peak) if share == 1.0
+            else model.TrafficModel.on_off(
+                peak, 0.0, on_seconds=600.0 * share,
+                off_seconds=600.0 * (1 - share)))
+
+    def test_no_destination_that_the_filter_refuses_is_proposed(self):
+        # By telemetry host3 has room; the filter expects other traffic.
+        for limits, peak, share, count in (
+                ({}, 600.0, .1, 1), ({}, 1001.0, .005, 0),
+                ({'vm_peak_kbps': 599.0}, 600.0, .1, 0),
+                ({'vm_peak_kbps': 600.0}, 600.0, .1, 1),
+                ({}, 901.0, .02, 0), ({}, 901.0, .009, 1),
+                ({'max_tunnels': 1}, 600.0, .1, 0),
+                ({'max_tunnels': 2}, 600.0, .1, 1)):
+            self.model('vm4', 100.0)
+            for name in ('vm1', 'vm2'):
+                self.model(name, peak, share)
+            self.fleet.limits = limits
+            with self.subTest(limits=limits, peak=peak, share=share):
+                self.assertEqual(count, len(self.moves()))
+
+    def test_other_instances_move_if_the_filter_refuses_one(self):
+        self.fleet.limits = {'vm_peak_kbps': 700.0}
+        self.model('vm1', 701.0, .001)
+        self.model('vm2', 600.0, .1)
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+
+    def test_the_filter_judges_each_move_after_those_before_it(self):
+        # Two hosts in debt; by models host3 has room for one instance.
+        for name in ('vm5', 'vm6'):
+            self.fleet.boot(name, 'host2', np.where(BUSY, 600, 100))
+        self.fleet.driver.rates['vm3'][:] = 0
+        self.fleet.driver.rates['vm4'][:] = 0
+        self.fleet.balance['host2'] = -600.0
+        for number in range(4):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.fleet.driver.rates['vm5'][:] = np.where(BUSY, 500, 0)
+        self.fleet.driver.rates['vm1'][:] = np.where(
+            np.roll(BUSY, 1), 500, 0) + np.where(BUSY, 500, 0)
+        self.assertEqual(2, len(self.moves()))
+        for name in ('vm1', 'vm2', 'vm5', 'vm6'):
+            self.model(name, 600.0, .2)
+        # Each alone never exceeds 1000, two together for .04 of the time.
+        self.assertEqual(1, len(self.moves()))
+
+    def test_every_move_ends_overload(self):
+        # host1 is at twice its capacity by instances that must stay.
+        for name in ('vm1', 'vm2'):
+            self.fleet.boot(name, 'host1', np.where(BUSY, 1000, 100),
+                            locked=True)
+        for number in range(3):
+            self.fleet.boot(f'small{number}', 'host1', 10)
+        plan = self.propose()
+        self.assertEqual((), plan.moves)
+        self.assertIn('none was overloaded beyond its limit lately and has '
+                      'an instance whose move helps', plan.reason)
+        # Two of four have to leave, so that any overload ends.
+        for number in (1, 2, 3, 4):
+            self.fleet.boot(f'vm{number}', 'host1', np.where(BUSY, 450, 100))
+        for number in range(6):
+            self.fleet.boot(f'small{number}', f'host{2 + number % 2}', 0)
+        plan = self.propose()
+        self.assertEqual(2, len(plan.moves))
+        slots = np.count_nonzero(BUSY)
+        for move in plan.moves:
+            self.assertEqual(slots * 150.0, move.gain_seconds)
+            self.assertEqual(slots * 4 * 150.0, move.vm_gain_seconds)
+            self.assertAlmostEqual(slots / 288, move.overload_before)
+            self.assertEqual(0.0, move.overload_after)
+
+    def start_giant(self, **limits):
+        """Let vm1 exceed host1 alone; no host is in debt."""
+        self.fleet.balance['host1'] = 100.0
+        self.fleet.driver.rates['vm1'][:] = np.where(BUSY, 1100, 100)
+        self.fleet.alone['host1'] = BUSY
+        for number in range(8):
+            self.fleet.boot(f'more{number}', 'host2', 0)
+
+    def test_an_instance_above_the_capacity_goes_where_it_is_carried(self):
+        self.start_giant()
+        self.fleet.capacity['host3'] = 2000.0
+        move, = self.propose().moves
+        self.assertEqual(('vm1', 'host1', 'host3'), (
+            move.name, move.source, move.destination))
+        slots = np.count_nonzero(BUSY)
+        # vm2 alone suffered; vm1 does so nowhere.
+        self.assertEqual((0.0, slots * 300.0),
+                         (move.gain_seconds, move.vm_gain_seconds))
+        self.assertIn('one instance overloads host1 alone', move.reason)
+        self.model('vm1', 2001.0, .001)
+        plan = self.propose()
+        self.assertEqual([('vm2', 'host3')], [
+            (move.name, move.destination) for move in plan.moves])
+
+    def test_others_leave_an_instance_that_no_host_carries(self):
+        self.start_giant()
+        plan = self.propose()
+        self.assertEqual([('vm2', 'host1', 'host3')], [
+            (move.name, move.source, move.destination)
+            for move in plan.moves])
+        self.assertIn('one instance overloads each host alone: 1 host is '
+                      'affected', plan.reason)
+
+    def test_instances_above_the_capacity_are_gathered(self):
+        self.start_giant()
+        self.fleet.boot('vm5', 'host3', np.where(BUSY, 1100, 100))
+        self.fleet.alone['host3'] = BUSY
+        self.fleet.driver.rates['vm3'][:] = 900
+        # Wherever its host is, vm4 must stay: vm1 leaves two instances.
+        self.fleet.boot('vm6', 'host1', 50, locked=True)
+        self.fleet.boot('vm2', 'host1', 50, locked=True)
+        self.fleet.boot('vm4', 'host3', 50, locked=True)
+        self.assertEqual([('vm1', 'host1', 'host3')], self.moves())
+
+    def test_no_instance_is_moved_beside_one_above_the_capacity(self):
+        self.fleet.boot('vm5', 'host3', np.where(BUSY, 1100, 0), locked=True)
+        self.fleet.alone['host3'] = BUSY
+        self.fleet.boot('vm4', 'host3', 100, locked=True)
+        self.fleet.driver.rates['vm3'][:] = 950
+        self.assertEqual([], self.moves())
+
     def test_uplinks_of_destinations_are_respected(self):
         # With vm1 or vm2 the uplink of host2 and host3 has 1200 when busy.
+        self.model('vm3', 500.0)
+        self.model('vm4', 100.0)
+        for name in ('vm1', 'vm2'):
+            self.model(name, 600.0, .1)
         for hosts, capacity, balance, count in (
                 (('host2', 'host3'), 1201.0, 10.0, 1),
                 (('host2', 'host3'), 1199.0, 10.0, 0),
                 (('host2', 'host3'), 1201.0, -10.0, 0),
-                (('host1', 'host3'), 1299.0, -10.0, 1)):
+                (('host1', 'host3'), 1301.0, -10.0, 1)):
             with self.subTest((hosts, capacity, balance)):
                 self.fleet.uplinks = {'tor': (hosts, capacity, balance)}
                 self.assertEqual(count, len(self.moves()))
-
-    def consolidate(self):
-        self.fleet.write(self.store)
-        return proposal.propose(
-            self.store, self.fleet.cloud.client(), self.fleet.driver,
-            self.settings, fleet.NOW, goal=snapshot.CONSOLIDATE)
-
-    def make_spare(self):
-        """Let host3 with one instance fit on host2, and host1 be full."""
-        self.fleet.balance = dict.fromkeys(self.fleet.balance, 600.0)
-        for number in range(2):
-            self.fleet.boot(f'small{number}', 'host2', 10)
-
-    def test_a_host_is_emptied_whose_instances_fit_elsewhere(self):
-        self.make_spare()
-        plan = self.consolidate()
-        move, = plan.moves
-        self.assertEqual(('vm4', 'host3', 'host2', 'consolidate'), (
-            move.name, move.source, move.destination, move.goal))
-        self.assertIn('host3 can be emptied', plan.reason)
-        self.assertIn('keeps 0.6 of its limit', move.reason)
-        # Telemetry is read once, for all hosts together.
-        self.assertEqual(sorted(self.fleet.driver.rates),
-                         sorted(self.fleet.driver.read))
-        # With a budget of less than a day, host2 takes nothing.
-        self.fleet.balance['host2'] = 500.0
-        plan = self.consolidate()
-        self.assertEqual((), plan.moves)
-        self.assertIn('no host can be emptied', plan.reason)
-
-    def test_a_host_with_an_instance_that_must_stay_is_not_emptied(self):
-        self.make_spare()
-        self.fleet.driver.rates.pop('vm4')
-        self.assertEqual((), self.consolidate().moves)
-        self.fleet.boot('vm5', 'host3', 10, metadata={
-            'vswitch:migrate': 'never'})
-        self.assertEqual((), self.consolidate().moves)
-
-    def test_an_emptied_host_is_not_used_again_within_the_cool_down(self):
-        for number in range(8):
-            self.fleet.boot(f'more{number}', 'host3', 0)
-        self.fleet.boot('vm4', 'host3', 700)
-        self.fleet.balance['host4'] = 10.0
-        self.fleet.capacity['host4'] = 1000.0
-        self.fleet.cloud.services['host4'] = {
-            **self.fleet.cloud.services['host3'], 'host': 'host4'}
-        for state, goal, ago, expected in (
-                (records.DONE, 'consolidate', 86000.0, []),
-                (records.DONE, 'consolidate', 87000.0, ['host4']),
-                (records.FAILED, 'consolidate', 86000.0, ['host4']),
-                (records.DONE, 'relieve', 86000.0, ['host4'])):
-            with self.subTest((state, goal, ago)):
-                self.begun('vm9', ago=ago, state=state, source='host4',
-                           body={'goal': goal})
-                self.assertEqual(expected, [move[2] for move in self.moves()])
-                self.execute('DELETE FROM rebalance_move')
-
-    def test_a_host_to_which_a_migration_failed_takes_nothing(self):
-        for number in range(8):
-            self.fleet.boot(f'more{number}', 'host3', 0)
-        for ago, count in ((3599.0, 0), (3601.0, 1)):
-            self.begun('vm9', ago=ago, state=records.FAILED,
-                       destination='host3')
-            self.assertEqual(count, len(self.moves()))
-            self.execute('DELETE FROM rebalance_move')
 
     def test_an_empty_host_is_used_when_no_other_helps(self):
         self.fleet.boot('vm4', 'host3', 700)

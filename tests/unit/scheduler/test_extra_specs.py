@@ -20,7 +20,8 @@ class TestValidators(unittest.TestCase):
 
     def test_every_key_that_is_read_has_one(self):
         self.assertEqual(
-            {*flavor_specs.EXTRA_SPECS, flavor_specs.MODEL_EXTRA_SPEC},
+            {*flavor_specs.EXTRA_SPECS, flavor_specs.MODEL_EXTRA_SPEC,
+             flavor_specs.MIGRATE_EXTRA_SPEC},
             set(self.validators),
         )
         for one in self.validators.values():
@@ -32,10 +33,13 @@ class TestValidators(unittest.TestCase):
                 mock.patch.object(validators, 'NAMESPACES', {'vswitch'}):
             for key in (*self.validators, 'vswitch:egres_kbps',
                         'vswitch:', 'vswitch:model:x'):
-                problem = flavor_specs.read({key: '1'}, lambda uuid: None)[1]
+                value = flavor_specs.MIGRATE_VALUES[0] \
+                    if key == flavor_specs.MIGRATE_EXTRA_SPEC else '1'
+                problem = flavor_specs.read(
+                    {key: value}, lambda uuid: None)[1]
                 is_unknown = 'expected no key but' in (problem or '')
                 try:
-                    validators.validate(key, '1')
+                    validators.validate(key, value)
                     accepted = True
                 except exception.ValidationError:
                     accepted = False

@@ -7,6 +7,8 @@ from unittest import mock
 import urllib.error
 import urllib.request
 
+from nova import objects
+
 from tests.fakes import prometheus as fake_prometheus
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
@@ -97,6 +99,21 @@ class TestNumbers(MetricsTestCase):
                 break
         else:
             self.fail('no family')
+
+    def test_requests_that_name_their_host_raise_no_alert(self):
+        self.make_filter(scheduler_metrics_port=self.port)
+        request = base.request(7, egress_kbps=30)
+        request.requested_destination = objects.Destination(
+            host=self.hosts[0].host)
+        self.assertEqual([], self.filter.filter_all(self.hosts[:1], request))
+        for name in ('force_hosts', 'force_nodes'):
+            request = base.request(7, egress_kbps=30)
+            setattr(request, name, [self.hosts[0].host])
+            self.assertEqual([], self.filter.filter_all(self.hosts[:1],
+                                                        request))
+        found = scraped(self.port)
+        self.assertEqual(3, found['requests_judged_total',])
+        self.assertEqual(0, found['requests_without_host_total',])
 
     def test_hosts_that_are_only_observed_are_counted_as_such(self):
         self.make_filter(scheduler_metrics_port=self.port,

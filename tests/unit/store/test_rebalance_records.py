@@ -71,13 +71,13 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
             self.change(records.begin_move, move, 't1', LEASE, base.NOW)
         self.change(records.end_move, move_1, records.DONE, base.NOW + 9,
                     {'seconds': 9})
-        self.change(records.end_plan, 'p1', records.STOPPED, 'a surprise',
+        self.change(records.end_plan, 'p1', records.INCOMPLETE, 'a surprise',
                     base.NOW + 10)
         self.assertEqual(['done', 'begun', 'dropped'], self.states())
         self.assertEqual(['done'], self.states(since=base.NOW + 9)[:1])
         self.assertEqual(1, len(self.store.moves(since=base.NOW + 10)))
         plan, = self.store.plans()
-        self.assertEqual(('stopped', 'a surprise', base.NOW + 10),
+        self.assertEqual(('incomplete', 'a surprise', base.NOW + 10),
                          (plan.state, plan.reason, plan.ended_at))
         self.assertEqual([], self.store.plans(records.RUNNING))
 

@@ -15,8 +15,6 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import outcome
-from vswitch_aware_scheduler.rebalance import proposal
-from vswitch_aware_scheduler.rebalance import snapshot
 from vswitch_aware_scheduler.store import rebalance_records as records
 
 __all__ = ['SUMMARY', 'Run', 'add_arguments']
@@ -39,15 +37,8 @@ def add_arguments(parser):
         help='execute the plan, or continue an interrupted plan; without '
              'this option nothing is changed')
     parser.add_argument(
-        '--goal', choices=(snapshot.RELIEVE, snapshot.CONSOLIDATE),
-        default=snapshot.RELIEVE,
-        help='relieve hosts in debt (the default), or consolidate: move '
-             'all instances off hosts, if other hosts can accept them '
-             'within their error budgets')
-    parser.add_argument(
         '--parallel', type=int, metavar='K',
-        help='number of migrations that run at the same time (default: the '
-             'option rebalance_parallel)')
+        help='number of migrations that run at the same time (default: 1)')
     parser.add_argument(
         '--checks', type=int, metavar='N',
         help='relieve hosts that were in debt at N checks in a row (default: '
@@ -118,20 +109,16 @@ class Run:
     """One run of the command.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param rebalancer: :class:`~..modeler.rebalancing.Rebalancer`, for its
-        cloud
+    :param rebalancer: :class:`~..modeler.rebalancing.Rebalancer`
     :param settings: :class:`~..rebalance.settings.Settings`
     :param make_driver: returns the telemetry driver
-    :param goal: goal of the plan, as :func:`.proposal.propose` expects it
     """
 
-    def __init__(self, store, rebalancer, settings, make_driver,
-                 goal=snapshot.RELIEVE):
+    def __init__(self, store, rebalancer, settings, make_driver):
         self._store = store
-        self._cloud = rebalancer.cloud
+        self._rebalancer = rebalancer
         self._settings = settings
         self._make_driver = make_driver
-        self._goal = goal
 
     def propose(self, keeping=None):
         """Return the :class:`.proposal.Proposal` for the current state.
@@ -140,11 +127,10 @@ class Run:
             for the progress
         """
         with terminal.progress('reading traffic') as progress:
-            return proposal.propose(
-                self._store, self._cloud, self._make_driver(),
-                self._settings, time.time(),
+            return self._rebalancer.propose(
+                self._store, self._make_driver(), time.time(),
                 progress if keeping is None else keeping(progress),
-                self._goal)
+                self._settings)
 
     def execute(self, say, show):
         """Execute a plan, or continue an interrupted plan.
@@ -156,7 +142,7 @@ class Run:
         :raises StoreError: when another process has the lock
         """
         plan_executor = executor.Executor(
-            self._store, self._cloud, self._settings,
+            self._store, self._rebalancer.cloud, self._settings,
             executor.holder_name('vswitch-manage rebalance'), time.time,
             time.monotonic, say)
         began = time.time()
@@ -231,8 +217,7 @@ def _run(arguments, conf):
     settings = _changed_settings(arguments, rebalancer.settings)
     run = Run(
         context.open_store(conf), rebalancer, settings,
-        lambda: wiring.configured_driver(arguments.all_options),
-        arguments.goal)
+        lambda: wiring.configured_driver(arguments.all_options))
     if arguments.history:
         output.print_list(
             arguments, run.history(), _HISTORY_COLUMNS, 'moves',

@@ -25,6 +25,7 @@ from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler.rebalance import settings
+from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.telemetry import base as telemetry
@@ -160,10 +161,14 @@ class Replay:
         self._terms = budget.Terms(overload_probability)
         self._rule = relief.Rule()
         profiles = switch_profile.profiles()
-        target.write_fleet({'host': {host: {**policy_in_force.pack(
-            admission.HostPolicy(profiles[name], admission.PROBABILITY,
-                                 overload_probability)), 'origins': {}}
-            for host, name in hosts}, 'uplink': {}}, traffic.time(0))
+        policies = {host: admission.HostPolicy(
+            profiles[name], admission.PROBABILITY, overload_probability)
+            for host, name in hosts}
+        self._policies = policy_in_force.Policies(policies, {}, {}, {})
+        target.write_fleet({'host': {
+            host: {**policy_in_force.pack(policy), 'origins': {}}
+            for host, policy in policies.items()}, 'uplink': {}},
+            traffic.time(0))
         host_targets, _ = budgets.targets(target)
         samples = traffic.rates.shape[1]
         self._hosts = {
@@ -222,8 +227,9 @@ class Replay:
         with executor.Executor(
                 self._store, self._cloud, SETTINGS,
                 executor.holder_name('the demo'), lambda: now) as runner:
-            plan = proposal.propose(self._store, self._cloud, self._driver,
-                                    SETTINGS, now)
+            plan = proposal.propose(
+                self._store, self._read_fleet, self._cloud, self._driver,
+                SETTINGS, now)
             if not plan.moves:
                 return
             plan_id = runner.begin(plan)
@@ -238,6 +244,9 @@ class Replay:
         for move in self._store.moves(plan_id, records.DONE):
             self._host_of[move.instance_uuid] = move.destination
             self.moves.append((end, move.instance_uuid, move.destination))
+
+    def _read_fleet(self, target):
+        return stored_fleet.StoredFleet(target, lambda _: self._policies)
 
     def _write(self, end, now):
         """Write what a modeler would have written until now."""

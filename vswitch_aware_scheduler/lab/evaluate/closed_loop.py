@@ -163,6 +163,44 @@ class Fleet:
         return self._replay.move(instance, destination)
 
 
+class _Admission:
+    """Judges the hosts of a packer for moves, as :class:`.Destinations`.
+
+    :param packer: as of :class:`Replay`
+    """
+
+    def __init__(self, packer):
+        self._packer = packer
+        self._changed = set()
+
+    def admitted(self, instance, hosts):
+        """Return (k,) bool: whether hosts admit an instance.
+
+        :param instance: row of the instance
+        :param hosts: numbers of k hosts; those not in use yet admit all
+        """
+        admitted = self._packer.admitted(instance)
+        hosts = np.asarray(hosts)
+        return np.append(admitted, True)[np.minimum(hosts, admitted.size)]
+
+    def put(self, instance, source, destination):
+        """Judge hosts as if an instance had moved, until :meth:`restore`.
+
+        :param instance: row of the instance
+        :param source: number of the host that it leaves
+        :param destination: number of the host that it joins
+        """
+        self._packer.suppose(instance, source, destination)
+        self._changed.update((source, destination))
+
+    def restore(self):
+        """Judge hosts by the instances that they have."""
+        for host in self._changed:
+            if host < len(self._packer.residents):
+                self._packer.changed(host)
+        self._changed.clear()
+
+
 class Replay:
     """One fleet from its first arrival to the end of the trace.
 
@@ -212,6 +250,7 @@ class Replay:
             [], self._size, np.zeros((hosts, bins))
             if self.migration_kbps else None)
         self._done = 0           # simulated bins
+        self._admission = _Admission(packer)
         self.fleet = Fleet(self, relief.Loads(
             known[None], np.full((1, hosts), capacity),
             np.full(count, -1)), self._used, self._seen)
@@ -242,6 +281,7 @@ class Replay:
                 self.fleet.end = max(self._begin + until - self._delay, 0)
                 self.fleet.judged_end = max(until - self._delay, 0)
                 self._strategy.decide(self.fleet)
+                self._admission.restore()
                 self.packer.set_debts(self._strategy.debts())
 
     def _place(self, row):
@@ -305,7 +345,8 @@ class Replay:
         closed = np.zeros(hosts, dtype=bool)
         closed[:self.fleet.count] = self.busy_hosts()
         return relief.Constraints(*self.packer.resources(
-            len(self._rates), hosts), self.free_instances(), closed)
+            len(self._rates), hosts), self.free_instances(), closed,
+            admission=self._admission)
 
     def move(self, instance, destination):
         """Start a migration. Return whether it did not fail.

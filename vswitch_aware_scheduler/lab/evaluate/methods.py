@@ -263,6 +263,10 @@ class _ByTable(packing.FirstFit):
     def last(self):
         return self._table.assess(self._slots, rate_law.SILENT).in_debt
 
+    def suppose(self, instance, source, destination):
+        self._table.change({source: ({}, [instance]), destination: (
+            {instance: self._laws[instance]}, ())})
+
     def changed(self, host):
         self._describe(host)
 

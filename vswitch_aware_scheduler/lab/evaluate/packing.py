@@ -92,6 +92,15 @@ class FirstFit(abc.ABC):
     def predicted(self):
         """Return (hosts,) overload probability that the method expects."""
 
+    def suppose(self, instance, source, destination):
+        """Judge hosts as if an instance had moved, until :meth:`changed`.
+
+        :param instance: row of the instance
+        :param source: number of the host that it leaves
+        :param destination: number of the host that it joins, possibly one that
+            is not in use
+        """
+
     def set_debts(self, debts):
         """Set which hosts are in debt, if the method places by budgets.
 

@@ -14,7 +14,11 @@ __all__ = ['Settings']
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Values of the options of the same names, which describe them."""
+    """Values of the options of the same names, which describe them.
+
+    :ivar rebalance_cool_down_hours: as in
+        :class:`~..rebalance.settings.Settings`, which has no option
+    """
 
     overload_probability: float
     admission_policy: str
@@ -28,7 +32,7 @@ class Settings:
     error_budgets: bool
     rebalance_checks: int
     rebalance_most_moves: int
-    rebalance_cool_down_hours: float
+    rebalance_cool_down_hours: float = 24.0
 
     @classmethod
     def of(cls, group):
@@ -37,7 +41,8 @@ class Settings:
         :param group: for example the options of [vswitch_scheduler]
         """
         return cls(**{field.name: getattr(group, field.name)
-                      for field in dataclasses.fields(cls)})
+                      for field in dataclasses.fields(cls)
+                      if field.default is dataclasses.MISSING})
 
     @property
     def default_law(self):

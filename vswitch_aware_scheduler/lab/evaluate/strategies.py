@@ -138,7 +138,7 @@ class ErrorBudget(closed_loop.Strategy):
         self._fleet = fleet
         self._rounds = np.where(self._balance < 0, self._rounds + 1, 0)
         relieved = self._rounds >= self._checks
-        if self._rule is None or not relieved.any():
+        if self._rule is None:
             return
         now = fleet.end * fleet.bin_seconds
         for move in advisor.advise(

@@ -127,8 +127,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
 
     def test_arrivals_are_placed_by_debts_if_that_is_the_option(self):
         for places in (True, False):
-            strategy = self._strategy(places=places, open_days=1e9,
-                                      open_soon_days=1e9)
+            strategy = self._strategy(places=places, open_days=1e9)
             moves(self._rates()[:2], [0, 0], strategy)
             # A tenth of the time is above .6 x .05.
             self.assertEqual([('host', 0)] * places, list(strategy.debts()))
