@@ -110,9 +110,7 @@ class ChargesTestCase(unittest.TestCase):
             np.testing.assert_allclose(kept, np.minimum(loads, level),
                                        atol=1e-9)
 
-    def test_small_instances_are_not_charged_for_a_large_one(self):
-        # Not even if they are many: a tenant cannot split what it carries
-        # into parts below the fair share.
+    def test_small_instances_are_not_charged_for_large_ones(self):
         shares = budget.charges(np.array([5.0] * 10 + [12.0] * 10), 100.0)
         self.assertFalse(shares[:10].any())
         np.testing.assert_allclose(.1, shares[10:])
