@@ -4,7 +4,7 @@ import argparse
 
 from tests.unit.cmd import fleet_case
 from vswitch_aware_scheduler.cmd import context
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -14,7 +14,7 @@ class ReadTestCase(fleet_case.FleetTestCase):
     def read(self):
         group = context.configuration(argparse.Namespace(
             config_file=[self.config], store=None))
-        return service.read_fleet(self.store, group)
+        return wiring.read_fleet(self.store, group)
 
     def test_policies_that_a_modeler_stored_come_before_the_options(self):
         self._configure('default_switch_profile = ovs-vxlan')

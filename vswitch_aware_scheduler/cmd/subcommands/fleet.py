@@ -25,7 +25,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.modeler import budgets
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
@@ -119,7 +119,7 @@ class Fleet:
         facts = store.fleet('host')
         self.policies_read_at = facts.read_at
         self.aggregates_read_at = store.fleet('aggregate').read_at
-        self.stored = service.read_fleet(store, self._options, facts.facts)
+        self.stored = wiring.read_fleet(store, self._options, facts.facts)
         problems = self.stored.problems
         for name, problem in sorted(problems.items())[:1]:
             self.remarks.append(

@@ -13,7 +13,7 @@ from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.report import data
 from vswitch_aware_scheduler.report import page
 
@@ -131,7 +131,7 @@ def read_fleet(group, target, progress=None):
     :param progress: None, or callable(done, total)
     """
     return data.Fleet(
-        target, service.read_fleet(target, group), progress)
+        target, wiring.read_fleet(target, group), progress)
 
 
 def make_report(fleet, target, limits, host=None):
