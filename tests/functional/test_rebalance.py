@@ -26,6 +26,7 @@ from tests.fakes import keystone as fake_keystone
 from tests.functional import base
 from tests.unit.cmd import commands
 from tests.unit.rebalance import fleet
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
@@ -98,7 +99,9 @@ class RebalanceTestCase(base.VSwitchTestCase):
         for server in self.servers.values():
             totals[self.host_of(server)] += self.rates[server['id']]
         self.store.write_fleet({
-            'flavor': {'small': {'vswitch:egress_kbps': '100'}}}, now)
+            'flavor': {'small': {'vswitch:egress_kbps': '100'}},
+            'host': {host: policy_in_force.pack(fleet.policy_of(1000.0))
+                     for host in self.HOSTS}, 'uplink': {}}, now)
         self.store.write(placements=[
             store.InstanceRecord(
                 server['id'], self.host_of(server), 'small', 'p')

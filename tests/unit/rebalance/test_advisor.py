@@ -113,14 +113,6 @@ class AdvisorTestCase(unittest.TestCase):
         self.assertIn('0 of their 15 instances', self._advise(
             loads, [-1.0] * 3 + [-1.0] * 3, closed=np.arange(6) >= 3).reason)
 
-    def test_marks_in_metadata_keep_an_instance_where_it_is(self):
-        for metadata, expected in (
-                ({'vswitch:migrate': 'never'}, True),
-                ({'vswitch:migrate': ' Never '}, True),
-                ({'vswitch:migrate': 'always'}, False), ({}, False),
-                (None, False)):
-            self.assertEqual(expected, advisor.marked(metadata), metadata)
-
     def test_a_large_fleet_takes_seconds_of_processor_time(self):
         # 300 hosts of 20, a tenth of them in debt, a day of samples.
         generator = np.random.default_rng(1)

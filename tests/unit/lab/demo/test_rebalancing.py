@@ -2,6 +2,7 @@
 import os
 import tempfile
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from tests.fakes import store as fake_store
 from tests.unit.rebalance import fleet
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.lab.demo import rebalancing
+from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler import store
 
 #: Of 180,465 kbit/s, two instances ask for 200,000 in one sample of ten.
@@ -84,8 +86,11 @@ class ReplayTest(unittest.TestCase):
     def test_a_migration_that_fails_leaves_the_instance_where_it_is(self):
         self.nova.on_migrate = lambda server, host: self.nova.complete(
             server, host, 'error')
+        # No scheduler writes to this store.
+        self.enterContext(mock.patch.object(executor, 'DECISION_SECONDS', 0))
         outcome = self.replay(samples=30)
         self.assertEqual([], outcome['moves'])
-        self.assertEqual(1, len(self.nova.asked))
-        self.assertIn('Nova: error: NoValidHost', outcome['problems'][0])
+        # The host refused one, then the other.
+        self.assertEqual(2, len({name for name, _ in self.nova.asked}))
+        self.assertIn('Nova: error: No valid host', outcome['problems'][0])
         self.assertEqual(900.0, outcome['budgets']['host1'][0])
