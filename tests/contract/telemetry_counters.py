@@ -69,6 +69,17 @@ def interfaces(traffic, before=0):
             for number, count in counts.items() for device in range(count)]
 
 
+def steady_interfaces(now):
+    """Return interfaces of five instances with 1 kbit/s until a time.
+
+    :param now: time of the last of 100 readings, one each 300 s
+    """
+    times = now - 300. * np.arange(100)[::-1]
+    counters = np.tile(37500. * np.arange(100)[:, None], (1, 4))
+    return [Interface(number, 0, times, counters, times[:-1],
+                      np.full((99, 4), 125.)) for number in range(1, 6)]
+
+
 def _interface(traffic, number, device, count, before):
     egress = traffic.egress_kbps[number - 1] * 125 / count
     ingress = traffic.ingress_kbps[number - 1] * 125 / count

@@ -260,10 +260,10 @@ _GNOCCHI = _common(
 Aggregation of Gnocchi from which the driver computes the rates of an
 interface.
 
-``rate:mean`` needs the right value of ``interval_seconds``. With the other
-aggregations, the driver computes rates from the difference of the values of
-two periods. It then does not need ``interval_seconds`` and detects every reset
-of a counter.
+``rate:mean`` needs the right polling interval, see ``interval_seconds``. With
+the other aggregations, the driver computes rates from the difference of the
+values of two periods. It then does not need the polling interval and detects
+every reset of a counter.
 
 Any other value is refused when the command starts.
 
@@ -275,13 +275,14 @@ Related options: ``interval_seconds``.
 Time between two measurements of a counter: the polling interval of Ceilometer.
 The driver divides ``rate:mean`` by it.
 
-Without it ``period_seconds`` is used, which is right if each period has one
-measurement.
+Without it, the driver compares ``rate:mean`` with the values of the counter,
+if the archive policy has both. Otherwise it uses ``period_seconds``, which is
+right if each period has one measurement.
 
 Unit: seconds, 1 to 86400.
 
 When it is wrong, all rates are wrong by the same factor. When it is longer
-than ``period_seconds``, it is refused.
+than ``period_seconds``, the driver reads the counter instead of ``rate:mean``.
 
 Related options: ``aggregation``, ``period_seconds``.
 """),

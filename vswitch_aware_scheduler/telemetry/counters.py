@@ -46,9 +46,10 @@ from vswitch_aware_scheduler.telemetry import taut_string
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['AGGREGATES_AROUND', 'GRACE_PERIODS', 'Aggregates', 'Part',
-           'Readings', 'finite', 'from_counters', 'from_increments',
-           'from_rates', 'guessed_update_seconds', 'instance_series', 'joined',
-           'margin_seconds', 'together', 'update_seconds']
+           'Readings', 'configured_seconds', 'finite', 'from_counters',
+           'from_increments', 'from_rates', 'guessed_update_seconds',
+           'instance_series', 'joined', 'margin_seconds', 'together',
+           'update_seconds']
 
 #: Number of periods without an answer before an interface counts as detached
 #: from its instance.
@@ -316,7 +317,7 @@ def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
     if interval < _STEPPED * between:
         return 0.0
     # The first and the last change were each between two readings.
-    return _configured(interval, between / count)
+    return configured_seconds(interval, between / count)
 
 
 def guessed_update_seconds(series, period_seconds, until):
@@ -343,9 +344,10 @@ def guessed_update_seconds(series, period_seconds, until):
         np.diff(times)) < period_seconds / 2 for times, _ in series) else 0.0
 
 
-def _configured(seconds, uncertain):
+def configured_seconds(seconds, uncertain):
     """Return the usual interval that a measured one is close to, or itself.
 
+    :param seconds: measured interval
     :param uncertain: possible error of the interval
     """
     nearest = min(_USUAL_SECONDS, key=lambda usual: abs(usual - seconds))

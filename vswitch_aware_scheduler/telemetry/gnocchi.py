@@ -51,6 +51,10 @@ _MAX_PAGES = 10000
 #: and metrics are requested interface by interface.
 _FEW = 200
 
+#: Number of interfaces and of periods that show the distance of measures.
+_PROBED = 10
+_PROBED_PERIODS = 48
+
 #: Maximum number of points of one metric in a request.
 _MAX_POINTS_OF_METRIC = 20000
 
@@ -78,7 +82,9 @@ class GnocchiDriver(service.ServiceDriver):
         :param period_seconds: granularity of the points, and sampling period
             of the samples
         :param interval_seconds: time between two measures of a metric, by
-            which ``rate:mean`` is divided; None: ``period_seconds``
+            which ``rate:mean`` is divided; None: determined for each archive
+            policy by comparing ``rate:mean`` with the counter, and
+            ``period_seconds`` if the policy has no counter
         :param aggregation: one of :data:`AGGREGATIONS`, or 'auto' for the
             first one that the archive policies of an interface have
         :param settle_seconds: time after its end during which a point may
@@ -96,12 +102,9 @@ class GnocchiDriver(service.ServiceDriver):
         """
         super().__init__(access, period_seconds, settle_seconds,
                          max_age_seconds, clock, sleep)
-        if interval_seconds is None:
-            interval_seconds = self._period_seconds
-        self._require(0 < interval_seconds <= self._period_seconds,
+        self._require(interval_seconds is None or interval_seconds > 0,
                       'interval_seconds', interval_seconds,
-                      f'a number above 0 and at most the period of '
-                      f'{self._period_seconds:g}')
+                      'a number above 0')
         self._require(aggregation in ('auto', *AGGREGATIONS), 'aggregation',
                       aggregation, f'auto or one of {", ".join(AGGREGATIONS)}')
         self._require(
@@ -115,6 +118,12 @@ class GnocchiDriver(service.ServiceDriver):
         self._resource_type = resource_type
         self._trusted_creators = frozenset(trusted_creators or ())
         self._ignored = {}
+        self._seen = {}
+
+    def facts(self):
+        """Return {name: value} about the polls that were seen."""
+        return {'server': self.source, 'update_seconds': max(
+            self._seen.values(), default=None)}
 
     @property
     def ignored(self):
@@ -142,6 +151,7 @@ class GnocchiDriver(service.ServiceDriver):
             self._learn_policies(client, instance_links, _are_few(instances),
                                  trusted is not None)
             _, last, oldest = self._bounds(start, end)
+            self._learn_intervals(client, instance_links, last)
             first = self._first(instance_links, start)
             # The following points show whether polls were late.
             settled = self._bounds(-math.inf, math.inf)[1]
@@ -278,6 +288,10 @@ class GnocchiDriver(service.ServiceDriver):
                     else (self._aggregation,):
                 if method in shared:
                     link.aggregation = method
+                    link.policy = link_metrics[0].policy
+                    link.counter = next((
+                        name for name in AGGREGATIONS[1:] if name in shared),
+                        None)
                     link.points = max(
                         metric.granularities[self._period_seconds]
                         for metric in link_metrics)
@@ -285,6 +299,77 @@ class GnocchiDriver(service.ServiceDriver):
                     break
         if usable < len(links):
             self._report_unusable(usable, len(links), coarse, methods)
+
+    def _learn_intervals(self, client, instance_links, last):
+        """Determine the time between two measures of each archive policy.
+
+        ``rate:mean`` is the mean rise between two measures, whatever their
+        distance. The counter shows the rate. Both together show the distance.
+        If measures are further apart than periods, the counter is read.
+
+        :param instance_links: list as returned by :meth:`_resources`
+        :param last: end of the requested periods, exclusive
+        """
+        by_policy = {}
+        for _, links in instance_links:
+            for link in links:
+                if link.aggregation == 'rate:mean':
+                    by_policy.setdefault(
+                        (link.policy, tuple(link.names), link.counter),
+                        []).append(link)
+        for (policy, names, counter), links in by_policy.items():
+            seconds = self._interval_seconds
+            if seconds is None and counter:
+                step = max(1, len(links) // _PROBED)
+                seconds = self._measured_interval(
+                    client, [link.id for link in links[::step][:_PROBED]],
+                    names, counter, last)
+            seconds = seconds or self._period_seconds
+            if self._seen.get(policy) != seconds:
+                LOG.info('Telemetry %s: archive policy %s: measures every '
+                         '%g s', self.source, policy, seconds)
+            self._seen[policy] = seconds
+            is_rare = seconds > 1.01 * self._period_seconds
+            if is_rare and not counter:
+                LOG.warning(
+                    'Telemetry %s: archive policy %s: measures every %g s and '
+                    'only rate:mean; expected period_seconds = %g, or an '
+                    'aggregation of the counter', self.source, policy,
+                    seconds, seconds)
+            for link in links:
+                link.interval_seconds = seconds
+                if is_rare:
+                    link.aggregation = counter
+
+    def _measured_interval(self, client, ids, names, counter, last):
+        """Return the distance of measures in seconds, None without traffic."""
+        names = [name for name in names if name in _BYTES]
+        first = max(0, last - _PROBED_PERIODS)
+        try:
+            rises, counts = (client.measures(
+                self._resource_type, ids, names, aggregation,
+                self._period_seconds, first, last, False)
+                for aggregation in ('rate:mean', counter))
+        except http.TooLarge:
+            return None
+        intervals = []
+        for link, metrics in rises.items():
+            for name in names:
+                periods, rise = metrics[name]
+                at, count = counts.get(link, {}).get(name, ((), ()))
+                # The time of the first rise is unknown, and a reset has none.
+                if len(at) < 4 or len(periods) < 4 \
+                        or (np.diff(count) < 0).any() or (rise < 0).any():
+                    continue
+                inside = (periods > at[0]) & (periods <= at[-1])
+                rate = (count[-1] - count[0]) / (
+                    (at[-1] - at[0]) * self._period_seconds)
+                if rate > 0 and inside.any():
+                    intervals.append(float(rise[inside].mean() / rate))
+        if not intervals:
+            return None
+        seconds = float(np.median(intervals))
+        return counters.configured_seconds(seconds, 0.1 * seconds)
 
     def _report_unusable(self, usable, total, coarse, methods):
         """Log that some interfaces cannot be read, or raise if none can.
@@ -406,7 +491,8 @@ class GnocchiDriver(service.ServiceDriver):
         This is an interval shorter than a period, or one with sometimes two
         polls in a period.
         """
-        if self._interval_seconds < self._period_seconds:
+        if self._interval_seconds is not None \
+                and self._interval_seconds < self._period_seconds:
             return float(self._interval_seconds)
         series = [
             (periods * self._period_seconds, values)
@@ -435,7 +521,7 @@ class GnocchiDriver(service.ServiceDriver):
         if link.aggregation == 'rate:mean':
             part = counters.from_increments(
                 np.round(readings.times[:, 0] / self._period_seconds).astype(
-                    np.int64), readings.counters, self._interval_seconds)
+                    np.int64), readings.counters, link.interval_seconds)
         else:
             part = counters.from_counters(
                 [counters.Aggregates(readings.times, readings.counters)],
@@ -494,6 +580,9 @@ class _Interface:
         self.metrics = metrics
         self.names = []
         self.aggregation = None
+        #: Its archive policy, and an aggregation of the counter or None.
+        self.policy = self.counter = None
+        self.interval_seconds = None
         #: How many points of a metric there can be.
         self.points = 0
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
-import time
 
 import ddt
 import numpy as np
@@ -18,19 +17,7 @@ from vswitch_aware_scheduler.telemetry import prometheus
 
 TRAFFIC = telemetry_driver.sample_traffic()
 NOW = float(TRAFFIC.times[-1])
-
-
-def recent_interfaces(now=None):
-    """Return interfaces of five instances, each with 1 kbit/s."""
-    now = time.time() if now is None else now
-    return [dataclasses.replace(
-        telemetry_counters.interfaces(TRAFFIC)[0], number=number,
-        times=now - 300. * np.arange(100)[::-1],
-        counters=np.tile(37500. * np.arange(100)[:, None], (1, 4)))
-        for number in range(1, 6)]
-
-
-INTERFACES = recent_interfaces(NOW)
+INTERFACES = telemetry_counters.steady_interfaces(NOW)
 UUIDS = [interface.instance_uuid for interface in INTERFACES]
 
 

@@ -5,6 +5,7 @@ import json
 import sys
 from unittest import mock
 
+import ddt
 import fixtures
 import numpy as np
 import testtools
@@ -22,6 +23,7 @@ from vswitch_aware_scheduler.traffic import series as rate_series
 TRAFFIC = telemetry_driver.sample_traffic()
 INTERFACES = telemetry_counters.interfaces(TRAFFIC)
 BUSY = telemetry_counters.instance_uuid(telemetry_driver.BUSY)
+T0 = float(TRAFFIC.t0)
 
 
 class GnocchiTestCase(testtools.TestCase):
@@ -402,7 +404,8 @@ class RequestsTest(GnocchiTestCase):
     def test_many_interfaces_are_asked_for_in_one_request(self):
         driver = self.make()
         list(driver.series(start=float(TRAFFIC.times[-5])))
-        self.assertEqual(1, self.paths().count('/v1/aggregates'))
+        # Two more compare the interval of polls in ten interfaces.
+        self.assertEqual(3, self.paths().count('/v1/aggregates'))
 
     def test_only_what_is_new_is_asked_for(self):
         driver = self.make()
@@ -451,7 +454,7 @@ class RequestsTest(GnocchiTestCase):
 class OptionsTest(testtools.TestCase):
 
     def test_unusable_options_are_refused(self):
-        for wrong in ({'interval_seconds': 0}, {'interval_seconds': 301},
+        for wrong in ({'interval_seconds': 0}, {'interval_seconds': -1},
                       {'aggregation': 'sum'}, {'points_per_request': 0},
                       {'points_per_request': 1.5},
                       {'trusted_creators': 'admin'}):
@@ -466,3 +469,31 @@ class OptionsTest(testtools.TestCase):
             error = self.assertRaises(exceptions.TelemetryError,
                                       driver.instances)
         self.assertIn('extra "gnocchi"', str(error))
+
+
+@ddt.ddt
+class IntervalTest(testtools.TestCase):
+    """Polls whose interval is not the granularity of the archive policy."""
+
+    @ddt.data((600, 300), (900, 300), (60, 300), (30, 300), (300, 300),
+              (300, 3600))
+    @ddt.unpack
+    def test_rates_are_right_at_any_interval_of_polls(self, polls, period):
+        times = T0 + polls * np.arange(60 * max(period, polls) // polls)
+        count = np.stack([1000. * (times - T0), 2000. * (times - T0)] * 2,
+                         axis=1)
+        interfaces = [dataclasses.replace(
+            INTERFACES[0], number=number, times=times, counters=count)
+            for number in range(3)]
+        for options in ({}, {'interval_seconds': polls}):
+            server = self.useFixture(stand_ins.Gnocchi(
+                interfaces, granularity=period))
+            driver = gnocchi.GnocchiDriver(
+                telemetry_services.access(server.url), period_seconds=period,
+                clock=fake_clock.Clock(float(times[-1]) + 7200), **options)
+            for series in driver.series():
+                # Except at the ends, every period has its rate.
+                self.assertGreater(len(series), 45)
+                np.testing.assert_allclose(series.rates[:, 0], 8.0, rtol=.01)
+                np.testing.assert_allclose(series.rates[:, 1], 16.0, rtol=.01)
+            self.assertEqual(polls, driver.facts()['update_seconds'])

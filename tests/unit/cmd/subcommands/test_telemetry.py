@@ -2,13 +2,14 @@
 
 import json
 import os
+import time
 
 import fixtures
 import testtools
 
+from tests.contract import telemetry_counters
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.cmd import commands
-from tests.unit.telemetry import test_check
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd import modeler
 
@@ -34,7 +35,8 @@ class TelemetryCheckTest(testtools.TestCase):
 
     def test_a_wrong_exporter_fails_with_the_right_one(self):
         self.configure(stand_ins.SHAPES['libvirt-kumina'](
-            test_check.recent_interfaces()), exporter='ceilometer')
+            telemetry_counters.steady_interfaces(time.time())),
+            exporter='ceilometer')
         status, output, _ = self.run_check('-f', 'json')
         self.assertEqual(1, status)
         answer = json.loads(output)
@@ -52,7 +54,7 @@ class TelemetryCheckTest(testtools.TestCase):
 
     def test_what_is_right_is_printed_with_success(self):
         self.configure(stand_ins.SHAPES['libvirt-kumina'](
-            test_check.recent_interfaces()))
+            telemetry_counters.steady_interfaces(time.time())))
         status, output, _ = self.run_check()
         self.assertEqual(0, status, output)
         self.assertIn('exporters: libvirt-kumina (5 instances)', output)
