@@ -60,8 +60,9 @@ print('imported', imported, 'modules without nova')
 
 root = importlib.resources.files(package)
 missing = []
-for name in ('vswitch/catalogue.yaml', 'report/templates/page.css',
-             'report/templates/page.html', 'report/templates/page.js',
+for name in ('vswitch/catalogue.yaml', 'lab/capacity/published.yaml',
+             'report/templates/page.css', 'report/templates/page.html',
+             'report/templates/page.js',
              'store/migrations/env.py',
              'store/migrations/script.py.mako'):
     if not root.joinpath(*name.split('/')).is_file():
