@@ -395,7 +395,10 @@ class _Pass:
                 self._refuse(series.instance_uuid, 'no usable sample',
                              f'no usable sample ({series.refused.total} '
                              f'refused); expected at least one')
-        learned_of = self._learned(pieces)
+        unknown = [series for series in new_parts
+                   if not len(series) and series.refused.missing]
+        learned_of = self._learned(pieces + unknown)
+        self._hide(unknown, learned_of)
         stretches = [self._stretches(series) for series in pieces]
         next_counts = iter(estimate.count_all(
             [part for parts in stretches for part in parts],
@@ -406,7 +409,10 @@ class _Pass:
             merged = self._merged(learned, counts)
             lack = estimate.lack_of_history(merged,
                                             self._settings.min_samples)
-            if lack is not None:
+            refused = self._refused_so_far(learned, counts) + series.refused
+            if refused.hides(merged.total_samples):
+                lack = self._is_hidden(series.instance_uuid, refused, merged)
+            elif lack is not None:
                 self._refuse(series.instance_uuid, self._reason(
                     merged, learned), str(lack))
                 if learned is not None and learned.modelled:
@@ -416,6 +422,43 @@ class _Pass:
             self._samples += len(series)
             self._pieces.append(_Piece(series.instance_uuid, counts,
                                        series.refused, lack is None))
+
+    def _hide(self, unknown, learned_of):
+        """Remove the models of instances that are unknown for too long.
+
+        :param unknown: list of series without a usable sample since the last
+            counted one
+        :param learned_of: {uuid: Learned}
+        """
+        for series in unknown:
+            learned = learned_of.get(series.instance_uuid)
+            if learned is None or learned.counts is None or learned.is_hidden:
+                continue
+            refused = learned.refused + series.refused
+            if refused.hides(learned.counts.total_samples):
+                self._is_hidden(series.instance_uuid, refused, learned.counts)
+                self._unmodelled.append(model_store.Unmodelled(
+                    series.instance_uuid, learned.counts, refused,
+                    self._settings.source, learned.name))
+
+    def _is_hidden(self, instance_uuid, refused, counts):
+        """Record that the traffic of an instance is mostly unknown.
+
+        :returns: description
+        """
+        detail = (f'unknown at {refused.missing:.0f} samples, known at '
+                  f'{counts.total_samples:.0f}; expected fewer unknown ones')
+        self._refuse(instance_uuid, 'mostly unknown', detail)
+        return detail
+
+    def _refused_so_far(self, learned, later):
+        """Return the rejected samples before later counts, with their age."""
+        if not _continues(learned, later[0]):
+            return rate_series.Refused()
+        half_life = self._settings.half_life_seconds
+        return learned.refused if half_life is None else learned.refused.aged(
+            0.5 ** ((later[-1].last_time - learned.counts.last_time)
+                    / half_life))
 
     def _without_low_bounds(self, new_parts):
         """Return series without lower bounds that are too low.
@@ -440,6 +483,7 @@ class _Pass:
     def _learned(self, pieces):
         """Return {uuid: Learned}, the stored counts of instances.
 
+        :param pieces: list of pieces or series
         :raises StoreChanged: if another writer has added to one of them, so
             that the write would be rejected
         """
@@ -523,10 +567,9 @@ class _Pass:
             for piece in pieces:
                 learned = learned_of.get(piece.instance_uuid)
                 counts = self._merged(learned, piece.counts)
-                before = learned.refused if _continues(
-                    learned, piece.counts[0]) else rate_series.Refused()
                 merged.append((piece, counts, {
-                    'refused': before + piece.refused,
+                    'refused': self._refused_so_far(
+                        learned, piece.counts) + piece.refused,
                     'source': self._settings.source,
                     'name': (self._names.get(piece.instance_uuid)
                              or '')[:255] or None}))
@@ -566,7 +609,7 @@ class _Pass:
                     for piece in self._pieces)
         newest = self._newest(last.values())
         removed = self._forgotten(last, newest)
-        changed = bool(self._pieces or removed)
+        changed = bool(self._pieces or self._unmodelled or removed)
         generation = self._basis.generation
         if changed:
             with writing:

@@ -86,7 +86,8 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
     seconds = store.measured_seconds()
     counts = {uuid: learned.counts for uuid, learned in store.learned(
         [uuid for uuid, point in store.resume_points().items()
-         if not point.modelled]).items() if learned.counts is not None}
+         if not point.modelled]).items()
+        if learned.counts is not None and not learned.is_hidden}
     counts.update(
         (record.instance_uuid, record.counts) for record in unmodelled)
     for stored_model in models:

@@ -281,7 +281,8 @@ class Store:
         :param host_profiles: HostProfile, each host once
         :param remove_hosts: hosts whose profile is removed
         :param now: seconds UTC, None for the system's clock
-        :param unmodelled: Unmodelled, only of instances without a model
+        :param unmodelled: Unmodelled; a stored model of such an instance is
+            removed
         :param based_on: :class:`~.Basis` from which models, counts and
             removals were computed; None: they do not depend on stored data
         :param placements: list of InstanceRecord, each instance once

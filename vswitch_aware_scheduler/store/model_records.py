@@ -79,8 +79,8 @@ class StoredModel:
 class Unmodelled:
     """The counts of an instance that has no model yet.
 
-    Its history is too short or has no traffic. The attributes are those of
-    :class:`StoredModel`.
+    Its history is too short or has no traffic, or its traffic is unknown for
+    most of the time. The attributes are those of :class:`StoredModel`.
 
     :raises InvalidModel: if a value is invalid; the message names the
         instance, the value and the valid values
@@ -130,6 +130,12 @@ class Learned:
     counts: estimate.TransitionCounts | None
     refused: series.Refused
     name: str | None = None
+
+    @property
+    def is_hidden(self):
+        """Whether the traffic is unknown more often than known."""
+        return self.counts is not None and self.refused.hides(
+            self.counts.total_samples)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -265,7 +265,7 @@ def write(connection, models, generation, left_out):
 
 
 def write_unmodelled(connection, unmodelled, generation, left_out):
-    """Write the counts of instances that have no model.
+    """Write the counts of instances that have no model, or no longer.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param unmodelled: list of Unmodelled
@@ -278,6 +278,18 @@ def write_unmodelled(connection, unmodelled, generation, left_out):
             {**_shared_columns(record, generation),
              'counts': record.counts.to_bytes()}
             for record in chunk], left_out)
+        uuids = [record.instance_uuid for record in chunk]
+        model = tables.traffic_model.c.instance_uuid
+        demoted = [uuid for some in sql.key_chunks(uuids)
+                   for uuid in connection.scalars(
+                       sa.select(model).where(model.in_(some)))]
+        for column in (model, tables.traffic_model_detail.c.instance_uuid):
+            sql.delete(connection, column, demoted)
+        sql.upsert(connection, tables.removal, [
+            {'kind': tables.INSTANCE, 'name': uuid,
+             'generation': generation.number,
+             'removed_at': generation.published_at} for uuid in demoted],
+            left_out)
 
 
 def _shared_columns(record, generation):

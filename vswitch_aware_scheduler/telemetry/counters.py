@@ -26,6 +26,9 @@ The rules, which configuration/telemetry_services.rst explains:
 - An interface that had an answer at most :data:`GRACE_PERIODS` periods ago is
   expected to have one: without an answer, the sum is unknown. After that, the
   interface counts as detached.
+- If an interface appears while others are measured, the sum is unknown from
+  the period before its first reading until its first rate. Interfaces that are
+  replaced all the time therefore hide no traffic.
 - If the sum is unknown, the sum over the other interfaces is a *lower bound*.
   It is returned as such, unless it is lower than the sum of at most
   :data:`GRACE_PERIODS` periods ago including the missing interfaces. A broken
@@ -191,11 +194,14 @@ class Part:
         no value
     :ivar lost: {period: index + 1 into the reasons} of the periods in which
         the interface should have a rate but has none
+    :ivar began: period of the first reading of a counter, or None; in the
+        period before, the interface may have existed already
     """
 
     periods: np.ndarray
     rates: np.ndarray
     lost: dict
+    began: int | None = None
 
 
 def finite(times, values):
@@ -855,7 +861,9 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
                for run in kept_runs]
     return Part(np.concatenate(periods or [np.empty(0, np.int64)]),
                 np.concatenate([run.rates for run in kept_runs]
-                               or [np.empty((0, 3))]), lost)
+                               or [np.empty((0, 3))]), lost,
+                min((math.floor(host.times[0].min() / period_seconds)
+                     for host in hosts), default=None))
 
 
 def _return_after(run, before, runs):
@@ -931,7 +939,8 @@ def from_increments(periods, increments, seconds):
     labels = np.concatenate([periods[keep] - 1, periods[twice] - 2])
     order = np.argsort(labels)
     return Part(labels[order], np.concatenate(
-        [rates[keep], rates[twice - 1]])[order], lost)
+        [rates[keep], rates[twice - 1]])[order], lost,
+        int(periods[0]) - 1 if periods.size else None)
 
 
 def instance_series(instance_uuid, period_seconds, start, end, parts,
@@ -951,8 +960,11 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
     :returns: :class:`.series.RateSeries`; a time is the start of a period.
         Lower bounds are marked ``partial``.
     """
+    measured_from = min((part.periods[0] for part in parts
+                         if part.periods.size), default=math.inf)
     period_arrays = [periods for part in parts for periods in (
-        part.periods, np.fromiter(part.lost, np.int64, len(part.lost)))]
+        part.periods, np.fromiter(part.lost, np.int64, len(part.lost)),
+        np.arange(*_first_periods(part, measured_from)))]
     periods = np.unique(
         np.concatenate([np.empty(0, np.int64), *period_arrays]))
     total = np.zeros((periods.size, 3))
@@ -964,7 +976,10 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
         total += rates
         answered |= (reason == 0) | (rates > 0).any(axis=1)
     recent = np.zeros(periods.size)
-    for _, reason in reports:
+    for part, (_, reason) in zip(parts, reports):
+        begun, rated = _first_periods(part, measured_from)
+        reason[(periods >= begun) & (periods < rated) & (reason < 0)] = \
+            _MISSING
         expected = _lately(periods, periods[reason >= 0])
         problem = np.where(expected & (reason < 0), _MISSING,
                            np.maximum(reason, 0))
@@ -1009,6 +1024,20 @@ def _usable(part, periods):
         [absurd.any(axis=1), negative.any(axis=1), unusable.any(axis=1)],
         [_ABSURD, _NEGATIVE, _MISSING], 0)
     return rates, reason
+
+
+def _first_periods(part, measured_from):
+    """Return the periods in which a new interface may have unknown traffic.
+
+    :param measured_from: first period with a rate of any interface of the
+        instance, or infinity; before it, nothing is known anyway
+    :returns: first period, and end
+    """
+    if part.began is None or part.began <= measured_from:
+        return 0, 0
+    end = int(part.periods[0]) if part.periods.size \
+        else part.began + GRACE_PERIODS + 1
+    return max(part.began - 1, end - _LONGEST_GAP), end
 
 
 def _lately(periods, alive):

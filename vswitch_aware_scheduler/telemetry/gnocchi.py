@@ -16,6 +16,7 @@ instance is computed here (:mod:`.counters` explains why).
 
 import collections
 import contextlib
+import dataclasses
 import datetime
 import math
 import re
@@ -526,6 +527,10 @@ class GnocchiDriver(service.ServiceDriver):
             part = counters.from_counters(
                 [counters.Aggregates(readings.times, readings.counters)],
                 self._period_seconds, update, until)
+        if part.began is None and link.started_at is not None:
+            # A counter that was read once has no increment.
+            part = dataclasses.replace(part, began=math.floor(
+                link.started_at / self._period_seconds))
         if len(link.names) == 1:
             part.rates[:, 1 - _BYTES.index(link.names[0])] = math.nan
         return part
@@ -563,18 +568,20 @@ class _Interface:
     :param instance_uuid: uuid of the instance
     :param domain: name of the domain in libvirt
     :param project_id: id of the project, or None
+    :param started_at: time of the creation, seconds UTC, or None
     :param ended_at: time of the deletion, seconds UTC, or None
     :param creator: creator of the resource
     :param metrics: {name of a metric: its id}
     """
 
-    def __init__(self, id_, instance_uuid, domain, project_id, ended_at,
-                 creator, metrics):
+    def __init__(self, id_, instance_uuid, domain, project_id, started_at,
+                 ended_at, creator, metrics):
         self.id = id_
         self.creator = creator
         self.instance_uuid = instance_uuid
         self.domain = domain
         self.project_id = project_id
+        self.started_at = started_at
         #: Seconds UTC, None while it is there.
         self.ended_at = ended_at
         self.metrics = metrics
@@ -593,7 +600,9 @@ class _Interface:
         domain = str(item['original_resource_id']).partition(f'-{uuid}')[0]
         # A resource has many metrics, of which four are used.
         return cls(_text(item['id']), uuid, domain or uuid,
-                   item.get('project_id'), _end(item.get('ended_at')),
+                   item.get('project_id'), _time_or_none(
+                       item.get('started_at')),
+                   _time_or_none(item.get('ended_at')),
                    item.get('creator') or '',
                    {name: _text(item['metrics'][name])
                     for name in (*_BYTES, *_PACKETS)
@@ -633,7 +642,7 @@ class _Metric:
                    [_text(entry) for entry in policy['aggregation_methods']])
 
 
-def _end(value):
+def _time_or_none(value):
     """Return seconds UTC of a time in Gnocchi's format, None if empty."""
     try:
         end = datetime.datetime.fromisoformat(value)

@@ -27,7 +27,8 @@ _COLUMNS = ('egress_kbps', 'ingress_kbps', 'kpps')
 class Refused:
     """Number of rejected samples, by reason.
 
-    - ``missing``: the source had no value (NaN).
+    - ``missing``: the source had no value (NaN), or the traffic of a part of
+      the instance is unknown and the rest is a lower bound that is too low.
     - ``negative``: the rate is below zero.
     - ``reset``: a counter decreased.
     - ``absurd``: the rate is infinite, or above :data:`MAX_RATE_KBPS`,
@@ -52,6 +53,28 @@ class Refused:
     def total(self):
         """Number of all rejected samples."""
         return sum(vars(self).values())
+
+    def aged(self, factor):
+        """Return these numbers multiplied by a factor, no longer whole.
+
+        :param factor: number from 0 to 1
+        """
+        return Refused(*(count and count * factor
+                         for count in vars(self).values()))
+
+    def rounded(self):
+        """Return these numbers as whole numbers."""
+        return Refused(*map(round, vars(self).values()))
+
+    def hides(self, samples):
+        """Return whether the traffic is unknown more often than known.
+
+        The model of such an instance does not count, because it may have been
+        busy in the meantime.
+
+        :param samples: number of usable samples
+        """
+        return self.missing > samples
 
     def __add__(self, other):
         return Refused(*map(operator.add, vars(self).values(),

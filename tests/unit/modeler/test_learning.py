@@ -13,9 +13,11 @@ from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -977,6 +979,59 @@ class WhoseWordTestCase(base.ModelerTestCase):
         self.assertEqual((0, 50), (outcome.samples,
                                    outcome.refused_samples.missing))
         self.assertIsNone(self.store.model(uuid))
+
+    def _unknown(self, uuid, times, known=None):
+        """Make an instance idle at known times, and unknown at others."""
+        egress = np.full(times.size, math.nan)
+        if known is not None:
+            egress[known] = 10.0
+        self.driver.samples[uuid] = times, egress, np.zeros(times.size)
+
+    def test_an_instance_that_is_unknown_for_long_has_no_model(self):
+        for known in (slice(0), slice(None, None, 3)):
+            uuid = self.driver.put(9, self.times, np.ones(50))
+            for number in range(20, 45):
+                self.driver.put(number, self.times, np.full(50, 3000.0))
+            self.run_pass()
+            self.assertIsNotNone(self.store.model(uuid))
+            seen = self.store.generation()
+            times = self.times
+            for hours in range(20):
+                times = times[-1] + PERIOD * np.arange(1, 13)
+                self._unknown(uuid, np.concatenate([
+                    self.driver.samples[uuid][0], times]))
+                so_far = self.driver.samples[uuid]
+                so_far[1][:50] = 1.0
+                so_far[1][50:][known] = 1.0
+                self.run_pass(now=times[-1] + PERIOD)
+                if self.store.model(uuid) is None:
+                    break
+            self.assertGreater(hours, 2)
+            self.assertIsNone(self.store.model(uuid), known)
+            self.assertEqual([uuid], self.store.read_changes(seen).removed)
+            # It counts by the prior of its group, not by its own traffic.
+            priors.update(self.store, lambda: self.now)
+            self.assertNotIn(uuid, self.store.priors())
+            self.assertIn(prior.FLEET, self.store.priors())
+            # When it is known again for long enough, it has a model.
+            times = times[-1] + PERIOD * np.arange(1, 400)
+            self.driver.put(9, times, np.ones(399))
+            self.run_pass(now=times[-1] + PERIOD)
+            self.assertIsNotNone(self.store.model(uuid))
+            self.store.write(remove=[*self.store.resume_points()])
+
+    def test_rejected_samples_age_like_the_others(self):
+        egress = np.ones(50)
+        egress[:30] = math.nan
+        uuid = self.driver.put(9, self.times, egress)
+        self.run_pass(half_life_seconds=86400.0)
+        self.assertIsNone(self.store.model(uuid))
+        times = self.times[-1] + PERIOD * np.arange(1, 290)
+        self.driver.put(9, times, np.ones(289))
+        self.run_pass(now=times[-1] + PERIOD, half_life_seconds=86400.0)
+        self.assertAlmostEqual(
+            30 * .5 ** (289 / 288),
+            self.store.model(uuid).refused.missing)
 
     def test_a_model_is_not_lowered_by_lower_bounds(self):
         uuid = self.driver.put(9, self.times, np.full(50, 5000.0))

@@ -256,6 +256,70 @@ class ReadingTest(GnocchiTestCase):
             self.assertEqual((0, 0), (len(series), series.refused.total))
 
 
+class ReplacedPortsTest(GnocchiTestCase):
+    """An instance with an idle port, and ports that are replaced."""
+
+    POLLS = np.arange(0, 36000, 300.0) + 60
+
+    def _interfaces(self, polls_of_port):
+        """Return the idle interface, and the others, one after the other.
+
+        The ports are replaced half a period before a poll.
+        """
+        def interface(device, times, per_second):
+            return telemetry_counters.Interface(
+                0, device, times, np.outer(
+                    (times - times[0] + 150) * per_second, np.ones(4)),
+                times[:0], np.empty((0, 4)))
+
+        return [interface(0, self.POLLS, 0.0)] + [
+            interface(number + 1, times, 2.5e8)
+            for number, times in enumerate(np.split(
+                self.POLLS[10:], range(
+                    polls_of_port, self.POLLS.size - 10, polls_of_port)))]
+
+    def test_they_hide_no_traffic(self):
+        for methods in (('mean', 'rate:mean'), ('last',)):
+            for polls in (1, 2, 3, 4, 6):
+                driver = self.make(self._interfaces(polls), methods,
+                                   now=float(self.POLLS[-1]) + 7200)
+                series, = driver.series()
+                kbps = series.rates[:, 0]
+                replacing = (series.times >= 3300) & (
+                    series.times < self.POLLS[-1] - 900)
+                self.assertTrue(replacing.any())
+                self.assertTrue((kbps[replacing & series.whole]
+                                 > 1.9e6).all(), (methods, polls, kbps))
+                # Until the first one, the idle port is the whole traffic.
+                self.assertFalse(kbps[series.times < 2700].any())
+                self.assertTrue(series.whole[series.times < 2700].all())
+                # A lower bound below a prior does not count.
+                learned = series.at_least(1e5)
+                self.assertTrue((learned.rates[learned.times >= 3300, 0]
+                                 > 1e6).all())
+                self.assertGreater(learned.refused.missing, 0)
+
+    def test_without_another_port_the_traffic_is_unknown(self):
+        for methods in (('mean', 'rate:mean'), ('last',)):
+            interfaces = self._interfaces(1)
+            interfaces[0].times = interfaces[0].times[:10]
+            interfaces[0].counters = interfaces[0].counters[:10]
+            driver = self.make(interfaces, methods,
+                               now=float(self.POLLS[-1]) + 7200)
+            series, = driver.series(2400)
+            self.assertFalse(series.whole[series.times >= 3300].any())
+            self.assertGreater(series.at_least(1e5).refused.missing, 100)
+
+    def test_read_in_pieces_they_hide_no_traffic_either(self):
+        for methods in (('mean', 'rate:mean'), ('last',)):
+            driver = self.make(self._interfaces(2), methods,
+                               now=float(self.POLLS[-1]) + 7200)
+            for start in np.arange(3300, 33000, 300.0):
+                series, = driver.series(start, start + 1500)
+                self.assertTrue((series.rates[series.whole, 0]
+                                 > 1.9e6).all(), (methods, start))
+
+
 class CreatorsTest(GnocchiTestCase):
     """Every user of a cloud may create resources by Gnocchi's defaults."""
 

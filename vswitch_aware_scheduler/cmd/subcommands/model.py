@@ -49,12 +49,13 @@ def _show(arguments, conf):
             'window_start': record.window_start,
             'window_end': record.window_end,
             'samples': round(record.samples),
-            'refused': record.refused.to_dict(), 'source': record.source,
+            'refused': record.refused.rounded().to_dict(),
+            'source': record.source,
             'updated_at': record.updated_at,
             'format_version': record.format_version}):
         return 0
     refused = {name: count for name, count
-               in record.refused.to_dict().items() if count}
+               in record.refused.rounded().to_dict().items() if count}
 
     def rates_text(values):
         packets = (f'{rates.number(values[2])} kpps' if model.packets_known
@@ -67,7 +68,8 @@ def _show(arguments, conf):
         ('Source', record.source), ('Sampling', _sampling(counts)),
         ('Window', f'{terminal.time(record.window_start)} to '
                    f'{terminal.time(record.window_end)}'),
-        ('Samples', f'{record.samples:.0f}, refused {record.refused.total}'
+        ('Samples', f'{record.samples:.0f}, refused '
+         f'{record.refused.rounded().total}'
          + terminal.counted(refused)),
         ('Updated', terminal.time(record.updated_at)),
         ('Format version', record.format_version),
@@ -141,7 +143,7 @@ def _list(arguments, conf):
         'peak': rates.by_name(item.peak, rates.packets_known(item)),
         'window_start': item.window_start,
         'window_end': item.window_end, 'source': item.source,
-        'refused': item.refused.to_dict(),
+        'refused': item.refused.rounded().to_dict(),
         'updated_at': item.updated_at, **{
             name: placed(item, name)
             for name in ('host', 'flavor', 'project')}} for item in models]
