@@ -304,7 +304,8 @@ class Checks(upgradecheck.UpgradeCommands):
             described = wiring.any_host_is_described(self._all_options,
                                                      self._store())
             if described:
-                return _result(upgradecheck.Code.SUCCESS)
+                return _result(upgradecheck.Code.SUCCESS,
+                               self._measured_elsewhere(profiles))
         except (exceptions.VSwitchError, cfg.Error, OSError) as error:
             problem = (f'neither options nor the store give a host a switch '
                        f'profile, and aggregates cannot be read ({error})')
@@ -319,6 +320,19 @@ class Checks(upgradecheck.UpgradeCommands):
             f'run "vswitch-manage host set HOST PROFILE", or set the '
             f'property vswitch:profile of an aggregate. The profiles are: '
             f'{", ".join(sorted(profiles))}')
+
+    def _measured_elsewhere(self, profiles):
+        """Return a sentence about built-in profiles in use, or None."""
+        default = self._conf.default_switch_profile or None
+        names = {host.profile or default
+                 for host in self._store().host_profiles()} | {default}
+        found = [profiles[name] for name in sorted(names - {None})
+                 if name in profiles
+                 and profiles[name].is_measured_elsewhere]
+        if not found:
+            return None
+        return (f'not measured here: {", ".join(item.name for item in found)};'
+                f' to measure it, run "{found[0].calibration_command}"')
 
     def _reported(self):
         """Return (reports of modelers, whether they need a warning)."""

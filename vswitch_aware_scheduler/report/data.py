@@ -80,6 +80,8 @@ class Fleet:
         return {
             'host': host,
             'profile': policy.profile.name if has_profile else None,
+            'measure': policy.profile.calibration_command
+            if has_profile and policy.profile.is_measured_elsewhere else None,
             'instances': rules.total(),
             'modelled': rules[demand.MODEL],
             'risk': risk,

@@ -105,7 +105,7 @@ class Page:
                     ['Error budget left', 'percent'],
                     ['Burn rate, 6 h', 'number']],
                 'rows': [[
-                    row['host'], row['profile'], row['instances'],
+                    row['host'], _profile(row), row['instances'],
                     row['modelled'], _short(row['risk']), row['limit'],
                     _state(row), _short(row['utilisation']),
                     _short(row['loss']), _short(row['budget']),
@@ -170,6 +170,12 @@ def _pictures(report):
             drawn[f'states-{number}-{place}'] = pictures.states(
                 diagram['states'])
     return drawn
+
+
+def _profile(row):
+    """Return the name of a host's profile and whether it was measured here."""
+    return row['profile'] and row['profile'] + (
+        ', not measured here' if row['measure'] else '')
 
 
 def _state(row):

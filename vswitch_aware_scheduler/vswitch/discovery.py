@@ -38,7 +38,12 @@ _OF_TYPE = {'Linux bridge agent': 'linuxbridge', 'Macvtap agent': 'macvtap',
 # For a switch without encapsulation, or if Neutron does not report it: the
 # switch alone.
 _CATALOGUE = {'ovs-system:none': 'ovs-flat', 'ovs-system:vxlan': 'ovs-vxlan',
-              'ovs-system:gre': 'ovs-gre', 'ovs-dpdk:none': 'dpdk-vswitch',
+              'ovs-system:gre': 'ovs-gre', 'ovs-system:geneve': 'ovs-geneve',
+              'ovn': 'ovs-geneve', 'ovs-netdev:none': 'ovs-netdev-tap',
+              'ovs-dpdk:none': 'dpdk-vswitch',
+              'ovs-dpdk:vxlan': 'ovs-dpdk-vxlan',
+              'ovs-dpdk:geneve': 'ovs-dpdk-geneve',
+              'ovs-offload': 'connectx-6dx-eswitch',
               'eswitch': 'mellanox-eswitch'}
 
 # Neutron's option for a switch that is offloaded to hardware: "used in case

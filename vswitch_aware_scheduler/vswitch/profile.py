@@ -518,6 +518,22 @@ class SwitchProfile:
                 + (self.cpu_mhz_per_mbps or 0.0) * rate_kbps / 1e3)
 
     @property
+    def is_measured_elsewhere(self):
+        """Whether the built-in profile with this name was not replaced.
+
+        Built-in profiles were measured on other machines. A profile that
+        ``vswitch-calibrate`` wrote states its tool.
+        """
+        return self.name in _built_in() and 'tool' not in self.provenance
+
+    @property
+    def calibration_command(self):
+        """The command that measures a switch of this kind between VMs."""
+        return ('vswitch-calibrate remote --sender root@VM1 --receiver '
+                f'root@VM2=ADDRESS --switch {self.switch} --encapsulation '
+                f'{self.encapsulation} --output {self.name}.yaml')
+
+    @property
     def counts(self):
         """{one of :data:`.COUNTED`: maximum} of the limited counts."""
         return {unit: maximum for unit, maximum in (

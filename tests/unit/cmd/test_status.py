@@ -95,6 +95,15 @@ class StatusTestCase(StatusCase):
         self.assertEqual(0, code)
         self.assertEqual(15, output.count('Result: Success'))
 
+    def test_profiles_that_were_measured_elsewhere_are_named(self):
+        self.make_store().write([base.constant(1)], host_profiles=[
+            store.HostProfile('host1', 'ovs-vxlan')])
+        code, checks = self.check()
+        self.assertEqual(0, code)
+        self.assertRegex(
+            checks[PROFILES][1], 'not measured here: ovs-vxlan; to measure '
+            'it, run "vswitch-calibrate remote .* --encapsulation vxlan')
+
     def test_damaged_rows_are_a_warning_that_names_them(self):
         self.make_store().write([base.constant(n) for n in range(3)])
         self.execute("UPDATE traffic_model SET law = 'x' WHERE "

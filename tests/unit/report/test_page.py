@@ -15,6 +15,7 @@ from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import profile
 
 
 class _Reader(html.parser.HTMLParser):
@@ -99,6 +100,20 @@ class WholePageTestCase(unittest.TestCase):
                 self.reader.contents[kind, None].encode()).digest()).decode()
             self.assertEqual(f"'sha256-{digest}'", policy[f'{kind}-src'])
         self.assertNotIn('unsafe', self.reader.policy)
+
+    def test_a_profile_of_other_machines_has_the_command_that_measures(self):
+        self.assertNotIn('measured on other machines', self.text)
+        item = profile.catalogue()['ovs-vxlan']
+        text = page.Page().render({**self.report, 'hosts': [
+            {**row, 'profile': item.name, 'measure': item.calibration_command}
+            for row in self.report['hosts']]})
+        self.assertIn('measured on other machines', text)
+        self.assertEqual(1, text.count(
+            f'<code>{item.calibration_command}</code>'))
+        data = json.loads(_Reader(text).contents['script',
+                                                 'application/json'])
+        self.assertEqual({'ovs-vxlan, not measured here'},
+                         {row[1] for row in data['hosts']['rows']})
 
     def test_every_link_within_the_page_has_its_target(self):
         ids = {attributes.get('id') for _, attributes in self.reader.tags}

@@ -37,7 +37,8 @@ class TestCatalogue(unittest.TestCase):
         for built_in in self.catalogue.values():
             families.setdefault(built_in.switch, set()).add(
                 built_in.encapsulation)
-        self.assertEqual({'none', 'vxlan', 'gre'}, families['openvswitch'])
+        self.assertEqual({'none', 'vxlan', 'gre', 'geneve'},
+                         families['openvswitch'])
         self.assertLessEqual(
             {'dpdk-vswitch', 'lagopus', 'eswitch', 'iovisor',
              'vxlan-gateway', 'vswitch-vtep'}, set(families))
@@ -99,7 +100,9 @@ class TestCatalogue(unittest.TestCase):
                    for name, built_in in self.catalogue.items()
                    if built_in.max_instances is not None}
         self.assertEqual(
-            {'mellanox-eswitch': (63, 'max_virtual_functions')}, limited)
+            {'mellanox-eswitch': (63, 'max_virtual_functions'),
+             'connectx-6dx-eswitch': (127, 'max_virtual_functions')},
+            limited)
 
     def test_small_packets_cost_poll_mode_less_than_the_kernel(self):
         kernel = self.catalogue['ietf-e5-2430'].bandwidth_kbps(128)
@@ -116,7 +119,38 @@ class TestCatalogue(unittest.TestCase):
                 self.assertRegex(
                     built_in.sources.get(key, ''),
                     '^(estimate: |MLNX_OFED |(Sarker et al.|Kinoshita et al.'
-                    '|PLUMgrid and Mellanox|Liu et al.), )')
+                    '|PLUMgrid and Mellanox|Liu et al.|Open vSwitch|DPDK'
+                    '|NVIDIA), )')
+
+    def test_every_profile_states_its_age_and_how_far_to_trust_it(self):
+        for name, built_in in self.catalogue.items():
+            with self.subTest(name):
+                self.assertIn(built_in.provenance['trust'],
+                              ('low', 'medium'))
+                self.assertTrue(
+                    2014 <= built_in.provenance['published'] <= 2026)
+                estimated = [key for each, _, key in self.stated()
+                             if each == name and key in (
+                                 'saturation_kbps', 'packet_rate_kpps')
+                             and built_in.sources[key].startswith('estimate')]
+                if estimated and name != 'iovisor-offload':
+                    self.assertEqual('low', built_in.provenance['trust'])
+
+    def test_a_built_in_profile_was_measured_elsewhere_until_replaced(self):
+        for built_in in self.catalogue.values():
+            self.assertTrue(built_in.is_measured_elsewhere)
+            self.assertIn(f'--switch {built_in.switch} --encapsulation '
+                          f'{built_in.encapsulation} ',
+                          built_in.calibration_command)
+        measured = profile.SwitchProfile(
+            'ovs-geneve', line_rate_kbps=1,
+            provenance={'tool': 'vswitch-calibrate remote'})
+        self.assertFalse(measured.is_measured_elsewhere)
+        # Overrides of an aggregate do not measure.
+        self.assertTrue(self.catalogue['ovs-geneve'].overridden(
+            {'saturation_kbps': 5}, 'x').is_measured_elsewhere)
+        self.assertFalse(profile.SwitchProfile(
+            'mine', line_rate_kbps=1).is_measured_elsewhere)
 
     def test_every_profile_says_how_its_figures_are_read(self):
         for name, built_in in self.catalogue.items():
@@ -152,7 +186,7 @@ class TestText(unittest.TestCase):
                 if value is not None:
                     with self.subTest(name=name, key=key):
                         self.assertRegex(numbers,
-                                         rf'{key} {value:.8g}\b'.replace(
+                                         rf'{key} {value:.15g}\b'.replace(
                                              '.', r'\.'))
             estimated = any(text.startswith('estimate:')
                             for key, text in built_in.sources.items()

@@ -36,6 +36,17 @@ class ChoiceTestCase(DiscoveryTestCase):
                 (agents.open_vswitch('h'), 'ovs-flat'),
                 (agents.open_vswitch('h', ['vxlan']), 'ovs-vxlan'),
                 (agents.open_vswitch('h', ['gre']), 'ovs-gre'),
+                (agents.open_vswitch('h', ['geneve']), 'ovs-geneve'),
+                (agents.ovn('h'), 'ovs-geneve'),
+                (agents.ovn('h', 'OVN Controller Gateway agent'),
+                 'ovs-geneve'),
+                (agents.open_vswitch('h', (), 'netdev'), 'ovs-netdev-tap'),
+                (agents.open_vswitch('h', ['geneve'], 'netdev',
+                                     iface_types=['dpdk']),
+                 'ovs-dpdk-geneve'),
+                (agents.open_vswitch('h', ['vxlan'], 'netdev',
+                                     iface_types=['dpdk']),
+                 'ovs-dpdk-vxlan'),
                 (agents.open_vswitch('h', (), 'netdev', iface_types=['dpdk']),
                  'dpdk-vswitch'),
                 (agents.nic_switch('h'), 'mellanox-eswitch')):
@@ -58,18 +69,13 @@ class ChoiceTestCase(DiscoveryTestCase):
 
     def test_what_the_catalogue_does_not_have_is_not_guessed(self):
         for agent, reason in (
-                (agents.open_vswitch('h', ['geneve']), 'ovs-system:geneve'),
-                (agents.open_vswitch('h', ['vxlan', 'geneve']),
-                 'ovs-system:geneve'),
-                (agents.open_vswitch('h', (), 'netdev'), 'ovs-netdev:none'),
-                (agents.open_vswitch('h', ['vxlan'], 'netdev',
+                (agents.open_vswitch('h', ['vxlan'], 'netdev'),
+                 'ovs-netdev:vxlan'),
+                (agents.open_vswitch('h', ['vxlan', 'gre'], 'netdev',
                                      iface_types=['dpdk']),
-                 'ovs-dpdk:vxlan'),
+                 'ovs-dpdk:gre'),
                 (agents.linux_bridge('h', ['vxlan']), 'linuxbridge:vxlan'),
-                (agents.agent('Macvtap agent', 'h'), 'for macvtap'),
-                (agents.ovn('h'), 'neither datapath nor encapsulation'),
-                (agents.ovn('h', 'OVN Controller Gateway agent'),
-                 'for ovn')):
+                (agents.agent('Macvtap agent', 'h'), 'for macvtap')):
             with self.subTest(reason):
                 self.assert_none(reason, agent)
 
@@ -123,8 +129,8 @@ class ChoiceTestCase(DiscoveryTestCase):
         agent = agents.open_vswitch('h')
         del agent['configurations']['tunnel_types']
         self.assert_none('tunnel_types: None', agent)
-        self.assert_none('ovs-netdev:none', agents.open_vswitch(
-            'h', (), 'netdev', ovs_capabilities=None))
+        self.assertEqual('ovs-netdev-tap', self.one(agents.open_vswitch(
+            'h', (), 'netdev', ovs_capabilities=None)).profile)
 
 
 class AgentsTestCase(DiscoveryTestCase):
@@ -255,8 +261,8 @@ class StatedNumbersTestCase(DiscoveryTestCase):
                 'h': {'egress': 60000, 'ingress': 60000}},
             BANDWIDTHS: {name: {'egress': 100000000, 'ingress': 100000000}
                          for name in ('br-ex', 'rp_tunnelled')}})
-        proposal = self.one(agent, mapping=['ovs-offload=mellanox-eswitch'])
-        self.assertEqual('mellanox-eswitch', proposal.profile)
+        proposal = self.one(agent)
+        self.assertEqual('connectx-6dx-eswitch', proposal.profile)
         self.assertEqual({'line_rate_kbps': 200000000,
                           'packet_rate_kpps': 120000}, proposal.overrides)
         self.assertIn('offloaded to hardware', proposal.reason)

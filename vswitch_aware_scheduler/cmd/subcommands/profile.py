@@ -46,6 +46,10 @@ def _list(arguments, conf):
     def row(name, item):
         saturation = item.saturation_kbps_at()
         return {**item.to_dict(), 'origin': origin(name),
+                'published': item.provenance.get('published'),
+                'trust': item.provenance.get('trust'),
+                'calibration_command': item.calibration_command
+                if item.is_measured_elsewhere else None,
                 'saturation_kbps_at_typical_packet':
                     saturation and round(saturation),
                 'max_instances':
@@ -62,7 +66,10 @@ def _list(arguments, conf):
             column('PACKET_RATE_KPPS', 'packet_rate_kpps', number),
             column('LINE_RATE_KBPS', 'line_rate_kbps', number),
             column('MAX_INSTANCES', 'max_instances'),
-            column('ORIGIN', 'origin')], 'profiles')
+            column('PUBLISHED', 'published'), column('TRUST', 'trust'),
+            column('ORIGIN', 'origin')], 'profiles',
+        'profiles. Built-in profiles were measured on other machines; '
+        'vswitch-calibrate measures yours')
     return 0
 
 
@@ -73,9 +80,11 @@ def _show(arguments, conf):
     limits = [{'name': limit.name, 'weights': list(limit.weights),
                'capacity': limit.capacity} for limit in item.limits()]
     saturation = item.saturation_kbps_at()
+    command = item.calibration_command if item.is_measured_elsewhere else None
     cpu_mhz = saturation and item.cpu_mhz(saturation)
     if output.print_answer(arguments, {
-            **entry, 'limits': limits, 'cpu_mhz_at_saturation': cpu_mhz}):
+            **entry, 'limits': limits, 'cpu_mhz_at_saturation': cpu_mhz,
+            'calibration_command': command}):
         return 0
     sources = entry.pop('sources', {})
     for key, value in entry.items():
@@ -88,6 +97,9 @@ def _show(arguments, conf):
         terminal.print_line(f'{key}: {value}')
         if key in sources:
             terminal.print_line(f'    source: {sources[key]}')
+    if command is not None:
+        terminal.print_below('Measured on another machine. To measure yours: '
+                             + command)
     if cpu_mhz is not None:
         terminal.print_below(
             f'CPU that switching takes at the saturation of '

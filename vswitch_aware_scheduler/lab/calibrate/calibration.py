@@ -510,7 +510,7 @@ def measurements(entries, encapsulation, mhz=None):
 
 
 def _switch_cost(rows, encapsulation):
-    """Return the PacketCost of the switch and the deviation of its fit.
+    """Return the cost of a packet in us and of a byte in ns for the switch.
 
     None if the results do not determine the cost or do not follow it.
     """
@@ -519,8 +519,8 @@ def _switch_cost(rows, encapsulation):
     if cost is None or model.freedom < _LEAST_FREEDOM \
             or model.deviation > _MOST_DEVIATION \
             or cost.packet_us[encapsulation] + cost.byte_ns <= 0:
-        return None, model.deviation
-    return cost, model.deviation
+        return None
+    return cost.packet_us[encapsulation], cost.byte_ns
 
 
 def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
@@ -566,15 +566,18 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
         'typical_packet_bytes': float(typical)}
     by_size = {float(size): round(rate, 1)
                for size, rate in sorted(table.items())}
-    # Small packets and large segments together, or else packets alone.
     rows = measurements(entries, encapsulation)
     packets_only = measurements(cells, encapsulation)
-    cost, deviation = _switch_cost(rows, encapsulation)
-    if cost is None or len(rows) == len(packets_only):
-        # The saturation at the typical size then limits large segments too.
+    with_segments = len(rows) > len(packets_only)
+    if not with_segments:
         stated['saturation_by_packet_bytes'] = by_size
-        rows = [row for row in packets_only if row.packet_bytes == typical]
-        cost, deviation = _switch_cost(packets_only, encapsulation)
+    cost, fit = _switch_cost(rows, encapsulation), 'least squares on'
+    if cost is None and with_segments:
+        # The saturation at the typical size would limit large segments too.
+        cost = cost_fit.covering_cost(rows)
+        fit = 'lowest cost that is not below any of'
+    if not with_segments:
+        rows = [row for row in rows if row.packet_bytes == typical]
     single = max((row.rate_kbps for row in rows if row.pairs == 1),
                  default=math.inf)
     # If many senders have no higher rate than one, the sender is not the
@@ -584,12 +587,11 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     sources = dict.fromkeys(stated, source)
     if cost is not None:
         # The time for packets and bytes is one common limit.
-        stated |= {'packet_cost_us': round(cost.packet_us[encapsulation], 6),
-                   'byte_cost_ns': round(cost.byte_ns, 6)}
+        stated |= {'packet_cost_us': round(cost[0], 6),
+                   'byte_cost_ns': round(cost[1], 6)}
         sources |= dict.fromkeys(
             ('packet_cost_us', 'byte_cost_ns'),
-            f'least squares on the figures of all sizes and pairs, '
-            f'deviation {deviation:.1%}')
+            f'{fit} the figures of all sizes and pairs')
     if line_kbps:
         stated['line_rate_kbps'] = float(line_kbps)
         sources['line_rate_kbps'] = f'speed reported by {where["nic"]}'

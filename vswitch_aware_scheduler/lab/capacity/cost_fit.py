@@ -15,8 +15,8 @@ import numpy as np
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
 
-__all__ = ['Prediction', 'contradictions', 'fit_capacity', 'fit_cpu',
-           'leave_one_out', 'median_error']
+__all__ = ['Prediction', 'contradictions', 'covering_cost', 'fit_capacity',
+           'fit_cpu', 'leave_one_out', 'median_error']
 
 _ITERATIONS = 50
 
@@ -358,6 +358,38 @@ def contradictions(measurements, tolerance=.05):
                 f'{second.rate_kbps:.15g} kbit/s with {second.pairs} pairs, '
                 f'{second.flows} flows each')
     return sentences
+
+
+def covering_cost(measurements):
+    """Return the lowest cost (a, b) with which no row is exceeded.
+
+    A packet of x bytes takes at most the time of the fastest row with at
+    least x bytes. Of all costs a + b*x, a and b >= 0, that are at least this
+    time at each measured size, the function returns the one with the smallest
+    sum of ratios to these times. Derivation: reference/capacity.rst,
+    "Covering costs".
+
+    :param measurements: iterable of one or more Measurement
+    :returns: (a in microseconds, b in nanoseconds)
+    """
+    fastest = {}
+    for row in measurements:
+        size = float(row.packet_bytes)
+        fastest[size] = min(row.packet_us, fastest.get(size, math.inf))
+    sizes = np.array(sorted(fastest))
+    times = np.minimum.accumulate(
+        np.array([fastest[size] for size in sizes])[::-1])[::-1]
+    # An optimum of a linear programme lies in a corner: a line through two
+    # points, or one with a = 0 or b = 0.
+    lines = [(times.max(), 0.0), (0.0, (times / sizes).max())]
+    for i, j in itertools.combinations(range(sizes.size), 2):
+        slope = (times[j] - times[i]) / (sizes[j] - sizes[i])
+        lines.append((times[i] - slope * sizes[i], slope))
+    covering = [(a, b) for a, b in lines if a >= 0 and b >= 0
+                and (a + b * sizes >= times * (1 - 1e-9)).all()]
+    a, b = min(covering,
+               key=lambda line: ((line[0] + line[1] * sizes) / times).sum())
+    return float(a), float(b * 1e3)
 
 
 def fit_cpu(measurements, idle_mhz=0.0, senders=False):

@@ -24,6 +24,24 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
         for name in names:
             self.assertIn(name, output)
 
+    def test_list_and_show_state_what_was_measured_elsewhere(self):
+        self._configure(f'switch_profiles_file = {self.file}')
+        by_name = {item['name']: item
+                   for item in self.ask('profile', 'list')['profiles']}
+        self.assertIsNone(by_name['rack']['calibration_command'])
+        self.assertEqual((2016, 'low'), (by_name['ovs-geneve']['published'],
+                                         by_name['ovs-geneve']['trust']))
+        for shown in (by_name['ovs-geneve'],
+                      self.ask('profile', 'show', 'ovs-geneve')):
+            self.assertIn('vswitch-calibrate remote --sender ',
+                          shown['calibration_command'])
+        self.assertIn('measured on other machines',
+                      self.run_command('profile', 'list')[1])
+        self.assertIn('To measure yours: vswitch-calibrate remote',
+                      self.run_command('profile', 'show', 'ovs-vxlan')[1])
+        self.assertNotIn('To measure yours',
+                         self.run_command('profile', 'show', 'rack')[1])
+
     def test_list_adds_the_profiles_of_the_configured_file(self):
         self._configure(f'switch_profiles_file = {self.file}')
         by_name = {item['name']: item

@@ -360,6 +360,10 @@ SIZES = plans.Plan(sizes=(88, 250, 512, 1000, 1500), pairs=(1, 2, 4),
                    seconds=1, repeats=1, receivers=0)
 
 
+def packets_only(samples):
+    return [sample for sample in samples if sample.kind == 'udp']
+
+
 class TestProfile(unittest.TestCase):
 
     def _make(self, samples, plan=SMALL, **others):
@@ -369,7 +373,8 @@ class TestProfile(unittest.TestCase):
 
     def test_the_profile_has_the_measured_figures_and_loads_from_a_file(self):
         # One sender 60 kpps, two senders 100 kpps.
-        samples = run(Switch(kpps=100.0, sender_kpps=60.0), SMALL)
+        samples = packets_only(run(Switch(kpps=100.0, sender_kpps=60.0),
+                                   SMALL))
         measured = self._make(samples, mhz=2000.0)
         self.assertAlmostEqual(60 * 8 * 1500, measured.vm_peak_kbps, delta=1)
         for size, rate in measured.saturation_by_packet_bytes.items():
@@ -391,9 +396,8 @@ class TestProfile(unittest.TestCase):
                              profile.load_profiles(path, {}))
 
     def test_costs_are_stated_where_the_figures_tell_them(self):
-        samples = [sample for sample in run(
-            Switch(kpps=100.0, sender_kpps=60.0), SIZES)
-            if sample.kind == 'udp']
+        samples = packets_only(run(Switch(kpps=100.0, sender_kpps=60.0),
+                                   SIZES))
         measured = self._make(samples, SIZES)
         # 100 kpps are 10 us each; a ladder ends within a rung of the peak.
         self.assertGreaterEqual(measured.packet_cost_us, 10 * .999)
@@ -401,8 +405,8 @@ class TestProfile(unittest.TestCase):
         self.assertLess(measured.byte_cost_ns * 1.5, 1)
         self.assertIn('switching', [limit.name for limit in measured.limits()])
         # Two sizes and two numbers of pairs leave nothing to judge by.
-        self.assertIsNone(self._make(run(Switch(
-            kpps=100.0, sender_kpps=60.0), SMALL)).packet_cost_us)
+        self.assertIsNone(self._make(packets_only(run(Switch(
+            kpps=100.0, sender_kpps=60.0), SMALL))).packet_cost_us)
 
     def test_large_segments_and_small_packets_cost_what_they_cost(self):
         class Segments(Switch):
@@ -426,6 +430,32 @@ class TestProfile(unittest.TestCase):
                 self.assertLessEqual(
                     limit.weights[0] * kpps * 8 * size
                     + limit.weights[2] * kpps, limit.capacity * 1.1)
+
+    def test_segments_that_follow_no_cost_are_not_promised_too_much(self):
+        class Segments(Switch):
+            segments = plans.SEGMENTS
+
+            def read_receivers(self, cell):
+                # Large segments are as fast as packets, small ones are not.
+                self._byte_ns = 9 if (cell.packet_bytes or 0) < 30000 else .1
+                return super().read_receivers(cell)
+
+        entries = calibration.figures(run(
+            Segments(kpps=100.0, sender_kpps=99.0), SIZES))
+        measured = calibration.make_profile(
+            entries, SIZES, 'measured', 'linuxbridge', 'none',
+            {'date': '2026-01-02', 'tool': 'test'})
+        self.assertIsNone(measured.saturation_by_packet_bytes)
+        self.assertIn('not below any', measured.sources['packet_cost_us'])
+        fastest = max(row.rate_kbps for row in calibration.measurements(
+            entries, 'none'))
+        for row in calibration.measurements(entries, 'none'):
+            if row.packet_bytes > 60000 and row.rate_kbps == fastest:
+                self.assertLessEqual(
+                    measured.bandwidth_kbps(row.packet_bytes),
+                    row.rate_kbps * 1.001)
+        self.assertGreater(measured.bandwidth_kbps(65536),
+                           10 * measured.bandwidth_kbps(1500))
 
     def test_a_profile_of_few_results_is_refused(self):
         samples = run(Switch(), SIZES)

@@ -284,3 +284,38 @@ class TestCpu(unittest.TestCase):
         with self.assertRaisesRegex(exceptions.InvalidModel,
                                     'at most 5; expected more than the 5 of'):
             cost_fit.fit_cpu([row(100, 1.0, cpu_mhz=5)], idle_mhz=5)
+
+
+class TestCovering(unittest.TestCase):
+
+    def _rows(self, times_by_size):
+        return [cost_model.Measurement(size, 8e3 * size / us)
+                for size, us in times_by_size]
+
+    def test_an_exact_cost_is_returned(self):
+        a, b = cost_fit.covering_cost(self._rows(
+            [(size, 4 + .5 * size / 1e3) for size in (88, 1500, 9000, 64000)]))
+        self.assertAlmostEqual(4, a)
+        self.assertAlmostEqual(.5, b)
+
+    def test_no_measured_rate_is_exceeded_and_no_lower_cost_does_it(self):
+        generator = np.random.default_rng(7)
+        for _ in range(50):
+            sizes = generator.uniform(60, 65000, 8)
+            times = generator.uniform(1, 50, 8)
+            a, b = cost_fit.covering_cost(
+                self._rows(zip(sizes, times, strict=True)))
+            # A smaller packet takes at most the time of a larger one.
+            bounds = np.array([times[sizes >= size].min() for size in sizes])
+            self.assertTrue((a + b * sizes / 1e3
+                             >= bounds * (1 - 1e-9)).all())
+            total = ((a + b * sizes / 1e3) / bounds).sum()
+            for slope in np.linspace(0, 3 * b + 1e-3, 60):
+                least = max((bounds - slope * sizes / 1e3).max(), 0)
+                other = ((least + slope * sizes / 1e3) / bounds).sum()
+                self.assertGreaterEqual(other, total * (1 - 1e-9))
+
+    def test_the_fastest_row_of_a_size_counts(self):
+        self.assertEqual((5.0, 0.0), tuple(round(value, 9) for value in (
+            cost_fit.covering_cost(self._rows(
+                [(1000, 9), (1000, 5), (2000, 5)])))))
