@@ -6,6 +6,9 @@
     neutron_api.py report FILE        take agents' states, JSON on stdin
     neutron_api.py parse FILE HOST    print as JSON what an agent with that
                                       configuration would report
+    neutron_api.py chassis FILE HOST  print as JSON what ML2/OVN would report
+                                      to Placement of a chassis with that
+                                      ovn-cms-options
 
 States of agents go the way that a message of an agent goes on the server, and
 options through the code that reads them in the agents.
@@ -82,6 +85,27 @@ def parse(path, host):
         for group in ('OVS', 'SRIOV_NIC')}))
 
 
+def chassis(path, host):
+    from unittest import mock
+
+    from neutron.conf.plugins.ml2 import config
+    from neutron.plugins.ml2.drivers.ovn.mech_driver.ovsdb.extensions \
+        import placement
+    config.register_ml2_plugin_opts()
+    extension = placement.OVNClientPlacementExtension(mock.Mock())
+    extension._placement_plugin = mock.Mock()
+    with open(path) as file:
+        options = file.read().strip().splitlines()[-1]
+    state = extension.build_placement_state(mock.Mock(other_config={
+        'ovn-cms-options': options, 'ovn-bridge-mappings': 'phys:br-ex'}),
+        {host: '5e7a6b2f-0c1d-4f53-8a90-3d2e4c5b6a78'})
+    print(json.dumps({'bandwidths': state._rp_bandwidths,
+                      'inventory_defaults': state._rp_inventory_defaults,
+                      'hypervisors': {
+                          device: hypervisor['name'] for device, hypervisor
+                          in state._hypervisor_rps.items()}}))
+
+
 if __name__ == '__main__':
     {'tables': tables, 'serve': serve, 'report': report,
-     'parse': parse}[sys.argv[1]](*sys.argv[2:])
+     'parse': parse, 'chassis': chassis}[sys.argv[1]](*sys.argv[2:])

@@ -232,9 +232,26 @@ class OvnTest(base.WithServer, testtools.TestCase):
         self.assertEqual(stand_in['configurations'],
                          controller['configurations'])
 
-    def test_no_profile_is_guessed_but_one_can_be_named(self):
+    def test_placement_would_get_what_is_exported(self):
+        tunnel = profile.catalogue()['ovs-geneve']
+        for devices, each in (((), 4000000),
+                              (['br-ex', 'rp_tunnelled'], 2000000)):
+            path = self.server.write('options', export.render(
+                tunnel, 'neutron-ovn', devices, 'h1'))
+            stated = json.loads(self.server.ask('chassis', path, 'h1'))
+            names = devices or ['rp_tunnelled']
+            self.assertEqual(
+                {name: {'egress': each, 'ingress': each} for name in names},
+                stated['bandwidths'])
+            self.assertEqual(dict.fromkeys(names, 'h1'),
+                             stated['hypervisors'])
+            self.assertEqual(each, stated['inventory_defaults']['max_unit'])
+
+    def test_the_encapsulation_of_ovn_can_be_named(self):
         profiles = profile.catalogue()
-        for mapping, expected in (([], None), (['ovn=ovs-gre'], 'ovs-gre')):
+        for mapping, expected in (([], 'ovs-geneve'),
+                                  (['ovn=ovs-gre'], 'ovs-gre'),
+                                  (['ovn:geneve=ovs-vxlan'], 'ovs-vxlan')):
             proposals = discovery.propose(
                 read(self.server), profiles,
                 discovery.parse_mapping(mapping, profiles))
