@@ -466,7 +466,8 @@ class ProposalTestCase(base.StoreTestCase):
         for hosts, capacity, balance, count in (
                 (('host2', 'host3'), 1201.0, 10.0, 1),
                 (('host2', 'host3'), 1199.0, 10.0, 0),
-                (('host2', 'host3'), 1201.0, -10.0, 0),
+                # Its debt is not theirs, and they fit.
+                (('host2', 'host3'), 1201.0, -10.0, 1),
                 (('host1', 'host3'), 1301.0, -10.0, 1)):
             with self.subTest((hosts, capacity, balance)):
                 self.fleet.uplinks = {'tor': (hosts, capacity, balance)}

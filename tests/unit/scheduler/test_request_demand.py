@@ -123,8 +123,9 @@ class TestDemand(unittest.TestCase):
         self.assertEqual([('flavor m1.test', (
             "flavor extra spec vswitch:egres_kbps: '5'; expected no key but "
             'vswitch:egress_kbps, vswitch:ingress_kbps, vswitch:kpps, '
-            'vswitch:on_seconds, vswitch:off_seconds, vswitch:model (nearest '
-            'name: vswitch:egress_kbps); it is ignored'))], self.reports)
+            'vswitch:on_seconds, vswitch:off_seconds, vswitch:model, '
+            'vswitch:migrate (nearest name: vswitch:egress_kbps); it is '
+            'ignored'))], self.reports)
 
     def test_known_keys_beside_it_stay_in_force(self):
         self.assertDemand(
