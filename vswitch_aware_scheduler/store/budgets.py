@@ -9,6 +9,7 @@ does not create a generation.
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -16,6 +17,7 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
@@ -251,8 +253,7 @@ class Share:
         :raises ValueError: if its data are damaged
         """
         data = bytes(row.data)
-        limits = json.loads(row.limits)
-        count = len(limits[1])
+        count = _count_limits(row.limits)
         slots, excess = divmod(len(data), 12 + 16 * count)
         if excess or not slots or not 0 < row.period_seconds < math.inf:
             raise ValueError(
@@ -316,27 +317,38 @@ def read(connection, damaged):
     """
     budgets = {}
     for row in connection.execute(sa.select(tables.error_budget)):
-        values = dict(row._mapping)
-        try:
-            values['burn'] = _burn_of(row.burn)
-            values['prediction'] = Prediction(
-                **json.loads(row.prediction or '{}'))
-            numbers = [value for value in values.values()
-                       if isinstance(value, float)]
-            if not all(map(math.isfinite, numbers)) or not (
-                    0 < row.overload_probability < 1
-                    and 0 < row.earned_share <= 1 and row.most_days > 0):
-                raise ValueError('a number is out of range')
-            budgets[row.kind, row.name] = ErrorBudget(**values)
-        except (AttributeError, TypeError, ValueError) as error:
-            damaged['error budget', (row.kind, row.name)] = (
-                f'error budget of {row.kind} {row.name}: {error}')
+        budget = damage.usable(
+            damaged, 'error budget', (row.kind, row.name),
+            functools.partial(_of_row, row))
+        if budget is not None:
+            budgets[row.kind, row.name] = budget
     return budgets
 
 
+def _of_row(row):
+    budget = damage.checked(ErrorBudget(**{
+        **row._mapping, 'burn': _burn_of(row.burn),
+        'prediction': damage.checked(Prediction(
+            **damage.decode(row.prediction or '{}', dict)))}))
+    _count_limits(budget.limits)
+    if not (0 < budget.overload_probability < 1
+            and 0 < budget.earned_share <= 1 and budget.most_days > 0):
+        raise damage.Damaged('a number is out of range')
+    return budget
+
+
+def _count_limits(text):
+    """Return the number of limits in the text that identifies them."""
+    name, limits = damage.decode(text, list)
+    for weights, _, capacity in limits:
+        if not all(map(damage.is_number, [*weights, capacity])):
+            raise damage.Damaged(f'limits of profile {name}')
+    return len(limits)
+
+
 def _burn_of(text):
-    return {str(int(window)): float(rate)
-            for window, rate in json.loads(text).items()}
+    return {str(int(window)): float(rate) for window, rate
+            in damage.decode(text, {str: float}).items()}
 
 
 def read_days(connection, now):
@@ -350,14 +362,15 @@ def read_days(connection, now):
     """
     table = tables.error_budget.c
     budgets = {}
-    for kind, name, balance, share, limit, burn in connection.execute(
+    for kind, name, *numbers, burn in connection.execute(
             sa.select(table.kind, table.name, table.balance,
                       table.earned_share, table.overload_probability,
                       table.burn).where(table.until >= now - _DAY_SECONDS)):
-        if not share * limit > 0 or not math.isfinite(balance):
+        balance, share, limit = numbers
+        if not all(map(damage.is_number, numbers)) or not share * limit > 0:
             continue
         if balance < 0:
-            with contextlib.suppress(AttributeError, TypeError, ValueError):
+            with contextlib.suppress(ValueError):
                 if accepting(balance, _burn_of(burn), share):
                     balance = 0.0
         budgets[kind, name] = balance / (_DAY_SECONDS * share * limit)
@@ -385,12 +398,11 @@ def read_shares(connection, damaged):
     shares = []
     for row in connection.execute(sa.select(table).order_by(
             table.c.written_at.desc(), table.c.modeler)):
-        try:
-            shares.append(Share.from_row(row))
-        except (IndexError, TypeError, ValueError) as error:
-            damaged['share', (row.modeler, row.kind, row.name)] = (
-                f'share of {row.kind} {row.name} of modeler {row.modeler}: '
-                f'{error}')
+        share = damage.usable(
+            damaged, 'share', (row.modeler, row.kind, row.name),
+            functools.partial(Share.from_row, row))
+        if share is not None:
+            shares.append(share)
     return shares
 
 
@@ -423,20 +435,23 @@ def read_sums(connection, kind, names, first_day, damaged):
     for row in connection.execute(query):
         if names is not None and row.name not in names:
             continue
-        try:
-            limits = tuple(
-                (tuple(map(float, weights)), float(packet_bytes),
-                 float(capacity))
-                for weights, packet_bytes, capacity in json.loads(row.limits))
-            if not 0 < row.period_seconds < math.inf:
-                raise ValueError(f'period of {row.period_seconds} s')
-            sums.append(StoredSums(
-                row.kind, row.name, row.day, row.period_seconds, limits,
-                bytes(row.data)))
-        except (TypeError, ValueError) as error:
-            damaged['sums', (row.kind, row.name)] = (
-                f'sums of {row.kind} {row.name}: {error}')
+        day_sums = damage.usable(damaged, 'sums', (row.kind, row.name),
+                                 functools.partial(_sums, row))
+        if day_sums is not None:
+            sums.append(day_sums)
     return sums
+
+
+def _sums(row):
+    limits = tuple(
+        (tuple(map(float, weights)), float(packet_bytes), float(capacity))
+        for weights, packet_bytes, capacity
+        in damage.decode(row.limits, list))
+    if not 0 < row.period_seconds < math.inf:
+        raise damage.Damaged(f'period of {row.period_seconds} s')
+    return damage.checked(StoredSums(
+        row.kind, row.name, row.day, row.period_seconds, limits,
+        bytes(row.data)))
 
 
 def sums_row(sums):
