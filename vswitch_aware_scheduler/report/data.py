@@ -365,19 +365,15 @@ def _states(model):
 
 
 def _worker(worker):
-    """Return the state of a scheduler's worker, which it wrote as JSON."""
-    cells = worker.state.get('cells')
-    ages = [age for age in (cells.values() if isinstance(cells, dict) else ())
-            if isinstance(age, (int, float))]
-    problems = worker.state.get('problems')
-    models = worker.state.get('models')
+    """Return the state of a scheduler's worker."""
+    ages = [age for age in worker.state.get('cells', {}).values()
+            if age is not None]
     return {
         'name': worker.name, 'host': worker.host,
         'seen_at': _time(worker.seen_at),
-        'models': models if isinstance(models, int) else None,
+        'models': worker.state.get('models'),
         'record_age_seconds': max(ages, default=None),
-        'problems': [str(problem) for problem in problems.values()]
-        if isinstance(problems, dict) else []}
+        'problems': list(worker.state.get('problems', {}).values())}
 
 
 def _mean(values):

@@ -9,6 +9,7 @@ records does not create a generation.
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -16,6 +17,7 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import model_rows
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
@@ -332,7 +334,8 @@ class Measured:
         :param row: row of the table ``measured_rate``
         :raises ValueError: if its data are damaged
         """
-        instances, data = json.loads(row.instances), bytes(row.data)
+        instances = damage.decode(row.instances, [str])
+        data = bytes(row.data)
         count = len(instances)
         slots, excess = divmod(len(data) - 9 * count, 16 * count)
         if excess or slots < 1 or not 0 < row.period_seconds < math.inf:
@@ -391,27 +394,38 @@ def read(connection, damaged):
     """
     budgets = {}
     for row in connection.execute(sa.select(tables.error_budget)):
-        values = dict(row._mapping)
-        try:
-            values['burn'] = _burn_of(row.burn)
-            values['prediction'] = Prediction(
-                **json.loads(row.prediction or '{}'))
-            numbers = [value for value in values.values()
-                       if isinstance(value, float)]
-            if not all(map(math.isfinite, numbers)) or not (
-                    0 < row.overload_probability < 1
-                    and 0 < row.earned_share <= 1 and row.most_days > 0):
-                raise ValueError('a number is out of range')
-            budgets[row.kind, row.name] = ErrorBudget(**values)
-        except (AttributeError, TypeError, ValueError) as error:
-            damaged['error budget', (row.kind, row.name)] = (
-                f'error budget of {row.kind} {row.name}: {error}')
+        budget = damage.usable(
+            damaged, 'error budget', (row.kind, row.name),
+            functools.partial(_of_row, row))
+        if budget is not None:
+            budgets[row.kind, row.name] = budget
     return budgets
 
 
+def _of_row(row):
+    budget = damage.checked(ErrorBudget(**{
+        **row._mapping, 'burn': _burn_of(row.burn),
+        'prediction': damage.checked(Prediction(
+            **damage.decode(row.prediction or '{}', dict)))}))
+    _count_limits(budget.limits)
+    if not (0 < budget.overload_probability < 1
+            and 0 < budget.earned_share <= 1 and budget.most_days > 0):
+        raise damage.Damaged('a number is out of range')
+    return budget
+
+
+def _count_limits(text):
+    """Return the number of limits in the text that identifies them."""
+    name, limits = damage.decode(text, list)
+    for weights, _, capacity in limits:
+        if not all(map(damage.is_number, [*weights, capacity])):
+            raise damage.Damaged(f'limits of profile {name}')
+    return len(limits)
+
+
 def _burn_of(text):
-    return {str(int(window)): float(rate)
-            for window, rate in json.loads(text).items()}
+    return {str(int(window)): float(rate) for window, rate
+            in damage.decode(text, {str: float}).items()}
 
 
 def read_debts(connection, now):
@@ -427,9 +441,10 @@ def read_debts(connection, now):
                       table.earned_share, table.overload_probability,
                       table.burn).where(table.until >= now - _DAY_SECONDS,
                                         table.balance < 0)):
-        if not share * limit > 0 or not math.isfinite(balance):
+        if not all(map(damage.is_number, (balance, share, limit))) \
+                or not share * limit > 0:
             continue
-        with contextlib.suppress(AttributeError, TypeError, ValueError):
+        with contextlib.suppress(ValueError):
             if accepting(balance, _burn_of(burn), share):
                 continue
         days[kind, name] = -balance / (_DAY_SECONDS * share * limit)
@@ -451,10 +466,7 @@ def read_charges(connection, first_day):
     :param first_day: first day, in days since 1970
     """
     table = tables.overload_charge
-    return [Charge(*row) for row in connection.execute(
-        sa.select(*(table.c[field.name]
-                    for field in dataclasses.fields(Charge))).where(
-                        table.c.day >= first_day))]
+    return _usable_rows(connection, table, Charge, first_day)
 
 
 def read_vm_times(connection, first_day):
@@ -464,10 +476,19 @@ def read_vm_times(connection, first_day):
     :param first_day: first day, in days since 1970
     """
     table = tables.vm_time
-    return [VMTime(*row) for row in connection.execute(
-        sa.select(*(table.c[field.name]
-                    for field in dataclasses.fields(VMTime))).where(
-                        table.c.day >= first_day))]
+    return _usable_rows(connection, table, VMTime, first_day)
+
+
+def _usable_rows(connection, table, record_class, first_day):
+    """Return the records of the rows from a day on that are not damaged."""
+    names = [field.name for field in dataclasses.fields(record_class)]
+    records = []
+    for row in connection.execute(sa.select(
+            *(table.c[name] for name in names)).where(
+                table.c.day >= first_day)):
+        with contextlib.suppress(damage.Damaged):
+            records.append(damage.checked(record_class(*row)))
+    return records
 
 
 def add_to_day(connection, charges, vm_times):
@@ -516,11 +537,11 @@ def read_measured(connection, damaged):
     """
     measured = []
     for row in connection.execute(sa.select(tables.measured_rate)):
-        try:
-            measured.append(Measured.from_row(row))
-        except (TypeError, ValueError, ZeroDivisionError) as error:
-            damaged['measured rates', (row.modeler, row.number)] = (
-                f'rates that modeler {row.modeler} measured: {error}')
+        rates = damage.usable(damaged, 'measured rates',
+                              (row.modeler, row.number),
+                              functools.partial(Measured.from_row, row))
+        if rates is not None:
+            measured.append(rates)
     return measured
 
 
@@ -586,20 +607,23 @@ def read_sums(connection, kind, names, first_day, damaged):
     for row in connection.execute(query):
         if names is not None and row.name not in names:
             continue
-        try:
-            limits = tuple(
-                (tuple(map(float, weights)), float(packet_bytes),
-                 float(capacity))
-                for weights, packet_bytes, capacity in json.loads(row.limits))
-            if not 0 < row.period_seconds < math.inf:
-                raise ValueError(f'period of {row.period_seconds} s')
-            sums.append(StoredSums(
-                row.kind, row.name, row.day, row.period_seconds, limits,
-                bytes(row.data)))
-        except (TypeError, ValueError) as error:
-            damaged['sums', (row.kind, row.name)] = (
-                f'sums of {row.kind} {row.name}: {error}')
+        day_sums = damage.usable(damaged, 'sums', (row.kind, row.name),
+                                 functools.partial(_sums, row))
+        if day_sums is not None:
+            sums.append(day_sums)
     return sums
+
+
+def _sums(row):
+    limits = tuple(
+        (tuple(map(float, weights)), float(packet_bytes), float(capacity))
+        for weights, packet_bytes, capacity
+        in damage.decode(row.limits, list))
+    if not 0 < row.period_seconds < math.inf:
+        raise damage.Damaged(f'period of {row.period_seconds} s')
+    return damage.checked(StoredSums(
+        row.kind, row.name, row.day, row.period_seconds, limits,
+        bytes(row.data)))
 
 
 def sums_row(sums):

@@ -8,12 +8,15 @@ all earlier writes. Times are those of the database, independent of the clocks
 of schedulers.
 """
 
+import functools
 import itertools
 import typing
 
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import claim_records
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
@@ -97,6 +100,12 @@ def head(connection, since=None):
         sa.literal_column(_NOW[connection.dialect.name]))).one()
     seen = claim_records.ClaimsSeen(*columns[:3])
     complete_since, version, token = columns[3:]
+    if not (damage.is_number(seen.number)
+            and damage.is_number(complete_since)):
+        raise exceptions.StoreError(
+            f'the table claim_counter: {seen.number!r} and '
+            f'{complete_since!r}; expected numbers of writes: restore the '
+            f'store from a backup')
     remembered = since is not None and since.store_id == seen.store_id and (
         since.token == seen.token if since.number == seen.number
         else complete_since <= since.number < seen.number
@@ -190,15 +199,22 @@ def _claims(rows, now, damaged):
         list(rows), [row.law for row in rows.values()], 'claim', damaged)
     claims = []
     for name, law in zip(names, rate_law.split_laws(data, sizes)):
-        row = rows[name]
-        claims.append(claim_records.StoredClaim(
-            name, row.token, row.host, row.source, law, row.rule,
-            row.claimed_by,
-            packing.usable_guarantee(name, row, 'claim', damaged),
-            packing.usable_attachments(name, row.networks, 'claim', damaged),
-            row.state, max(0.0, now - row.claimed_at), row.waited_seconds,
-            row.conflicts, row.missed, row.number, row.claimed_at))
+        claim = damage.usable(damaged, 'claim', name, functools.partial(
+            _of_row, rows[name], law, now, damaged))
+        if claim is not None:
+            claims.append(claim)
     return claims
+
+
+def _of_row(row, law, now, damaged):
+    name = row.instance_uuid
+    return damage.checked(claim_records.StoredClaim(
+        name, row.token, row.host, row.source, law, row.rule,
+        row.claimed_by,
+        packing.usable_guarantee(name, row, 'claim', damaged),
+        packing.usable_attachments(name, row.networks, 'claim', damaged),
+        row.state, max(0.0, now - row.claimed_at), row.waited_seconds,
+        row.conflicts, row.missed, row.number, row.claimed_at))
 
 
 def write(connection, claims, withdrawn, found):

@@ -425,7 +425,7 @@ class Store:
 
     def modelers(self):
         """Return a list of :class:`~.Modeler`, by host and start."""
-        return self._read(fleet_rows.modelers)
+        return self._read_rows(fleet_rows.modelers)
 
     def report_modeler(self, modeler):
         """Write the heartbeat of a modeler; it replaces the previous one.
@@ -677,8 +677,7 @@ class Store:
         :param state: only plans in this state; None: all
         :param limit: largest number of plans; None: all
         """
-        return self._read(lambda connection: rebalance_records.read_plans(
-            connection, state, limit))
+        return self._read_rows(rebalance_records.read_plans, state, limit)
 
     def moves(self, plan_id=None, state=None, since=None):
         """Return a list of :class:`~.MoveRecord`, the newest plan first.
@@ -917,6 +916,10 @@ def _find_damaged(connection, damaged):
     prior_rows.read(connection, damaged)
     instance_rows.read(connection, None, damaged)
     fleet_rows.workers(connection, damaged)
+    fleet_rows.modelers(connection, damaged)
+    decision_table.read(connection, [], None, damaged)
+    rebalance_records.read_plans(connection, None, None, damaged)
+    rebalance_records.read_moves(connection, None, None, None, damaged)
     budget_table.read(connection, damaged)
     budget_table.read_measured(connection, damaged)
     for kind in service_records.FLEET_KINDS:

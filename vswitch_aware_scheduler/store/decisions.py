@@ -5,11 +5,13 @@ Decisions do not create a generation, and no other table refers to them.
 """
 
 import dataclasses
+import functools
 import json
 
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.store import claim_rows as claims
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
 
@@ -23,6 +25,19 @@ NO_HOST = 'no host'
 NOT_PLACED = 'not placed'
 
 _MOST_NAME = 255
+
+_NUMBER_OR_NULL = (float, None)
+
+#: Shape of the column ``body``.
+_BODY = {
+    'rule': str, 'hosts': int, 'admitted': int, 'refused': {str: int},
+    'observed': int,
+    'chosen': (None, {
+        'check': (str, None), 'overload_probability': _NUMBER_OR_NULL,
+        'loss_fraction': _NUMBER_OR_NULL, 'utilisation': _NUMBER_OR_NULL,
+        'limit': _NUMBER_OR_NULL}),
+    'nearest': [{'host': str, 'check': str, 'value': _NUMBER_OR_NULL,
+                 'limit': _NUMBER_OR_NULL, 'enforced': bool, 'text': str}]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,14 +131,17 @@ def read(connection, where, limit, damaged):
     decisions = []
     for row in connection.execute(sa.select(table).where(*where).order_by(
             table.c.decided_at.desc(), table.c.decision_id).limit(limit)):
-        try:
-            decisions.append(Decision(
-                **{name: getattr(row, name) for name in _COLUMNS},
-                **json.loads(row.body)))
-        except (TypeError, ValueError) as error:
-            damaged['decision', row.decision_id] = (
-                f'decision {row.decision_id}: {error}')
+        decision = damage.usable(damaged, 'decision', row.decision_id,
+                                 functools.partial(_of_row, row))
+        if decision is not None:
+            decisions.append(decision)
     return decisions
+
+
+def _of_row(row):
+    return damage.checked(Decision(
+        **{name: getattr(row, name) for name in _COLUMNS},
+        **damage.decode(row.body, _BODY)))
 
 
 def expired_ids(connection, most_decisions, age_seconds):

@@ -6,10 +6,12 @@ them. Each worker of a scheduler writes its own state. Schedulers read none of
 these rows, so that they create no generation.
 """
 
+import functools
 import json
 
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import tables
 
@@ -18,6 +20,18 @@ __all__ = ['WORKER_SECONDS', 'changes', 'modelers', 'read', 'worker_row',
 
 #: How long, in seconds, the state of a worker is kept after its last report.
 WORKER_SECONDS = 86400
+
+#: Shapes of the facts of each kind.
+_FACTS = {
+    'aggregate': {'name': str, 'metadata': {str: str}, 'hosts': [str]},
+    'host': {'in_nova?': (bool, None), 'uplinks?': ([str], None),
+             'origins?': (dict, None), 'prediction_margin?': float}}
+
+#: Shape of the state of a worker.
+_STATE = {
+    'plugins?': [str], 'models?': (int, None), 'cells?': {str: (float, None)},
+    'claims?': dict, 'options?': dict, 'max_placement_results?': int,
+    'problems?': {str: str}}
 
 
 def read(connection, kind, damaged):
@@ -32,11 +46,11 @@ def read(connection, kind, damaged):
     facts = {}
     for name, text in connection.execute(sa.select(
             table.c.name, table.c.value).where(table.c.kind == kind)):
-        try:
-            facts[name] = _dictionary(text)
-        except ValueError as error:
-            damaged[f'fleet {kind}', name] = (
-                f'{kind} {name}: its stored facts are damaged: {error}')
+        value = damage.usable(
+            damaged, f'fleet {kind}', name, functools.partial(
+                damage.decode, text, _FACTS.get(kind, dict)))
+        if value is not None:
+            facts[name] = value
     return service_records.FleetFacts(facts, connection.scalar(sa.select(
         times.c.read_at).where(times.c.kind == kind)))
 
@@ -71,14 +85,19 @@ def workers(connection, damaged):
     workers_read = []
     for row in connection.execute(sa.select(table).order_by(
             table.c.host, table.c.started_at, table.c.name)):
-        try:
-            workers_read.append(service_records.Worker(
-                row.name, row.host, row.started_at, row.seen_at,
-                _dictionary(row.state)))
-        except ValueError as error:
-            damaged['worker', row.name] = (
-                f'worker {row.name}: its stored state is damaged: {error}')
+        # A worker without its state is returned anyway: it is there.
+        state = damage.usable(damaged, 'worker', row.name, functools.partial(
+            damage.decode, row.state, _STATE)) or {}
+        worker = damage.usable(damaged, 'worker', row.name,
+                               functools.partial(_worker, row, state))
+        if worker is not None:
+            workers_read.append(worker)
     return workers_read
+
+
+def _worker(row, state):
+    return damage.checked(service_records.Worker(
+        row.name, row.host, row.started_at, row.seen_at, state))
 
 
 def worker_row(worker):
@@ -91,25 +110,21 @@ def worker_row(worker):
             'state': json.dumps(worker.state, allow_nan=False)}
 
 
-def _dictionary(text):
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError(f'it is a {type(value).__name__}; expected a '
-                         f'dictionary')
-    return value
-
-
-def modelers(connection):
+def modelers(connection, damaged):
     """Return a list of :class:`~.Modeler`, by host and start.
 
     :param connection: SQLAlchemy Connection within a transaction
+    :param damaged: {('modeler', name): reason in words}, to which rows that
+        cannot be read are added
     """
     table = tables.modeler
-    return [
-        service_records.Modeler(**row._mapping)
-        for row in connection.execute(
-            sa.select(table).order_by(
-                table.c.host, table.c.started_at, table.c.name
-            )
-        )
-    ]
+    modelers_read = [
+        damage.usable(damaged, 'modeler', row.name, functools.partial(
+            _modeler, row))
+        for row in connection.execute(sa.select(table).order_by(
+            table.c.host, table.c.started_at, table.c.name))]
+    return [modeler for modeler in modelers_read if modeler is not None]
+
+
+def _modeler(row):
+    return damage.checked(service_records.Modeler(**row._mapping))

@@ -4,8 +4,10 @@
 import numpy as np
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import budgets as budget_table
 from vswitch_aware_scheduler.store import claim_rows
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import generations
 from vswitch_aware_scheduler.store import instance_rows
 from vswitch_aware_scheduler.store import packing
@@ -34,7 +36,15 @@ def read(connection):
     row = connection.execute(sa.select(
         table.c.store_id, table.c.number, table.c.published_at,
         table.c.token, table.c.complete_since)).one()
-    return generations.Generation(*row[:4]), row.complete_since
+    try:
+        generation = damage.checked(generations.Generation(*row[:4]))
+        if not damage.is_number(row.complete_since):
+            raise damage.Damaged(f'complete_since: {row.complete_since!r}')
+    except ValueError as error:
+        raise exceptions.StoreError(
+            f'the table generation is damaged: {error}; restore the store '
+            f'from a backup') from None
+    return generation, row.complete_since
 
 
 def changes(connection, since, damaged):

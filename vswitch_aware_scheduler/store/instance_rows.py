@@ -2,11 +2,12 @@
 """Rows of the inventory: placements of instances, and former instances."""
 
 import dataclasses
+import functools
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import budgets as budget_table
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import instance_records
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import sql
@@ -91,15 +92,21 @@ def read(connection, instance_uuids, damaged):
     for chunk_query in queries:
         for row in connection.execute(chunk_query):
             uuid = row.instance_uuid
-            try:
-                placements[uuid] = instance_records.InstanceRecord(
-                    *row[:4], packing.usable_attachments(
-                        uuid, row.networks, 'placement', damaged),
-                    row.running, packing.usable_guarantee(
-                        uuid, row, 'placement', damaged))
-            except exceptions.InvalidModel as error:
-                damaged['placement', uuid] = str(error)
+            record = damage.usable(
+                damaged, 'placement', uuid, functools.partial(
+                    _of_row, row, damaged))
+            if record is not None:
+                placements[uuid] = record
     return placements
+
+
+def _of_row(row, damaged):
+    uuid = row.instance_uuid
+    return instance_records.InstanceRecord(
+        *row[:4], packing.usable_attachments(
+            uuid, row.networks, 'placement', damaged),
+        row.running, packing.usable_guarantee(uuid, row, 'placement',
+                                              damaged))
 
 
 def write(connection, placements, inventory, generation, left_out):

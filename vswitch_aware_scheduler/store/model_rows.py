@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of traffic models and of the counts of instances."""
 
+import functools
 import json
 
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import model_records
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import sql
@@ -45,16 +47,22 @@ def measured_seconds(connection):
     :param connection: SQLAlchemy Connection within a transaction
     """
     table = tables.traffic_model
-    return {uuid: None if not samples and start == end else end - start
-            for uuid, start, end, samples in sql.stream(connection, sa.select(
-                table.c.instance_uuid, table.c.window_start,
-                table.c.window_end, table.c.samples))}
+    seconds = {}
+    for row in sql.stream(connection, sa.select(
+            table.c.instance_uuid, table.c.window_start, table.c.window_end,
+            table.c.samples)):
+        uuid, *window, samples = row
+        # A damaged window is unknown.
+        seconds[uuid] = window[1] - window[0] if all(
+            damage.is_number(each) for each in window) and (
+                samples or window[0] != window[1]) else None
+    return seconds
 
 
 def _refused(text):
     """Return the Refused of a column, without any where it is damaged."""
     try:
-        return series.Refused(**json.loads(text))
+        return series.Refused(**damage.decode(text, {str: float}))
     except (ValueError, TypeError):
         return series.Refused()
 
@@ -82,17 +90,21 @@ def read(connection, instance_uuid):
     try:
         return model_records.StoredModel(
             instance_uuid=row.instance_uuid,
-            model=traffic_model.TrafficModel.from_dict(json.loads(row.model)),
+            model=_model(row.model),
             counts=(None if row.counts is None else
                     estimate.TransitionCounts.from_bytes(row.counts)),
             window_start=row.window_start, window_end=row.window_end,
             samples=row.samples, refused=_refused(row.refused),
             source=row.source, name=row.name, updated_at=row.updated_at,
             format_version=row.format_version)
-    except (ValueError, TypeError) as error:
+    except Exception as error:
         raise exceptions.StoreError(
             f'instance {instance_uuid}: its stored model is damaged: '
             f'{error}') from error
+
+
+def _model(text):
+    return traffic_model.TrafficModel.from_dict(damage.decode(text, dict))
 
 
 def mark(point):
@@ -121,7 +133,8 @@ def resume_points(connection, instance_uuids=None):
                 [query.where(uuid.in_(chunk))
                  for chunk in sql.key_chunks(instance_uuids)]):
             for instance_uuid, data in sql.stream(connection, chunk_query):
-                data = data if data is None else bytes(data)
+                data = bytes(data) if isinstance(
+                    data, (bytes, memoryview)) else None
                 period, last = (None, None) if data is None else \
                     estimate.period_and_last_time(data)
                 points[instance_uuid] = model_records.ResumePoint(
@@ -145,12 +158,10 @@ def chains(connection, instance_uuids, damaged):
                 .where(table.c.instance_uuid.in_(chunk)
                        & (detail.c.format_version
                           == traffic_model.FORMAT_VERSION))):
-            try:
-                models[uuid] = name, traffic_model.TrafficModel.from_dict(
-                    json.loads(text))
-            except (ValueError, TypeError) as error:
-                damaged['model', uuid] = (
-                    f'instance {uuid}: its stored model is damaged: {error}')
+            model = damage.usable(damaged, 'model', uuid, functools.partial(
+                _model, text))
+            if model is not None:
+                models[uuid] = name, model
     return models
 
 
@@ -175,11 +186,9 @@ def learned(connection, instance_uuids):
                  .where(model.c.instance_uuid.in_(chunk)))):
             for instance_uuid, refused, name, data in connection.execute(
                     query):
-                try:
-                    counts = data and \
-                        estimate.TransitionCounts.from_bytes(data)
-                except (exceptions.InvalidSeries, TypeError):
-                    counts = None
+                counts = data and damage.usable(
+                    {}, 'counts', instance_uuid, functools.partial(
+                        estimate.TransitionCounts.from_bytes, data))
                 counts_by_uuid[instance_uuid] = model_records.Learned(
                     modelled, counts or None, _refused(refused), name)
     return counts_by_uuid
@@ -206,12 +215,19 @@ def summaries(connection, name, damaged):
         usable = set(names)
         chunk = [row for row in chunk if row.instance_uuid in usable]
         for row, law in zip(chunk, rate_law.split_laws(data, sizes)):
-            model_summaries.append(model_records.ModelSummary(
-                row.instance_uuid, row.name, tuple(law.mean.tolist()),
-                tuple(law.peak.tolist()),
-                row.window_start, row.window_end, row.samples,
-                _refused(row.refused), row.source, row.updated_at))
+            summary = damage.usable(
+                damaged, 'model', row.instance_uuid, functools.partial(
+                    _summary, row, law))
+            if summary is not None:
+                model_summaries.append(summary)
     return model_summaries
+
+
+def _summary(row, law):
+    return damage.checked(model_records.ModelSummary(
+        row.instance_uuid, row.name, tuple(law.mean.tolist()),
+        tuple(law.peak.tolist()), row.window_start, row.window_end,
+        row.samples, _refused(row.refused), row.source, row.updated_at))
 
 
 def unreadable(connection, damaged):

@@ -11,6 +11,7 @@ import numbers
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
@@ -112,10 +113,11 @@ def unpack_attachments(instance_uuid, text):
     :raises StoreError: if the text is damaged; the message names the instance
     """
     try:
-        data = None if text is None else json.loads(text)
+        data = None if text is None else damage.decode(
+            text, (None, list, dict))
         return None if data is None \
             else vswitch_attachments.Attachments.from_data(data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise exceptions.StoreError(
             f'instance {instance_uuid}: its stored networks are damaged: '
             f'{error}') from error

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of priors, the expected traffic of instances without a model."""
 
+import functools
+
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import prior_records
 from vswitch_aware_scheduler.store import sql
@@ -51,14 +53,17 @@ def read(connection, damaged):
         *COLUMNS, table.c.updated_at).where(table.c.members > 0))}
     priors = {}
     for key, law in _unpacked(list(rows.values()), damaged).items():
-        row = rows[key]
-        try:
-            priors[key] = prior_records.Prior(
-                row.flavor or None, row.project or None, law, row.members,
-                row.instance_uuid or None, row.updated_at)
-        except (exceptions.InvalidModel, TypeError) as error:
-            damaged['prior', key] = str(error)
+        prior = damage.usable(damaged, 'prior', key, functools.partial(
+            _of_row, rows[key], law))
+        if prior is not None:
+            priors[key] = prior
     return priors
+
+
+def _of_row(row, law):
+    return damage.checked(prior_records.Prior(
+        row.flavor or None, row.project or None, law, row.members,
+        row.instance_uuid or None, row.updated_at))
 
 
 def write(connection, priors, remove, generation, left_out):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of the switch profiles of hosts."""
 
+import functools
 import json
 
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import profile_records
 from vswitch_aware_scheduler.store import sql
@@ -20,15 +22,17 @@ def read(connection, query, damaged):
     """
     host_profiles = []
     for row in connection.execute(query):
-        try:
-            overrides = json.loads(row.overrides)
-            host_profiles.append(profile_records.HostProfile(
-                row.host, row.profile, overrides, row.source,
-                row.updated_at))
-        except (ValueError, TypeError) as error:
-            damaged['host', row.host] = (
-                f'host {row.host}: its stored profile is damaged: {error}')
+        host_profile = damage.usable(damaged, 'host', row.host,
+                                     functools.partial(_of_row, row))
+        if host_profile is not None:
+            host_profiles.append(host_profile)
     return host_profiles
+
+
+def _of_row(row):
+    return damage.checked(profile_records.HostProfile(
+        row.host, row.profile, damage.decode(row.overrides, dict),
+        row.source, row.updated_at))
 
 
 def write(connection, host_profiles, generation, left_out):

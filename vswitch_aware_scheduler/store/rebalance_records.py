@@ -8,12 +8,14 @@ also renews the lock, so that a process that has lost the lock starts no move.
 """
 
 import dataclasses
+import functools
 import json
 
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import claim_rows
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
 
@@ -122,19 +124,28 @@ def write_plan(connection, plan, moves):
             column.in_(old_plans)))
 
 
-def read_plans(connection, state, limit):
+def read_plans(connection, state, limit, damaged):
     """Return a list of PlanRecords, the newest first.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param state: state of the plans, or None for all
     :param limit: maximum number of plans, or None for all
+    :param damaged: {('plan', id): reason in words}, to which rows that cannot
+        be read are added
     """
     table = tables.rebalance_plan
     query = sa.select(table).order_by(
         table.c.made_at.desc(), table.c.plan_id).limit(limit)
     if state is not None:
         query = query.where(table.c.state == state)
-    return [PlanRecord(**row._mapping) for row in connection.execute(query)]
+    plans = [damage.usable(damaged, 'plan', row.plan_id, functools.partial(
+        _checked, PlanRecord, row._mapping))
+        for row in connection.execute(query)]
+    return [plan for plan in plans if plan is not None]
+
+
+def _checked(record_class, values):
+    return damage.checked(record_class(**values))
 
 
 def read_moves(connection, plan_id, state, since, damaged):
@@ -159,15 +170,15 @@ def read_moves(connection, plan_id, state, since, damaged):
         query = query.where(table.c.ended_at >= since)
     moves = []
     for row in connection.execute(query):
-        values = dict(row._mapping)
-        try:
-            values['body'] = dict(json.loads(row.body))
-        except (TypeError, ValueError) as error:
-            name = f'{row.plan_id}/{row.position}'
-            damaged['move', name] = f'move {name}: {error}'
-            # Return the move anyway: other columns have the essential data.
-            values['body'] = {}
-        moves.append(MoveRecord(**values))
+        name = f'{row.plan_id}/{row.position}'
+        # A move without its body is returned anyway: other columns have the
+        # essential data.
+        body = damage.usable(damaged, 'move', name, functools.partial(
+            damage.decode, row.body, dict)) or {}
+        move = damage.usable(damaged, 'move', name, functools.partial(
+            _checked, MoveRecord, {**row._mapping, 'body': body}))
+        if move is not None:
+            moves.append(move)
     return moves
 
 

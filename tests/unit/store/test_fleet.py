@@ -16,18 +16,16 @@ class FleetTestCase(base.StoreTestCase):
     def test_facts_of_a_kind_replace_those_before(self):
         self.assertEqual(store.FleetFacts({}, None),
                          self.store.fleet('aggregate'))
-        self.store.write_fleet({'aggregate': {'1': {'name': 'a'},
-                                              '2': {'name': 'b'}},
-                                'flavor': {}}, base.NOW)
-        self.assertEqual(
-            store.FleetFacts({'1': {'name': 'a'}, '2': {'name': 'b'}},
-                             base.NOW), self.store.fleet('aggregate'))
+        a, b, c = ({'name': name, 'metadata': {}, 'hosts': []}
+                   for name in 'abc')
+        self.store.write_fleet({'aggregate': {'1': a, '2': b}, 'flavor': {}},
+                               base.NOW)
+        self.assertEqual(store.FleetFacts({'1': a, '2': b}, base.NOW),
+                         self.store.fleet('aggregate'))
         self.assertEqual(store.FleetFacts({}, base.NOW),
                          self.store.fleet('flavor'))
-        self.store.write_fleet({'aggregate': {'2': {'name': 'c'}}},
-                               base.NOW + 60)
-        self.assertEqual(store.FleetFacts({'2': {'name': 'c'}},
-                                          base.NOW + 60),
+        self.store.write_fleet({'aggregate': {'2': c}}, base.NOW + 60)
+        self.assertEqual(store.FleetFacts({'2': c}, base.NOW + 60),
                          self.store.fleet('aggregate'))
         self.assertEqual(base.NOW, self.store.fleet('flavor').read_at)
 
@@ -50,7 +48,7 @@ class FleetTestCase(base.StoreTestCase):
                          f"WHERE name = '{name}'")
         with self.assertLogs(level='WARNING') as logs:
             self.assertEqual({'c': {}}, self.store.fleet('host').facts)
-        self.assertIn('host a: its stored facts are damaged',
+        self.assertIn('fleet host a: its row is damaged',
                       logs.output[0])
         # The modeler writes it again.
         self.store.write_fleet({'host': {'a': {}, 'b': {}, 'c': {}}},

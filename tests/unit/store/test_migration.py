@@ -104,7 +104,8 @@ class MigrationTestCase(base.StoreTestCase):
             'error_budget')
         values = {column['name']: numbers.get(column['name'], 0.5)
                   for column in columns} | {
-            'kind': 'host', 'name': 'h', 'unknown_why': None, 'burn': '{}'}
+            'kind': 'host', 'name': 'h', 'why': None, 'unknown_why': None,
+            'burn': '{}', 'limits': '["kernel", []]'}
         self.execute('INSERT INTO error_budget VALUES ({})'.format(
             ', '.join(f':{name}' for name in values)), **values)
         self.execute("INSERT INTO sum_history VALUES ('host', 'h', 1, 300, "
