@@ -10,6 +10,7 @@ import http.server
 import ipaddress
 import socket
 import socketserver
+import sys
 import threading
 import time
 import urllib.parse
@@ -116,6 +117,19 @@ class Server(http.server.ThreadingHTTPServer):
         self.names = {shown + port, 'localhost' + port}
         if self.server_port == 80:
             self.names |= {shown, 'localhost'}
+
+    def handle_error(self, request, client_address):
+        """Log why a request failed.
+
+        :param request: socket of the client
+        :param client_address: address of the client
+        """
+        if isinstance(sys.exception(), OSError):
+            # The client has closed the connection, or does not read.
+            LOG.debug('vswitch-report: connection of %s ended: %s',
+                      client_address[0], sys.exception())
+            return
+        LOG.exception('vswitch-report: a request failed')
 
     def server_bind(self):
         """Bind to the address without looking up the name of the machine.

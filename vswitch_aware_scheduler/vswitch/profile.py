@@ -71,6 +71,9 @@ OVERRIDABLE_KEYS = tuple(_RATES) + _COUNTS
 #: Name of a profile that only has configured numbers.
 NUMBERS_ONLY = 'numbers-only'
 
+#: Largest number of values of a document, with all aliases expanded.
+_MOST_VALUES = 100_000
+
 #: Reads the catalogue faster, if PyYAML has libyaml. The messages for files of
 #: operators are those of the other loader, which names the line of the cause.
 _FAST_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
@@ -650,23 +653,32 @@ def _from_entry(name, entry, bases):
     return bases[base]._changed({'name': name, **stated}, sources)
 
 
-def _refuse_repeated_keys(loader, node, done):
+def _check_nodes(loader, node, sizes):
     """Raise if a mapping has a key twice, of which PyYAML keeps the last.
 
-    :param done: set of the ids of visited nodes, because aliases can form
-        circles
+    Raise also if aliases form a circle, or expand to too many values: PyYAML
+    copies merged mappings, so that a few nested ones take for ever.
+
+    :param sizes: {id of a visited node: number of values with all aliases
+        expanded; None while its parts are visited}
+    :returns: number of values of the node
     """
-    if id(node) in done or isinstance(node, yaml.ScalarNode):
-        return
-    done.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            _refuse_repeated_keys(loader, child, done)
-        return
-    keys_seen = set()
-    for key_node, value_node in node.value:
-        if isinstance(key_node, yaml.ScalarNode) and key_node.tag not in (
-                'tag:yaml.org,2002:merge', 'tag:yaml.org,2002:value'):
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) in sizes:
+        if sizes[id(node)] is None:
+            raise yaml.constructor.ConstructorError(
+                problem='an alias is part of what it stands for; expected no '
+                'circle', problem_mark=node.start_mark)
+        return sizes[id(node)]
+    sizes[id(node)] = None
+    children, keys_seen = node.value, set()
+    if isinstance(node, yaml.MappingNode):
+        children = [value_node for _, value_node in node.value]
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag in (
+                    'tag:yaml.org,2002:merge', 'tag:yaml.org,2002:value'):
+                continue
             key = loader.construct_object(key_node)
             if key in keys_seen:
                 value = (plain_text.brief(value_node.value)
@@ -677,7 +689,13 @@ def _refuse_repeated_keys(loader, node, done):
                     f'(value {value}); expected each key once',
                     problem_mark=key_node.start_mark)
             keys_seen.add(key)
-        _refuse_repeated_keys(loader, value_node, done)
+    size = 1 + sum(_check_nodes(loader, child, sizes) for child in children)
+    if size > _MOST_VALUES:
+        raise yaml.constructor.ConstructorError(
+            problem=f'aliases stand for more than {_MOST_VALUES} values; '
+            f'expected fewer', problem_mark=node.start_mark)
+    sizes[id(node)] = size
+    return size
 
 
 def named(name, profiles_by_name):
@@ -740,7 +758,7 @@ def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
         top = loader.get_single_node()
         if top is None:
             return None
-        _refuse_repeated_keys(loader, top, set())
+        _check_nodes(loader, top, {})
         return loader.construct_document(top)
     # PyYAML may raise any exception for tags such as !!float and !!timestamp.
     except Exception as error:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import http.client
+import io
 import socket
+import struct
 import threading
 import unittest
 from unittest import mock
@@ -48,6 +51,34 @@ class ServerTestCase(base.StoreTestCase):
         connection.endheaders()
         answer = connection.getresponse()
         return answer.status, answer.headers, answer.read().decode()
+
+    def test_a_client_that_hangs_up_leaves_no_traceback(self):
+        ended, gone = threading.Event(), threading.Event()
+        shutdown, make = self.server.shutdown_request, self._fleet
+
+        def end(request):
+            shutdown(request)
+            ended.set()
+
+        def wait(store):
+            gone.wait(60)
+            return make(store)
+
+        with mock.patch.object(self.server, 'shutdown_request', end), \
+                mock.patch.object(self, '_fleet', wait), \
+                contextlib.redirect_stderr(io.StringIO()) as stderr, \
+                self.assertNoLogs(level='INFO'):
+            client = socket.create_connection(self.server.server_address[:2])
+            client.sendall(b'GET / HTTP/1.1\r\nHost: localhost:%d\r\n\r\n'
+                           % self.server.server_port)
+            # Reset the connection instead of ending it.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                              struct.pack('ii', 1, 0))
+            client.close()
+            gone.set()
+            self.assertTrue(ended.wait(60))
+        self.assertEqual('', stderr.getvalue())
+        self.assertEqual(200, self.ask()[0])
 
     def test_the_page_is_served_with_a_strict_policy(self):
         status, headers, text = self.ask()

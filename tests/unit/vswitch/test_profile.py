@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -687,9 +688,19 @@ class TestOwnFile(ProfileTestCase):
                          [own.max_tunnels for own in profiles.values()])
         self.assertEqual(7, profiles['c'].vm_peak_kbps)
 
+    def test_aliases_that_stand_for_very_much_are_refused(self):
+        for link in ('{{<<: [{}]}}', '{{sources: [{}]}}', '[{}]'):
+            lines = ['a0: &a0 {max_tunnels: 5}']
+            for number in range(1, 30):
+                lines.append(f'a{number}: &a{number} ' + link.format(
+                    ', '.join([f'*a{number - 1}'] * 9)))
+            began = time.process_time()
+            self.refuses('\n'.join(lines), 'aliases stand for more than')
+            self.assertLess(time.process_time() - began, 5)
+
     def test_an_alias_to_itself_ends_in_an_error(self):
         self.refuses('own: &own\n  max_tunnels: 5\n  sources: *own\n',
-                     "'own'", 'sources')
+                     "'own'", 'circle')
 
     def test_a_key_without_value_states_no_limit(self):
         own = self.load('own: {max_tunnels: 5, saturation_kbps: ~, '
