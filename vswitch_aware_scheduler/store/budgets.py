@@ -407,20 +407,10 @@ def _of_row(row):
         **row._mapping, 'burn': _burn_of(row.burn),
         'prediction': damage.checked(Prediction(
             **damage.decode(row.prediction or '{}', dict)))}))
-    _count_limits(budget.limits)
     if not (0 < budget.overload_probability < 1
             and 0 < budget.earned_share <= 1 and budget.most_days > 0):
         raise damage.Damaged('a number is out of range')
     return budget
-
-
-def _count_limits(text):
-    """Return the number of limits in the text that identifies them."""
-    name, limits = damage.decode(text, list)
-    for weights, _, capacity in limits:
-        if not all(map(damage.is_number, [*weights, capacity])):
-            raise damage.Damaged(f'limits of profile {name}')
-    return len(limits)
 
 
 def _burn_of(text):
