@@ -222,8 +222,9 @@ def _update_budgets(one_pass):
 
 def _update_priors(one_pass):
     """Update the priors by the models and the inventory, if models changed."""
-    set_up = one_pass.set_up
-    if set_up.store.generation() == one_pass.priors_of:
+    set_up, learned = one_pass.set_up, one_pass.outcome
+    if one_pass.priors_of == (set_up.store.generation() if learned is None
+                              else learned.generation):
         return
     outcome = priors.update(
         set_up.store, one_pass.clock, set_up.settings.min_samples,

@@ -386,13 +386,24 @@ def translate_errors(url, doing):
     """
     try:
         yield
-    except (exc.SQLAlchemyError, db_exception.DBError, sqlite3.Error,
+    except (exc.SQLAlchemyError, db_exception.DBError, _driver_error(url),
             ImportError, OSError) as error:
         message = f'store {hide_password(url)}: cannot {doing} it: ' \
                 f'{reason(error)}'
         if _waited_for_lock(error):
             message += f'; {_possible_lock_holders(url)}'
         raise exceptions.StoreError(message) from error
+
+
+def _driver_error(url):
+    """Return the base class of the errors of the driver of a database.
+
+    SQLAlchemy does not convert what fails when it resets a connection.
+    """
+    try:
+        return url.get_dialect().import_dbapi().Error
+    except (exc.SQLAlchemyError, ImportError):
+        return exc.SQLAlchemyError
 
 
 def sqlite_files(url):
