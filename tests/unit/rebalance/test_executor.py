@@ -19,7 +19,7 @@ def proposed(name, source='host1', destination='host2', memory=1024,
     return proposal.ProposedMove(
         fleet.uuid_of(name), name, source, destination, 'reason', -5.0, 5.0,
         5.0, 5.0, .1, .001, .01, 60.0, 60.0, memory, 9.0, 1024.0, .5,
-        uuids.uuid4().int if group is None else group)
+        uuids.uuid4().int >> 65 if group is None else group)
 
 
 class Killed(BaseException):
