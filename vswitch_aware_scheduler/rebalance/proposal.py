@@ -177,8 +177,6 @@ def measured(store, now):
         {host: _cut(host_sums, part) for host, host_sums in sums.items()},
         grid, {uuid: record.host for uuid, record in placements.items()
                if record.host},
-        {name: account for (kind, name), account in accounts.items()
-         if kind == 'uplink'},
         frozenset(uuid for uuid, record in placements.items()
                   if record.attachments is not None
                   and record.attachments.virtual_functions))

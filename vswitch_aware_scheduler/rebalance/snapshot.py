@@ -106,7 +106,6 @@ class Measured:
     :ivar sums: {host: sums of its traffic in all slots of ``grid``}
     :ivar grid: Grid that ends with the last slot that any host has sums for
     :ivar placements: {instance uuid: host}
-    :ivar uplinks: {name of an uplink: error budget}
     :ivar bound: uuids of instances that use virtual functions of their host
     """
 
@@ -114,7 +113,6 @@ class Measured:
     sums: dict
     grid: Grid
     placements: dict
-    uplinks: dict = dataclasses.field(default_factory=dict)
     bound: frozenset = frozenset()
 
 
