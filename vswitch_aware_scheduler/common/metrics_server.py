@@ -32,9 +32,6 @@ class Listener:
     """Serves a WSGI application in threads until it is closed.
 
     :param address: IP address of this machine
-    :param port: TCP port
-    :param application: WSGI application
-    :param name: name of the thread
     :raises OSError: if the address cannot be used
     """
 
@@ -53,12 +50,7 @@ class Listener:
 
 
 class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
-    """Serves few connections at a time, each for a limited time.
-
-    :param address: IP address
-    :param port: TCP port
-    :param application: WSGI application
-    """
+    """Serves few connections at a time, each for a limited time."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -138,11 +130,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
                 _shut_down(request)
 
     def handle_error(self, request, client_address):
-        """Ignore the error: the client closed the connection.
-
-        :param request: socket of the connection
-        :param client_address: address of the client
-        """
+        """Ignore the error: the client closed the connection."""
 
 
 def _shut_down(request):

@@ -37,11 +37,7 @@ _PLUGINS = {
 
 
 def is_silent(modeler, now):
-    """Return whether a modeler should have reported but has not.
-
-    :param modeler: :class:`~.store.Modeler`
-    :param now: current time, seconds UTC
-    """
+    """Return whether a modeler should have reported but has not."""
     return not modeler.ended and now - modeler.seen_at > SILENT_SECONDS
 
 
@@ -50,7 +46,6 @@ def is_replaced(modeler, modelers):
 
     :param modeler: :class:`~.store.Modeler` that is silent, or a
         :class:`~.store.Worker`
-    :param modelers: list of all Modelers, or of all Workers
     """
     return any(other.host == modeler.host and other.name != modeler.name
                and other.started_at > modeler.seen_at for other in modelers)
@@ -63,9 +58,6 @@ def reporting_workers(workers, now):
     the former workers. As soon as a worker that was started later on the same
     host reports, the options and problems of a former worker are outdated, and
     it is not returned.
-
-    :param workers: list of :class:`~.store.Worker`
-    :param now: current time, seconds UTC
     """
     return [worker for worker in workers
             if now - worker.seen_at <= WORKER_SECONDS
@@ -76,7 +68,6 @@ def is_overdue(modeler, now):
     """Return whether a modeler has completed no pass for too long.
 
     :param modeler: :class:`~.store.Modeler` that reports
-    :param now: current time, seconds UTC
     """
     if modeler.ended or modeler.interval_seconds is None \
             or modeler.waiting_for or is_silent(modeler, now):
@@ -87,12 +78,7 @@ def is_overdue(modeler, now):
 
 
 def modeler_problem(modelers, now, learned):
-    """Return why nothing is learned at the moment, or None.
-
-    :param modelers: list of :class:`~.store.Modeler`
-    :param now: current time, seconds UTC
-    :param learned: whether the store has models
-    """
+    """Return why nothing is learned at the moment, or None."""
     running = [modeler for modeler in modelers if not modeler.ended
                and modeler.interval_seconds is not None
                and not is_silent(modeler, now)]
@@ -132,8 +118,6 @@ def differing_options(ours, theirs):
 def options_problem(ours, theirs, other_file):
     """Return which options differ that must be equal, or None.
 
-    :param ours: as in :func:`differing_options`
-    :param theirs: as in :func:`differing_options`
     :param other_file: name of the file with the other options
     """
     different = differing_options(ours, theirs)
@@ -150,10 +134,6 @@ def workers_problem(workers, modelers, now):
 
     The store keeps the reports of workers for one day. The result is therefore
     None until a modeler has run for one day.
-
-    :param workers: list of :class:`~.store.Worker`
-    :param modelers: list of :class:`~.store.Modeler`
-    :param now: current time, seconds UTC
     """
     if workers or not any(
             not modeler.ended and modeler.interval_seconds is not None
@@ -166,10 +146,7 @@ def workers_problem(workers, modelers, now):
 
 
 def plugins_problem(plugins):
-    """Return which plugin of a worker is not enabled, or None.
-
-    :param plugins: roles of the enabled plugins: 'filter', 'weigher'
-    """
+    """Return which plugin of a worker is not enabled, or None."""
     missing = [text for role, text in _PLUGINS.items()
                if role not in plugins]
     if not missing or not plugins:
@@ -180,10 +157,7 @@ def plugins_problem(plugins):
 
 
 def enabled_problem(plugins):
-    """Return which plugin the configuration of Nova does not enable, or None.
-
-    :param plugins: as in :func:`plugins_problem`
-    """
+    """Return which plugin Nova's configuration does not enable, or None."""
     if plugins:
         return plugins_problem(plugins)
     return ('neither VSwitchFilter nor VSwitchWeigher is enabled; add them to '
@@ -206,11 +180,7 @@ def results_problem(most_results, hosts):
 
 
 def record_problems(worker, now):
-    """Return a list of the problems of a worker's record, in words.
-
-    :param worker: :class:`~.store.Worker` that is not silent
-    :param now: current time, seconds UTC
-    """
+    """Return a list of the problems of a worker's record, in words."""
     problems = []
     for cell, age in sorted((worker.state.get('cells') or {}).items()):
         if age is None:

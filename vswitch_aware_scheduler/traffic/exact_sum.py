@@ -188,8 +188,7 @@ class LatticeSum:
                                   self._cell(high) + 1].sum())
 
 
-def _beyond(held: np.ndarray, cells: np.ndarray, masses: np.ndarray,
-            step: float, room: float) -> tuple[float, float]:
+def _beyond(held, cells, masses, step, room):
     """Return the contribution of levels that exceed the capacity alone.
 
     :returns: (overflow, excess) as in a LatticeSum
@@ -200,8 +199,7 @@ def _beyond(held: np.ndarray, cells: np.ndarray, masses: np.ndarray,
     return levels * here, of_levels * here + levels * of_held
 
 
-def _convolved(held: np.ndarray, cells: np.ndarray,
-               masses: np.ndarray) -> np.ndarray:
+def _convolved(held, cells, masses):
     """Return the masses of a sum on the grid plus one source.
 
     :param cells: (m,) int64 cells of the source, in any order

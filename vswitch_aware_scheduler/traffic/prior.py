@@ -98,8 +98,7 @@ class Pool:
                             for history in counts]))
 
     @classmethod
-    def _of_rows(cls, members: float, rows: np.ndarray,
-                 weights: np.ndarray) -> Pool:
+    def _of_rows(cls, members, rows, weights):
         """Return the pool of the rows of the given laws.
 
         :param weights: weight of each row, the same for all rows of a law
@@ -109,8 +108,7 @@ class Pool:
                        shares, shares[:, None] * rates)
 
     @classmethod
-    def _of(cls, members: float, bins: np.ndarray, shares: np.ndarray,
-            amounts: np.ndarray) -> Pool:
+    def _of(cls, members, bins, shares, amounts):
         """Return the pool of states in any order, combined by their bins."""
         kept, where = np.unique(bins, return_inverse=True)
 
@@ -220,9 +218,7 @@ def group_pools(flavors: _Names, projects: _Names,
 class _Members:
     """The instances of which pools are computed."""
 
-    def __init__(self, flavors: _Names, projects: _Names,
-                 laws: abc.Sequence[rate_law.RateLaw],
-                 weights: np.ndarray) -> None:
+    def __init__(self, flavors, projects, laws, weights):
         self._flavors = flavors
         self._projects = projects
         self._weights = weights
@@ -284,8 +280,7 @@ class _Members:
                 pools.get((key[0], None), fleet), OWN_CONSTANT)
         return pools
 
-    def _by_project(self, groups: np.ndarray,
-                    projects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _by_project(self, groups, projects):
         """Return weights that give projects the same weight in each group.
 
         A project whose instances are all deleted has the largest weight of its
@@ -314,9 +309,7 @@ class _Members:
         weights[inside] = (shares / sums)[number] * self._weights[inside]
         return weights, np.bincount(of, weights=shares, minlength=count)
 
-    def _groups(
-            self, numbers: np.ndarray, weights: np.ndarray,
-            projects: np.ndarray | None = None) -> abc.Iterator[typing.Any]:
+    def _groups(self, numbers, weights, projects=None):
         """Yield the pools of the groups 0, 1, ... of instances.
 
         :param numbers: (n,) int64 from 0, the group of each instance, -1: in
@@ -348,9 +341,7 @@ class _Members:
                 float(members[number]), *of_group)
 
 
-def _supported(
-        rows: np.ndarray, weights: np.ndarray, projects: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
+def _supported(rows, weights, projects):
     """Return the rows of laws without traffic that only one project has.
 
     No project then exceeds any egress, ingress, bandwidth or packet rate with
@@ -422,8 +413,7 @@ _DIMENSIONS = (
     _packets)
 
 
-def _numbered(
-        keys: abc.Iterable[typing.Any]) -> tuple[np.ndarray, list[typing.Any]]:
+def _numbered(keys):
     """Return ((n,) number of each key, -1 for None; the keys in order)."""
     numbers_by_key: dict[typing.Any, int] = {}
     numbers = np.fromiter(
@@ -439,8 +429,7 @@ def share_above(law: rate_law.RateLaw,
     return float(law.probabilities[_above(law, capacities)].sum())
 
 
-def _above(law: rate_law.RateLaw,
-           capacities: abc.Iterable[Limit]) -> np.ndarray:
+def _above(law, capacities):
     """Return the (m,) states that are above the capacity of a host."""
     above = np.zeros(len(law.rates), dtype=bool)
     for weights, packet_bytes, most in capacities:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import typing
 
 import numpy as np
 from numpy import typing as npt
@@ -135,8 +134,7 @@ class RateSeries:
         object.__setattr__(self, 'rates', rates)
         object.__setattr__(self, 'partial', partial)
 
-    def _fail(self, name: str, value: object,
-              expected: str) -> typing.NoReturn:
+    def _fail(self, name, value, expected):
         raise exceptions.InvalidSeries(
             f'rate series of instance {self.instance_uuid}: {name}: '
             f'{value}; expected {expected}')

@@ -53,7 +53,7 @@ class Superposition:
     describe the rounded rates, which may enter overload more or less often and
     for longer or shorter.
 
-    Models are treated as independent: their classes (:mod:`.slots`) are not
+    Models are treated as independent: their samples at the instants are not
     used.
 
     :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
@@ -222,8 +222,7 @@ class Superposition:
         return math.fsum(self._episode_terms(
             self._order, self._empty_laws[:1] * 2))
 
-    def _episode_terms(self, members: list[int],
-                       laws: _Laws) -> abc.Iterator[float]:
+    def _episode_terms(self, members, laws):
         # The law of all but one, for each one: halve the members, add one
         # half, continue with the other half. This takes n log n instead of n *
         # n additions.

@@ -6,6 +6,9 @@ module also reads profiles from files and applies overrides. It uses no host,
 no instance and no configuration, and keeps no state.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
 import difflib
 import functools
@@ -81,16 +84,15 @@ _FAST_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
 
 
-def _number(key, value):
+def _number(key: str, value: typing.Any) -> float:
     """Return the value of a key as a number of the type that it requires.
 
-    :param key: key of a profile
-    :param value: value to check
     :raises ValueError: with a description of the valid values
     """
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if key in _COUNTS:
-        if real and isinstance(value, numbers.Integral) and 0 <= value <= 1e15:
+        if isinstance(value, numbers.Integral) and real \
+                and 0 <= int(value) <= 1e15:
             return int(value)
         raise ValueError('a whole number >= 0')
     if key in _AT_LEAST_ZERO:
@@ -115,19 +117,14 @@ def _number(key, value):
                      f'{_RATES.get(key, "kbit/s")}{zero}{hint}')
 
 
-def _open(rate):
-    """Return a rate, at least the smallest capacity that models accept.
-
-    :param rate: kbit/s or kilo-packets/s, or None, which is returned
-    """
+def _open(rate: float | None) -> float | None:
+    """Return a rate, at least the smallest capacity that models accept."""
     return None if rate is None else max(rate, model.LEAST_CAPACITY)
 
 
-def override_number(key, value, where):
+def override_number(key: str, value: typing.Any, where: str) -> float:
     """Return the number of a value in aggregate metadata.
 
-    :param key: one of :data:`OVERRIDABLE_KEYS`
-    :param value: number, or text that represents a number
     :param where: what states the value, for messages, for example ``aggregate
         'rack 7'``
     :raises InvalidOverride: if the value is invalid; the message names where,
@@ -152,12 +149,10 @@ def override_number(key, value, where):
             f'{expectation}') from None
 
 
-def most_cautious(key, values, where):
+def most_cautious(key: str, values: abc.Iterable[typing.Any],
+                  where: str) -> float:
     """Return the smallest of several values for one key.
 
-    :param key: one of :data:`OVERRIDABLE_KEYS`
-    :param values: one or more values as for :func:`override_number`
-    :param where: what states the values, for messages
     :raises InvalidOverride: if a value is invalid or there is none
     """
     override_numbers = [override_number(key, value, where) for value in values]
@@ -167,14 +162,15 @@ def most_cautious(key, values, where):
     return min(override_numbers)
 
 
-def _one_of(value, valid_values):
+def _one_of(value: object, valid_values: abc.Sequence[str]) -> str:
     """Return the valid words as text, with the word that is most similar."""
     similar = difflib.get_close_matches(str(value), valid_values, n=1)
     return f'one of {", ".join(valid_values)}' + (
         f'; did you mean {similar[0]!r}?' if similar else '')
 
 
-def _invalid(name, value_name, value, expected):
+def _invalid(name: object, value_name: str, value: object,
+             expected: object) -> typing.NoReturn:
     raise exceptions.InvalidProfile(
         f'profile {plain_text.brief(name)}: {value_name}: '
         f'{plain_text.brief(value)}; expected {expected}')
@@ -184,26 +180,20 @@ def _invalid(name, value_name, value, expected):
 class Limit:
     """One linear limit: the sum of weights times rates is <= capacity.
 
-    :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress',
-        'packet_rate' or 'switching'
     :param weights: weights of 1 kbit/s of egress, 1 kbit/s of ingress and 1
         kilo-packet/s
     :param capacity: in the unit of the weighted sum
     """
 
     name: str
-    weights: tuple
+    weights: tuple[float, ...]
     capacity: float
 
 
 class MaxInstances(typing.NamedTuple):
-    """The maximum number of instances of a switch.
+    """The maximum number of instances of a switch."""
 
-    :ivar count: the number
-    :ivar key: key of the profile that states it
-    """
-
-    count: int
+    count: int  # type: ignore[assignment]
     key: str
 
 
@@ -211,12 +201,9 @@ class MaxInstances(typing.NamedTuple):
 class SwitchProfile:
     """The limits of one kind of switch. Only stated limits apply.
 
-    :param encapsulation: one of :data:`ENCAPSULATIONS`
     :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
         'bandwidth' counts egress and ingress together
     :param name: letters, digits, '_', '.' and '-'
-    :param switch: kind of switch, for example openvswitch or eswitch
-    :param description: set-up of the switch and origin of the numbers
     :param saturation_kbps: saturation bandwidth in ``saturation_dimension``,
         for all packet sizes. 0 closes the switch to all VMs with traffic,
         as does 0 in ``packet_rate_kpps``, ``line_rate_kbps`` and
@@ -227,11 +214,9 @@ class SwitchProfile:
         byte of a packet, both directions; the sum of both costs is at most one
         second in each second
     :param packet_rate_kpps: largest packet rate, both directions together
-    :param line_rate_kbps: largest bandwidth in each direction
     :param vm_peak_kbps: largest permitted peak rate of one VM, in
         ``saturation_dimension`` (figure 9 of Sarker et al.)
     :param max_tunnels: maximum number of tunnels; with 0 there are none
-    :param tunnel_unit: what counts as one tunnel, one of :data:`TUNNEL_UNITS`
     :param max_virtual_functions: maximum number of interfaces with a virtual
         function; with 0 there are none
     :param same_host_share: smallest share of the VMs' traffic that stays on
@@ -243,7 +228,6 @@ class SwitchProfile:
         unknown
     :param saturation_by_packet_bytes: {bytes: kbps}, instead of
         ``saturation_kbps``; stored in increasing order
-    :param cpu_idle_mhz: processor use of the switch without traffic
     :param cpu_mhz_per_kpps: additional processor use for one kilo-packet/s
     :param cpu_mhz_per_mbps: additional processor use for one Mbit/s; these
         three values limit nothing, see :meth:`cpu_mhz`
@@ -270,17 +254,19 @@ class SwitchProfile:
     same_host_share: float | None = None
     same_host_saturation_kbps: float | None = None
     typical_packet_bytes: float = DEFAULT_PACKET_BYTES
-    saturation_by_packet_bytes: dict | None = dataclasses.field(
+    saturation_by_packet_bytes: dict[float, float] | None = dataclasses.field(
         default=None, hash=False)
     packet_cost_us: float | None = None
     byte_cost_ns: float | None = None
     cpu_idle_mhz: float | None = None
     cpu_mhz_per_kpps: float | None = None
     cpu_mhz_per_mbps: float | None = None
-    sources: dict = dataclasses.field(default_factory=dict, hash=False)
-    provenance: dict = dataclasses.field(default_factory=dict, hash=False)
+    sources: dict[str, str] = dataclasses.field(
+        default_factory=dict, hash=False)
+    provenance: dict[str, typing.Any] = dataclasses.field(
+        default_factory=dict, hash=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for key in ('name', 'switch'):
             value = getattr(self, key)
             if not isinstance(value, str) or not _WORD.fullmatch(value):
@@ -329,10 +315,10 @@ class SwitchProfile:
         object.__setattr__(self, 'sources', dict(self.sources))
         object.__setattr__(self, 'provenance', self._checked_provenance())
 
-    def _refuse(self, key, expected):
+    def _refuse(self, key: str, expected: object) -> typing.NoReturn:
         _invalid(self.name, key, getattr(self, key), expected)
 
-    def _checked_table(self):
+    def _checked_table(self) -> dict[float, float]:
         table = self.saturation_by_packet_bytes
         if not isinstance(table, dict) or not table:
             self._refuse(_TABLE, 'a mapping of packet sizes in bytes to '
@@ -355,7 +341,7 @@ class SwitchProfile:
                 _invalid(self.name, f'{_TABLE}: {size}', rate, expectation)
         return dict(sorted(checked.items()))
 
-    def _checked_provenance(self):
+    def _checked_provenance(self) -> dict[str, typing.Any]:
         if not isinstance(self.provenance, dict):
             self._refuse('provenance', 'a mapping of words to text or numbers')
         for key, value in self.provenance.items():
@@ -367,7 +353,7 @@ class SwitchProfile:
                          'text or a number')
         return dict(self.provenance)
 
-    def _size(self, packet_bytes):
+    def _size(self, packet_bytes: float | None) -> float:
         if packet_bytes is None:
             return self.typical_packet_bytes
         try:
@@ -375,7 +361,8 @@ class SwitchProfile:
         except ValueError as expectation:
             _invalid(self.name, 'packet_bytes', packet_bytes, expectation)
 
-    def saturation_kbps_at(self, packet_bytes=None):
+    def saturation_kbps_at(self,
+                           packet_bytes: float | None = None) -> float | None:
         """Return the saturation bandwidth in packets of one size.
 
         Between two sizes of the table, the time for a packet is linear in its
@@ -389,8 +376,6 @@ class SwitchProfile:
         second. If a profile states both, the smaller value applies.
         Derivation: configuration/profiles.rst, "Capacity by packet size".
 
-        :param packet_bytes: size of the packets, > 0; None uses
-            ``typical_packet_bytes``
         :returns: kbit/s in ``saturation_dimension``, or None if the profile
             states neither saturation nor costs
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
@@ -401,7 +386,7 @@ class SwitchProfile:
         return min(rates, default=None)
 
     @property
-    def most_kbps(self):
+    def most_kbps(self) -> float | None:
         """The largest rate in which one instance can send or receive, or None.
 
         This is the line rate plus the capacity of the switch between instances
@@ -419,14 +404,14 @@ class SwitchProfile:
             return None
         return self.line_rate_kbps + carried
 
-    def _cost(self, size):
+    def _cost(self, size: float) -> float | None:
         """Return the rate in kbit/s that packet costs permit, or None."""
         if self.packet_cost_us is None and self.byte_cost_ns is None:
             return None
         return 8e3 * size / ((self.packet_cost_us or 0.0)
                              + (self.byte_cost_ns or 0.0) * size / 1e3)
 
-    def _saturation(self, size):
+    def _saturation(self, size: float) -> float | None:
         if self.saturation_by_packet_bytes is None:
             return _open(self.saturation_kbps)
         sizes = np.array(list(self.saturation_by_packet_bytes))
@@ -436,7 +421,7 @@ class SwitchProfile:
         packet_ms = np.interp(size, sizes, 8.0 * sizes / rates)
         line_kbps = math.inf
         if self.line_rate_kbps is not None:
-            line_kbps = _open(self.line_rate_kbps) * sum(
+            line_kbps = max(self.line_rate_kbps, model.LEAST_CAPACITY) * sum(
                 model.DIMENSIONS[self.saturation_dimension])
         return float(min(8.0 * min(size, sizes[-1]) / packet_ms, line_kbps))
 
@@ -463,14 +448,12 @@ class SwitchProfile:
             return rate
         return 1.0 / ((1.0 - share) / rate + share / (same_host or rate))
 
-    def limits(self):
+    def limits(self) -> tuple[Limit, ...]:
         """Return the limits on the rates of all VMs together.
 
         For a profile with a table, the saturation is the one at
         ``typical_packet_bytes``. Limits on one VM (``vm_peak_kbps``) and on
         the number of VMs (:attr:`max_instances`) are not included.
-
-        :returns: tuple of :class:`Limit`, empty if the profile has none
         """
         limits = [Limit(name, model.DIMENSIONS[dimension], capacity)
                   for name, dimension, capacity in self._capacities(None)]
@@ -482,13 +465,11 @@ class SwitchProfile:
             limits.append(Limit('switching', (kbit, kbit, packets), 1.0))
         return tuple(limits)
 
-    def bandwidth_kbps(self, packet_bytes=None):
+    def bandwidth_kbps(self, packet_bytes: float | None = None) -> float:
         """Return the largest sum of egress and ingress that all limits permit.
 
         This number allows a comparison of all kinds of switches.
 
-        :param packet_bytes: size of all packets, > 0; None uses
-            ``typical_packet_bytes``
         :returns: kbit/s, infinite if only numbers of VMs are limited
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
@@ -502,14 +483,13 @@ class SwitchProfile:
                    capacities['packets'] * 8.0 * size,
                    math.inf if costs is None else costs)
 
-    def cpu_mhz(self, rate_kbps, packet_bytes=None):
+    def cpu_mhz(self, rate_kbps: float,
+                packet_bytes: float | None = None) -> float | None:
         """Return the processor use of switching at a rate.
 
         Derivation: reference/capacity.rst, "CPU".
 
         :param rate_kbps: sum of egress and ingress of all VMs
-        :param packet_bytes: size of all packets, > 0; None uses
-            ``typical_packet_bytes``
         :returns: MHz, or None if the profile does not state it
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
@@ -521,7 +501,7 @@ class SwitchProfile:
                 + (self.cpu_mhz_per_mbps or 0.0) * rate_kbps / 1e3)
 
     @property
-    def is_measured_elsewhere(self):
+    def is_measured_elsewhere(self) -> bool:
         """Whether the built-in profile with this name was not replaced.
 
         Built-in profiles were measured on other machines. A profile that
@@ -530,14 +510,14 @@ class SwitchProfile:
         return self.name in _built_in() and 'tool' not in self.provenance
 
     @property
-    def calibration_command(self):
+    def calibration_command(self) -> str:
         """The command that measures a switch of this kind between VMs."""
         return ('vswitch-calibrate remote --sender root@VM1 --receiver '
                 f'root@VM2=ADDRESS --switch {self.switch} --encapsulation '
                 f'{self.encapsulation} --output {self.name}.yaml')
 
     @property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """{one of :data:`.COUNTED`: maximum} of the limited counts."""
         return {unit: maximum for unit, maximum in (
             (self.tunnel_unit, self.max_tunnels),
@@ -545,7 +525,7 @@ class SwitchProfile:
             if maximum is not None}
 
     @property
-    def max_instances(self):
+    def max_instances(self) -> MaxInstances | None:
         """The smallest limit on the number of VMs and its key, or None.
 
         Tunnels only limit the number of VMs if each VM has at least one
@@ -557,7 +537,8 @@ class SwitchProfile:
                        in ('instances', 'interfaces'))]
         return min(counts, default=None)
 
-    def overridden(self, mapping, where, **other_keys):
+    def overridden(self, mapping: abc.Mapping[str, typing.Any], where: str,
+                   **other_keys: typing.Any) -> SwitchProfile:
         """Return this profile with numbers of aggregate metadata.
 
         ``saturation_kbps`` also replaces a table by packet size. The source of
@@ -566,10 +547,6 @@ class SwitchProfile:
         :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a value
             is a number, text with a number, or a set, list or tuple of these,
             of which the smallest applies
-        :param where: what states the numbers, for example ``aggregate 'rack
-            7'``
-        :param other_keys: values of other keys of the profile that change too
-        :returns: SwitchProfile
         :raises InvalidOverride: if a value is invalid; the message names
             where, key, value and the valid values
         """
@@ -596,7 +573,7 @@ class SwitchProfile:
         return dataclasses.replace(self, **changes,
                                    sources={**kept_sources, **sources})
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, typing.Any]:
         """Return the stated values of the profile, for JSON or YAML."""
         return {key: dict(value) if isinstance(value, dict) else value
                 for key in _KEYS
@@ -604,10 +581,9 @@ class SwitchProfile:
                 and (key, value) != ('tunnel_unit', TUNNEL_UNITS[0])}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: typing.Any) -> SwitchProfile:
         """Return the profile of a dictionary that :meth:`to_dict` returned.
 
-        :param data: dictionary
         :raises InvalidProfile: if a value or a key is invalid
         """
         if not isinstance(data, dict) or 'name' not in data:
@@ -615,6 +591,8 @@ class SwitchProfile:
         return _from_entry(data['name'], {
             key: value for key, value in data.items() if key != 'name'}, None)
 
+
+Profiles: typing.TypeAlias = dict[str, SwitchProfile]
 
 _KEYS = tuple(field.name for field in dataclasses.fields(SwitchProfile))
 
@@ -698,11 +676,9 @@ def _check_nodes(loader, node, sizes):
     return size
 
 
-def named(name, profiles_by_name):
+def named(name: str, profiles_by_name: Profiles) -> SwitchProfile:
     """Return the profile with a name.
 
-    :param name: name of the profile
-    :param profiles_by_name: {name: SwitchProfile}
     :raises InvalidProfile: if there is no such profile
     """
     if name not in profiles_by_name:
@@ -712,23 +688,18 @@ def named(name, profiles_by_name):
     return profiles_by_name[name]
 
 
-def smallest(candidates):
-    """Return the profile with the lowest capacity, or None without any.
-
-    :param candidates: iterable of SwitchProfile
-    """
+def smallest(candidates: abc.Iterable[SwitchProfile]) -> SwitchProfile | None:
+    """Return the profile with the lowest capacity, or None without any."""
     return min(candidates, key=lambda profile: profile.bandwidth_kbps(),
                default=None)
 
 
-def with_numbers(base, numbers, where, **other_keys):
+def with_numbers(base: SwitchProfile | None,
+                 numbers: abc.Mapping[str, typing.Any], where: str,
+                 **other_keys: typing.Any) -> SwitchProfile | None:
     """Return a profile with other numbers, or one that has only these.
 
-    :param base: SwitchProfile or None
     :param numbers: {key: values}, of which the most cautious applies
-    :param where: what states the numbers, for messages
-    :param other_keys: values of other keys of the profile that change too
-    :returns: SwitchProfile, or None if nothing describes the switch
     """
     if not numbers and (base is None or not other_keys):
         return base
@@ -737,18 +708,16 @@ def with_numbers(base, numbers, where, **other_keys):
         if not limits:
             return None
         key = min(limits)
-        base = SwitchProfile(NUMBERS_ONLY, **{
+        base = SwitchProfile(NUMBERS_ONLY, **{  # type: ignore[arg-type]
             key: most_cautious(key, numbers[key], where)})
     return base.overridden(numbers, where, **other_keys)
 
 
-def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
+def read_yaml(content: str | bytes, place: str, owner: str | None = None,
+              loader_class: typing.Any = yaml.SafeLoader) -> typing.Any:
     """Return the plain values of a YAML document without duplicate keys.
 
-    :param content: bytes or text
-    :param place: description of the document, for messages
     :param owner: what a top-level key names, for messages
-    :param loader_class: a safe loader of PyYAML
     :raises InvalidProfile: if the document is invalid; the message names the
         line
     """
@@ -776,17 +745,13 @@ def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
 
 
 def _parse(content, place, bases, loader_class=yaml.SafeLoader):
-    """Return the profiles of a YAML document.
-
-    :param place: description of the document, for messages
-    :param loader_class: as of :func:`read_yaml`
-    """
+    """Return the profiles of a YAML document."""
     data = read_yaml(content, place, 'profile', loader_class)
     if not isinstance(data, dict) or not data:
         raise exceptions.InvalidProfile(
             f'{place}: content: {plain_text.brief(data)}; expected a mapping '
             'of profile names to profiles')
-    parsed = {}
+    parsed: Profiles = {}
     for name, entry in data.items():
         try:
             parsed[name] = _from_entry(name, entry, {**bases, **parsed})
@@ -795,7 +760,7 @@ def _parse(content, place, bases, loader_class=yaml.SafeLoader):
     return parsed
 
 
-def load_profiles(path, bases=None):
+def load_profiles(path: str, bases: Profiles | None = None) -> Profiles:
     """Return the operator's profiles.
 
     :param path: path of a YAML file, a mapping of names to keys and values
@@ -817,25 +782,23 @@ def load_profiles(path, bases=None):
     return _parse(content, f'profile file {path}', bases)
 
 
-def catalogue():
+def catalogue() -> Profiles:
     """Return the built-in profiles, a new {name: SwitchProfile}."""
     return dict(_built_in())
 
 
 @functools.cache
-def _built_in():
+def _built_in() -> Profiles:
     content = resources.files(__package__).joinpath(
         'catalogue.yaml').read_bytes()
     return _parse(content, 'built-in catalogue', {}, _FAST_LOADER)
 
 
-def profiles(path=None):
+def profiles(path: str | None = None) -> Profiles:
     """Return the built-in profiles together with those of a file.
 
     A profile of the file replaces the built-in profile with the same name.
 
-    :param path: path of the operator's file, or None
-    :returns: {name: SwitchProfile}
     :raises InvalidProfile: as :func:`load_profiles`
     """
     by_name = catalogue()
