@@ -5,6 +5,11 @@
 caller passes the current time.
 """
 
+from __future__ import annotations
+
+from collections import abc
+import typing
+
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
            'differing_options', 'enabled_problem', 'is_overdue',
            'is_replaced', 'is_silent', 'modeler_problem', 'options_problem',
@@ -36,12 +41,13 @@ _PLUGINS = {
                 'hosts are not ranked by their traffic')}
 
 
-def is_silent(modeler, now):
+def is_silent(modeler: typing.Any, now: float) -> bool:
     """Return whether a modeler should have reported but has not."""
     return not modeler.ended and now - modeler.seen_at > SILENT_SECONDS
 
 
-def is_replaced(modeler, modelers):
+def is_replaced(modeler: typing.Any,
+                modelers: abc.Iterable[typing.Any]) -> bool:
     """Return whether another process was started later on the same host.
 
     :param modeler: :class:`~.store.Modeler` that is silent, or a
@@ -51,7 +57,8 @@ def is_replaced(modeler, modelers):
                and other.started_at > modeler.seen_at for other in modelers)
 
 
-def reporting_workers(workers, now):
+def reporting_workers(workers: abc.Iterable[typing.Any],
+                      now: float) -> list[typing.Any]:
     """Return the workers that report now.
 
     After a restart of nova-scheduler, the store still has the last reports of
@@ -64,7 +71,7 @@ def reporting_workers(workers, now):
             and not is_replaced(worker, workers)]
 
 
-def is_overdue(modeler, now):
+def is_overdue(modeler: typing.Any, now: float) -> bool:
     """Return whether a modeler has completed no pass for too long.
 
     :param modeler: :class:`~.store.Modeler` that reports
@@ -77,7 +84,8 @@ def is_overdue(modeler, now):
         > SILENT_SECONDS + _INTERVALS * modeler.interval_seconds
 
 
-def modeler_problem(modelers, now, learned):
+def modeler_problem(modelers: abc.Collection[typing.Any], now: float,
+                    learned: object) -> str | None:
     """Return why nothing is learned at the moment, or None."""
     running = [modeler for modeler in modelers if not modeler.ended
                and modeler.interval_seconds is not None
@@ -105,7 +113,9 @@ def modeler_problem(modelers, now, learned):
         'vswitch-modeler has never run with this store; start it')
 
 
-def differing_options(ours, theirs):
+def differing_options(
+        ours: dict[str, typing.Any], theirs: dict[str, typing.Any]
+) -> dict[str, tuple[typing.Any, typing.Any]]:
     """Return {option: (our value, their value)} of the different options.
 
     :param ours: {option: value}
@@ -115,7 +125,8 @@ def differing_options(ours, theirs):
             if name in theirs and theirs[name] != value}
 
 
-def options_problem(ours, theirs, other_file):
+def options_problem(ours: dict[str, typing.Any], theirs: dict[str, typing.Any],
+                    other_file: str) -> str | None:
     """Return which options differ that must be equal, or None.
 
     :param other_file: name of the file with the other options
@@ -129,7 +140,9 @@ def options_problem(ours, theirs, other_file):
         + '; set them alike in nova.conf and vswitch.conf')
 
 
-def workers_problem(workers, modelers, now):
+def workers_problem(workers: abc.Collection[typing.Any],
+                    modelers: abc.Collection[typing.Any],
+                    now: float) -> str | None:
     """Return why no worker of a scheduler has reported, or None.
 
     The store keeps the reports of workers for one day. The result is therefore
@@ -145,7 +158,7 @@ def workers_problem(workers, modelers, now):
             'came, or store_url of nova.conf is another one')
 
 
-def plugins_problem(plugins):
+def plugins_problem(plugins: abc.Container[str]) -> str | None:
     """Return which plugin of a worker is not enabled, or None."""
     missing = [text for role, text in _PLUGINS.items()
                if role not in plugins]
@@ -156,7 +169,7 @@ def plugins_problem(plugins):
             f'[filter_scheduler]/{option} of nova.conf')
 
 
-def enabled_problem(plugins):
+def enabled_problem(plugins: abc.Collection[str]) -> str | None:
     """Return which plugin Nova's configuration does not enable, or None."""
     if plugins:
         return plugins_problem(plugins)
@@ -165,7 +178,7 @@ def enabled_problem(plugins):
             'nova.conf')
 
 
-def results_problem(most_results, hosts):
+def results_problem(most_results: int, hosts: int) -> str | None:
     """Return that Placement leaves out some hosts of a request, or None.
 
     :param most_results: value of ``max_placement_results``
@@ -179,7 +192,7 @@ def results_problem(most_results, hosts):
             f'it refuses these; set max_placement_results to {hosts} or more')
 
 
-def record_problems(worker, now):
+def record_problems(worker: typing.Any, now: float) -> list[str]:
     """Return a list of the problems of a worker's record, in words."""
     problems = []
     for cell, age in sorted((worker.state.get('cells') or {}).items()):

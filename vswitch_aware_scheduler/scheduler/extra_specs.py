@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validators of the ``vswitch:`` extra specs, for Nova's flavor API."""
 
+from __future__ import annotations
+
 from nova.api.validation.extra_specs import base
 
 from vswitch_aware_scheduler.admission import flavor_specs
@@ -8,11 +10,8 @@ from vswitch_aware_scheduler.admission import flavor_specs
 __all__ = ['register']
 
 
-def register():
-    """Return the validators of every ``vswitch:`` key.
-
-    :returns: list of nova ExtraSpecValidator
-    """
+def register() -> list[base.ExtraSpecValidator]:
+    """Return the validators of every ``vswitch:`` key."""
     validators = [
         base.ExtraSpecValidator(
             name=key, description=f'Traffic of one instance: {meaning}.',

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a thread of a scheduler remembers of the request that it handles."""
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
 import threading
+import typing
 
 __all__ = ['Refusal', 'Request']
 
@@ -12,7 +16,6 @@ class Refusal:
     """A request that hosts were refused to.
 
     :ivar claimed: uuids of the instances with a claim on these hosts
-    :ivar withdrawn: whether such a claim has been withdrawn since
     :ivar failed: whether the request has found no host at all
     """
 
@@ -24,7 +27,6 @@ class Refusal:
 class Request(threading.local):
     """What happened to the request that a thread handles. Each has its own.
 
-    :ivar requesting: whether the thread handles a request
     :ivar judged: (RequestSpec, uuid of the instance, version of the table,
         HostStates, Assessment) of the last judgement
     :ivar filtered: (uuid of the instance, version of the table) of the last
@@ -41,14 +43,11 @@ class Request(threading.local):
     :ivar missed: whether a claim has waited for the store in vain
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.begin(False)
 
-    def begin(self, requesting):
-        """Forget the previous request.
-
-        :param requesting: whether the thread handles a request now
-        """
+    def begin(self, requesting: bool) -> None:
+        """Forget the previous request."""
         self.requesting = requesting
         self.judged, self.filtered = (None,) * 5, (None, None)
         self.passing, self.demand = None, (None,) * 4
@@ -56,11 +55,8 @@ class Request(threading.local):
         self.refusal = None
         self.conflicts, self.missed = 0, False
 
-    def host_state(self, provider_uuids):
-        """Return the judged HostState with one of some providers, or None.
-
-        :param provider_uuids: uuids of resource providers
-        """
+    def host_state(self, provider_uuids: abc.Container[str]) -> typing.Any:
+        """Return the judged HostState with one of some providers, or None."""
         return next((
             host_state for host_state in self.judged[3] or ()
             if host_state.uuid in provider_uuids), None)
