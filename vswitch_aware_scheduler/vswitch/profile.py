@@ -82,6 +82,30 @@ _MOST_VALUES = 100_000
 _FAST_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
 _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
+_WORDS = 'text of letters, digits, "_", "." and "-"'
+
+
+def _rules():
+    """Yield the key, the valid values, and a check, of each number.
+
+    The bounds keep every quotient of two numbers finite and exclude NaN.
+    """
+    for key in _COUNTS:
+        yield key, 'a whole number >= 0', lambda number: (
+            isinstance(number, numbers.Integral) and 0 <= int(number) <= 1e15)
+    for key, unit in _AT_LEAST_ZERO.items():
+        yield key, f'0 or a number of 1e-9 to 1e15, {unit}', lambda number: (
+            number == 0 or 1e-9 <= number <= 1e15)
+    yield _SHARE, 'a number 0 <= share < 1', lambda number: 0 <= number < 1
+    for key in (*_RATES, 'same_host_saturation_kbps', _TABLE):
+        closes = key in _CLOSING
+        yield key, (f'a number > 0 (1e-6 to 1e15), {_RATES.get(key, "kbit/s")}'
+                    + (', or 0 to close the switch' if closes else '')), (
+            lambda number, closes=closes: closes and number == 0
+            or model.LEAST_CAPACITY <= number <= 1e15)
+
+
+_NUMBERS: dict[str, typing.Any] = {key: rule for key, *rule in _rules()}
 
 
 def _number(key: str, value: typing.Any) -> float:
@@ -89,32 +113,16 @@ def _number(key: str, value: typing.Any) -> float:
 
     :raises ValueError: with a description of the valid values
     """
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if key in _COUNTS:
-        if isinstance(value, numbers.Integral) and real \
-                and 0 <= int(value) <= 1e15:
-            return int(value)
-        raise ValueError('a whole number >= 0')
-    if key in _AT_LEAST_ZERO:
-        if real and (value == 0 or 1e-9 <= value <= 1e15):
-            return float(value)
-        raise ValueError(f'0 or a number of 1e-9 to 1e15, '
-                         f'{_AT_LEAST_ZERO[key]}')
-    if key == _SHARE:
-        if real and 0 <= value < 1:
-            return float(value)
-        raise ValueError('a number 0 <= share < 1')
-    # The bounds keep every quotient of two numbers finite and exclude NaN.
-    if real and (model.LEAST_CAPACITY <= value <= 1e15
-                 or key in _CLOSING and value == 0):
-        return abs(float(value))
-    hint = ''
-    if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
-        hint = (f'; YAML reads {value} as text, but 1.0e+6 and 1000000 '
-                'as numbers')
-    zero = ', or 0 to close the switch' if key in _CLOSING else ''
-    raise ValueError(f'a number > 0 (1e-6 to 1e15), '
-                     f'{_RATES.get(key, "kbit/s")}{zero}{hint}')
+    expected, is_valid = _NUMBERS[key]
+    if not isinstance(value, bool) and isinstance(value, numbers.Real) \
+            and is_valid(value):
+        return abs(int(value) if key in _COUNTS  # type: ignore[call-overload]
+                   else float(value))
+    if expected.startswith('a number >') and isinstance(value, str) \
+            and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
+        expected += (f'; YAML reads {value} as text, but 1.0e+6 and 1000000 '
+                     'as numbers')
+    raise ValueError(expected)
 
 
 def _open(rate: float | None) -> float | None:
@@ -160,6 +168,10 @@ def most_cautious(key: str, values: abc.Iterable[typing.Any],
         raise exceptions.InvalidOverride(
             f'{where}: {key}: no value; expected one or more')
     return min(override_numbers)
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None
 
 
 def _one_of(value: object, valid_values: abc.Sequence[str]) -> str:
@@ -268,12 +280,15 @@ class SwitchProfile:
 
     def __post_init__(self) -> None:
         for key in ('name', 'switch'):
-            value = getattr(self, key)
-            if not isinstance(value, str) or not _WORD.fullmatch(value):
-                self._refuse(key, 'text of letters, digits, "_", "." and "-" '
-                             'that starts with a letter or digit')
-        if not isinstance(self.description, str):
-            self._refuse('description', 'text')
+            if not _is_word(getattr(self, key)):
+                self._refuse(key, _WORDS + ' that starts with a letter or '
+                             'digit')
+        for key, kind, expected in (
+                ('description', str, 'text'),
+                ('sources', dict, 'a mapping of keys to text'),
+                ('provenance', dict, 'a mapping of words to text or numbers')):
+            if not isinstance(getattr(self, key), kind):
+                self._refuse(key, expected)
         for key, choices in (('encapsulation', ENCAPSULATIONS),
                              ('saturation_dimension', SATURATION_DIMENSIONS),
                              ('tunnel_unit', TUNNEL_UNITS)):
@@ -304,16 +319,20 @@ class SwitchProfile:
                          'to be one: packets that cost nothing are no limit')
         stated.extend(key for key in (*_CPU, *_SAME_HOST)
                       if getattr(self, key) is not None)
-        if not isinstance(self.sources, dict):
-            self._refuse('sources', 'a mapping of keys to text')
         for key, text in self.sources.items():
             if key not in stated:
                 _invalid(self.name, 'a key of sources', key, 'a number that '
                          'the profile states, ' + _one_of(key, stated))
             if not isinstance(text, str) or not text.strip():
                 _invalid(self.name, f'sources: {key}', text, 'text')
-        object.__setattr__(self, 'sources', dict(self.sources))
-        object.__setattr__(self, 'provenance', self._checked_provenance())
+        for key, value in self.provenance.items():
+            if not _is_word(key):
+                _invalid(self.name, 'a key of provenance', key, _WORDS)
+            if not isinstance(value, (str, int, float)) or value != value:
+                _invalid(self.name, f'provenance: {key}', value,
+                         'text or a number')
+        for key in ('sources', 'provenance'):
+            object.__setattr__(self, key, dict(getattr(self, key)))
 
     def _refuse(self, key: str, expected: object) -> typing.NoReturn:
         _invalid(self.name, key, getattr(self, key), expected)
@@ -340,18 +359,6 @@ class SwitchProfile:
             except ValueError as expectation:
                 _invalid(self.name, f'{_TABLE}: {size}', rate, expectation)
         return dict(sorted(checked.items()))
-
-    def _checked_provenance(self) -> dict[str, typing.Any]:
-        if not isinstance(self.provenance, dict):
-            self._refuse('provenance', 'a mapping of words to text or numbers')
-        for key, value in self.provenance.items():
-            if not isinstance(key, str) or not _WORD.fullmatch(key):
-                _invalid(self.name, 'a key of provenance', key,
-                         'text of letters, digits, "_", "." and "-"')
-            if not isinstance(value, (str, int, float)) or value != value:
-                _invalid(self.name, f'provenance: {key}', value,
-                         'text or a number')
-        return dict(self.provenance)
 
     def _size(self, packet_bytes: float | None) -> float:
         if packet_bytes is None:
