@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and checks the ``vswitch:*`` keys of aggregate metadata."""
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import typing
@@ -55,8 +53,6 @@ def expected_keys(key: str, keys: abc.Iterable[str]) -> str:
 class Stated:
     """The valid values of the metadata of some aggregates.
 
-    :ivar values: {key: {value: name of an aggregate that has it}}
-    :ivar numbers: {key of a switch profile: list of its values, as texts}
     :ivar policy: the most cautious of the admission policies
     :ivar limit: the lowest of the limits of the overload probability
     :ivar margin: the largest of the margins of predictions
@@ -71,11 +67,7 @@ class Stated:
 
 
 class Keys:
-    """Reads the metadata keys with one prefix.
-
-    :param numbers: names of the numbers of a profile that a key can override
-    :param report: callable(topic, problem or None), receives invalid values
-    """
+    """Reads the metadata keys with one prefix."""
 
     def __init__(self, prefix: str, profiles: Profiles, policy: str,
                  overload_probability: float, prediction_margin: float,
@@ -105,10 +97,7 @@ class Keys:
             **dict.fromkeys(self._numbers, self._check_number)}
 
     def read(self, items: abc.Iterable[Item]) -> Stated:
-        """Return the valid values of some metadata. Invalid ones are reported.
-
-        :param items: sorted [(aggregate name, key, value)]
-        """
+        """Return the valid values of sorted metadata; report invalid ones."""
         values: dict[str, dict[str, str]] = {}
         for name, key, value in items:
             where = f'aggregate {name}'
@@ -147,9 +136,6 @@ def usable_profile(
     ignored.
 
     :param numbers: {name of a number: values}; the smallest value applies
-    :param report: callable(topic, problem or None), receives invalid numbers
-    :param others: other fields of the profile that change together with the
-        numbers
     """
     try:
         usable = vswitch_profile.with_numbers(profile, numbers, where,

@@ -52,20 +52,16 @@ class Assessment:
     If a host has an uplink, overload_probability, loss_fraction and
     utilisation are the larger values of host and uplink.
 
-    :ivar known: (h,) whether the host has a switch profile
-    :ivar slots: (h,) slots of the hosts
     :ivar reason: (h,) ADMITTED, or the check that refuses the host
     :ivar overload_probability: (h,) upper bound of P(any limit is exceeded)
     :ivar loss_fraction: (h,) expected share of the host's traffic that is lost
     :ivar utilisation: (h,) mean rate divided by capacity, of the limit with
         the highest ratio
-    :ivar enforced: (h,) whether a host that is not admitted is refused
     :ivar avoided: (h,) why the host should get no new instance while another
         host passes: DEBT, GIANT, UPLINK if that applies to an uplink, or
         ADMITTED
     :ivar in_debt: (h,) whether the host or an uplink is in debt and does not
         recover
-    Of a host with an uplink the three numbers are the larger ones of the two.
     """
 
     _table: typing.Any

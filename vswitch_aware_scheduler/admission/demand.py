@@ -6,8 +6,6 @@ and for a resident, in a scheduler, a command and a report. :func:`of_instance`
 collects the facts of the store and calls it. Pure.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import functools
@@ -55,10 +53,6 @@ _MOST_FITTED = 65_536
 class Known:
     """What is known about the traffic of one instance.
 
-    :ivar prior: (RateLaw, what it was learned from) as returned by
-        :meth:`.Snapshot.prior`, or None
-    :ivar group: RateLaw of the prior of the group of an instance that has a
-        prior of its own traffic, or None
     :ivar stated: tuple of the (RateLaw, FLAVOR or FLAVOR_MODEL) that flavors
         state; several while a resize is not confirmed
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
@@ -87,10 +81,6 @@ class Demand:
     :ivar rule: the rule that gave the law: MODEL, FLAVOR, FLAVOR_MODEL, CLAIM,
         'prior of ' and what it was learned from, DEFAULT, or UNKNOWN if no
         rule applies; followed by RAISED if there is a guarantee
-    :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
-        instance guarantee, or None if unknown
-    :ivar group: RateLaw of the group, if the law is the prior of the
-        instance's own traffic; else None
     """
 
     law: rate_law.RateLaw

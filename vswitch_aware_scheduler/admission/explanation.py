@@ -5,8 +5,6 @@ A refused host counts for the first check that refuses it. The counts of all
 checks and the number of passing hosts therefore add up to the number of hosts.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math
@@ -36,9 +34,6 @@ _RANKS[assessments.NO_PROFILE] = _BY_NOTHING
 class Refusal:
     """Why one host is refused, or would be refused.
 
-    :ivar check: the first check that refuses it, in words
-    :ivar value: the number that the check compares, or None
-    :ivar limit: the number that the value exceeds, or None
     :ivar enforced: False if the host passes anyway
     """
 

@@ -4,8 +4,6 @@
 Scheduler and modeler derive the same law from the same flavor. Pure; no Nova.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import functools
 import reprlib
@@ -68,8 +66,6 @@ def read(extra_specs: abc.Mapping[str, str],
     """Return what a flavor states, and what is wrong with its extra specs.
 
     Unknown keys are ignored. With an invalid value, the flavor states nothing.
-
-    :returns: (result of :func:`law_of` or None, the problem in words or None)
     """
     stated, problems = None, []
     try:

@@ -4,8 +4,6 @@
 If several values apply, the most cautious is used.
 """
 
-from __future__ import annotations
-
 import typing
 
 from vswitch_aware_scheduler import admission
@@ -35,8 +33,6 @@ class HostPolicies:
 
     :param default_profile: name of the profile of hosts without another one,
         or None
-    :param pass_unknown: whether a host without a profile passes
-    :param report: callable(topic, problem or None), receives invalid values
     """
 
     def __init__(self, profiles: aggregate_metadata.Profiles,

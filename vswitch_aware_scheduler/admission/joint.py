@@ -11,8 +11,6 @@ numpy only. Derivation: reference/model.rst, "Instances that are busy
 together".
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 __all__ = ['LADDER', 'adapt', 'at_capacity', 'effective_number']

@@ -6,8 +6,6 @@ of a host, and aggregates add its uplinks. The module also converts policies to
 dictionaries for the store and back. Pure.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays whose rows are allocated, freed and reused. Pure; numpy only."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy import typing as npt
 

@@ -4,8 +4,6 @@
 Uses the same code as the admission. Pure; no store and no Nova.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections import abc
 import dataclasses

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rate laws as arrays in the units of limits. Pure; numpy only."""
 
-from __future__ import annotations
-
 from collections import abc
 import itertools
 import typing

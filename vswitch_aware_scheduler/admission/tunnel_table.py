@@ -5,8 +5,6 @@
 together. Pure. Derivation: reference/admission.rst, "Tunnels".
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import functools

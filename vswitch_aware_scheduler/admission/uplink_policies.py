@@ -8,8 +8,6 @@ uplink describe it together. ``vswitch:uplink_profile`` and
 most cautious is used. An invalid value is reported and ignored.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import typing
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loggers of the modules of this package."""
 
-from __future__ import annotations
-
 import logging as python_logging
 import traceback
 import typing

@@ -31,7 +31,6 @@ _AGAIN_SECONDS = 0.05
 class Listener:
     """Serves a WSGI application in threads until it is closed.
 
-    :param address: IP address of this machine
     :raises OSError: if the address cannot be used
     """
 

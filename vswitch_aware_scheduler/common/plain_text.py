@@ -5,8 +5,6 @@ Pure. Text from outside, such as names of instances and hosts or error messages
 of a server, passes through :func:`printable` before it is displayed.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import datetime
 import difflib

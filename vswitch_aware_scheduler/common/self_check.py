@@ -5,13 +5,11 @@
 caller passes the current time.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import typing
 
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
-           'differing_options', 'enabled_problem', 'is_overdue',
+           'enabled_problem', 'is_overdue',
            'is_replaced', 'is_silent', 'modeler_problem', 'options_problem',
            'plugins_problem', 'record_problems', 'reporting_workers',
            'results_problem', 'workers_problem']
@@ -48,11 +46,7 @@ def is_silent(modeler: typing.Any, now: float) -> bool:
 
 def is_replaced(modeler: typing.Any,
                 modelers: abc.Iterable[typing.Any]) -> bool:
-    """Return whether another process was started later on the same host.
-
-    :param modeler: :class:`~.store.Modeler` that is silent, or a
-        :class:`~.store.Worker`
-    """
+    """Return whether another process was started later on the same host."""
     return any(other.host == modeler.host and other.name != modeler.name
                and other.started_at > modeler.seen_at for other in modelers)
 
@@ -72,10 +66,7 @@ def reporting_workers(workers: abc.Iterable[typing.Any],
 
 
 def is_overdue(modeler: typing.Any, now: float) -> bool:
-    """Return whether a modeler has completed no pass for too long.
-
-    :param modeler: :class:`~.store.Modeler` that reports
-    """
+    """Return whether a modeler has completed no pass for too long."""
     if modeler.ended or modeler.interval_seconds is None \
             or modeler.waiting_for or is_silent(modeler, now):
         return False
@@ -113,25 +104,14 @@ def modeler_problem(modelers: abc.Collection[typing.Any], now: float,
         'vswitch-modeler has never run with this store; start it')
 
 
-def differing_options(
-        ours: dict[str, typing.Any], theirs: dict[str, typing.Any]
-) -> dict[str, tuple[typing.Any, typing.Any]]:
-    """Return {option: (our value, their value)} of the different options.
-
-    :param ours: {option: value}
-    :param theirs: {option: value}; an option that only one side has is ignored
-    """
-    return {name: (value, theirs[name]) for name, value in ours.items()
-            if name in theirs and theirs[name] != value}
-
-
 def options_problem(ours: dict[str, typing.Any], theirs: dict[str, typing.Any],
                     other_file: str) -> str | None:
-    """Return which options differ that must be equal, or None.
+    """Return which options of both sides differ that must be equal, or None.
 
     :param other_file: name of the file with the other options
     """
-    different = differing_options(ours, theirs)
+    different = {name: (value, theirs[name]) for name, value in ours.items()
+                 if name in theirs and theirs[name] != value}
     if not different:
         return None
     return ('options that have to be alike differ: ' + ', '.join(
@@ -179,11 +159,7 @@ def enabled_problem(plugins: abc.Collection[str]) -> str | None:
 
 
 def results_problem(most_results: int, hosts: int) -> str | None:
-    """Return that Placement leaves out some hosts of a request, or None.
-
-    :param most_results: value of ``max_placement_results``
-    :param hosts: number of hosts of Nova, 0 if it is unknown
-    """
+    """Return that Placement leaves out some hosts of a request, or None."""
     if hosts <= most_results:
         return None
     return (f'[scheduler]/max_placement_results of nova.conf is '

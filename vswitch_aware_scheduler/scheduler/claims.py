@@ -11,8 +11,6 @@ This module uses no Nova object and does not judge hosts
 (reference/claims.rst).
 """
 
-from __future__ import annotations
-
 import collections
 from collections import abc
 import dataclasses
@@ -50,13 +48,9 @@ class Pending:
 
     :ivar judge: callable(), returns whether the host has room; None if the
         host must not be refused. It is called with the lock
-    :ivar made_at: monotonic time of the claim
-    :ivar admitted: the decision; None before it
     :ivar settled: whether the store has the claim, or the host is refused
     :ivar missed: whether the worker has decided without the store
     :ivar attempted: whether a transaction has contained the claim
-    :ivar withdrawn: whether the claim is void
-    :ivar done: is set once the request need not wait any longer
     """
 
     stored: store.StoredClaim
@@ -86,7 +80,6 @@ class Claims(worker_thread.WorkerThread):
     :param seconds: seconds between two readings of the claims of others, > 0
     :param patience_seconds: longest time that a request waits for the store;
         0: requests do not wait
-    :param lock: lock under which hosts are judged and instances counted
     :param receive: callable(list of StoredClaim), receives the claims and
         withdrawals of other workers
     :param count: callable(StoredClaim), counts an admitted claim; called with
@@ -200,10 +193,7 @@ class Claims(worker_thread.WorkerThread):
     # Called in the thread.
 
     def step(self) -> float:
-        """Write the own claims and withdrawals, or read those of others.
-
-        :returns: seconds until the next step
-        """
+        """Write the own claims and withdrawals, or read those of others."""
         problem = None
         if self._unwritten or self._withdrawn:
             try:

@@ -55,8 +55,6 @@ class Decisions:
     """The decisions of one process. The constructor opens nothing.
 
     The methods that a request calls do not wait.
-
-    :param lock: lock of the tables that hosts are judged by
     """
 
     def __init__(self, request, lock, clock, report):
@@ -76,7 +74,6 @@ class Decisions:
              decided_by: str) -> None:
         """Start to record decisions.
 
-        :param kept: maximum number of decisions in the store, > 0
         :param age_seconds: maximum age in seconds of a decision in the store
         """
         self._store = writes_to
@@ -95,10 +92,7 @@ class Decisions:
     def judged(self, assessment: admission.Assessment,
                demand: demand_rules.Demand, spec_obj: objects.RequestSpec,
                any_passes: bool) -> None:
-        """Store how the hosts of a request were judged.
-
-        :param any_passes: whether the filter passes any host
-        """
+        """Store how the hosts of a request were judged."""
         uuid = demand.instance_uuid
         before = self._request.decisions.get(uuid)
         if before is not None and before.host is not None:
@@ -151,10 +145,7 @@ class Decisions:
     # What the thread does.
 
     def step(self) -> float:
-        """Write the waiting decisions.
-
-        :returns: seconds until the next step
-        """
+        """Write the waiting decisions."""
         problem = None
         try:
             self._describe_all()
@@ -206,11 +197,8 @@ class Decisions:
             len(assessment.slots), int(assessment.admitted.sum()),
             explanation.counts(assessment),
             explanation.observed(assessment), chosen, [
-                {'host': refused.host, 'check': refused.check,
-                 'value': _number(refused.value),
-                 'limit': _number(refused.limit),
-                 'enforced': refused.enforced, 'text': refused.text}
-                for refused in nearest])
+                {**vars(refused), 'value': _number(refused.value),
+                 'limit': _number(refused.limit)} for refused in nearest])
 
     def _write(self):
         decisions = list(self._unwritten)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validators of the ``vswitch:`` extra specs, for Nova's flavor API."""
 
-from __future__ import annotations
-
 from nova.api.validation.extra_specs import base
 
 from vswitch_aware_scheduler.admission import flavor_specs

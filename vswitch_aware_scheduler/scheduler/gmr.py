@@ -6,8 +6,6 @@ configured in [oslo_reports]. The section has one line of JSON for the worker,
 and one line for each host, with the instances that the worker counts on it.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import functools
 import json

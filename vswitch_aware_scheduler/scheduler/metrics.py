@@ -8,8 +8,6 @@ name that a tenant chooses is never a label. Unless an option enables the
 metrics, nothing is counted, served or written. An error never fails a request.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import contextlib
 import math
@@ -173,10 +171,7 @@ class Metrics:
                 os.unlink(self._path)
 
     def step(self) -> float:
-        """Write the file.
-
-        :returns: seconds until the next step
-        """
+        """Write the file."""
         try:
             prometheus_client.write_to_textfile(self._path, self._registry)
             _remove_stale(pathlib.Path(self._path).parent)
@@ -209,10 +204,7 @@ class Metrics:
             self._counts.claim_seconds.observe(seconds)
 
     def unjudged(self, why: str) -> None:
-        """Count a request whose hosts all pass unjudged.
-
-        :param why: 'error' or 'store'
-        """
+        """Count a request whose hosts all pass unjudged."""
         if self._counts is not None:
             self._counts.unjudged.labels(why).inc()
 

@@ -8,8 +8,6 @@ Nova does with a request. This module opens no file, socket or thread, because
 Nova creates plugins before it forks its workers.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import threading
@@ -40,7 +38,6 @@ _lock = threading.Lock()
 def join(role: str) -> scheduler_state.SchedulerState:
     """Return the SchedulerState of this process for one more plugin.
 
-    :param role: 'filter' or 'weigher'
     :raises oslo_config.cfg.Error: for an invalid option
     """
     global _current
@@ -127,7 +124,6 @@ def _wrap(owner, wrapper, *names):
 
     :param wrapper: callable(original function, list of the arguments with the
         given names, and all arguments); has the name of the function
-    :param names: names of the parameters that the wrapper needs
     """
     name = f'{owner.__name__}.{wrapper.__name__}'
     original = getattr(owner, wrapper.__name__, None)

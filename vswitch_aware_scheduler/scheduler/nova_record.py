@@ -101,8 +101,6 @@ class NovaRecord(worker_thread.WorkerThread):
 
     The constructor opens nothing.
 
-    :param residency: the Residency that ``take`` changes
-    :param lock: lock that protects the Residency
     :param before: callable(), run in the background before the first reading
     """
 
@@ -153,21 +151,14 @@ class NovaRecord(worker_thread.WorkerThread):
             reader.stop(30.0)
 
     def ages(self) -> dict[str, float | None]:
-        """Return the age of the last reading of each cell.
-
-        :returns: {name of a cell: seconds, or None for a cell that was never
-            read}
-        """
+        """Return the age of the last reading of each cell."""
         now = self.clock()
         return {reader.name: None if reader.read_at is None
                 else round(max(now - reader.read_at, 0.0), 1)
                 for reader in list(self.readers.values())}
 
     def step(self) -> float:
-        """Check the readers, and the claims that the record does not show.
-
-        :returns: seconds until the next call
-        """
+        """Check the readers, and the claims that the record does not show."""
         with self._stepping:
             try:
                 if self._before is not None and not self.readers:
@@ -390,11 +381,7 @@ class CellReader(worker_thread.WorkerThread):
 
     def _take(self, rows=(), uuids=(), moves=(), moving=(),
               began=float('-inf')):
-        """Pass on the Reading of the given rows of the database.
-
-        :param uuids: uuids of the instances that the statement asked for
-        :param moving: ids of the migrations that the statement asked for
-        """
+        """Pass on the Reading of the given rows of the database."""
         recorded = self._record.residency.rows.get(self.uuid, {})
         rows_by_uuid = dict.fromkeys(uuids)
         deleted, changed = set(), []

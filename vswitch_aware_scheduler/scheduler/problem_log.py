@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs the problems of a process, once each."""
 
-from __future__ import annotations
-
 import threading
 
 from vswitch_aware_scheduler.common import logs

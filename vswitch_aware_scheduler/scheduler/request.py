@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a thread of a scheduler remembers of the request that it handles."""
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import threading
 import typing
 
-__all__ = ['Refusal', 'Request']
+__all__ = ['RefusedRequest', 'Request']
 
 
 @dataclasses.dataclass(eq=False)
-class Refusal:
-    """A request that hosts were refused to.
-
-    :ivar claimed: uuids of the instances with a claim on these hosts
-    :ivar failed: whether the request has found no host at all
-    """
+class RefusedRequest:
+    """A request that hosts were refused to."""
 
     claimed: set = dataclasses.field(default_factory=set)
     withdrawn: bool = False
@@ -32,14 +26,10 @@ class Request(threading.local):
     :ivar filtered: (uuid of the instance, version of the table) of the last
         judgement by the filter. The weigher may judge again, by a newer
         version, and keeps each host.
-    :ivar passing: HostStates that pass the filter, by the last judgement
     :ivar demand: (RequestSpec, uuid of the instance, Snapshot, Demand) as last
         determined
     :ivar decisions: {uuid: how the hosts were judged for an instance}, to be
         recorded
-    :ivar claims: {uuid: Pending} of the admitted claims
-    :ivar refusal: Refusal if hosts were refused to the request, or None
-    :ivar conflicts: number of hosts that had no room any more
     :ivar missed: whether a claim has waited for the store in vain
     """
 

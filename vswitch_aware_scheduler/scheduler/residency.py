@@ -12,8 +12,6 @@ Pure: no clock, no thread, no database. Callers serialise access. All times are
 monotonic seconds of this process.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import typing
@@ -31,7 +29,6 @@ class Row(typing.NamedTuple):
     """The row of an instance in Nova's record that is not deleted.
 
     :ivar flavors: (current, old, new) flavor, each (name, extra specs) or None
-    :ivar type_id: id of the current flavor
     """
 
     host: str | None
@@ -79,9 +76,6 @@ class Reading:
 
     :ivar began: when the reading of all :meth:`Residency.unsettled` instances
         began; -inf for a reading of other instances, which ends no claim
-    :ivar rows: {uuid: Row, or None if the cell has no such instance}
-    :ivar deleted: uuids among ``rows`` that are deleted in the cell
-    :ivar moves: {id: Move, or None if the migration has ended}
     :ivar complete: whether all instances of the cell have been read
     """
 
@@ -97,9 +91,7 @@ class Reading:
 class Claim:
     """One placement that the record does not show yet.
 
-    :ivar received: when this process made or received the claim
     :ivar sources: hosts that had the instance before, None: not known
-    :ivar unrequested_at: when the instance had no build request, or None
     """
 
     stored: object
@@ -300,10 +292,7 @@ class Residency:
             if not move.left_over)}
 
     def unseen(self) -> set[str]:
-        """Return the claimed instances that the record does not have at all.
-
-        :returns: set of the uuids whose build requests should be read
-        """
+        """Return the claimed instances that the record does not have."""
         return {claim.instance_uuid for claim in self.claims
                 if claim.unrequested_at is None
                 and claim.instance_uuid not in self._moves_of

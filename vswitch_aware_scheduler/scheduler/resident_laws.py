@@ -5,8 +5,6 @@
 state about the instance. Opens nothing.
 """
 
-from __future__ import annotations
-
 import typing
 
 from vswitch_aware_scheduler.admission import demand as demand_rules
@@ -39,10 +37,7 @@ class ResidentLaws:
 
     def of(self, snapshot: typing.Any, host: str,
            uuids: list[str]) -> list[rate_law.RateLaw]:
-        """Return the laws of the given residents of a host.
-
-        :returns: list of RateLaw, in the order of ``uuids``
-        """
+        """Return the laws of the given residents of a host."""
         # Almost all residents have a model and no guarantee.
         laws = snapshot.laws(uuids)
         guaranteed = {

@@ -10,8 +10,6 @@ modeler has written with the clock of this machine. Hence a clock that is set
 makes no generation stale.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -30,9 +28,6 @@ class SnapshotSource(worker_thread.WorkerThread):
     :meth:`current` in a process, because a thread does not survive a fork.
 
     :param store: Store, or anything with ``read_changes(since)``
-    :param refresh_seconds: seconds between two readings of the store, > 0
-    :param first_wait_seconds: longest time in seconds that the first callers
-        wait for a snapshot
     :param max_age_seconds: an older generation is reported as stale; 0 never
         reports one
     :param prepare: callable(Snapshot), run in the thread before a snapshot

@@ -94,9 +94,6 @@ class SchedulerState:
 
     Thread-safe. Methods may raise; the plugins catch. Only the first request
     in a process waits for a database. No method waits for another request.
-
-    :param monotonic: callable, returns monotonic seconds; used for all
-        intervals
     """
 
     def __init__(self, conf: typing.Any,
@@ -131,7 +128,7 @@ class SchedulerState:
             conf.claims_refresh_seconds, conf.claim_patience_seconds,
             self._lock, self._receive_claims, self._count,
             worker_report.name(), self.report)
-        # Refusal of each of the last requests that hosts were refused to.
+        # The last requests that hosts were refused to.
         self._refused = collections.deque(maxlen=_MOST_REFUSED)
         # The first reading verifies the claims of others: those of the last
         # ten minutes may concern instances that were moved or deleted since.
@@ -392,7 +389,7 @@ class SchedulerState:
         recent, hosts = self._request, set(hosts)
         if recent.refusal is None:
             # A request that has several conflicts counts once.
-            recent.refusal = request.Refusal()
+            recent.refusal = request.RefusedRequest()
             self._refused.append(recent.refusal)
         recent.refusal.claimed.update(
             claim.instance_uuid for claim in self._residency.claims

@@ -5,8 +5,6 @@ An invalid option is reported and ignored. It never fails a request. This
 module opens no file, socket or thread except the file of switch profiles.
 """
 
-from __future__ import annotations
-
 import typing
 
 from vswitch_aware_scheduler.admission import aggregate_metadata
@@ -52,11 +50,7 @@ def make_aggregates(
 
 def make_store(conf: typing.Any,
                timeout_seconds: float | None = None) -> typing.Any:
-    """Return the Store, or a substitute that raises why there is no store.
-
-    :param timeout_seconds: time limit of a statement in seconds; None means
-        the option store_timeout_seconds
-    """
+    """Return the Store, or a substitute that raises why there is no store."""
     try:
         return store.Store(conf.store_url, timeout_seconds
                            or conf.store_timeout_seconds)

@@ -6,8 +6,6 @@ waits for a report. The thread also checks the other services and logs what is
 wrong.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time
@@ -71,10 +69,7 @@ class WorkerReport(worker_thread.WorkerThread):
         self._began = self._monotonic()
 
     def step(self) -> float:
-        """Report and check once.
-
-        :returns: seconds until the next step
-        """
+        """Report and check once."""
         try:
             plugins, models, cells, options, claims = self._facts()
             if (models is None or not cells) \

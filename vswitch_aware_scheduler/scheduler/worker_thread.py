@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon thread that repeats one step, in each process that uses it."""
 
-from __future__ import annotations
-
 from collections import abc
 import os
 import threading

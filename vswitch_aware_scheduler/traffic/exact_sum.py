@@ -107,8 +107,6 @@ class LatticeSum:
     The lowest rate of each source is kept exactly. Only the difference to the
     lowest rate is rounded to the grid.
 
-    :param step: width of a grid cell, in units of the capacity
-    :ivar step: width of a grid cell, in units of the capacity
     :ivar overflow: P(sum > capacity) of the rounded sum
     :ivar excess: E[(sum - capacity)+] of the rounded sum
     """
@@ -189,10 +187,7 @@ class LatticeSum:
 
 
 def _beyond(held, cells, masses, step, room):
-    """Return the contribution of levels that exceed the capacity alone.
-
-    :returns: (overflow, excess) as in a LatticeSum
-    """
+    """Return the contribution of levels that exceed the capacity alone."""
     of_levels = float(masses @ (cells * step - room))
     of_held = step * float(held @ np.arange(held.size))
     levels, here = float(masses.sum()), float(held.sum())

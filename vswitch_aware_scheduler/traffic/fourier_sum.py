@@ -8,8 +8,6 @@ the lowest rate of the source. Pure; numpy only. Derivation:
 reference/model.rst, "The sum by Fourier transform".
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -44,8 +42,6 @@ def table_cells(cells: int) -> int:
     """Return the number of cells of a table: 1.5 times the capacity.
 
     Smoothing below 0 also affects the upper end of the table.
-
-    :param cells: number of cells up to the capacity
     """
     return cells + cells // 2 + 2
 
@@ -155,7 +151,6 @@ def _powers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the powers 0 to ``count`` - 1 of each number, and the next one.
 
     :param count: number of powers; a power of 2 if the next power is used
-    :returns: (count, n, m) and (n, m)
     """
     powers = np.empty((count, *numbers.shape), dtype=complex)
     powers[0] = 1.0

@@ -17,8 +17,6 @@ position. Pure; no clock, no configuration, no I/O. Derivation:
 reference/model.rst, "Instances that are busy together".
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 
@@ -60,7 +58,6 @@ class Instants:
         """Return the times of some instants.
 
         :param numbers: (n,) int64, numbers of intervals since the epoch
-        :returns: (n,) seconds UTC
         """
         days, of_day = np.divmod(numbers, A_DAY)
         kept, where = np.unique(days, return_inverse=True)
@@ -92,10 +89,7 @@ def newest_number(end: float | np.ndarray) -> np.ndarray:
 
 
 def latest_numbers(newest: int) -> np.ndarray:
-    """Return the numbers of the last 504 intervals, by ring position.
-
-    :returns: (504,) int64
-    """
+    """Return the numbers of the last 504 intervals, by ring position."""
     return newest - (newest - np.arange(INSTANTS)) % INSTANTS
 
 
@@ -103,7 +97,6 @@ def drawn_rows(seed: str, probabilities: np.ndarray) -> np.ndarray:
     """Return random rows for all positions, the same in every process.
 
     :param probabilities: (n,) probability of each row, sum 1
-    :returns: (504,) uint8
     """
     ends = np.cumsum(probabilities[:-1])
     return np.searchsorted(ends, _uniform(seed.encode(), INSTANTS),

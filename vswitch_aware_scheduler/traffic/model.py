@@ -196,12 +196,7 @@ class TrafficModel:
     def on_off(cls, egress_kbps: float = 0.0, ingress_kbps: float = 0.0,
                kpps: float = 0.0, *, on_seconds: float,
                off_seconds: float) -> typing.Self:
-        """Return the two-state model of equation 1.
-
-        :param kpps: packet rate in kilo-packets/s while on, both directions
-        :param on_seconds: mean duration of the on state, > 0
-        :param off_seconds: mean duration of the off state, > 0
-        """
+        """Return the two-state model of equation 1."""
         return cls(
             np.array([[0.0, 0.0, 0.0], [egress_kbps, ingress_kbps, kpps]]),
             np.array([[0.0, 1.0], [1.0, 0.0]]),

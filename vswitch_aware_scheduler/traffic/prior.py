@@ -99,10 +99,7 @@ class Pool:
 
     @classmethod
     def _of_rows(cls, members, rows, weights):
-        """Return the pool of the rows of the given laws.
-
-        :param weights: weight of each row, the same for all rows of a law
-        """
+        """Return the pool of the rows of the given laws."""
         shares, rates = rows[:, 0] * weights, rows[:, 1:]
         return cls._of(members, estimate.rate_bin(rates[:, 0] + rates[:, 1]),
                        shares, shares[:, None] * rates)
@@ -120,10 +117,7 @@ class Pool:
                             axis=1) / shares.sum())
 
     def mixed(self, other: Pool, weight: float) -> Pool:
-        """Return the weighted mean of this pool and another one.
-
-        :param weight: weight of this pool, 0..1
-        """
+        """Return the weighted mean of this pool and another one."""
         if weight >= 1:
             return self
         other_weight = 1 - weight
@@ -349,7 +343,6 @@ def _supported(rows, weights, projects):
     width of a rate bin. The rows of a project that does are scaled down in
     part. Derivation: reference/priors.rst, "What one project adds".
 
-    :param rows: (n, 4) probability and three rates
     :returns: ((m, 4) rows, (m,) weights), or None if there is one project
         only
     """

@@ -183,7 +183,6 @@ class RateSeries:
         :param floor_kbps: smallest useful lower bound, sum of both directions
             in kbit/s; None: the mean of the other samples, or no lower bound
             at all if there are none
-        :returns: RateSeries without ``partial`` samples
         """
         if self.partial is None:
             return self
@@ -206,7 +205,6 @@ class RateSeries:
         :param times: (n,) start of each period, seconds UTC
         :param egress_kbps: (n,) kbit/s, NaN for a missing sample
         :param kpps: (n,) kilo-packets/s of both directions, or None
-        :returns: RateSeries of the valid samples; ``refused`` counts the rest
         :raises InvalidSeries: if lengths differ or times are not finite
         """
         times = np.asarray(times, dtype=float)

@@ -6,8 +6,6 @@ necessary value is missing, no profile is proposed, and the reason names the
 missing value. No store, no configuration and no client.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import operator

@@ -6,8 +6,6 @@ counts whole kbit/s and kilo-packets/s, each resource separately; numbers are
 rounded down. Derivation: admin/discovery.rst, "What Placement can hold".
 """
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import math

@@ -4,8 +4,6 @@
 Nova and Neutron state them as resources of Placement. Pure.
 """
 
-from __future__ import annotations
-
 from collections import abc
 
 __all__ = ['NONE', 'of_resources']

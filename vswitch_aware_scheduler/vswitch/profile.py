@@ -646,7 +646,6 @@ def _check_nodes(loader, node, sizes):
 
     :param sizes: {id of a visited node: number of values with all aliases
         expanded; None while its parts are visited}
-    :returns: number of values of the node
     """
     if isinstance(node, yaml.ScalarNode):
         return 1
@@ -704,10 +703,7 @@ def smallest(candidates: abc.Iterable[SwitchProfile]) -> SwitchProfile | None:
 def with_numbers(base: SwitchProfile | None,
                  numbers: abc.Mapping[str, typing.Any], where: str,
                  **other_keys: typing.Any) -> SwitchProfile | None:
-    """Return a profile with other numbers, or one that has only these.
-
-    :param numbers: {key: values}, of which the most cautious applies
-    """
+    """Return a profile with other numbers, or one that has only these."""
     if not numbers and (base is None or not other_keys):
         return base
     if base is None:
