@@ -34,7 +34,8 @@ UNITS = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
          (0.0, 1.0, 0.0): 'kbit/s of ingress',
          (0.0, 0.0, 1.0): 'kilo-packets/s'}
 
-# Fields of a Load, by which a host is explained, and which a check compares.
+# Fields of a LimitLoad, by which a host is explained, and which a check
+# compares.
 _EXPLAINED = 'mean', 'capacity', 'instance_peak', 'vm_peak'
 _COMPARED = {PEAK: ('instance_peak', 'vm_peak'), MEAN: ('mean', 'capacity')}
 
@@ -72,7 +73,7 @@ class Assessment:
     utilisation: np.ndarray
     known: np.ndarray
     enforced: np.ndarray
-    # Load, and (h,) the positions of the hosts in it; None: 0 to h - 1.
+    # LimitLoad, and (h,) the positions of the hosts in it; None: 0 to h - 1.
     _load: typing.Any
     _at: np.ndarray | None
     # (h,): the limits of overload_probability, with the numerical error.
@@ -158,7 +159,7 @@ class Assessment:
             getattr(self._load, name)[:values.shape[1], where] = values.T
 
     def _of_limits(self, name: str, where: typing.Any) -> np.ndarray:
-        """Return a field of the Load of the given hosts, limits last.
+        """Return a field of the LimitLoad of the given hosts, limits last.
 
         :param where: position of a host, or (n,) int or slice
         """

@@ -22,7 +22,7 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['ERROR', 'Load', 'LimitSums', 'SLACK']
+__all__ = ['ERROR', 'LimitLoad', 'LimitSums', 'SLACK']
 
 #: Relative error of smooth tails.
 ERROR = 1e-3
@@ -89,7 +89,7 @@ _SHUFFLED = (np.random.RandomState(1).permutation(sampled.INSTANTS)
 _Slots: typing.TypeAlias = np.ndarray | slice
 
 
-class Load(typing.NamedTuple):
+class LimitLoad(typing.NamedTuple):
     """The load of the limits of hosts with one more instance.
 
     All fields are (l, h) arrays for l limits and h hosts. A host with fewer
@@ -103,9 +103,9 @@ class Load(typing.NamedTuple):
     overload_probability: np.ndarray
     loss: np.ndarray
 
-    def of(self, where: np.ndarray) -> Load:
+    def of(self, where: np.ndarray) -> LimitLoad:
         """Return a copy for some of the hosts."""
-        return Load(*(values.take(where, axis=1) for values in self))
+        return LimitLoad(*(values.take(where, axis=1) for values in self))
 
 
 class _Limit(typing.NamedTuple):
@@ -116,7 +116,7 @@ class _Limit(typing.NamedTuple):
     kind: int
     unit: admission_sources.Unit
     step: float                  # one table cell
-    parts: list[admission_sources.Part]
+    parts: list[admission_sources.HostPart]
     mean: float                  # in table cells, above the smallest rates
     sampled: float               # number of residents sampled at instants
     residents: int
@@ -166,7 +166,7 @@ class LimitSums:
         self._transforms = [admission_sources.KnownLaws(
             _MOST_BYTES // (16 * grid.frequencies)) for grid in self._grids]
         self._known_part = functools.lru_cache(_MOST_PARTS)(
-            admission_sources.Part)
+            admission_sources.HostPart)
 
     def share_cache(self, other: LimitSums) -> None:
         """Use what another LimitSums has computed for single laws."""
@@ -218,10 +218,10 @@ class LimitSums:
             # first request of a worker slow.
             self._refresh(sorted(set(slots[stale].tolist())))
 
-    def with_source(self, slots: _Slots, law: rate_law.RateLaw) -> Load:
-        """Return the :class:`Load` of the given hosts with one more instance.
+    def with_source(self, slots: _Slots, law: rate_law.RateLaw) -> LimitLoad:
+        """Return the :class:`LimitLoad` of hosts with one more instance.
 
-        The Load of a host with outdated sums has overload_probability 0.
+        The LimitLoad of a host with outdated sums has overload_probability 0.
 
         :param slots: slots of the hosts: (h,) int, or a slice, for which less
             is copied
@@ -230,7 +230,7 @@ class LimitSums:
         with np.errstate(over='ignore', invalid='ignore'):
             return self._with_source(slots, law)
 
-    def _with_source(self, slots: _Slots, law: rate_law.RateLaw) -> Load:
+    def _with_source(self, slots: _Slots, law: rate_law.RateLaw) -> LimitLoad:
         # Copy only what is needed: allocating memory takes longer than
         # computing.
         capacity, vm_peak, peak, mean, base = _at(
@@ -268,8 +268,8 @@ class LimitSums:
                 means < fourier_sum.MOST * capacity.flat[exceeds],
                 effects[1] / means, 1)
         # The limits may change later.
-        return Load(capacity.copy(), vm_peak.copy(), mean, peaks, probability,
-                    loss)
+        return LimitLoad(capacity.copy(), vm_peak.copy(), mean, peaks,
+                         probability, loss)
 
     def expect(self, peaks: dict[admission_sources.Unit, float]) -> None:
         """Expect instances with such peaks.
@@ -345,7 +345,7 @@ class LimitSums:
         return to_tabulate
 
     def _parts_of(self, host, limits):
-        """Return the :class:`.Part` objects into which a host is divided.
+        """Return the :class:`.HostPart` objects into which a host is divided.
 
         Few residents are one part. Parts of many are cached, so that one
         change computes one of them again.
@@ -353,7 +353,7 @@ class LimitSums:
         counts = collections.Counter(host.residents.values()) or {
             rate_law.SILENT: 0}
         of_parts: list[typing.Any] = [counts]
-        make_part: typing.Any = admission_sources.Part
+        make_part: typing.Any = admission_sources.HostPart
         if len(counts) > admission_sources.MOST_IN_PART:
             of_parts, make_part = (
                 admission_sources.divided(counts), self._known_part)

@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['ACTIVE', 'KnownLaws', 'Levels', 'MOST_IN_PART', 'Part',
+__all__ = ['ACTIVE', 'HostPart', 'KnownLaws', 'Levels', 'MOST_IN_PART',
            'ROUNDED_MEAN', 'SAMPLED', 'Sources', 'VARIANCE', 'divided']
 
 #: Weights of egress, ingress and packets in a unit, and the packet size in
@@ -158,7 +158,7 @@ def divided(counts: Counts) -> list[Counts]:
     return [part for part in divided_counts if part]
 
 
-class Part:
+class HostPart:
     """The sum of some of the residents of a host.
 
     :ivar sums: (l, 7) sums of the figures

@@ -381,7 +381,7 @@ class CellReader(worker_thread.WorkerThread):
 
     def _take(self, rows=(), uuids=(), moves=(), moving=(),
               began=float('-inf')):
-        """Pass on the Reading of the given rows of the database."""
+        """Pass on the CellReading of the given rows of the database."""
         recorded = self._record.residency.rows.get(self.uuid, {})
         rows_by_uuid = dict.fromkeys(uuids)
         deleted, changed = set(), []
@@ -416,7 +416,7 @@ class CellReader(worker_thread.WorkerThread):
                        and instance.task_state == _REVERTING)
             if not row.deleted and (
                     returns or row.status not in (None, *ENDED)):
-                moves_by_id[row.id] = residency.Move(
+                moves_by_id[row.id] = residency.OngoingMove(
                     uuid, row.source_compute, row.dest_compute,
                     row.changed is not None
                     and row.changed < self._since[0] - _LEFT_OVER)
@@ -424,7 +424,7 @@ class CellReader(worker_thread.WorkerThread):
                 moves_by_id[row.id] = None
         # A reader that was abandoned may return later.
         if self._record.readers.get(self.uuid) is self:
-            self._record.take(residency.Reading(
+            self._record.take(residency.CellReading(
                 self.uuid, began, rows_by_uuid, frozenset(deleted),
                 moves_by_id, self._complete))
 

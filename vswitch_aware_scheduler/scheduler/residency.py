@@ -16,7 +16,8 @@ from collections import abc
 import dataclasses
 import typing
 
-__all__ = ['CELL0', 'Claim', 'Move', 'Reading', 'Residency', 'Row']
+__all__ = ['CELL0', 'CellReading', 'Claim', 'OngoingMove', 'Residency',
+           'Row']
 
 #: Nova's cell of the instances that could not be built in any cell.
 CELL0 = '00000000-0000-0000-0000-000000000000'
@@ -57,7 +58,7 @@ class Row(typing.NamedTuple):
                 or self.vm_state == _ERROR and self.host is None)
 
 
-class Move(typing.NamedTuple):
+class OngoingMove(typing.NamedTuple):
     """A migration that is in progress according to Nova's record.
 
     :ivar left_over: whether it has not changed for so long that it is ignored
@@ -71,7 +72,7 @@ class Move(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class CellReading:
     """The result of one reading of a cell.
 
     :ivar began: when the reading of all :meth:`Residency.unsettled` instances
@@ -115,7 +116,7 @@ class Residency:
     """Combines the record, the claims and Nova's lists.
 
     :ivar rows: {cell: {uuid: Row}}, changed only by :meth:`take`
-    :ivar moves: {cell: {id: Move}}, changed only by :meth:`take`
+    :ivar moves: {cell: {id: OngoingMove}}, changed only by :meth:`take`
     :ivar complete: set of the cells that have been read completely
     """
 
@@ -124,7 +125,7 @@ class Residency:
         self.moves = {}
         self.complete = set()
         self._busy = {}          # cell -> {uuid of an instance not at rest}
-        self._moves_of = {}      # uuid -> {(cell, id): Move}
+        self._moves_of = {}      # uuid -> {(cell, id): OngoingMove}
         self._read = {}          # cell -> start of its last reading
         self._cell_of = {}       # host -> cell
         self._claims = {}        # uuid -> {host: Claim}
@@ -136,7 +137,7 @@ class Residency:
 
     # Input: readings, lists and claims.
 
-    def take(self, reading: Reading) -> list[Claim]:
+    def take(self, reading: CellReading) -> list[Claim]:
         """Store a reading of a cell."""
         cell, touched = reading.cell, set()
         rows, moves = self.rows.get(cell, {}), self.moves.get(cell, {})
@@ -191,12 +192,12 @@ class Residency:
             if cell in unread:
                 self._list(host, dict.fromkeys(uuids, cell))
 
-    def forget_cells(self, mapped: abc.Iterable[str]) -> None:
+    def forget_cells(self, mapped: abc.Set[str]) -> None:
         """Drop what is stored about cells that Nova has deleted."""
         for cell in {*self._read, *self._cell_of.values()} - mapped:
-            self.take(Reading(cell, float('-inf'),
-                              dict.fromkeys(self.rows.get(cell, ())),
-                              moves=dict.fromkeys(self.moves.get(cell, ()))))
+            self.take(CellReading(
+                cell, float('-inf'), dict.fromkeys(self.rows.get(cell, ())),
+                moves=dict.fromkeys(self.moves.get(cell, ()))))
             self.complete.discard(cell)
             del self._read[cell]
             for claim in self.claims:

@@ -15,7 +15,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['SWITCHES', 'Proposal', 'parse_mapping', 'propose']
+__all__ = ['SWITCHES', 'ProposedProfile', 'parse_mapping', 'propose']
 
 _Profiles: typing.TypeAlias = dict[str, switch_profile.SwitchProfile]
 _Agent: typing.TypeAlias = dict[str, typing.Any]
@@ -70,7 +70,7 @@ _SHOWN_KEYS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Proposal:
+class ProposedProfile:
     """The proposed profile of a host.
 
     :ivar host: name of the host in Neutron, the same as in Nova
@@ -117,7 +117,7 @@ def parse_mapping(texts: abc.Iterable[str],
 
 
 def propose(agents: abc.Iterable[_Agent], profiles: _Profiles,
-            mapping: dict[str, str] | None = None) -> list[Proposal]:
+            mapping: dict[str, str] | None = None) -> list[ProposedProfile]:
     """Return the proposed profile of each host.
 
     :param agents: dictionaries with the keys ``host``, ``agent_type``,
@@ -147,10 +147,10 @@ def _of_host(host, agents, profiles, mapping):
         profile, reason = _profile_of(agent, profiles, mapping)
         overrides = _configured_numbers(agent, profiles[profile], remarks)
     except _MissingValue as missing:
-        return Proposal(host, None, str(missing), remarks=tuple(remarks),
-                        agents=shown_agents)
-    return Proposal(host, profile, reason, overrides, tuple(remarks),
-                    shown_agents)
+        return ProposedProfile(
+            host, None, str(missing), {}, tuple(remarks), shown_agents)
+    return ProposedProfile(host, profile, reason, overrides, tuple(remarks),
+                           shown_agents)
 
 
 def _switch_agent(agents: list[_Agent], remarks: list[str]) -> _Agent:
