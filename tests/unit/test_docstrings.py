@@ -7,6 +7,9 @@ import unittest
 
 import vswitch_aware_scheduler
 
+# The packages whose public functions state their types.
+ROOMS = ('admission', 'common', 'scheduler', 'traffic', 'vswitch')
+UNTYPED = ('estimate.py',)
 ROOT = pathlib.Path(vswitch_aware_scheduler.__file__).parent
 
 
@@ -20,6 +23,16 @@ def _parameters(node):
                 part.target, ast.Name):
             names.add(part.target.id)
     return names
+
+
+def _public(body):
+    """Yield the public functions of a module and of its public classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith('_'):
+            yield from _public(node.body)
+        elif isinstance(node, ast.FunctionDef) \
+                and not node.name.startswith('_'):
+            yield node
 
 
 class DocstringsTestCase(unittest.TestCase):
@@ -37,3 +50,17 @@ class DocstringsTestCase(unittest.TestCase):
                             if name not in _parameters(node)]
         self.assertEqual([], missing)
         self.assertLess(100, described)
+
+    def test_a_public_function_states_its_types(self):
+        untyped = []
+        for room in ROOMS:
+            for path in sorted((ROOT / room).glob('*.py')):
+                if path.name in UNTYPED:
+                    continue
+                for node in _public(ast.parse(path.read_text()).body):
+                    arguments = [*node.args.args, *node.args.kwonlyargs]
+                    if node.returns is None or any(
+                            one.annotation is None for one in arguments
+                            if one.arg not in ('self', 'cls')):
+                        untyped.append((path.name, node.name))
+        self.assertEqual([], untyped)

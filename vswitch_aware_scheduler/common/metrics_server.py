@@ -11,6 +11,7 @@ import socket
 import socketserver
 import threading
 import time
+import typing
 from wsgiref import simple_server
 
 __all__ = ['CONNECTION_SECONDS', 'Listener', 'MAX_CONNECTIONS']
@@ -34,13 +35,14 @@ class Listener:
     :raises OSError: if the address cannot be used
     """
 
-    def __init__(self, address, port, application, name=None):
+    def __init__(self, address: str, port: int, application: typing.Any,
+                 name: str | None = None) -> None:
         self._server = _Server(address, port, application)
         self._thread = threading.Thread(
             target=self._server.accept_connections, name=name, daemon=True)
         self._thread.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the server."""
         self._server.closing = True
         self._thread.join()
@@ -69,7 +71,8 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         self._open = {}
         #: Whether the thread has to end.
         self.closing = False
-        super().__init__(place[:2], _Handler)
+        super().__init__(
+            place[:2], _Handler)  # type: ignore[arg-type]
         self.set_app(application)
 
     def accept_connections(self):

@@ -91,8 +91,8 @@ class ApplyTestCase(base.StoreTestCase):
         self.store = self.make_store()
         self.proposals = [
             discovery.ProposedProfile('a', 'ovs-flat', 'why'),
-            discovery.ProposedProfile('b', 'ovs-vxlan', 'why',
-                               {'line_rate_kbps': 5}),
+            discovery.ProposedProfile(
+                'b', 'ovs-vxlan', 'why', {'line_rate_kbps': 5}),
             discovery.ProposedProfile('c', None, 'why not')]
 
     def actions(self, steps):
