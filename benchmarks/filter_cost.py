@@ -163,7 +163,7 @@ class Record:
         changed = dict(rows.items() - self._rows.items())
         changed.update(dict.fromkeys(self._rows.keys() - rows.keys()))
         self._rows = rows
-        reading = residency.Reading('cell', time.monotonic(), changed)
+        reading = residency.CellReading('cell', time.monotonic(), changed)
         start = time.thread_time()
         self._state._take_reading(reading)
         return (time.thread_time() - start) * 1e3

@@ -15,7 +15,8 @@ __all__ = ['ADMITTED', 'AVERAGE', 'DEBT', 'GIANT', 'MEAN', 'NO_PROFILE',
            'Assessment', 'HostPolicy', 'LoadTable', 'Uplink', 'most_cautious']
 
 AVERAGE, PROBABILITY = policy.AVERAGE, policy.PROBABILITY
-HostPolicy, Uplink = policy.HostPolicy, policy.Uplink
+HostPolicy = policy.HostPolicy
+Uplink = policy.Uplink
 most_cautious = policy.most_cautious
 LoadTable = load_table.LoadTable
 Assessment = assessment.Assessment

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and checks the ``vswitch:*`` keys of aggregate metadata."""
 
+from collections import abc
 import dataclasses
+import typing
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.common import exceptions
@@ -11,6 +13,16 @@ from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 __all__ = ['Keys', 'PREFIX', 'Stated', 'UPLINK', 'expected_keys',
            'refusing', 'usable_profile']
 
+#: (aggregate name, its metadata) of several aggregates.
+Metadata: typing.TypeAlias = abc.Iterable[tuple[str, abc.Mapping[str, str]]]
+#: Aggregate name, key and value.
+Item: typing.TypeAlias = tuple[str, str, str]
+Profiles: typing.TypeAlias = abc.Mapping[str, vswitch_profile.SwitchProfile]
+#: Receives a topic, and the problem or None.
+Report: typing.TypeAlias = abc.Callable[[str, str | None], object]
+#: Receives where, key and text; raises InvalidOverride.
+Check: typing.TypeAlias = abc.Callable[[str, str, str], None]
+
 #: Prefix of the keys of aggregates and of the extra specs of flavors.
 PREFIX = 'vswitch:'
 
@@ -18,16 +30,9 @@ PREFIX = 'vswitch:'
 UPLINK = 'vswitch:uplink'
 
 
-def refusing(expected, fits):
-    """Return a check of the values of a metadata key.
-
-    :param expected: description of the valid values, for the error message
-    :param fits: callable(text), returns whether the value is valid; a
-        ValueError means that it is not
-    :returns: callable(where, key, text) that raises InvalidOverride if the
-        text is invalid
-    """
-    def check(where, key, text):
+def refusing(expected: str, fits: abc.Callable[[str], bool]) -> Check:
+    """Return a check of the values of a metadata key."""
+    def check(where: str, key: str, text: str) -> None:
         try:
             good = fits(text)
         except (TypeError, ValueError, OverflowError):
@@ -38,12 +43,8 @@ def refusing(expected, fits):
     return check
 
 
-def expected_keys(key, keys):
-    """Return the end of an error message about a key that does not exist.
-
-    :param key: the key
-    :param keys: iterable of the existing keys
-    """
+def expected_keys(key: str, keys: abc.Iterable[str]) -> str:
+    """Return the end of an error message about a key that does not exist."""
     return (f'expected no key but {", ".join(keys)}'
             + plain_text.nearest(key, keys, PREFIX))
 
@@ -52,37 +53,26 @@ def expected_keys(key, keys):
 class Stated:
     """The valid values of the metadata of some aggregates.
 
-    :ivar values: {key: {value: name of an aggregate that has it}}
-    :ivar profiles: names of switch profiles, sorted
-    :ivar numbers: {key of a switch profile: list of its values, as texts}
     :ivar policy: the most cautious of the admission policies
     :ivar limit: the lowest of the limits of the overload probability
     :ivar margin: the largest of the margins of predictions
     """
 
-    values: dict
-    profiles: list
-    numbers: dict
+    values: dict[str, dict[str, str]]
+    profiles: list[str]
+    numbers: dict[str, list[str]]
     policy: str
     limit: float
     margin: float
 
 
 class Keys:
-    """Reads the metadata keys with one prefix.
+    """Reads the metadata keys with one prefix."""
 
-    :param prefix: string with which the keys begin
-    :param profiles: {name: SwitchProfile}
-    :param policy: admission policy if no aggregate sets one
-    :param overload_probability: limit if no aggregate sets one
-    :param prediction_margin: margin if no aggregate sets one
-    :param numbers: names of the numbers of a profile that a key can override
-    :param report: callable(topic, problem or None), receives invalid values
-    :param others: {name: check} of other keys with this prefix
-    """
-
-    def __init__(self, prefix, profiles, policy, overload_probability,
-                 prediction_margin, numbers, report, others=None):
+    def __init__(self, prefix: str, profiles: Profiles, policy: str,
+                 overload_probability: float, prediction_margin: float,
+                 numbers: abc.Iterable[str], report: Report,
+                 others: dict[str, Check] | None = None) -> None:
         self._profile = prefix + 'profile'
         self._numbers = {prefix + name: name for name in numbers}
         self._policy = prefix + 'admission_policy'
@@ -106,13 +96,9 @@ class Keys:
             **{prefix + name: check for name, check in (others or {}).items()},
             **dict.fromkeys(self._numbers, self._check_number)}
 
-    def read(self, items):
-        """Return the valid values of some metadata. Invalid ones are reported.
-
-        :param items: sorted [(aggregate name, key, value)]
-        :returns: Stated
-        """
-        values = {}
+    def read(self, items: abc.Iterable[Item]) -> Stated:
+        """Return the valid values of sorted metadata; report invalid ones."""
+        values: dict[str, dict[str, str]] = {}
         for name, key, value in items:
             where = f'aggregate {name}'
             try:
@@ -122,7 +108,7 @@ class Keys:
                 self._report(f'{where} {key}', f'{error}; it is ignored')
                 continue
             values.setdefault(key, {})[value] = name
-        all_values = {**self._defaults, **values}
+        all_values: dict[str, typing.Any] = {**self._defaults, **values}
         return Stated(
             values, sorted(values.get(self._profile, ())),
             {self._numbers[key]: list(texts)
@@ -131,29 +117,25 @@ class Keys:
             min(map(float, all_values[self._limit])),
             max(map(float, all_values[self._margin])))
 
-    def _refuse(self, where, key, text):
+    def _refuse(self, where: str, key: str, text: str) -> None:
         raise exceptions.InvalidOverride(
             f'{where}: {key}: {text!r}; {expected_keys(key, self._checks)}')
 
-    def _check_number(self, where, key, text):
+    def _check_number(self, where: str, key: str, text: str) -> None:
         vswitch_profile.override_number(self._numbers[key], text, where)
 
 
-def usable_profile(profile, numbers, where, report, **others):
+def usable_profile(
+        profile: vswitch_profile.SwitchProfile | None,
+        numbers: dict[str, list[typing.Any]], where: str, report: Report,
+        **others: typing.Any) -> vswitch_profile.SwitchProfile | None:
     """Return a profile with the given numbers, except invalid numbers.
 
     A number that is valid alone may contradict the profile or another number.
     In alphabetical order, each number with a contradiction is reported and
     ignored.
 
-    :param profile: SwitchProfile, or None if only the numbers describe the
-        switch
     :param numbers: {name of a number: values}; the smallest value applies
-    :param where: what states the numbers, for messages
-    :param report: callable(topic, problem or None), receives invalid numbers
-    :param others: other fields of the profile that change together with the
-        numbers
-    :returns: SwitchProfile, or None if nothing describes the switch
     """
     try:
         usable = vswitch_profile.with_numbers(profile, numbers, where,

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The effect of one more instance on hosts, in numbers and in words. Pure."""
 
+from __future__ import annotations
+
 import dataclasses
+import typing
 
 import numpy as np
 
@@ -31,7 +34,8 @@ UNITS = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
          (0.0, 1.0, 0.0): 'kbit/s of ingress',
          (0.0, 0.0, 1.0): 'kilo-packets/s'}
 
-# Fields of a Load, by which a host is explained, and which a check compares.
+# Fields of a LimitLoad, by which a host is explained, and which a check
+# compares.
 _EXPLAINED = 'mean', 'capacity', 'instance_peak', 'vm_peak'
 _COMPARED = {PEAK: ('instance_peak', 'vm_peak'), MEAN: ('mean', 'capacity')}
 
@@ -49,23 +53,19 @@ class Assessment:
     If a host has an uplink, overload_probability, loss_fraction and
     utilisation are the larger values of host and uplink.
 
-    :ivar known: (h,) whether the host has a switch profile
-    :ivar slots: (h,) slots of the hosts
     :ivar reason: (h,) ADMITTED, or the check that refuses the host
     :ivar overload_probability: (h,) upper bound of P(any limit is exceeded)
     :ivar loss_fraction: (h,) expected share of the host's traffic that is lost
     :ivar utilisation: (h,) mean rate divided by capacity, of the limit with
         the highest ratio
-    :ivar enforced: (h,) whether a host that is not admitted is refused
     :ivar avoided: (h,) why the host should get no new instance while another
         host passes: DEBT, GIANT, UPLINK if that applies to an uplink, or
         ADMITTED
     :ivar in_debt: (h,) whether the host or an uplink is in debt and does not
         recover
-    Of a host with an uplink the three numbers are the larger ones of the two.
     """
 
-    _table: object
+    _table: typing.Any
     slots: np.ndarray
     reason: np.ndarray
     overload_probability: np.ndarray
@@ -73,8 +73,8 @@ class Assessment:
     utilisation: np.ndarray
     known: np.ndarray
     enforced: np.ndarray
-    # Load, and (h,) the positions of the hosts in it; None: 0 to h - 1.
-    _load: object
+    # LimitLoad, and (h,) the positions of the hosts in it; None: 0 to h - 1.
+    _load: typing.Any
     _at: np.ndarray | None
     # (h,): the limits of overload_probability, with the numerical error.
     _limits: np.ndarray
@@ -84,27 +84,27 @@ class Assessment:
     in_debt: np.ndarray
     # Attachments and uuid to exclude of the judged instance, and the
     # TunnelTable that counted.
-    _candidate: tuple = (vswitch_attachments.UNKNOWN, None, None)
+    _candidate: typing.Any = (vswitch_attachments.UNKNOWN, None, None)
     # (h,): number of residents. The table may have changed since.
-    _residents: np.ndarray | None = None
+    _residents: typing.Any = None
     # Assessments of uplinks, and (h, 2): index of the Assessment and position
     # in it of the uplink that decides on a host.
-    _uplinks: list = dataclasses.field(default_factory=list)
-    _uplink_of: np.ndarray | None = None
+    _uplinks: list[Assessment] = dataclasses.field(default_factory=list)
+    _uplink_of: typing.Any = None
     # (h,): whether avoid() refuses the host.
     _not_needed: np.ndarray | None = None
 
     @property
-    def admitted(self):
+    def admitted(self) -> np.ndarray:
         """(h,) bool, whether each host is admitted."""
         return self.reason == ADMITTED
 
     @property
-    def passing(self):
+    def passing(self) -> np.ndarray:
         """(h,) bool, whether each host is admitted or only observed."""
         return self.admitted | ~self.enforced
 
-    def avoid(self):
+    def avoid(self) -> None:
         """Refuse the avoided hosts if another host passes."""
         avoided = self.admitted & (self.avoided != ADMITTED)
         if not avoided.any() or not (
@@ -118,34 +118,30 @@ class Assessment:
             uplinks.reason[at] = uplinks.avoided[at]
 
     @property
-    def fits(self):
+    def fits(self) -> np.ndarray:
         """(h,) bool, whether a host is admitted without :meth:`avoid`."""
         return self.admitted if self._not_needed is None \
             else self.admitted | self._not_needed
 
     @property
-    def last(self):
+    def last(self) -> np.ndarray:
         """(h,) bool, whether other hosts that pass come first."""
         return self.in_debt | (self.avoided != ADMITTED)
 
     @property
-    def only_last(self):
+    def only_last(self) -> bool:
         """Whether hosts pass, all of which are avoided."""
         passing = self.passing
         return bool(passing.any() and (
             self.avoided[passing] != ADMITTED).all())
 
     @property
-    def above(self):
+    def above(self) -> np.ndarray:
         """(h,) bool, whether the overload probability exceeds the limit."""
         return self.overload_probability > self._limits
 
-    def replace(self, where, other):
-        """Replace the results of some hosts by those of another Assessment.
-
-        :param where: (n,) int, positions of the hosts to replace
-        :param other: Assessment of these n hosts
-        """
+    def replace(self, where: typing.Any, other: Assessment) -> None:
+        """Replace the results of some hosts by those of another Assessment."""
         for name in ('reason', 'overload_probability', 'loss_fraction',
                      'utilisation', '_full', '_limits', 'avoided',
                      'in_debt'):
@@ -162,20 +158,18 @@ class Assessment:
             values = other._of_limits(name, slice(None))
             getattr(self._load, name)[:values.shape[1], where] = values.T
 
-    def _of_limits(self, name, where):
-        """Return a field of the Load of the given hosts, limits last.
+    def _of_limits(self, name: str, where: typing.Any) -> np.ndarray:
+        """Return a field of the LimitLoad of the given hosts, limits last.
 
-        :param name: name of the field
         :param where: position of a host, or (n,) int or slice
         """
         if self._at is not None:
             where = self._at[where]
         return getattr(self._load, name)[:, where].T
 
-    def share(self, uplinks, of):
+    def share(self, uplinks: Assessment, of: np.ndarray) -> None:
         """Apply the results of the uplinks to their hosts.
 
-        :param uplinks: Assessment of u uplinks
         :param of: (h, m) int, positions of the uplinks of each host, filled up
             with u
         """
@@ -199,77 +193,65 @@ class Assessment:
                      & avoided.any(axis=1)] = UPLINK
         self.in_debt |= np.append(uplinks.in_debt, False)[of].any(axis=1)
 
-    def host(self, i):
-        """Return the name of a host.
+    def host(self, i: int) -> str:
+        """Return the name of a host."""
+        return self._entry(i).host
 
-        :param i: position of the host
-        """
-        return self._table._entries[self.slots[i]].host
+    def _entry(self, i):
+        return self._table._entries[self.slots[i]]
 
-    def position(self, host):
-        """Return the position of a host, or None if it was not judged.
-
-        :param host: name of the host
-        """
+    def position(self, host: str) -> int | None:
+        """Return the position of a host, or None if it was not judged."""
         places = np.flatnonzero(self.slots == self._table.slot(host))
         return int(places[0]) if places.size else None
 
-    def limit(self, i):
-        """Return the limit in force of a host, or None without one.
-
-        :param i: position of the host
-        """
-        entry = self._table._entries[self.slots[i]]
+    def limit(self, i: int) -> float | None:
+        """Return the limit in force of a host, or None without one."""
+        entry = self._entry(i)
         if entry.policy.profile is None \
                 or entry.policy.policy == admission_policy.AVERAGE:
             return None
         return entry.policy.limit_in_force
 
-    def loads(self, i):
+    def loads(self, i: int) -> list[tuple[str, float, float, float, float]]:
         """Return the rates of a host, for each limit of its switch.
 
-        :param i: position of the host
         :returns: list of (unit in words, mean with the instance, capacity,
             peak of the instance, limit of one instance)
         """
-        policy = self._table._entries[self.slots[i]].policy
+        policy = self._entry(i).policy
         numbers = np.array([self._of_limits(name, i) for name in _EXPLAINED])
         return [(_unit_text(weights), *numbers[:, j].tolist())
                 for j, (weights, _, _) in enumerate(policy.limits)]
 
-    def counts(self, i):
+    def counts(self, i: int) -> list[tuple[str, int, int, float]]:
         """Return the counted quantities of a host.
 
-        :param i: position of the host
         :returns: list of (name in words, number now, number that the instance
             adds, maximum)
         """
-        policy = self._table._entries[self.slots[i]].policy
+        policy = self._entry(i).policy
         attachments, exclude, table = self._candidate
         return [(_COUNTED[place], *table.numbers(
             int(self.slots[i]), attachments, place, exclude))
             for place, unit in enumerate(tunnel_table.COUNTED)
             if unit in policy.counts]
 
-    def check(self, i):
-        """Return the name of the check that refuses a host, see CHECKS.
-
-        :param i: position of the host
-        """
+    def check(self, i: int) -> str:
+        """Return the name of the check that refuses a host, see CHECKS."""
         if self.reason[i] == TOO_MANY \
                 and self._full[i] == _FULL_OF_FUNCTIONS:
             return FUNCTIONS
         return CHECKS[self.reason[i]]
 
-    def refused_for_functions(self):
+    def refused_for_functions(self) -> int:
         """Return the number of hosts without enough virtual functions."""
         return int(((self.reason == TOO_MANY)
                     & (self._full == _FULL_OF_FUNCTIONS)).sum())
 
-    def decisive(self, i):
+    def decisive(self, i: int) -> tuple[float, float] | None:
         """Return the numbers that the check which refuses a host compares.
 
-        :param i: position of the host
         :returns: (value, limit), or None if the check compares no numbers or
             no check refuses the host
         """
@@ -282,10 +264,11 @@ class Assessment:
             total = count + added
             return (total, maximum) if total > maximum else None
         if reason == OVERLOAD:
-            return float(self.overload_probability[i]), self.limit(i)
+            return (float(self.overload_probability[i]),
+                    self._entry(i).policy.limit_in_force)
         return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
 
-    def _exceeded(self, i):
+    def _exceeded(self, i: int) -> tuple[int, float, float]:
         """Return (index, value, limit) of the limit that a host exceeds most.
 
         The host is refused for PEAK or MEAN.
@@ -295,10 +278,9 @@ class Assessment:
         j = int(_over(values, limits).argmax())
         return j, float(values[j]), float(limits[j])
 
-    def multiples(self, where):
+    def multiples(self, where: np.ndarray) -> np.ndarray:
         """Return how far refused hosts exceed their limits.
 
-        :param where: (n,) int, positions of hosts
         :returns: (n,) value divided by limit, of the check that refuses each
             host; infinite if the check compares no numbers or counts something
         """
@@ -315,20 +297,16 @@ class Assessment:
                                    self._limits[where[refused]])
         for place in np.flatnonzero(reasons == DEBT).tolist():
             # The sooner the debt is repaid, the nearer the host is.
-            multiples[place] = 1.0 + self._table._entries[
-                self.slots[where[place]]].debt.days
+            multiples[place] = 1.0 + self._entry(where[place]).debt.days
         for place in np.flatnonzero(reasons == UPLINK).tolist():
             which, at = self._uplink_of[where[place]].tolist()
             multiples[place] = self._uplinks[which].multiples(
                 np.array([at]))[0]
         return multiples
 
-    def explain(self, i):
-        """Return in words, with numbers, why a host is admitted or refused.
-
-        :param i: position of the host
-        """
-        entry = self._table._entries[self.slots[i]]
+    def explain(self, i: int) -> str:
+        """Return in words, with numbers, why a host is admitted or refused."""
+        entry = self._entry(i)
         profile = entry.policy.profile
         reason = self.reason[i]
         if reason == UPLINK:
@@ -343,12 +321,12 @@ class Assessment:
         if reason in (PEAK, MEAN):
             j, value, limit = self._exceeded(i)
             unit = _unit_text(entry.policy.limits[j][0])
-            value, limit = plain_text.distinct(value, limit)
+            shown, most = plain_text.distinct(value, limit)
             if reason == MEAN:
-                return (f'with it the average would be {value} {unit}, above '
-                        f'the {limit} of profile {name}')
-            return (f"the instance's peak of {value} {unit} is above the "
-                    f'{limit} that one instance can have on profile {name}')
+                return (f'with it the average would be {shown} {unit}, above '
+                        f'the {most} of profile {name}')
+            return (f"the instance's peak of {shown} {unit} is above the "
+                    f'{most} that one instance can have on profile {name}')
         if reason == DEBT:
             return (f'its error budget is overspent by the amount that '
                     f'{entry.debt.days:.3g} days in use earn, the project '
@@ -365,19 +343,18 @@ class Assessment:
         divided = '' if margin == 1 else (
             f', {entry.policy.overload_probability:.3g} divided by the '
             f'prediction margin {margin:g}')
-        overload, limit = plain_text.distinct(
+        overload, most = plain_text.distinct(
             self.overload_probability[i], entry.policy.limit_in_force, 3)
         return (f'with it the overload probability would be {overload}, '
-                f'{verb} the limit of {limit}{divided} '
+                f'{verb} the limit of {most}{divided} '
                 f'(profile {name}, '
                 f'{self._residents[i]:.0f} instances, average utilisation '
                 f'{self.utilisation[i]:.3g})')
 
-    def _explain_uplink(self, i):
-        entry = self._table._entries[self.slots[i]]
-        return f'its uplink {entry.host}: {self.explain(i)}'
+    def _explain_uplink(self, i: int) -> str:
+        return f'its uplink {self.host(i)}: {self.explain(i)}'
 
-    def _explain_count(self, i, entry):
+    def _explain_count(self, i: int, entry: typing.Any) -> str:
         place = int(self._full[i]) - 1
         unit = tunnel_table.COUNTED[place]
         count, added, maximum = self._counted(i)
@@ -390,14 +367,14 @@ class Assessment:
                 f'{added}, and {key} of profile {entry.policy.profile.name} '
                 f'is {maximum:g}')
 
-    def _counted(self, i):
+    def _counted(self, i: int) -> tuple[int, int, float]:
         """Return TunnelTable.numbers of the quantity that refuses a host."""
         attachments, exclude, table = self._candidate
         return table.numbers(int(self.slots[i]), attachments,
                              int(self._full[i]) - 1, exclude)
 
 
-def _over(values, limits):
+def _over(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Return values divided by limits; 0 if both are 0."""
     with np.errstate(divide='ignore', invalid='ignore'):
         return np.nan_to_num(values / limits, nan=0.0, posinf=np.inf)

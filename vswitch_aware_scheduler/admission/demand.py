@@ -6,18 +6,27 @@ and for a resident, in a scheduler, a command and a report. :func:`of_instance`
 collects the facts of the store and calls it. Pure.
 """
 
+from collections import abc
 import dataclasses
 import functools
+import typing
 
 import numpy as np
 
 from vswitch_aware_scheduler.admission import flavor_specs
+from vswitch_aware_scheduler.admission import policy as admission_policy
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['CLAIM', 'DEFAULT', 'Demand', 'FLAVOR', 'FLAVOR_MODEL', 'Facts',
-           'KINDS', 'MODEL', 'OWN_TRAFFIC', 'PRIOR', 'PRIOR_OF', 'RAISED',
+__all__ = ['CLAIM', 'DEFAULT', 'Demand', 'FLAVOR', 'FLAVOR_MODEL', 'KINDS',
+           'Known', 'MODEL', 'OWN_TRAFFIC', 'PRIOR', 'PRIOR_OF', 'RAISED',
            'UNKNOWN', 'decide', 'of_instance', 'raised']
+
+#: Egress and ingress in kbit/s, and kilo-packets/s.
+Rates: typing.TypeAlias = tuple[float, float, float]
+
+#: Receives the name of a flavor, and the problem in words or None.
+_Report: typing.TypeAlias = abc.Callable[[str | None, str | None], object]
 
 #: Rules that give the law of an instance. The rule of a prior is ``PRIOR_OF``
 #: and what the prior was learned from.
@@ -41,17 +50,11 @@ _MOST_FITTED = 65_536
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Facts:
+class Known:
     """What is known about the traffic of one instance.
 
-    :ivar learned: RateLaw of the learned model of the instance, or None
-    :ivar prior: (RateLaw, what it was learned from) as returned by
-        :meth:`.Snapshot.prior`, or None
-    :ivar group: RateLaw of the prior of the group of an instance that has a
-        prior of its own traffic, or None
     :ivar stated: tuple of the (RateLaw, FLAVOR or FLAVOR_MODEL) that flavors
         state; several while a resize is not confirmed
-    :ivar claimed: RateLaw of the open claim of a resident, or None
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
         instance guarantee, or None if unknown
     :ivar default: RateLaw of an instance about which nothing is known. None
@@ -61,11 +64,11 @@ class Facts:
     """
 
     learned: rate_law.RateLaw | None = None
-    prior: tuple | None = None
+    prior: tuple[rate_law.RateLaw, str] | None = None
     group: rate_law.RateLaw | None = None
-    stated: tuple = ()
+    stated: tuple[flavor_specs.Statement, ...] = ()
     claimed: rate_law.RateLaw | None = None
-    guaranteed: tuple | None = None
+    guaranteed: Rates | None = None
     default: rate_law.RateLaw | None = None
 
 
@@ -78,28 +81,22 @@ class Demand:
     :ivar rule: the rule that gave the law: MODEL, FLAVOR, FLAVOR_MODEL, CLAIM,
         'prior of ' and what it was learned from, DEFAULT, or UNKNOWN if no
         rule applies; followed by RAISED if there is a guarantee
-    :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
-        instance guarantee, or None if unknown
-    :ivar group: RateLaw of the group, if the law is the prior of the
-        instance's own traffic; else None
-    :ivar instance_uuid: string, or None for an instance without a uuid
-    :ivar project: id of the project of the instance, or None
     """
 
     law: rate_law.RateLaw
     rule: str
-    guaranteed: tuple | None = None
+    guaranteed: Rates | None = None
     group: rate_law.RateLaw | None = None
     instance_uuid: str | None = None
     project: str | None = None
 
     @property
-    def is_prior(self):
+    def is_prior(self) -> bool:
         """Whether the law is a prior, which does not state a peak rate."""
         return self.rule.startswith(PRIOR_OF)
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         """The kind of the rule, one of KINDS."""
         if self.is_prior:
             return PRIOR
@@ -107,19 +104,17 @@ class Demand:
         return _KIND_OF.get(rule, rule)
 
     @property
-    def same_on_all_hosts(self):
+    def same_on_all_hosts(self) -> bool:
         """Whether the law of the instance is the same on every host."""
         return not self.is_prior and not any(self.guaranteed or ())
 
-    def law_on(self, policy):
+    def law_on(self,
+               policy: admission_policy.HostPolicy | None) -> rate_law.RateLaw:
         """Return the RateLaw that the instance would have on a host.
 
         A prior is cut to what one instance may have there, see
         :meth:`.HostPolicy.fitting`. Then each rate is raised to the guarantee.
         Results are cached.
-
-        :param policy: HostPolicy of the host, or None
-        :returns: RateLaw
         """
         law = self.law
         if policy is not None and self.is_prior and policy.limits_on_one:
@@ -134,7 +129,8 @@ class Demand:
             sizes, default=vswitch_profile.DEFAULT_PACKET_BYTES))
 
 
-def decide(facts, instance_uuid=None, project=None):
+def decide(facts: Known, instance_uuid: str | None = None,
+           project: str | None = None) -> Demand:
     """Return the Demand of an instance.
 
     The first of these gives the law:
@@ -148,10 +144,6 @@ def decide(facts, instance_uuid=None, project=None):
     A guarantee of its ports then raises each rate: the instance may use the
     guarantee at any time. A guarantee never lowers a rate, because a tenant
     chooses the guarantee.
-
-    :param facts: Facts
-    :param instance_uuid: uuid of the instance, or None
-    :param project: id of its project, or None
     """
     law, rule, group = _law(facts)
     if any(facts.guaranteed or ()):
@@ -178,19 +170,19 @@ def _law(facts):
     return facts.default, DEFAULT, None
 
 
-def of_instance(snapshot, instance_uuid, flavors, project, default,
-                guaranteed=None, claimed=None, report=None):
+def of_instance(
+        snapshot: typing.Any, instance_uuid: str | None,
+        flavors: abc.Sequence[tuple[str | None, abc.Mapping[str, str]]],
+        project: str | None, default: rate_law.RateLaw | None,
+        guaranteed: Rates | None = None,
+        claimed: rate_law.RateLaw | None = None,
+        report: _Report | None = None) -> Demand:
     """Return the Demand of an instance, with the facts of the store.
 
-    :param snapshot: :class:`.Snapshot`
-    :param instance_uuid: uuid of the instance, or None
     :param flavors: list of the (name or None, extra specs) that may apply;
         the last one also determines the group of the instance
-    :param project: id of its project, or None
-    :param default: as in :class:`Facts`
-    :param guaranteed: as in :class:`Facts`; None uses the guarantee in the
+    :param guaranteed: as in :class:`Known`; None uses the guarantee in the
         store
-    :param claimed: as in :class:`Facts`
     :param report: callable(name of a flavor, problem in words or None), or
         None; receives what is wrong with its ``vswitch:`` extra specs
     """
@@ -198,7 +190,7 @@ def of_instance(snapshot, instance_uuid, flavors, project, default,
         guaranteed = snapshot.guaranteed(instance_uuid)
     learned = snapshot.law(instance_uuid) if instance_uuid else None
     if learned is not None:
-        return decide(Facts(learned, guaranteed=guaranteed), instance_uuid,
+        return decide(Known(learned, guaranteed=guaranteed), instance_uuid,
                       project)
     flavor = flavors[-1][0] if flavors else None
     prior = snapshot.prior(instance_uuid, flavor, project)
@@ -207,7 +199,7 @@ def of_instance(snapshot, instance_uuid, flavors, project, default,
         group = snapshot.group_prior(instance_uuid, flavor, project)
     stated = [_stated(name, extra_specs, snapshot.law, report)
               for name, extra_specs in flavors]
-    return decide(Facts(
+    return decide(Known(
         None, prior, group and group[0], tuple(filter(None, stated)), claimed,
         guaranteed, default), instance_uuid, project)
 
@@ -226,14 +218,12 @@ def _fitted(policy, law, group):
 
 
 @functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)
-def raised(law, guaranteed, packet_bytes):
+def raised(law: rate_law.RateLaw, guaranteed: Rates,
+           packet_bytes: float) -> rate_law.RateLaw:
     """Return a law without any rate below the guaranteed rates.
 
-    :param law: RateLaw
-    :param guaranteed: (egress_kbps, ingress_kbps, kpps), each >= 0
     :param packet_bytes: size of a packet in bytes; converts bit rates to
         packet rates if the law has no packet rate and the guarantee has one
-    :returns: RateLaw
     """
     rates = np.array(law.rates)
     if guaranteed[2] and not law.packets_known:
@@ -242,13 +232,13 @@ def raised(law, guaranteed, packet_bytes):
         law.probabilities, np.maximum(rates, guaranteed), law.at_instants)
 
 
-def _size(stated):
+def _size(stated: flavor_specs.Statement) -> tuple[float, ...]:
     """Return the sort key of a (law, rule): (mean + peak, peak)."""
     return _size_of(stated[0])
 
 
 @functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)
-def _size_of(law):
+def _size_of(law: rate_law.RateLaw) -> tuple[float, ...]:
     mean, peak = law.mean, law.peak
     return tuple(float(rate[:2].sum() + rate[2])
                  for rate in (mean + peak, peak))

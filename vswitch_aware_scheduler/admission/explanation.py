@@ -34,11 +34,6 @@ _RANKS[assessments.NO_PROFILE] = _BY_NOTHING
 class Refusal:
     """Why one host is refused, or would be refused.
 
-    :ivar check: the first check that refuses it, in words
-    :ivar text: the whole explanation
-    :ivar host: name of the host
-    :ivar value: the number that the check compares, or None
-    :ivar limit: the number that the value exceeds, or None
     :ivar enforced: False if the host passes anyway
     """
 
@@ -50,19 +45,17 @@ class Refusal:
     text: str
 
     def __str__(self):
-        if self.value is None:
+        if self.value is None or self.limit is None:
             return f'{self.host} ({self.check})'
         return '{} ({} > {})'.format(self.host, *plain_text.distinct(
             self.value, self.limit, 3))
 
 
-def counts(assessment):
+def counts(assessment: assessments.Assessment) -> dict[str, int]:
     """Return {check in words: number of hosts that it refuses}.
 
     The most frequent check comes first. Of equally frequent checks, those that
     depend on the load come before hard limits.
-
-    :param assessment: Assessment of all hosts
     """
     numbers = collections.Counter(dict(zip(
         assessments.CHECKS, np.bincount(
@@ -76,25 +69,19 @@ def counts(assessment):
         reversed(numbers.items()), key=lambda item: -item[1]) if count}
 
 
-def observed(assessment):
-    """Return how many hosts pass although a check refuses them.
-
-    :param assessment: Assessment of all hosts
-    """
+def observed(assessment: assessments.Assessment) -> int:
+    """Return how many hosts pass although a check refuses them."""
     return int((~assessment.admitted & ~assessment.enforced).sum())
 
 
-def nearest(assessment, most=1):
+def nearest(assessment: assessments.Assessment,
+            most: int = 1) -> list[Refusal]:
     """Return the Refusals of the hosts that are nearest to fitting.
 
     Hosts that are refused for their load come first, then those refused by a
     hard limit, then those without a profile. Within each group, the host with
     the smallest ratio of value to limit comes first. Of equal ratios, the host
     with the lowest mean utilisation comes first.
-
-    :param assessment: Assessment of all hosts
-    :param most: maximum number of Refusals
-    :returns: list of Refusal
     """
     refused = np.flatnonzero(~assessment.admitted)
     ranks = _RANKS[assessment.reason[refused]]
@@ -110,26 +97,21 @@ def nearest(assessment, most=1):
     return [_refusal(assessment, int(refused[i])) for i in order]
 
 
-def line(hosts, counted, closest):
-    """Return in one line which checks refuse how many hosts.
-
-    :param hosts: number of hosts
-    :param counted: result of :func:`counts`
-    :param closest: the nearest Refusal, or None
-    """
+def line(hosts: int, counted: dict[str, int], closest: Refusal | None) -> str:
+    """Return in one line which checks refuse how many hosts."""
     checks = ', '.join(f'{count} {check}' for check, count in counted.items())
     return (f'{hosts} {"host" if hosts == 1 else "hosts"}: '
             f'{checks or "none refused"}'
             + (f'; closest {closest}' if closest is not None else ''))
 
 
-def _refusal(assessment, i):
+def _refusal(assessment: assessments.Assessment, i: int) -> Refusal:
     value, limit = assessment.decisive(i) or (None, None)
     return Refusal(assessment.host(i), assessment.check(i), value, limit,
                    bool(assessment.enforced[i]), assessment.explain(i))
 
 
-def _multiple(numbers):
+def _multiple(numbers: tuple[float, float] | None) -> float:
     """Return the ratio of a value to its limit."""
     if numbers is None or numbers[1] <= 0:
         return math.inf

@@ -4,19 +4,24 @@
 Scheduler and modeler derive the same law from the same flavor. Pure; no Nova.
 """
 
+from collections import abc
 import functools
 import reprlib
+import typing
 
 import numpy as np
 
 from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['EXTRA_SPECS', 'LARGEST', 'MIGRATE_EXTRA_SPEC', 'MIGRATE_VALUES',
-           'MODEL_EXTRA_SPEC', 'RATES', 'constant_law', 'law_of',
-           'law_of_extra_specs', 'read']
+           'MODEL_EXTRA_SPEC', 'RATES', 'law_of', 'law_of_extra_specs', 'read']
+
+#: Law that a flavor states, and the rule that gave it.
+Statement: typing.TypeAlias = tuple[rate_law.RateLaw, str]
+#: Returns the learned law of the instance with a uuid, or None.
+Laws: typing.TypeAlias = abc.Callable[[str], rate_law.RateLaw | None]
 
 #: Numbers of a flavor, all integers 0..LARGEST, and their meaning.
 EXTRA_SPECS = {
@@ -56,14 +61,11 @@ MOST_LAWS = 65_536
 RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 
-def read(extra_specs, laws):
+def read(extra_specs: abc.Mapping[str, str],
+         laws: Laws) -> tuple[Statement | None, str | None]:
     """Return what a flavor states, and what is wrong with its extra specs.
 
     Unknown keys are ignored. With an invalid value, the flavor states nothing.
-
-    :param extra_specs: mapping of strings
-    :param laws: as in :func:`law_of`
-    :returns: (result of :func:`law_of` or None, the problem in words or None)
     """
     stated, problems = None, []
     try:
@@ -78,11 +80,9 @@ def read(extra_specs, laws):
     return stated, '; '.join(problems) or None
 
 
-def law_of(extra_specs, laws):
+def law_of(extra_specs: abc.Mapping[str, str], laws: Laws) -> Statement | None:
     """Return the law of a flavor and the rule that gave it, or None.
 
-    :param extra_specs: mapping of strings
-    :param laws: callable, instance uuid -> learned RateLaw or None
     :returns: (RateLaw, 'flavor model' or 'flavor'), or None if the extra specs
         state no traffic
     :raises InvalidOverride: as :func:`law_of_extra_specs`
@@ -102,10 +102,10 @@ def law_of(extra_specs, laws):
     return None
 
 
-def law_of_extra_specs(extra_specs):
+def law_of_extra_specs(
+        extra_specs: abc.Mapping[str, str]) -> rate_law.RateLaw | None:
     """Return the RateLaw that a flavor's numbers describe, or None.
 
-    :param extra_specs: mapping of strings
     :raises InvalidOverride: if a number is invalid; the message names the key,
         the value and the valid values
     """
@@ -124,36 +124,29 @@ def law_of_extra_specs(extra_specs):
             f'vswitch:kpps')
     on, off = numbers.get('on_seconds'), numbers.get('off_seconds')
     if on is None and off is None:
-        return constant_law(**rates)
+        return _law(**rates)
     if not on or not off:
         raise exceptions.InvalidOverride(
             f'flavor extra specs: vswitch:on_seconds = {on}, '
             f'vswitch:off_seconds = {off}; expected two numbers above 0, or '
             f'neither of these specs')
-    return _on_off_law(**rates, on_seconds=on, off_seconds=off)
+    return _law(**rates, on_seconds=on, off_seconds=off)
 
 
 # Cached, because every request of a flavor needs the same law.
 @functools.lru_cache(maxsize=MOST_LAWS)
-def constant_law(**rates):
-    """Return the RateLaw of constant rates.
-
-    :param rates: egress_kbps, ingress_kbps and kpps as in
-        :meth:`.TrafficModel.constant`
-    """
-    return model.TrafficModel.constant(**rates).law
-
-
-@functools.lru_cache(maxsize=MOST_LAWS)
-def _on_off_law(egress_kbps, ingress_kbps, kpps, on_seconds, off_seconds):
+def _law(egress_kbps, ingress_kbps, kpps, on_seconds=1, off_seconds=0):
     """Return the law of :meth:`.TrafficModel.on_off` without its checks."""
-    longest = max(on_seconds, off_seconds)
-    shares = np.array([off_seconds, on_seconds]) / longest * .5
-    return rate_law.RateLaw.from_arrays(shares / shares.sum(), [
-        [0.0, 0.0, 0.0], [egress_kbps, ingress_kbps, kpps]])
+    rates = [egress_kbps, ingress_kbps, kpps]
+    if not off_seconds:
+        return rate_law.RateLaw.from_arrays([1.0], [rates])
+    shares = np.array([off_seconds, on_seconds]) / max(
+        on_seconds, off_seconds) * .5
+    return rate_law.RateLaw.from_arrays(
+        shares / shares.sum(), [[0.0, 0.0, 0.0], rates])
 
 
-def _whole_number(key, text):
+def _whole_number(key: str, text: str) -> int:
     try:
         value = int(text)
     except (TypeError, ValueError):

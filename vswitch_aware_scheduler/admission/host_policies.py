@@ -4,6 +4,8 @@
 If several values apply, the most cautious is used.
 """
 
+import typing
+
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import flavor_specs
@@ -29,20 +31,15 @@ _MOST_KNOWN = 10_000
 class HostPolicies:
     """Determines the HostPolicy of hosts. Equal policies are one object.
 
-    :param profiles: {name: SwitchProfile}
     :param default_profile: name of the profile of hosts without another one,
         or None
-    :param policy: admission policy if no aggregate sets one
-    :param overload_probability: limit if no aggregate sets one
-    :param pass_unknown: whether a host without a profile passes
-    :param report: callable(topic, problem or None), receives invalid values
-    :param enforcement: ENFORCE or OBSERVE, if no aggregate sets one
-    :param prediction_margin: margin of predictions if no aggregate sets one
     """
 
-    def __init__(self, profiles, default_profile, policy,
-                 overload_probability, pass_unknown, report,
-                 enforcement=ENFORCE, prediction_margin=1.0):
+    def __init__(self, profiles: aggregate_metadata.Profiles,
+                 default_profile: str | None, policy: str,
+                 overload_probability: float, pass_unknown: bool,
+                 report: aggregate_metadata.Report, enforcement: str = ENFORCE,
+                 prediction_margin: float = 1.0) -> None:
         self._profiles = profiles
         self._default_profile = default_profile
         self._pass_unknown = pass_unknown
@@ -51,34 +48,20 @@ class HostPolicies:
         self._pass_on = report
         self._enforcement = enforcement
         self._keys = aggregate_metadata.Keys(
-            aggregate_metadata.PREFIX,
-            profiles,
-            policy,
-            overload_probability,
-            prediction_margin,
-            vswitch_profile.OVERRIDABLE_KEYS,
-            self._report,
-            {
-                _JUDGE: aggregate_metadata.refusing(
-                    'true or false', ('true', 'false').__contains__
-                ),
-                _ENFORCEMENT: aggregate_metadata.refusing(
-                    f'{ENFORCE} or {OBSERVE}', (ENFORCE, OBSERVE).__contains__
-                ),
-                _MIGRATE: aggregate_metadata.refusing(
-                    ' or '.join(flavor_specs.MIGRATE_VALUES),
-                    flavor_specs.MIGRATE_VALUES.__contains__
-                ),
-            },
-        )
+            aggregate_metadata.PREFIX, profiles, policy, overload_probability,
+            prediction_margin, vswitch_profile.OVERRIDABLE_KEYS, self._report,
+            {key: aggregate_metadata.refusing(
+                ' or '.join(words), words.__contains__) for key, words in (
+                    (_JUDGE, ('true', 'false')),
+                    (_ENFORCEMENT, (ENFORCE, OBSERVE)),
+                    (_MIGRATE, flavor_specs.MIGRATE_VALUES))})
         self._known = {}         # arguments -> (HostPolicy, its reports)
 
-    def find(self, metadata, host_profile, bare_metal=False):
+    def find(self, metadata: aggregate_metadata.Metadata,
+             host_profile: typing.Any,
+             bare_metal: bool = False) -> admission.HostPolicy:
         """Return the HostPolicy of a host.
 
-        :param metadata: [(aggregate name, its metadata)] of the aggregates
-            of the host
-        :param host_profile: the store's HostProfile of the host, or None
         :param bare_metal: whether the host's instances are physical machines
             without a virtual switch; such a host is only judged if an
             aggregate requests it
@@ -101,25 +84,19 @@ class HostPolicies:
             self._pass_on(topic, problem)
         return policy
 
-    def origins(self, metadata, host_profile):
+    def origins(self, metadata: aggregate_metadata.Metadata,
+                host_profile: typing.Any) -> dict[str, str | None]:
         """Return where the values of the policy of a host come from.
 
-        :param metadata: as in :meth:`find`
-        :param host_profile: as in :meth:`find`
         :returns: {'profile': text or None, 'admission_policy': text,
             'overload_probability': text, 'prediction_margin': text, name of a
             number: text}; the numbers are those that differ from the profile
         """
         settings = self._keys.read(_items(metadata))
 
-        def stated(key):
-            names = sorted(
-                set(
-                    settings.values.get(
-                        aggregate_metadata.PREFIX + key, {}
-                    ).values()
-                )
-            )
+        def stated(key: str) -> str | None:
+            names = sorted(set(settings.values.get(
+                aggregate_metadata.PREFIX + key, {}).values()))
             return f'aggregate {", ".join(names)}' if names else None
 
         names, stored, origin = self._profile_names(settings, host_profile)
@@ -138,8 +115,7 @@ class HostPolicies:
             return admission.HostPolicy(None, settings.policy, settings.limit,
                                         judged=False)
         enforcements = settings.values.get(
-            aggregate_metadata.PREFIX + _ENFORCEMENT
-        ) or (self._enforcement,)
+            aggregate_metadata.PREFIX + _ENFORCEMENT, (self._enforcement,))
         return admission.HostPolicy(
             self._profile(settings, host_profile), settings.policy,
             settings.limit,
@@ -185,18 +161,14 @@ class HostPolicies:
         return [], {}
 
 
-def _stored_by(host_profile):
+def _stored_by(host_profile: typing.Any) -> str:
     return f'store ({host_profile.source})'
 
 
 def _items(metadata):
     """Return the sorted (aggregate, key, value) of the keys of hosts."""
-    return tuple(
-        sorted(
-            (name, key, value)
-            for name, data in metadata
-            for key, value in data.items()
-            if key.startswith(aggregate_metadata.PREFIX)
-            and not key.startswith(aggregate_metadata.UPLINK)
-        )
-    )
+    return tuple(sorted(
+        (name, key, value) for name, data in metadata
+        for key, value in data.items()
+        if key.startswith(aggregate_metadata.PREFIX)
+        and not key.startswith(aggregate_metadata.UPLINK)))

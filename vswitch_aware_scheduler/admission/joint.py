@@ -30,10 +30,9 @@ _TINY = 1e-300
 _EQUAL = 1e-6
 
 
-def effective_number(weights):
+def effective_number(weights: np.ndarray) -> np.ndarray:
     """Return how many equally weighted instants the instants are worth.
 
-    :param weights: (..., 504) weights of the instants, >= 0
     :returns: (...), 0 if all weights are 0 (Kish 1965)
     """
     total = weights.sum(axis=-1)
@@ -42,14 +41,13 @@ def effective_number(weights):
                      where=squares > 0)
 
 
-def _trust(expected, observed):
+def _trust(expected: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """Return the weight of the sums at the instants, 0 to 1.
 
     The deviation is the signed root of the deviance of a Poisson number.
 
     :param expected: (l, ...) numbers of sums above thresholds by the overlay
     :param observed: (l, ...) numbers that were observed
-    :returns: (...)
     """
     expected = np.maximum(expected, _TINY)
     deviance = observed * np.log(np.maximum(observed, _TINY) / expected) - (
@@ -61,8 +59,6 @@ def _trust(expected, observed):
 def _compared(sums, weights, thresholds, overlay):
     """Compare sums at the instants with the overlay.
 
-    :param sums: (h, 504) sums
-    :param weights: (h, 504) weights of the instants
     :param thresholds: (7, h) or (7, 1)
     :param overlay: (7, h) probabilities that the sums exceed the thresholds
     :returns: (h,) effective numbers of instants; (7, h) shares of sums above
@@ -83,11 +79,13 @@ def _mixed(overlay, of_sums, trust):
                   + trust * np.log(np.maximum(of_sums, _TINY)))
 
 
-def at_capacity(sums, weights, ladder, least_trust=0.0):
+def at_capacity(
+        sums: np.ndarray, weights: np.ndarray, ladder: np.ndarray,
+        least_trust: float | np.ndarray = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the probability that sums exceed 1, the capacity.
 
     :param sums: (h, 504) sums at the instants, as shares of the capacity
-    :param weights: (h, 504) weights of the instants
     :param ladder: (7, h) probabilities by the overlay that the sums exceed
         :data:`LADDER`
     :param least_trust: (h,) how far the sums count at least
@@ -116,16 +114,15 @@ def at_capacity(sums, weights, ladder, least_trust=0.0):
     return _mixed(ladder[0], of_sums, trust), trust
 
 
-def adapt(tables, sums, weights, ladders, peaks, on_grid):
+def adapt(tables: np.ndarray, sums: np.ndarray, weights: np.ndarray,
+          ladders: np.ndarray, peaks: np.ndarray, on_grid: bool) -> np.ndarray:
     """Adapt look-up tables of independent terms to sums at the instants.
 
     :param tables: (l, n) complex as returned by :meth:`.Grid.table`; those of
         sums whose terms depend on each other are changed
     :param sums: (l, 504) sums at the instants in table cells
-    :param weights: (l, 504) weights of the instants
     :param ladders: (l, 7) the thresholds of :data:`LADDER` in table cells
     :param peaks: (l,) largest possible sums in table cells
-    :param on_grid: whether all sums are whole numbers of cells
     :returns: (l,) how far the sums count, 0 to 1
     """
     at = np.clip(np.floor(ladders + _EQUAL), 0, tables.shape[1] - 1)

@@ -7,6 +7,8 @@ table is adapted to their sums there, which are kept as well. This module makes
 no decisions. Derivation: reference/model.rst, reference/admission.rst.
 """
 
+from __future__ import annotations
+
 import collections
 import functools
 import typing
@@ -20,7 +22,7 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['ERROR', 'Load', 'LimitSums', 'SLACK']
+__all__ = ['ERROR', 'LimitLoad', 'LimitSums', 'SLACK']
 
 #: Relative error of smooth tails.
 ERROR = 1e-3
@@ -84,7 +86,10 @@ _SHUFFLED = (np.random.RandomState(1).permutation(sampled.INSTANTS)
              + 0.5) / sampled.INSTANTS
 
 
-class Load(typing.NamedTuple):
+_Slots: typing.TypeAlias = np.ndarray | slice
+
+
+class LimitLoad(typing.NamedTuple):
     """The load of the limits of hosts with one more instance.
 
     All fields are (l, h) arrays for l limits and h hosts. A host with fewer
@@ -98,12 +103,9 @@ class Load(typing.NamedTuple):
     overload_probability: np.ndarray
     loss: np.ndarray
 
-    def of(self, where):
-        """Return a copy for some of the hosts.
-
-        :param where: (n,) int, positions of hosts
-        """
-        return Load(*(values.take(where, axis=1) for values in self))
+    def of(self, where: np.ndarray) -> LimitLoad:
+        """Return a copy for some of the hosts."""
+        return LimitLoad(*(values.take(where, axis=1) for values in self))
 
 
 class _Limit(typing.NamedTuple):
@@ -112,9 +114,9 @@ class _Limit(typing.NamedTuple):
     position: int
     slot: int
     kind: int
-    unit: tuple                  # weights, packet bytes
+    unit: admission_sources.Unit
     step: float                  # one table cell
-    parts: list                  # of Part: the residents of the host
+    parts: list[admission_sources.HostPart]
     mean: float                  # in table cells, above the smallest rates
     sampled: float               # number of residents sampled at instants
     residents: int
@@ -123,12 +125,11 @@ class _Limit(typing.NamedTuple):
 class LimitSums:
     """The sums of the rates of instances on hosts.
 
-    :param cells: number of cells of a look-up table between 0 and a capacity
     :param hosts: list of the hosts by slot, each with ``slot``, ``policy`` and
         ``residents``; the caller appends to this list
     """
 
-    def __init__(self, cells, hosts):
+    def __init__(self, cells: int, hosts: list[typing.Any]) -> None:
         self._cells = cells
         self._hosts = hosts
         self._units = {}         # (weights, packet bytes) -> unit number
@@ -165,20 +166,14 @@ class LimitSums:
         self._transforms = [admission_sources.KnownLaws(
             _MOST_BYTES // (16 * grid.frequencies)) for grid in self._grids]
         self._known_part = functools.lru_cache(_MOST_PARTS)(
-            admission_sources.Part)
+            admission_sources.HostPart)
 
-    def share_cache(self, other):
-        """Use what another LimitSums has computed for single laws.
-
-        :param other: LimitSums with the same number of cells
-        """
+    def share_cache(self, other: LimitSums) -> None:
+        """Use what another LimitSums has computed for single laws."""
         self._figures, self._transforms = other._figures, other._transforms
 
-    def set_limits(self, host):
-        """Set the limits of a host to those of its policy.
-
-        :param host: item of ``hosts``
-        """
+    def set_limits(self, host: typing.Any) -> None:
+        """Set the limits of a host to those of its policy."""
         slot, policy = host.slot, host.policy
         self._grow(len(policy.limits), slot + 1)
         self._free(slot)
@@ -191,7 +186,7 @@ class LimitSums:
                 unit, len(self._units))
             self._numbers[:_PEAK, position, slot] = capacity, vm_peak
 
-    def _grow(self, limits, slots):
+    def _grow(self, limits: int, slots: int) -> None:
         """Resize the arrays for a number of limits and slots."""
         old_slots = self._stale.size
         size = (max(limits, self._numbers.shape[1]),
@@ -199,7 +194,7 @@ class LimitSums:
         if size == self._numbers.shape[1:]:
             return
 
-        def grown(array, fill):
+        def grown(array: np.ndarray, fill: tuple[float, ...]) -> np.ndarray:
             new = np.empty((len(array), *size), dtype=array.dtype)
             new[:] = np.array(fill)[:, None, None]
             new[:, :array.shape[1], :old_slots] = array
@@ -210,39 +205,32 @@ class LimitSums:
         self._stale = np.append(self._stale,
                                 np.ones(size[1] - old_slots, bool))
 
-    def outdate(self, host):
-        """Compute the sums of a host again when they are next used.
-
-        :param host: item of ``hosts``
-        """
+    def outdate(self, host: typing.Any) -> None:
+        """Compute the sums of a host again when they are next used."""
         # Without limits there is nothing to compute.
         self._stale[host.slot] = bool(host.policy.limits)
 
-    def update(self, slots):
-        """Compute the outdated sums of the given hosts.
-
-        :param slots: (h,) int, slots of the hosts
-        """
+    def update(self, slots: np.ndarray) -> None:
+        """Compute the outdated sums of the given hosts."""
         stale = self._stale.take(slots)
         if stale.any():
             # np.unique loads numpy.ma at its first call, which would make the
             # first request of a worker slow.
             self._refresh(sorted(set(slots[stale].tolist())))
 
-    def with_source(self, slots, law):
-        """Return the :class:`Load` of the given hosts with one more instance.
+    def with_source(self, slots: _Slots, law: rate_law.RateLaw) -> LimitLoad:
+        """Return the :class:`LimitLoad` of hosts with one more instance.
 
-        The Load of a host with outdated sums has overload_probability 0.
+        The LimitLoad of a host with outdated sums has overload_probability 0.
 
         :param slots: slots of the hosts: (h,) int, or a slice, for which less
             is copied
-        :param law: RateLaw of the instance
         """
         # A rate beyond the range of floats is always too much.
         with np.errstate(over='ignore', invalid='ignore'):
             return self._with_source(slots, law)
 
-    def _with_source(self, slots, law):
+    def _with_source(self, slots: _Slots, law: rate_law.RateLaw) -> LimitLoad:
         # Copy only what is needed: allocating memory takes longer than
         # computing.
         capacity, vm_peak, peak, mean, base = _at(
@@ -280,40 +268,30 @@ class LimitSums:
                 means < fourier_sum.MOST * capacity.flat[exceeds],
                 effects[1] / means, 1)
         # The limits may change later.
-        return Load(capacity.copy(), vm_peak.copy(), mean, peaks, probability,
-                    loss)
+        return LimitLoad(capacity.copy(), vm_peak.copy(), mean, peaks,
+                         probability, loss)
 
-    def expect(self, peaks):
+    def expect(self, peaks: dict[admission_sources.Unit, float]) -> None:
         """Expect instances with such peaks.
 
         If the sum of the peaks on a host and the largest expected peak is
         within the capacity, the host needs no look-up table.
-
-        :param peaks: {unit: peak of an instance in it}, as :attr:`expected`
         """
         # Another thread may add to them meanwhile.
         for unit, peak in list(peaks.items()):
             self.expected[unit] = max(peak, self.expected.get(unit, 0.0))
 
-    def are_smooth(self, slots):
-        """Return which hosts have a tail that is only exact up to ERROR.
-
-        :param slots: slots of the hosts, as in :meth:`with_source`
-        :returns: (h,) bool
-        """
+    def are_smooth(self, slots: _Slots) -> np.ndarray:
+        """Return which hosts have a tail that is only exact up to ERROR."""
         return ((_at(self._places[_KIND], slots) <= _FEW)
                 & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
 
-    def have_giants(self, slots):
-        """Return which hosts have a resident that exceeds a capacity alone.
+    def have_giants(self, slots: _Slots) -> np.ndarray:
+        """Return which hosts have a resident that exceeds a capacity alone."""
+        return np.any(_at(self._numbers[_LARGEST], slots) > _at(
+            self._numbers[_CAPACITY], slots) * SLACK, axis=0)
 
-        :param slots: slots of the hosts, as in :meth:`with_source`
-        :returns: (h,) bool
-        """
-        return (_at(self._numbers[_LARGEST], slots) > _at(
-            self._numbers[_CAPACITY], slots) * SLACK).any(axis=0)
-
-    def _free(self, slot):
+    def _free(self, slot: int) -> None:
         """Free the look-up tables of a host."""
         for places in self._places[..., slot].T:
             for row, rows in zip(places[_ROW:].tolist(), (
@@ -322,11 +300,8 @@ class LimitSums:
                     rows.free(row)
             places[_KIND:] = _NOWHERE[_KIND:]
 
-    def _refresh(self, slots):
-        """Compute the sums of the given hosts from all their residents.
-
-        :param slots: list of slots, all different
-        """
+    def _refresh(self, slots: list[int]) -> None:
+        """Compute the sums of the given hosts from all their residents."""
         with np.errstate(over='ignore', invalid='ignore', divide='ignore'):
             for begin in range(0, len(slots), _TOGETHER):
                 chunk = slots[begin:begin + _TOGETHER]
@@ -337,11 +312,8 @@ class LimitSums:
                                 for limit in self._sum(self._hosts[slot])])
                 self._stale[chunk] = False
 
-    def _sum(self, host):
-        """Sum the residents of a host.
-
-        :returns: list of :class:`_Limit`
-        """
+    def _sum(self, host: typing.Any) -> list[_Limit]:
+        """Sum the residents of a host."""
         self._free(host.slot)
         limits = tuple((self._unit(places), capacity) for places, (
             _, capacity, _) in zip(self._places[..., host.slot].T,
@@ -373,23 +345,22 @@ class LimitSums:
         return to_tabulate
 
     def _parts_of(self, host, limits):
-        """Return the :class:`.Part` objects into which a host is divided.
+        """Return the :class:`.HostPart` objects into which a host is divided.
 
         Few residents are one part. Parts of many are cached, so that one
         change computes one of them again.
-
-        :param limits: tuple of (unit, capacity)
         """
         counts = collections.Counter(host.residents.values()) or {
             rate_law.SILENT: 0}
-        of_parts, make_part = [counts], admission_sources.Part
+        of_parts: list[typing.Any] = [counts]
+        make_part: typing.Any = admission_sources.HostPart
         if len(counts) > admission_sources.MOST_IN_PART:
             of_parts, make_part = (
                 admission_sources.divided(counts), self._known_part)
         return [make_part(tuple(of_part.items()), limits, self._figures,
                           self._cells * _FINER) for of_part in of_parts]
 
-    def _unit(self, places):
+    def _unit(self, places: np.ndarray) -> admission_sources.Unit:
         """Return the unit of a limit of a host."""
         return list(self._units)[places[_UNIT]]
 
@@ -397,7 +368,6 @@ class LimitSums:
         """Return the kind of look-up table of a limit, and its cell.
 
         :param sums: (7,) sums of :meth:`.Sources.figures`
-        :param steps: (n,) common steps of the sources
         """
         common = 0.0
         if steps.all():
@@ -416,11 +386,8 @@ class LimitSums:
         unit = common if 0 < common < np.inf else capacity
         return kind, unit / np.floor(unit * cells / capacity * SLACK)
 
-    def _tabulate(self, to_tabulate):
-        """Compute look-up tables.
-
-        :param to_tabulate: list of :class:`_Limit`
-        """
+    def _tabulate(self, to_tabulate: list[_Limit]) -> None:
+        """Compute look-up tables."""
         by_kind = {}
         for limit in to_tabulate:
             by_kind.setdefault(limit.kind, []).append(limit)
@@ -448,7 +415,6 @@ class LimitSums:
             residents
         :param tables: (l, n) complex, tables of independent residents; those
             of residents that depend on each other are changed
-        :param at: positions of the limits in ``tables``
         """
         sums, weights = np.array([
             sum(part.at_instants(limit.unit, self._figures)
@@ -481,21 +447,16 @@ class LimitSums:
             limits[0].kind in (_ON_GRID, _FINE))
         tables[at] = adapted
 
-    def _rows(self, number, limits):
+    def _rows(self, number: int, limits: list[_Limit]) -> np.ndarray:
         """Return the (l,) rows of some limits.
 
         :param number: _ROW or _SUMS_ROW
-        :param limits: list of :class:`_Limit`
         """
         return self._places[number, [limit.position for limit in limits],
                             [limit.slot for limit in limits]]
 
     def _tables_of(self, kind, limits, unsampled=False):
-        """Return the look-up tables of some limits, as if of a given kind.
-
-        :param limits: list of :class:`_Limit`
-        :param unsampled: as in :meth:`.Part.transform`
-        """
+        """Return the look-up tables of some limits, as if of a given kind."""
         grid, known = self._grids[kind], self._transforms[kind]
         spectra = np.array([
             functools.reduce(np.multiply, (
@@ -508,7 +469,6 @@ class LimitSums:
 
         :param numbers: (n, f) rows of ``_numbers`` of f limits
         :param places: (p, f) rows of ``_places`` of the same limits
-        :param levels: Levels of the source
         :returns: (2, f): P(sum > capacity), and mean excess
         """
         # Smooth tails have the same tables.
@@ -554,20 +514,15 @@ class LimitSums:
 
 
 class _Tables(admission_rows.Rows):
-    """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` has them.
+    """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` has them."""
 
-    :param cells: number of cells up to the capacity
-    :param dtype: complex64 or complex128
-    """
-
-    def __init__(self, cells, dtype):
+    def __init__(self, cells: int, dtype: type[np.complexfloating]) -> None:
         self._last = fourier_sum.table_cells(cells) - 1
         super().__init__((dtype, (self._last + 1,)))
 
     def look_up(self, rows, places, smooth):
         """Return with which probability and how far sums exceed thresholds.
 
-        :param rows: (f,) int, rows of the sums
         :param places: (..., f) thresholds in cells
         :param smooth: (f,) bool, whether the tail is smooth and has no steps
         :returns: (..., f) complex: real part P(sum > threshold), imaginary
@@ -605,7 +560,7 @@ class _Tables(admission_rows.Rows):
         return looked_up
 
 
-def _at(array, slots):
+def _at(array: np.ndarray, slots: _Slots) -> np.ndarray:
     """Return the given slots of an array, which are on its last axis.
 
     :param slots: (h,) int, or a slice, which copies nothing
@@ -614,7 +569,7 @@ def _at(array, slots):
         slots, axis=-1)
 
 
-def _average(shares, numbers):
+def _average(shares: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Return the (2, f) weighted averages of (n, f) complex numbers.
 
     Avoids BLAS, whose threads wait for each other on a busy machine.

@@ -10,9 +10,14 @@ its limits, as if the uplink were one more host. Derivation:
 reference/admission.rst.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
+import typing
 
 import numpy as np
+from numpy import typing as npt
 
 from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.admission import limit_sums
@@ -40,6 +45,14 @@ _SPARSE = 1.25
 _HOST, _UPLINK = 'host', 'uplink'
 
 
+_Residents: typing.TypeAlias = abc.Mapping[typing.Any, rate_law.RateLaw]
+#: Attachments of the instance with a uuid, or None if they are unknown.
+_Attachments: typing.TypeAlias = abc.Callable[
+    [str], vswitch_attachments.Attachments | None]
+#: Kind and name of what is in debt.
+_Debts: typing.TypeAlias = dict[tuple[str, str], typing.Any]
+
+
 class LoadTable:
     """The load of hosts, ready for the next request.
 
@@ -49,7 +62,6 @@ class LoadTable:
     may be called in any order. The sums of a host are computed when the host
     is first judged; :meth:`prepare` computes them before a new table is used.
 
-    :param cells: number of cells of a look-up table between 0 and a capacity
     :param attachments: callable, instance uuid -> :class:`.Attachments`, or
         None if they are unknown; only called if a host counts something. An
         instance without interfaces counts as unknown, because it may get an
@@ -58,12 +70,13 @@ class LoadTable:
         and uplinks ('uplink') in debt, or None
     """
 
-    def __init__(self, cells=256, attachments=lambda uuid: None,
-                 debts=None):
+    def __init__(self, cells: int = 256,
+                 attachments: _Attachments = lambda uuid: None,
+                 debts: _Debts | None = None) -> None:
         self._cells = cells
         self._debts = debts or {}
         self._slot_of = {}       # host -> slot
-        self._last_slots = None, None    # hosts of slots_of, their slots
+        self._last_slots: typing.Any = None, None    # of slots_of
         self._uplinks = {}       # name -> _Entry
         self._entries = []       # by slot: hosts and uplinks
         self._rules = np.zeros((_RULES, 0))              # by slot
@@ -71,25 +84,19 @@ class LoadTable:
         self._uplinks_of = np.full((0, 0), _NO_SLOT)
         self._sums = limit_sums.LimitSums(cells, self._entries)
         self._attached = _Attached(attachments)
-        self._attached_uplinks = _Attached(
-            lambda uuid: (
-                attachments(uuid) or vswitch_attachments.UNKNOWN
-            ).all_tunnelled
-        )
+        self._attached_uplinks = _Attached(lambda uuid: (
+            attachments(uuid) or vswitch_attachments.UNKNOWN).all_tunnelled)
         #: Counts changes: an Assessment is outdated if the version differs.
         self.version = 0
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._slot_of)
 
-    def slot(self, host):
-        """Return the slot of a host that was described, or None.
-
-        :param host: name of the host
-        """
+    def slot(self, host: str) -> int | None:
+        """Return the slot of a host that was described, or None."""
         return self._slot_of.get(host)
 
-    def slots_of(self, hosts):
+    def slots_of(self, hosts: list[str]) -> np.ndarray:
         """Return the (h,) slots of some hosts: their positions in the table.
 
         :param hosts: list of names, which the caller must not change; passing
@@ -104,17 +111,15 @@ class LoadTable:
         return slots
 
     @property
-    def counts_attachments(self):
+    def counts_attachments(self) -> bool:
         """Whether the attachments of instances are counted on any host."""
         return (self._attached.tunnels.limited
                 or self._attached_uplinks.tunnels.limited)
 
-    def describe(self, host, policy, residents):
+    def describe(self, host: str, policy: admission_policy.HostPolicy,
+                 residents: _Residents) -> int:
         """Set the policy and the residents of a host.
 
-        :param host: name of the host
-        :param policy: HostPolicy
-        :param residents: mapping of instance uuid to RateLaw
         :returns: the host's slot, for :meth:`assess`
         """
         slot = self._slot_of.get(host)
@@ -135,7 +140,9 @@ class LoadTable:
             self._attached_uplinks.renew(uplink, residents)
         return slot
 
-    def change(self, changes):
+    def change(
+            self, changes: dict[str, tuple[_Residents, abc.Iterable[str]]]
+    ) -> list[str]:
         """Add and remove residents of the given hosts.
 
         :param changes: {host: (added, removed)}: a mapping of instance uuid to
@@ -161,7 +168,7 @@ class LoadTable:
                 self._hold(uplink, host, removed_laws, added)
         return differing
 
-    def _add_entry(self, name, kind):
+    def _add_entry(self, name: str, kind: str) -> _Entry:
         entry = _Entry(name, kind, len(self._entries),
                        self._debts.get((kind, name)))
         self._entries.append(entry)
@@ -173,15 +180,11 @@ class LoadTable:
                 constant_values=_NO_SLOT)
         return entry
 
-    def _uplinks_behind(self, entry):
+    def _uplinks_behind(self, entry: _Entry) -> list[_Entry]:
         return [self._uplinks[link.name] for link in entry.policy.uplinks]
 
     def _share(self, entry, policy, old_residents):
-        """Count the residents of a host behind its uplinks.
-
-        :param policy: previous HostPolicy of the host, or None
-        :param old_residents: {uuid: RateLaw}
-        """
+        """Count the residents of a host behind its uplinks."""
         for link in entry.policy.uplinks:
             uplink = self._uplinks.get(link.name)
             if uplink is None:
@@ -234,36 +237,24 @@ class LoadTable:
         self._residents_changed(uplink)
         self._attached_uplinks.change(uplink, added, removed)
 
-    def residents(self, host):
-        """Return the residents of a host. The caller must not change the dict.
-
-        :param host: name of the host
-        :returns: {instance uuid: RateLaw}
-        """
+    def residents(self, host: str) -> _Residents:
+        """Return the residents of a host, which must not be changed."""
         return self._entries[self._slot_of[host]].residents
 
-    def policy(self, host):
-        """Return the HostPolicy of a host.
-
-        :param host: name of the host
-        """
+    def policy(self, host: str) -> admission_policy.HostPolicy:
+        """Return the HostPolicy of a host."""
         return self._entries[self._slot_of[host]].policy
 
-    def forget(self, host):
-        """Drop a host without residents. Its slot is not used again.
-
-        :param host: name of the host
-        """
+    def forget(self, host: str) -> None:
+        """Drop a host without residents. Its slot is not used again."""
         self._slot_of.pop(host, None)
         self._last_slots = None, None
 
-    def drop_residents(self, hosts_in_step):
+    def drop_residents(self, hosts_in_step: int) -> abc.Iterator[None]:
         """Return an iterator that drops the residents of all hosts.
 
         Afterwards an Assessment can still explain a decision. The table must
         not be asked anything else.
-
-        :param hosts_in_step: number of hosts in each step of the iterator
         """
         for number, entry in enumerate(self._entries):
             entry.residents, entry.laws = {}, {}
@@ -284,7 +275,7 @@ class LoadTable:
         self._set_limit_in_debt(entry)
         self._sums.set_limits(entry)
 
-    def _set_limit_in_debt(self, entry):
+    def _set_limit_in_debt(self, entry: _Entry) -> None:
         """Set the limit of a host in debt, for those who do not spend."""
         policy = entry.policy
         self._rules[_LIMIT_IN_DEBT, entry.slot] = (
@@ -293,11 +284,8 @@ class LoadTable:
             if entry.debt is not None and policy.profile is not None
             and policy.policy == admission_policy.PROBABILITY else np.nan)
 
-    def set_debts(self, debts):
-        """Set which hosts and uplinks are in debt.
-
-        :param debts: as in the constructor
-        """
+    def set_debts(self, debts: _Debts) -> None:
+        """Set which hosts and uplinks are in debt."""
         self._debts = debts
         self.version += 1
         for entry in self._entries:
@@ -307,26 +295,24 @@ class LoadTable:
                 if entry.policy is not None:
                     self._set_limit_in_debt(entry)
 
-    def _residents_changed(self, entry):
+    def _residents_changed(self, entry: _Entry) -> None:
         """Update the number of residents of an entry and outdate its sums."""
         self._rules[_RESIDENTS, entry.slot] = len(entry.residents)
         self._sums.outdate(entry)
 
     def assess(
-        self, slots, law, exclude=None,
-        attachments=vswitch_attachments.UNKNOWN, project=None,
-    ):
+            self, slots: npt.ArrayLike, law: rate_law.RateLaw,
+            exclude: str | None = None,
+            attachments: vswitch_attachments.Attachments | None = None,
+            project: str | None = None) -> assessment.Assessment:
         """Judge the effect of one more instance on each of the given hosts.
 
         A host that should get no new instances is refused only if another host
         passes, see :meth:`.Assessment.avoid`.
 
         :param slots: (h,) int, slots of hosts that were described
-        :param law: RateLaw of the instance
         :param exclude: uuid of the instance if it moves; it is then not
             counted twice on a host where it is a resident
-        :param attachments: :class:`.Attachments` of the instance
-        :param project: id of the project of the instance, or None
         :returns: Assessment, (h,) arrays in the order of ``slots``
         """
         result = self._assess_all(slots, law, exclude, attachments, project)
@@ -377,27 +363,25 @@ class LoadTable:
                 result.avoided[position] = assessment.ADMITTED
         return result
 
-    def prepare(self, hosts, law, other):
+    def prepare(self, hosts: list[str], law: rate_law.RateLaw,
+                other: LoadTable) -> None:
         """Compute what the first request for some hosts would have to compute.
 
-        :param hosts: names of hosts that were described
-        :param law: RateLaw of a possible instance
         :param other: LoadTable in use; its look-up tables for larger instances
             are computed here as well
         """
         self._sums.expect(other._sums.expected)
         self.assess(self.slots_of(hosts), law)
 
-    def assess_each(self, slots, laws, exclude=None,
-                    attachments=vswitch_attachments.UNKNOWN, project=None):
+    def assess_each(
+            self, slots: npt.ArrayLike, laws: abc.Iterable[rate_law.RateLaw],
+            exclude: str | None = None,
+            attachments: vswitch_attachments.Attachments | None = None,
+            project: str | None = None) -> assessment.Assessment:
         """Judge one instance whose law depends on the host.
 
         :param slots: (h,) int, slots of hosts that were described
         :param laws: RateLaw of the instance on each of the h hosts
-        :param exclude: as in :meth:`assess`
-        :param attachments: as in :meth:`assess`
-        :param project: as in :meth:`assess`
-        :returns: Assessment, (h,) arrays in the order of ``slots``
         """
         positions = {}
         for i, law in enumerate(laws):
@@ -428,9 +412,10 @@ class LoadTable:
                           assessment.ADMITTED)
         average = rules[_AVERAGE] > 0
         if average.any():
-            too_much = load.mean > load.capacity * limit_sums.SLACK
-            reason[average] = np.where(too_much.any(axis=0)[average],
-                                       assessment.MEAN, assessment.ADMITTED)
+            too_much = np.any(
+                load.mean > load.capacity * limit_sums.SLACK, axis=0)
+            reason[average] = np.where(too_much[average], assessment.MEAN,
+                                       assessment.ADMITTED)
         avoided = np.where(overload > rules[_LIMIT_IN_DEBT], assessment.DEBT,
                            np.where(self._sums.have_giants(part) & ~average,
                                     assessment.GIANT, assessment.ADMITTED))
@@ -457,10 +442,6 @@ class LoadTable:
 class _Entry:
     """One host of the table, or one uplink.
 
-    :param host: name of the host or uplink
-    :param kind: 'host' or 'uplink'
-    :param slot: number of its slot
-    :param debt: :class:`.budgets.Debt`, or None if it is not in debt
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
     """
 
@@ -471,28 +452,25 @@ class _Entry:
         self.kind = kind
         self.slot = slot
         self.debt = debt
-        self.policy = None
+        self.policy: typing.Any = None
         self.residents = {}      # uuid -> RateLaw
         self.laws = {}
 
 
 class _Attached:
-    """The attachments of residents, if a host counts anything.
+    """The attachments of residents, if a host counts anything."""
 
-    :param attachments: callable, instance uuid -> Attachments or None
-    """
-
-    def __init__(self, attachments):
+    def __init__(self, attachments: _Attachments) -> None:
         self.tunnels = tunnel_table.TunnelTable()
         self._attachments = attachments
         self._entries = set()
         # Remote VTEPs can only be counted if every host is counted.
         self._all = False
 
-    def _of(self, uuid):
+    def _of(self, uuid: str) -> vswitch_attachments.Attachments:
         return self._attachments(uuid) or vswitch_attachments.UNKNOWN
 
-    def describe(self, entry):
+    def describe(self, entry: _Entry) -> None:
         """Count the attachments of the residents of a host.
 
         :param entry: _Entry
@@ -510,33 +488,23 @@ class _Attached:
             self.tunnels.forget(entry.slot)
 
     def change(self, entry, added, removed):
-        """Count added residents and stop counting removed ones.
-
-        :param entry: _Entry
-        :param added: uuids of the added instances
-        :param removed: uuids of the removed instances
-        """
+        """Count added residents and stop counting removed ones."""
         if entry.slot in self.tunnels:
             for uuid in removed:
                 self.tunnels.remove(entry.slot, uuid)
             for uuid in added:
                 self.tunnels.add(entry.slot, uuid, self._of(uuid))
 
-    def renew(self, entry, uuids):
-        """Read the attachments of the given residents again.
-
-        :param entry: _Entry
-        :param uuids: uuids of the instances
-        """
+    def renew(self, entry: _Entry, uuids: abc.Iterable[str]) -> None:
+        """Read the attachments of the given residents again."""
         if entry.slot in self.tunnels:
             for uuid in uuids:
                 self.tunnels.renew(entry.slot, uuid, self._of(uuid))
 
 
-def _span(slots):
+def _span(slots: np.ndarray) -> tuple[slice | np.ndarray, np.ndarray | None]:
     """Return a slice that contains some slots, because slices need no copy.
 
-    :param slots: (h,) int
     :returns: (slice, positions of ``slots`` in it; None if it has exactly
         these slots in this order), or (``slots``, None) if they are not close
         together

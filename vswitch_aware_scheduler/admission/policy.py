@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a host can carry and the rule by which it admits instances. Pure."""
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
 import functools
+import typing
 
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['AVERAGE', 'PROBABILITY', 'TOLERANCE', 'HostPolicy', 'Uplink',
            'most_cautious']
+
+#: Weights of egress, ingress and packets, capacity, limit of one instance.
+Limit: typing.TypeAlias = tuple[tuple[float, ...], float, float]
 
 #: Admission policies. AVERAGE compares the sum of the mean rates with the
 #: saturation (Figure 9 of "Towards a Method Integrating Virtual Switch
@@ -24,11 +33,8 @@ PROBABILITY = 'probability'
 TOLERANCE = 1e-9
 
 
-def most_cautious(policies):
-    """Return the admission policy that admits least.
-
-    :param policies: one or more of AVERAGE and PROBABILITY
-    """
+def most_cautious(policies: abc.Collection[str]) -> str:
+    """Return the admission policy that admits least."""
     return PROBABILITY if PROBABILITY in policies else AVERAGE
 
 
@@ -39,11 +45,7 @@ class HostPolicy:
     Two policies are equal only if they are the same object. Hosts that share a
     policy share everything that is derived from it.
 
-    :ivar policy: AVERAGE or PROBABILITY
     :ivar overload_probability: limit of PROBABILITY, 0..1
-    :ivar profile: SwitchProfile, or None if the switch is unknown
-    :ivar pass_unknown: whether a host without a profile passes
-    :ivar uplinks: tuple of the :class:`Uplink` that also carry all its traffic
     :ivar tunnel_key: name of the key that limits the tunnels, for messages
     :ivar judged: False if the host passes with any load, for example bare
         metal; then ``profile`` is None and ``pass_unknown`` is True
@@ -53,17 +55,17 @@ class HostPolicy:
         of overload is multiplied before it is compared with the limit
     """
 
-    profile: object
+    profile: vswitch_profile.SwitchProfile | None
     policy: str = PROBABILITY
     overload_probability: float = 0.01
     pass_unknown: bool = True
-    uplinks: tuple = ()
+    uplinks: tuple[Uplink, ...] = ()
     tunnel_key: str = 'max_tunnels'
     judged: bool = True
     enforced: bool = True
     prediction_margin: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.policy not in (AVERAGE, PROBABILITY):
             raise exceptions.InvalidOverride(
                 f'admission policy: {self.policy!r}; expected {AVERAGE!r} or '
@@ -78,51 +80,53 @@ class HostPolicy:
                 f'number above 0')
 
     @property
-    def limit_in_force(self):
+    def limit_in_force(self) -> float:
         """Limit of a predicted probability of overload."""
         return self.overload_probability / self.prediction_margin
 
     @functools.cached_property
-    def limits(self):
+    def limits(self) -> list[Limit]:
         """List of (weights, capacity, limit of one instance)."""
         return [] if self.profile is None else _limits_of(self.profile)
 
     @functools.cached_property
-    def limits_on_one(self):
+    def limits_on_one(self) -> list[prior.Limit]:
         """List of (weights, packet_bytes, limit on one instance).
 
         An instance above such a limit is refused by the host with ``PEAK``, or
         by one of its uplinks.
         """
-        return [(weights, rule.profile.typical_packet_bytes, most)
-                for rule in (self, *(uplink.policy for uplink in self.uplinks))
-                for weights, _, most in rule.limits]
+        return [(weights, size, most)
+                for size, (weights, _, most) in self._all_limits]
 
-    def fitting(self, law, group=None):
+    @property
+    def _all_limits(self):
+        """Pairs of a packet size and a limit, also of the uplinks."""
+        return [(rule.profile.typical_packet_bytes, limit)
+                for rule in (self, *(uplink.policy for uplink in self.uplinks))
+                if rule.profile is not None for limit in rule.limits]
+
+    def fitting(self, law: rate_law.RateLaw,
+                group: rate_law.RateLaw | None = None) -> rate_law.RateLaw:
         """Return a prior, cut to what one instance on this host may have.
 
         An instance of which only the prior is known is therefore never refused
         for the peak of another instance.
-
-        :param law: RateLaw of the prior
-        :param group: as in :func:`.prior.cut`
-        :returns: RateLaw
         """
         return prior.cut(law, self.limits_on_one, self.capacities, group)
 
     @functools.cached_property
-    def capacities(self):
+    def capacities(self) -> list[prior.Limit]:
         """List of (weights, packet_bytes, limit on the sum of instances).
 
         An instance above one of these capacities overloads the host, or one of
         its uplinks, alone.
         """
-        return [(weights, rule.profile.typical_packet_bytes, capacity)
-                for rule in (self, *(uplink.policy for uplink in self.uplinks))
-                for weights, capacity, _ in rule.limits]
+        return [(weights, size, capacity)
+                for size, (weights, capacity, _) in self._all_limits]
 
     @functools.cached_property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """{one of :data:`.COUNTED`: maximum number}, by the profile."""
         return {} if self.profile is None else self.profile.counts
 
@@ -141,12 +145,12 @@ class Uplink:
     policy: HostPolicy
 
 
-def _limits_of(profile):
+def _limits_of(profile: vswitch_profile.SwitchProfile) -> list[Limit]:
     """Return [(weights, capacity, limit of one instance)] of a profile."""
     most = np.inf if profile.vm_peak_kbps is None else profile.vm_peak_kbps
     saturation = tuple(
         model.dimension_weights(profile.saturation_dimension).tolist())
-    limits = [
+    limits: list[typing.Any] = [
         [tuple(limit.weights), limit.capacity, limit.capacity]
         for limit in profile.limits()]
     for limit in limits:

@@ -6,10 +6,13 @@ of a host, and aggregates add its uplinks. The module also converts policies to
 dictionaries for the store and back. Pure.
 """
 
+from collections import abc
 import dataclasses
 import json
+import typing
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import host_policies as host_rules
 from vswitch_aware_scheduler.admission import uplink_policies as uplink_rules
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
@@ -25,11 +28,14 @@ _NOT_POLICY = ('origins', 'in_nova')
 _NOT_PLAIN = ('profile', 'uplinks')
 
 
+#: Policies by name, as :func:`pack` returns them.
+_Packed: typing.TypeAlias = dict[str, dict[str, typing.Any]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Policies:
     """The policies of a fleet.
 
-    :ivar uplinks: {name: Uplink}
     :ivar hosts: {host: HostPolicy}; hosts with equal policies have the same
         object
     :ivar origins: {host: {value: where it comes from}}, as in
@@ -37,34 +43,33 @@ class Policies:
     :ivar problems: {host: why it cannot be judged}
     """
 
-    hosts: dict
-    uplinks: dict
-    origins: dict
-    problems: dict
+    hosts: dict[str, admission.HostPolicy]
+    uplinks: dict[str, admission.Uplink]
+    origins: dict[str, dict[str, str | None]]
+    problems: dict[str, str]
 
 
-def with_uplinks(policy, shared):
+def with_uplinks(policy: admission.HostPolicy,
+                 shared: tuple[admission.Uplink, ...]) -> admission.HostPolicy:
     """Return the HostPolicy of a host behind some uplinks.
 
-    :param policy: HostPolicy of the host alone
     :param shared: tuple of Uplink, in the order of their names
-    :returns: HostPolicy
     """
     if not shared or not policy.judged:
         return policy
     return dataclasses.replace(policy, uplinks=shared)
 
 
-def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
-         bare_metal=frozenset()):
+def find(hosts: abc.Iterable[str],
+         aggregates: abc.Collection[dict[str, typing.Any]],
+         host_profiles: abc.Mapping[str, typing.Any],
+         host_policies: host_rules.HostPolicies,
+         uplink_policies: uplink_rules.UplinkPolicies,
+         bare_metal: abc.Collection[str] = frozenset()) -> Policies:
     """Return the :class:`Policies` of a fleet.
 
-    :param hosts: names of the hosts
     :param aggregates: iterable of dictionaries with ``name``, ``metadata``
         and ``hosts``
-    :param host_profiles: {host: HostProfile of the store}
-    :param host_policies: :class:`.HostPolicies`
-    :param uplink_policies: :class:`.UplinkPolicies`
     :param bare_metal: names of hosts whose instances are physical machines
     """
     metadata_of = {}
@@ -82,8 +87,8 @@ def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
             policy = host_policies.find(metadata, host_profiles.get(host),
                                         host in bare_metal)
             names = {uplink_rules.name_in(data) for _, data in metadata}
-            shared = tuple(uplinks[name] for name
-                           in sorted(names.intersection(uplinks)))
+            shared = tuple(uplinks[name] for name in sorted(uplinks)
+                           if name in names)
             key = policy, shared
             if key not in behind:
                 behind[key] = with_uplinks(policy, shared)
@@ -98,11 +103,8 @@ def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
     return Policies(policies, uplinks, origins, problems)
 
 
-def pack(policy):
-    """Return a HostPolicy as a dictionary that JSON can represent.
-
-    :param policy: HostPolicy
-    """
+def pack(policy: admission.HostPolicy) -> dict[str, typing.Any]:
+    """Return a HostPolicy as a dictionary that JSON can represent."""
     profile = policy.profile and {
         key: value for key, value in policy.profile.to_dict().items()
         if key not in _FOR_PEOPLE}
@@ -113,13 +115,14 @@ def pack(policy):
             'uplinks': [uplink.name for uplink in policy.uplinks]}
 
 
-def unpack(hosts, uplinks):
+def unpack(
+        hosts: _Packed, uplinks: _Packed
+) -> tuple[dict[str, admission.HostPolicy], dict[str, admission.Uplink],
+           dict[str, str]]:
     """Return the policies of dictionaries that :func:`pack` returned.
 
     Equal policies become the same object. Keys of a newer release are ignored.
 
-    :param hosts: {host: dictionary}
-    :param uplinks: {name: dictionary}
     :returns: ({host: HostPolicy}, {name of an uplink: Uplink}, {name of a host
         or an uplink: why its policy cannot be used})
     """
@@ -142,26 +145,10 @@ def unpack(hosts, uplinks):
 
 
 def _policy(data, uplinks):
-    profile = data['profile']
-    if profile is not None:
-        profile = vswitch_profile.SwitchProfile.from_dict({
-            key: _with_numbers(value) for key, value in profile.items()})
+    profile = data['profile'] and vswitch_profile.SwitchProfile.from_dict(
+        data['profile'])
     fields = {field.name: data[field.name]
               for field in dataclasses.fields(admission.HostPolicy)
               if field.name not in _NOT_PLAIN and field.name in data}
     return admission.HostPolicy(profile, **fields, uplinks=tuple(
         uplinks[name] for name in data['uplinks'] if name in uplinks))
-
-
-def _with_numbers(value):
-    """Return a mapping whose keys are numbers again, not strings of JSON."""
-    if not isinstance(value, dict):
-        return value
-    return {_number(key): item for key, item in value.items()}
-
-
-def _number(text):
-    try:
-        return float(text)
-    except ValueError:
-        return text

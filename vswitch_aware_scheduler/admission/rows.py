@@ -2,6 +2,7 @@
 """Arrays whose rows are allocated, freed and reused. Pure; numpy only."""
 
 import numpy as np
+from numpy import typing as npt
 
 __all__ = ['Rows']
 
@@ -14,14 +15,14 @@ class Rows:
         they grow
     """
 
-    def __init__(self, *kinds):
+    def __init__(self, *kinds: tuple[npt.DTypeLike, tuple[int, ...]]) -> None:
         self.values = [np.zeros((0, *shape), dtype=dtype)
                        for dtype, shape in kinds]
         #: Number of rows that are likely to be taken soon.
         self.expected = 0
         self._free = []
 
-    def take(self):
+    def take(self) -> int:
         """Return the number of a free row. Its contents are undefined."""
         if not self._free:
             old_rows = len(self.values[0])
@@ -35,9 +36,6 @@ class Rows:
             self._free.extend(range(old_rows + new_rows - 1, old_rows - 1, -1))
         return self._free.pop()
 
-    def free(self, row):
-        """Free a row.
-
-        :param row: number of the row
-        """
+    def free(self, row: int) -> None:
+        """Free a row."""
         self._free.append(row)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rate laws as arrays in the units of limits. Pure; numpy only."""
 
+from collections import abc
 import itertools
+import typing
 
 import numpy as np
 
@@ -10,8 +12,15 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['ACTIVE', 'KnownLaws', 'Levels', 'MOST_IN_PART', 'Part',
+__all__ = ['ACTIVE', 'HostPart', 'KnownLaws', 'Levels', 'MOST_IN_PART',
            'ROUNDED_MEAN', 'SAMPLED', 'Sources', 'VARIANCE', 'divided']
+
+#: Weights of egress, ingress and packets in a unit, and the packet size in
+#: bytes for laws without a packet rate.
+Unit: typing.TypeAlias = tuple[tuple[float, ...], float | None]
+#: Units and capacities of limits.
+Limits: typing.TypeAlias = tuple[tuple[Unit, float], ...]
+Counts: typing.TypeAlias = dict[rate_law.RateLaw, int]
 
 #: Maximum number of different laws of a host that are one part. More are
 #: divided into parts of 64 to 128 laws on average.
@@ -31,7 +40,7 @@ class Sources:
     :ivar masses: (m, n) probabilities of the states
     """
 
-    def __init__(self, laws):
+    def __init__(self, laws: abc.Sequence[rate_law.RateLaw]) -> None:
         # Where the instance was sampled, bytes follow the rows.
         self._sampled = np.array([law.is_sampled for law in laws])
         rows = [law.independent() if is_sampled else law
@@ -42,12 +51,13 @@ class Sources:
             for law in rows]), '<f8').reshape(len(laws), -1)
         arrays = np.ascontiguousarray(packed.T).reshape(
             -1, rate_law.LAW_COLUMNS, len(laws))
-        self.masses, self._rates = arrays[:, 0], arrays[:, 1:].swapaxes(0, 1)
+        self.masses = arrays[:, 0]
+        self._rates: typing.Any = arrays[:, 1:].swapaxes(0, 1)
 
-    def values(self, weights, packet_bytes):
+    def values(self, weights: abc.Sequence[float],
+               packet_bytes: typing.Any) -> np.ndarray:
         """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values` does.
 
-        :param weights: weights of egress, ingress and packets in the unit
         :param packet_bytes: size of a packet in bytes, for laws without a
             packet rate
         """
@@ -59,11 +69,10 @@ class Sources:
                 (egress + ingress) / (8.0 * packet_bytes))
         return values
 
-    def figures(self, unit, capacity, most_steps):
+    def figures(self, unit: Unit, capacity: float,
+                most_steps: int) -> np.ndarray:
         """Return what each source adds to the sums of a host.
 
-        :param unit: (weights, packet bytes), as for :meth:`values`
-        :param capacity: capacity of the sum
         :param most_steps: number of cells of a grid up to the capacity,
             ``most`` of :func:`.fourier_sum.common_step`
         :returns: (n, 8): peak; mean above the smallest rate; smallest rate;
@@ -88,47 +97,37 @@ class Sources:
             (rounded * self.masses).sum(axis=0) * (capacity / most_steps),
             self._sampled, steps]).T
 
-    def rows(self, weights, packet_bytes):
-        """Return the (n, 32) rates of the rows, above the smallest rate.
-
-        :param weights: as in :meth:`values`
-        :param packet_bytes: as in :meth:`values`
-        """
+    def rows(self, weights: abc.Sequence[float],
+             packet_bytes: float | None) -> np.ndarray:
+        """Return the (n, 32) rates of the rows, above the smallest rate."""
         values = self.values(weights, packet_bytes)
         padded = np.zeros((values.shape[1], rate_law.MOST_ROWS))
         padded[:, :len(values)] = (values - values.min(axis=0)).T[
             :, :rate_law.MOST_ROWS]
         return padded
 
-    def transforms(self, grid, unit, step):
-        """Return the (n, frequencies) transforms of the sources.
-
-        :param grid: :class:`.fourier_sum.Grid`
-        :param unit: (weights, packet bytes), as for :meth:`values`
-        :param step: cell of the grid's tables
-        """
+    def transforms(self, grid: fourier_sum.Grid, unit: Unit,
+                   step: float) -> np.ndarray:
+        """Return the (n, frequencies) transforms of the sources."""
         values = self.values(*unit)
         values -= values.min(axis=0)
         return grid.transforms((values / step).T, self.masses.T)
 
 
 class KnownLaws:
-    """A cache of arrays that are computed from laws.
+    """A cache of arrays that are computed from laws."""
 
-    :param most: number of cached arrays above which all are dropped
-    """
-
-    def __init__(self, most):
+    def __init__(self, most: int) -> None:
         self._most = most
         self._of_keys = {}       # key -> ({law: row}, Rows)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(len(row_of) for row_of, _ in self._of_keys.values())
 
-    def of(self, laws, key, compute):
+    def of(self, laws: abc.Sequence[rate_law.RateLaw], key: abc.Hashable,
+           compute: abc.Callable[[Sources], np.ndarray]) -> np.ndarray:
         """Return the arrays of some laws; compute those that are not cached.
 
-        :param laws: sequence of n different RateLaw
         :param key: hashable, with all that the arrays depend on besides laws
         :param compute: callable, :class:`Sources` of m laws -> (m, ...)
         :returns: (n, ...)
@@ -137,7 +136,8 @@ class KnownLaws:
         lacking = [law for law in laws if law not in row_of]
         if lacking:
             if len(self) + len(lacking) > self._most:
-                self._of_keys, row_of, rows, lacking = {}, {}, None, laws
+                self._of_keys, row_of, rows = {}, {}, None
+                lacking = list(laws)
             values = compute(Sources(lacking))
             if rows is None:
                 rows = admission_rows.Rows((values.dtype, values.shape[1:]))
@@ -148,12 +148,8 @@ class KnownLaws:
         return rows.values[0].take([row_of[law] for law in laws], axis=0)
 
 
-def divided(counts):
-    """Divide the laws of a host into parts. A change of one changes one part.
-
-    :param counts: {law: number of instances}
-    :returns: list of such dicts
-    """
+def divided(counts: Counts) -> list[Counts]:
+    """Divide the laws of a host so that a change of one changes one part."""
     # A power of 2, because all parts change with their number.
     parts = 1 << ((len(counts) - 1) // MOST_IN_PART).bit_length()
     divided_counts = [{} for _ in range(parts)]
@@ -162,19 +158,17 @@ def divided(counts):
     return [part for part in divided_counts if part]
 
 
-class Part:
+class HostPart:
     """The sum of some of the residents of a host.
 
-    :param counts: tuple of (law, number of instances) of n laws
-    :param limits: tuple of (unit, capacity) of l limits
-    :param known: :class:`KnownLaws` of figures
-    :param most_steps: as in :meth:`Sources.figures`
     :ivar sums: (l, 7) sums of the figures
     :ivar largest: (l,) largest peak of one law
     :ivar steps: (l, n) common steps of the laws
     """
 
-    def __init__(self, counts, limits, known, most_steps):
+    def __init__(self, counts: tuple[tuple[rate_law.RateLaw, int], ...],
+                 limits: Limits, known: KnownLaws,
+                 most_steps: int) -> None:
         self._laws, amounts = zip(*counts)
         figures = known.of(self._laws, limits, lambda sources: np.array([
             sources.figures(unit, capacity, most_steps)
@@ -187,13 +181,10 @@ class Part:
         self.steps = figures[..., _STEP].T
         self._transforms, self._at_instants = {}, {}
 
-    def transform(self, grid, unit, step, known, unsampled=False):
+    def transform(self, grid: fourier_sum.Grid, unit: Unit, step: float,
+                  known: KnownLaws, unsampled: bool = False) -> typing.Any:
         """Return the transform of the sum.
 
-        :param grid: as in :meth:`Sources.transforms`
-        :param unit: as in :meth:`Sources.transforms`
-        :param step: as in :meth:`Sources.transforms`
-        :param known: :class:`KnownLaws` of transforms
         :param unsampled: whether only residents count that were not sampled at
             the instants; there is at least one
         """
@@ -206,11 +197,9 @@ class Part:
                 self._amounts[wanted]) if laws else 1.0
         return self._transforms[key, unsampled]
 
-    def at_instants(self, unit, known):
+    def at_instants(self, unit: Unit, known: KnownLaws) -> np.ndarray:
         """Return the sums of the sampled residents at the instants.
 
-        :param unit: as in :meth:`Sources.transforms`
-        :param known: :class:`KnownLaws` of figures
         :returns: (2, 504): sums in the unit, above the smallest rates, and the
             numbers of residents whose row was not drawn
         """
@@ -220,7 +209,7 @@ class Part:
             if laws:
                 values = known.of(laws, unit, lambda sources: sources.rows(
                     *unit))
-                rows = np.frombuffer(b''.join([
+                rows: np.ndarray = np.frombuffer(b''.join([
                     law[-sampled.INSTANTS:] for law in laws]), np.uint8
                     ).reshape(len(laws), -1)
                 amounts = self._amounts[self._is_sampled]
@@ -238,7 +227,6 @@ class Part:
 class Levels:
     """The rates of one law in each of several units.
 
-    :param law: RateLaw
     :param units: tuple of u (weights, packet bytes)
     :ivar masses: (n,) probabilities of the states
     :ivar values: (n, u) rates of the states
@@ -249,7 +237,7 @@ class Levels:
     :ivar was_drawn: (504,) bool, whether the row of the instant was drawn
     """
 
-    def __init__(self, law, units):
+    def __init__(self, law: rate_law.RateLaw, units: tuple[Unit, ...]) -> None:
         source = Sources([law])
         # Copy to contiguous arrays: look-ups read along the last axis.
         self.masses = source.masses[:, 0].copy()
@@ -259,14 +247,14 @@ class Levels:
         self.means = (self.masses[:, None] * self.values).sum(axis=0)
         self.peaks = self.values.max(axis=0)
         self.at_instants, self.was_drawn = None, None
-        if law.is_sampled:
-            rows = law.at_instants
+        rows = law.at_instants
+        if rows is not None:
             self.was_drawn = rows >= sampled.DRAWN
             self.at_instants = self.values.T[
                 :, rows & (sampled.DRAWN - 1)].copy()
 
 
-def _padded(law, length):
+def _padded(law: bytes, length: int) -> bytes:
     """Return a law that repeats its last state with probability 0."""
     return law + (bytes(8) + law[8 - rate_law.ROW_BYTES:]) * (
         (length - len(law)) // rate_law.ROW_BYTES)

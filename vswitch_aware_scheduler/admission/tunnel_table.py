@@ -9,9 +9,12 @@ import collections
 import contextlib
 import functools
 import operator
+import typing
 
 import numpy as np
+from numpy import typing as npt
 
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['COUNTED', 'TunnelTable']
@@ -24,13 +27,16 @@ COUNTED = (*profile.TUNNEL_UNITS, FUNCTIONS)
 _INSTANCES, _INTERFACES, _NETWORKS, _VTEPS, _FUNCTIONS = range(len(COUNTED))
 
 
+_Attachments: typing.TypeAlias = vswitch_attachments.Attachments
+
+
 class TunnelTable:
     """The counted quantities of many hosts, ready for the next request.
 
     The caller numbers the hosts from 0. Callers serialise access.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._residents = {}     # host -> {uuid: Attachments}
         self._serving = {}       # network -> {host: interfaces on it}
         self._counts = np.zeros((0, len(COUNTED)), dtype=np.int64)
@@ -43,20 +49,16 @@ class TunnelTable:
         self._known = {}         # host -> hosts
 
     @property
-    def limited(self):
+    def limited(self) -> bool:
         """Whether any host has a limit."""
         return bool(self._limited)
 
-    def __contains__(self, host):
+    def __contains__(self, host: int) -> bool:
         return host in self._residents
 
-    def describe(self, host, maxima, residents):
-        """Set the residents of a host and its limits.
-
-        :param host: number of the host
-        :param maxima: {one of :data:`COUNTED`: maximum}
-        :param residents: {uuid: Attachments}
-        """
+    def describe(self, host: int, maxima: dict[str, int],
+                 residents: dict[str, _Attachments]) -> None:
+        """Set the residents of a host and its limits."""
         self._grow(host + 1)
         self._most[host] = [maxima.get(unit, np.inf) for unit in COUNTED]
         (self._limited.add if maxima else self._limited.discard)(host)
@@ -68,22 +70,14 @@ class TunnelTable:
             if uuid not in counted:
                 self.add(host, uuid, attachments)
 
-    def forget(self, host):
-        """Stop counting a host.
-
-        :param host: number of the host
-        """
+    def forget(self, host: int) -> None:
+        """Stop counting a host."""
         if host in self._residents:
             self.describe(host, {}, {})
             del self._residents[host]
 
-    def add(self, host, uuid, attachments):
-        """Count an instance on a host.
-
-        :param host: number of the host
-        :param uuid: uuid of the instance
-        :param attachments: Attachments of the instance
-        """
+    def add(self, host: int, uuid: str, attachments: _Attachments) -> None:
+        """Count an instance on a host."""
         self._residents[host][uuid] = attachments
         self._counts[host] += _own_counts(attachments)
         for network in attachments.networks:
@@ -98,12 +92,8 @@ class TunnelTable:
                 self._knows_anew(serving, host)
             serving[host] = serving.get(host, 0) + 1
 
-    def remove(self, host, uuid):
-        """Stop counting an instance on a host.
-
-        :param host: number of the host
-        :param uuid: uuid of the instance
-        """
+    def remove(self, host: int, uuid: str) -> None:
+        """Stop counting an instance on a host."""
         attachments = self._residents[host].pop(uuid)
         self._counts[host] -= _own_counts(attachments)
         for network in attachments.networks:
@@ -122,28 +112,23 @@ class TunnelTable:
             if not serving:
                 del self._serving[network], self._on[network]
 
-    def _knows_anew(self, serving, host):
+    def _knows_anew(self, serving: dict[str, int], host: int) -> None:
         if self._known:
             for other in (*serving, host):
                 self._known.pop(other, None)
 
-    def renew(self, host, uuid, attachments):
-        """Update the attachments of an instance, if it is on the host.
-
-        :param host: number of the host
-        :param uuid: uuid of the instance
-        :param attachments: Attachments of the instance
-        """
+    def renew(self, host: int, uuid: str, attachments: _Attachments) -> None:
+        """Update the attachments of an instance, if it is on the host."""
         counted = self._residents[host].get(uuid)
         if counted not in (None, attachments):
             self.remove(host, uuid)
             self.add(host, uuid, attachments)
 
-    def refused(self, hosts, attachments, exclude=None):
+    def refused(self, hosts: npt.ArrayLike, attachments: _Attachments,
+                exclude: str | None = None) -> np.ndarray:
         """Return, for each host, what prevents one more instance.
 
         :param hosts: (h,) int; a host that was not described has no limit
-        :param attachments: Attachments of the instance
         :param exclude: uuid of the instance if it moves; it is then not
             counted on its hosts
         :returns: (h,) int, 0 if the instance fits, else 1 + the position in
@@ -179,13 +164,11 @@ class TunnelTable:
         over = (more > 0) & (counts + more > self._most[hosts])
         return np.where(over.any(axis=1), over.argmax(axis=1) + 1, 0)
 
-    def numbers(self, host, attachments, place, exclude=None):
+    def numbers(self, host: int, attachments: _Attachments, place: int,
+                exclude: str | None = None) -> tuple[int, int, float]:
         """Return (number now, number that the instance adds, maximum).
 
-        :param host: number of the host
-        :param attachments: Attachments of the instance
         :param place: position in :data:`COUNTED`
-        :param exclude: as in :meth:`refused`
         """
         with self._without(host, exclude):
             counts, more = self._numbers(np.array([host]), attachments)
@@ -212,7 +195,7 @@ class TunnelTable:
                 serving_hosts & ~peers & ~(1 << host)).bit_count()
         return counts, more
 
-    def _known_to(self, host):
+    def _known_to(self, host: int) -> int:
         """Return the remote hosts that a host has a tunnel to."""
         peers = self._known.get(host)
         if peers is None:
@@ -229,8 +212,6 @@ class TunnelTable:
 
         Each host with an instance on one of the networks needs a tunnel to the
         host that the instance is placed on.
-
-        :returns: (h,) bool
         """
         # Bits of the hosts to which no full host would need a new tunnel.
         reachable = -1
@@ -247,7 +228,7 @@ class TunnelTable:
         return np.array([not reachable >> host & 1 for host in hosts.tolist()],
                         dtype=bool)
 
-    def _grow(self, size):
+    def _grow(self, size: int) -> None:
         have = len(self._counts)
         if size > have:
             more = max(size, 2 * have) - have
@@ -257,7 +238,7 @@ class TunnelTable:
                 (more, len(COUNTED)), np.inf)])
 
 
-def _own_counts(attachments):
+def _own_counts(attachments: _Attachments) -> np.ndarray:
     """Return what an instance adds on any host, in the order of COUNTED."""
     return np.array([bool(attachments.networks), len(attachments.networks),
                      0, 0, attachments.virtual_functions])

@@ -8,6 +8,9 @@ uplink describe it together. ``vswitch:uplink_profile`` and
 most cautious is used. An invalid value is reported and ignored.
 """
 
+from collections import abc
+import typing
+
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
@@ -34,19 +37,13 @@ _CAPACITIES = (f'{PREFIX}_profile', ENTRIES,
 _NOTHING_TAKEN_KBPS = 1e15
 
 
-def is_in(metadata):
-    """Return whether an aggregate's metadata has any key of an uplink.
-
-    :param metadata: mapping of strings
-    """
+def is_in(metadata: abc.Mapping[str, str]) -> bool:
+    """Return whether an aggregate's metadata has any key of an uplink."""
     return any(key.startswith(PREFIX) for key in metadata)
 
 
-def name_in(metadata):
-    """Return the name of the uplink that an aggregate's hosts share, or None.
-
-    :param metadata: mapping of strings
-    """
+def name_in(metadata: abc.Mapping[str, str]) -> str | None:
+    """Return the name of the uplink that an aggregate states, or None."""
     return metadata.get(PREFIX, '').strip() or None
 
 
@@ -54,16 +51,12 @@ class UplinkPolicies:
     """Reads the uplinks of hosts from the metadata of their aggregates.
 
     An uplink whose metadata have not changed remains the same object.
-
-    :param profiles: {name: SwitchProfile}
-    :param policy: admission policy if no aggregate sets one
-    :param overload_probability: limit if no aggregate sets one
-    :param report: callable(topic, problem or None), receives invalid values
-    :param prediction_margin: margin of predictions if no aggregate sets one
     """
 
-    def __init__(self, profiles, policy, overload_probability, report,
-                 prediction_margin=1.0):
+    def __init__(self, profiles: aggregate_metadata.Profiles, policy: str,
+                 overload_probability: float,
+                 report: aggregate_metadata.Report,
+                 prediction_margin: float = 1.0) -> None:
         self._profiles = profiles
         self._report = report
         self._keys = aggregate_metadata.Keys(
@@ -80,12 +73,10 @@ class UplinkPolicies:
                     lambda text: 0 <= float(text) < 1)})
         self._known = {}         # name -> (what decides, Uplink or None)
 
-    def find(self, metadata):
-        """Return the uplinks that some aggregates describe.
-
-        :param metadata: [(aggregate name, its metadata)] of all aggregates
-        :returns: {name: Uplink}
-        """
+    def find(
+            self, metadata: aggregate_metadata.Metadata
+    ) -> dict[str, admission.Uplink]:
+        """Return the uplinks that some aggregates describe."""
         items = {}               # name -> {(aggregate, key, value)}
         for where, data in metadata:
             stated = {key: value for key, value in data.items()
@@ -133,12 +124,13 @@ class UplinkPolicies:
     def _profile(self, name, settings):
         """Return the SwitchProfile of an uplink, or None without a limit."""
         values, numbers = settings.values, dict(settings.numbers)
+        sharing: dict[str, typing.Any] = {}
         if ENTRIES in values:
+            sharing['tunnel_unit'] = 'networks'
             # A network has an entry for each interface that it uses.
             numbers['max_tunnels'] = [
                 min(map(int, values[ENTRIES]))
                 // max(map(int, values.get(INTERFACES, ['1'])))]
-        sharing = {'tunnel_unit': 'networks'} if ENTRIES in values else {}
         if SHARE in values:
             sharing.update(same_host_share=min(map(float, values[SHARE])),
                            same_host_saturation_kbps=_NOTHING_TAKEN_KBPS)

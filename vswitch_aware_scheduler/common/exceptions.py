@@ -34,7 +34,7 @@ from vswitch_aware_scheduler.common import plain_text
 class VSwitchError(Exception):
     """Base of all errors of this project."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return plain_text.one_line(super().__str__())
 
 

@@ -3,6 +3,7 @@
 
 import logging as python_logging
 import traceback
+import typing
 
 from oslo_log import log as logging
 
@@ -11,18 +12,15 @@ from vswitch_aware_scheduler.common import plain_text
 __all__ = ['escape_all', 'get_logger', 'make_debug']
 
 
-def get_logger(name):
-    """Return the oslo.log logger of a module, which escapes its messages.
-
-    :param name: ``__name__`` of the module
-    """
+def get_logger(name: str) -> typing.Any:
+    """Return the oslo.log logger of a module, which escapes its messages."""
     logger = logging.getLogger(name)
     # Adding a filter again has no effect.
     logger.logger.addFilter(_escape)
     return logger
 
 
-def escape_all():
+def escape_all() -> None:
     """Escape control characters in all lines of the log.
 
     This includes the lines of libraries, because it applies to the handlers of
@@ -32,17 +30,15 @@ def escape_all():
         handler.addFilter(_escape)
 
 
-def make_debug(name):
+def make_debug(name: str) -> None:
     """Log all messages of a library at level debug.
 
     This is for problems that this package reports itself, in one line.
-
-    :param name: name of the library's logger
     """
     python_logging.getLogger(name).addFilter(_make_debug)
 
 
-def _make_debug(record):
+def _make_debug(record: python_logging.LogRecord) -> bool:
     if record.levelno > python_logging.DEBUG:
         record.levelno = python_logging.DEBUG
         record.levelname = python_logging.getLevelName(record.levelno)
@@ -50,7 +46,7 @@ def _make_debug(record):
     return python_logging.getLogger(record.name).isEnabledFor(record.levelno)
 
 
-def _escape(record):
+def _escape(record: python_logging.LogRecord) -> bool:
     """Make the message and the traceback of a record printable."""
     try:
         message = record.getMessage()

@@ -11,6 +11,7 @@ import socket
 import socketserver
 import threading
 import time
+import typing
 from wsgiref import simple_server
 
 __all__ = ['CONNECTION_SECONDS', 'Listener', 'MAX_CONNECTIONS']
@@ -31,20 +32,17 @@ _AGAIN_SECONDS = 0.05
 class Listener:
     """Serves a WSGI application in threads until it is closed.
 
-    :param address: IP address of this machine
-    :param port: TCP port
-    :param application: WSGI application
-    :param name: name of the thread
     :raises OSError: if the address cannot be used
     """
 
-    def __init__(self, address, port, application, name=None):
+    def __init__(self, address: str, port: int, application: typing.Any,
+                 name: str | None = None) -> None:
         self._server = _Server(address, port, application)
         self._thread = threading.Thread(
             target=self._server.accept_connections, name=name, daemon=True)
         self._thread.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the server."""
         self._server.closing = True
         self._thread.join()
@@ -53,12 +51,7 @@ class Listener:
 
 
 class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
-    """Serves few connections at a time, each for a limited time.
-
-    :param address: IP address
-    :param port: TCP port
-    :param application: WSGI application
-    """
+    """Serves few connections at a time, each for a limited time."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -78,7 +71,8 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         self._open = {}
         #: Whether the thread has to end.
         self.closing = False
-        super().__init__(place[:2], _Handler)
+        super().__init__(
+            place[:2], _Handler)  # type: ignore[arg-type]
         self.set_app(application)
 
     def accept_connections(self):
@@ -138,11 +132,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
                 _shut_down(request)
 
     def handle_error(self, request, client_address):
-        """Ignore the error: the client closed the connection.
-
-        :param request: socket of the connection
-        :param client_address: address of the client
-        """
+        """Ignore the error: the client closed the connection."""
 
 
 def _shut_down(request):

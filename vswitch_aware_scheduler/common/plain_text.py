@@ -5,6 +5,7 @@ Pure. Text from outside, such as names of instances and hosts or error messages
 of a server, passes through :func:`printable` before it is displayed.
 """
 
+from collections import abc
 import datetime
 import difflib
 import re
@@ -26,15 +27,13 @@ _BRIEF.maxstring = _BRIEF.maxother = 80
 _BRIEF.maxlevel = 3
 
 
-def printable(value):
+def printable(value: object) -> str:
     r"""Return a value as one line of text without control characters.
 
     Control characters, line ends, characters that change the direction of
     writing and all others without a visible form are escaped as in Python: an
     escape character becomes the four characters ``\\x1b``. Printable
     characters of any script are unchanged.
-
-    :param value: text, or any value that str() converts
     """
     text = str(value)
     if text.isprintable():
@@ -45,27 +44,18 @@ def printable(value):
         for letter in text)
 
 
-def brief(value):
-    """Return the repr of a value, shortened for a message.
-
-    :param value: any value
-    """
+def brief(value: object) -> str:
+    """Return the repr of a value, shortened for a message."""
     return _BRIEF.repr(value)
 
 
-def one_line(value):
-    """Return :func:`printable` text with spaces instead of line ends.
-
-    :param value: as in :func:`printable`
-    """
+def one_line(value: object) -> str:
+    """Return :func:`printable` text with spaces instead of line ends."""
     return printable(_LINE_END.sub(' ', str(value).strip()))
 
 
-def iso_time(seconds):
-    """Return a time as ISO 8601; None for None and for times after 9999.
-
-    :param seconds: seconds UTC, or None
-    """
+def iso_time(seconds: float | None) -> str | None:
+    """Return a time as ISO 8601; None for None and for times after 9999."""
     if seconds is None:
         return None
     try:
@@ -75,14 +65,11 @@ def iso_time(seconds):
         return None
 
 
-def chance(value, form='.3g'):
+def chance(value: float | None, form: str = '.3g') -> str:
     """Return a probability, or a number derived from one, as text.
 
     A number between 0 and 1e-9 becomes ``<1e-9``, because its digits depend on
     rounding. None becomes ``-``.
-
-    :param value: number, or None
-    :param form: format of other numbers
     """
     if value is None:
         return '-'
@@ -91,24 +78,18 @@ def chance(value, form='.3g'):
     return format(value, form)
 
 
-def first_of(texts, separator=', ', most=5):
-    """Return the first of some texts, and how many more there are.
-
-    :param texts: iterable of texts
-    :param separator: text between two of them
-    :param most: maximum number of texts to name
-    """
+def first_of(texts: abc.Iterable[str], separator: str = ', ',
+             most: int = 5) -> str:
+    """Return the first of some texts, and how many more there are."""
     texts = list(texts)
     more = len(texts) - most
     return separator.join(texts[:most]) + (
         f' and {more} more' if more > 0 else '')
 
 
-def nearest(name, names, prefix=''):
+def nearest(name: str, names: abc.Iterable[str], prefix: str = '') -> str:
     """Return ' (nearest name: ...)', or an empty text if no name is near.
 
-    :param name: a name that does not exist
-    :param names: iterable of the existing names
     :param prefix: text with which all these names begin
     """
     # The order of a set differs between processes.
@@ -118,24 +99,16 @@ def nearest(name, names, prefix=''):
     return f' (nearest name: {prefix}{near[0]})' if near else ''
 
 
-def number_of(count, singular, plural):
-    """Return a number and the words for it, such as '1 host is'.
-
-    :param count: int
-    :param singular: words for 1
-    :param plural: words for other numbers
-    """
+def number_of(count: int, singular: str, plural: str) -> str:
+    """Return a number and the words for it, such as '1 host is'."""
     return f'{count} {singular if count == 1 else plural}'
 
 
-def distinct(value, limit, digits=6):
+def distinct(value: float, limit: float, digits: int = 6) -> tuple[str, str]:
     """Return two numbers as texts with the same order as the numbers.
 
-    :param value: number
-    :param limit: number
     :param digits: minimum number of significant digits of the value; the limit
         has six or more
-    :returns: (text of value, text of limit)
     """
     while True:
         texts = f'{value:.{digits}g}', f'{limit:.{max(digits, 6)}g}'

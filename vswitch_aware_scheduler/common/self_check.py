@@ -5,8 +5,11 @@
 caller passes the current time.
 """
 
+from collections import abc
+import typing
+
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
-           'differing_options', 'enabled_problem', 'is_overdue',
+           'enabled_problem', 'is_overdue',
            'is_replaced', 'is_silent', 'modeler_problem', 'options_problem',
            'plugins_problem', 'record_problems', 'reporting_workers',
            'results_problem', 'workers_problem']
@@ -36,48 +39,34 @@ _PLUGINS = {
                 'hosts are not ranked by their traffic')}
 
 
-def is_silent(modeler, now):
-    """Return whether a modeler should have reported but has not.
-
-    :param modeler: :class:`~.store.Modeler`
-    :param now: current time, seconds UTC
-    """
+def is_silent(modeler: typing.Any, now: float) -> bool:
+    """Return whether a modeler should have reported but has not."""
     return not modeler.ended and now - modeler.seen_at > SILENT_SECONDS
 
 
-def is_replaced(modeler, modelers):
-    """Return whether another process was started later on the same host.
-
-    :param modeler: :class:`~.store.Modeler` that is silent, or a
-        :class:`~.store.Worker`
-    :param modelers: list of all Modelers, or of all Workers
-    """
+def is_replaced(modeler: typing.Any,
+                modelers: abc.Iterable[typing.Any]) -> bool:
+    """Return whether another process was started later on the same host."""
     return any(other.host == modeler.host and other.name != modeler.name
                and other.started_at > modeler.seen_at for other in modelers)
 
 
-def reporting_workers(workers, now):
+def reporting_workers(workers: abc.Iterable[typing.Any],
+                      now: float) -> list[typing.Any]:
     """Return the workers that report now.
 
     After a restart of nova-scheduler, the store still has the last reports of
     the former workers. As soon as a worker that was started later on the same
     host reports, the options and problems of a former worker are outdated, and
     it is not returned.
-
-    :param workers: list of :class:`~.store.Worker`
-    :param now: current time, seconds UTC
     """
     return [worker for worker in workers
             if now - worker.seen_at <= WORKER_SECONDS
             and not is_replaced(worker, workers)]
 
 
-def is_overdue(modeler, now):
-    """Return whether a modeler has completed no pass for too long.
-
-    :param modeler: :class:`~.store.Modeler` that reports
-    :param now: current time, seconds UTC
-    """
+def is_overdue(modeler: typing.Any, now: float) -> bool:
+    """Return whether a modeler has completed no pass for too long."""
     if modeler.ended or modeler.interval_seconds is None \
             or modeler.waiting_for or is_silent(modeler, now):
         return False
@@ -86,13 +75,9 @@ def is_overdue(modeler, now):
         > SILENT_SECONDS + _INTERVALS * modeler.interval_seconds
 
 
-def modeler_problem(modelers, now, learned):
-    """Return why nothing is learned at the moment, or None.
-
-    :param modelers: list of :class:`~.store.Modeler`
-    :param now: current time, seconds UTC
-    :param learned: whether the store has models
-    """
+def modeler_problem(modelers: abc.Collection[typing.Any], now: float,
+                    learned: object) -> str | None:
+    """Return why nothing is learned at the moment, or None."""
     running = [modeler for modeler in modelers if not modeler.ended
                and modeler.interval_seconds is not None
                and not is_silent(modeler, now)]
@@ -119,24 +104,14 @@ def modeler_problem(modelers, now, learned):
         'vswitch-modeler has never run with this store; start it')
 
 
-def differing_options(ours, theirs):
-    """Return {option: (our value, their value)} of the different options.
+def options_problem(ours: dict[str, typing.Any], theirs: dict[str, typing.Any],
+                    other_file: str) -> str | None:
+    """Return which options of both sides differ that must be equal, or None.
 
-    :param ours: {option: value}
-    :param theirs: {option: value}; an option that only one side has is ignored
-    """
-    return {name: (value, theirs[name]) for name, value in ours.items()
-            if name in theirs and theirs[name] != value}
-
-
-def options_problem(ours, theirs, other_file):
-    """Return which options differ that must be equal, or None.
-
-    :param ours: as in :func:`differing_options`
-    :param theirs: as in :func:`differing_options`
     :param other_file: name of the file with the other options
     """
-    different = differing_options(ours, theirs)
+    different = {name: (value, theirs[name]) for name, value in ours.items()
+                 if name in theirs and theirs[name] != value}
     if not different:
         return None
     return ('options that have to be alike differ: ' + ', '.join(
@@ -145,15 +120,13 @@ def options_problem(ours, theirs, other_file):
         + '; set them alike in nova.conf and vswitch.conf')
 
 
-def workers_problem(workers, modelers, now):
+def workers_problem(workers: abc.Collection[typing.Any],
+                    modelers: abc.Collection[typing.Any],
+                    now: float) -> str | None:
     """Return why no worker of a scheduler has reported, or None.
 
     The store keeps the reports of workers for one day. The result is therefore
     None until a modeler has run for one day.
-
-    :param workers: list of :class:`~.store.Worker`
-    :param modelers: list of :class:`~.store.Modeler`
-    :param now: current time, seconds UTC
     """
     if workers or not any(
             not modeler.ended and modeler.interval_seconds is not None
@@ -165,11 +138,8 @@ def workers_problem(workers, modelers, now):
             'came, or store_url of nova.conf is another one')
 
 
-def plugins_problem(plugins):
-    """Return which plugin of a worker is not enabled, or None.
-
-    :param plugins: roles of the enabled plugins: 'filter', 'weigher'
-    """
+def plugins_problem(plugins: abc.Container[str]) -> str | None:
+    """Return which plugin of a worker is not enabled, or None."""
     missing = [text for role, text in _PLUGINS.items()
                if role not in plugins]
     if not missing or not plugins:
@@ -179,11 +149,8 @@ def plugins_problem(plugins):
             f'[filter_scheduler]/{option} of nova.conf')
 
 
-def enabled_problem(plugins):
-    """Return which plugin the configuration of Nova does not enable, or None.
-
-    :param plugins: as in :func:`plugins_problem`
-    """
+def enabled_problem(plugins: abc.Collection[str]) -> str | None:
+    """Return which plugin Nova's configuration does not enable, or None."""
     if plugins:
         return plugins_problem(plugins)
     return ('neither VSwitchFilter nor VSwitchWeigher is enabled; add them to '
@@ -191,12 +158,8 @@ def enabled_problem(plugins):
             'nova.conf')
 
 
-def results_problem(most_results, hosts):
-    """Return that Placement leaves out some hosts of a request, or None.
-
-    :param most_results: value of ``max_placement_results``
-    :param hosts: number of hosts of Nova, 0 if it is unknown
-    """
+def results_problem(most_results: int, hosts: int) -> str | None:
+    """Return that Placement leaves out some hosts of a request, or None."""
     if hosts <= most_results:
         return None
     return (f'[scheduler]/max_placement_results of nova.conf is '
@@ -205,12 +168,8 @@ def results_problem(most_results, hosts):
             f'it refuses these; set max_placement_results to {hosts} or more')
 
 
-def record_problems(worker, now):
-    """Return a list of the problems of a worker's record, in words.
-
-    :param worker: :class:`~.store.Worker` that is not silent
-    :param now: current time, seconds UTC
-    """
+def record_problems(worker: typing.Any, now: float) -> list[str]:
+    """Return a list of the problems of a worker's record, in words."""
     problems = []
     for cell, age in sorted((worker.state.get('cells') or {}).items()):
         if age is None:

@@ -74,7 +74,7 @@ def plan(records, proposals, force=False):
     """Return the changes of the hosts' records.
 
     :param records: iterable of the HostProfile in the store
-    :param proposals: list of :class:`.discovery.Proposal`, one for each host
+    :param proposals: list of :class:`.ProposedProfile`, one for each host
     :param force: whether to replace records from other sources
     :returns: list of :class:`Step`, one for each proposal
     """

@@ -8,8 +8,17 @@ uplink carries the sum of their traffic. This module uses no instances, no
 clock and no database.
 """
 
-import collections
+from __future__ import annotations
 
+import collections
+from collections import abc
+import typing
+
+from nova import objects
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import aggregate_metadata
+from vswitch_aware_scheduler.admission import host_policies
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
 from vswitch_aware_scheduler.scheduler import request_demand
@@ -25,9 +34,6 @@ class Aggregates:
 
     Callers serialise access.
 
-    :param policies: HostPolicies
-    :param uplink_policies: UplinkPolicies
-    :param report: callable(topic, problem or None), receives problems
     :ivar behind: {host: names of its uplinks} of the hosts behind an uplink;
         the dict is replaced and never changed
     :ivar members: {host: aggregates} of the hosts that an aggregate of an
@@ -35,7 +41,9 @@ class Aggregates:
         and never changed
     """
 
-    def __init__(self, policies, uplink_policies, report):
+    def __init__(self, policies: host_policies.HostPolicies,
+                 uplink_policies: uplinks.UplinkPolicies,
+                 report: aggregate_metadata.Report) -> None:
         self.behind = {}
         self.members = {}
         self._policies = policies
@@ -55,14 +63,13 @@ class Aggregates:
         self._uplinks = {}       # name -> Uplink
         self._shared = {}        # (HostPolicy, uplinks) -> HostPolicy
 
-    def observe(self, hosts, groups):
+    def observe(self, hosts: list[str], groups: list[typing.Any]) -> set[str]:
         """Store the aggregates of the hosts of a request.
 
         Most requests change nothing. The method detects that quickly.
 
         :param hosts: list of names, which the caller must not change; passing
             the same list object again is faster
-        :param groups: list of the aggregates of each host
         :returns: set of the hosts whose :meth:`policy` may have changed,
             possibly including hosts that are not in ``hosts``
         """
@@ -83,13 +90,9 @@ class Aggregates:
         changed, self._changed = self._changed, set()
         return changed
 
-    def policy(self, host, stored, bare_metal=False):
-        """Return the HostPolicy of a host, with the uplinks of the host.
-
-        :param host: name of a host that was observed or admitted
-        :param stored: the store's HostProfile of the host, or None
-        :param bare_metal: as in :meth:`.HostPolicies.find`
-        """
+    def policy(self, host: str, stored: typing.Any,
+               bare_metal: bool = False) -> admission.HostPolicy:
+        """Return the HostPolicy of a host, with the uplinks of the host."""
         entry, key = self._policy_of.get(host), (stored, bare_metal)
         if entry is None or entry[0] != key:
             entry = self._policy_of[host] = key, self._behind_uplinks(
@@ -98,24 +101,19 @@ class Aggregates:
                      for aggregate in self._aggregates_of[host]], *key))
         return entry[1]
 
-    def take_all(self, aggregates):
+    def take_all(self, aggregates: abc.Iterable[objects.Aggregate]) -> None:
         """Store all aggregates of Nova.
 
         A request shows only those of its hosts, while other hosts can be
         behind the same uplinks.
-
-        :param aggregates: iterable of nova Aggregate
         """
         aggregates = list(aggregates)
         if aggregates != self._all:
             self._all = aggregates
             self._regrouped = True
 
-    def forget(self, host):
-        """Drop what is stored about a host that no longer exists.
-
-        :param host: name of the host
-        """
+    def forget(self, host: str) -> None:
+        """Drop what is stored about a host that no longer exists."""
         for by_host in (self._aggregates_of, self._policy_of):
             by_host.pop(host, None)
         self._last_hosts = None

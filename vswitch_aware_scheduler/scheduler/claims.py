@@ -12,12 +12,14 @@ This module uses no Nova object and does not judge hosts
 """
 
 import collections
+from collections import abc
 import dataclasses
 import itertools
 import math
 import secrets
 import threading
 import time
+import typing
 
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import worker_thread
@@ -44,16 +46,11 @@ _MOST_WRITTEN = 200
 class Pending:
     """A claim of this worker that may not be in the store yet.
 
-    :ivar stored: StoredClaim
     :ivar judge: callable(), returns whether the host has room; None if the
         host must not be refused. It is called with the lock
-    :ivar made_at: monotonic time of the claim
-    :ivar admitted: the decision; None before it
     :ivar settled: whether the store has the claim, or the host is refused
     :ivar missed: whether the worker has decided without the store
     :ivar attempted: whether a transaction has contained the claim
-    :ivar withdrawn: whether the claim is void
-    :ivar done: is set once the request need not wait any longer
     """
 
     stored: store.StoredClaim
@@ -66,11 +63,11 @@ class Pending:
     withdrawn: bool = False
     done: threading.Event = dataclasses.field(default_factory=threading.Event)
 
-    def age(self):
+    def age(self) -> float:
         """Return the seconds since the claim was made."""
         return time.monotonic() - self.made_at
 
-    def current(self):
+    def current(self) -> store.StoredClaim:
         """Return the StoredClaim as it is written now."""
         return dataclasses.replace(
             self.stored, age_seconds=self.age(), missed=self.missed,
@@ -80,17 +77,13 @@ class Pending:
 class Claims(worker_thread.WorkerThread):
     """The claims of one worker. The constructor opens nothing.
 
-    :param store: Store, or an object with its methods for claims
     :param seconds: seconds between two readings of the claims of others, > 0
     :param patience_seconds: longest time that a request waits for the store;
         0: requests do not wait
-    :param lock: lock under which hosts are judged and instances counted
     :param receive: callable(list of StoredClaim), receives the claims and
         withdrawals of other workers
     :param count: callable(StoredClaim), counts an admitted claim; called with
         the lock
-    :param claimed_by: name of this process for operators
-    :param report: callable(topic, problem or None), receives problems
     :ivar counts: numbers of events since the start of the process:
         'claims_made'; 'claim_conflicts', hosts that a request could not claim
         any more; 'claim_misses', claims that did not wait for the store;
@@ -129,19 +122,17 @@ class Claims(worker_thread.WorkerThread):
         # Whether the store has answered since a request waited in vain.
         self._answers = True
 
-    def wait_until_read(self):
+    def wait_until_read(self) -> None:
         """Start, and wait for the claims of others, for a limited time."""
         self.start()
         self._tried.wait(_FIRST_SECONDS)
 
     # Called in the thread of a request, without the lock.
 
-    def claim(self, judge, waits, **values):
+    def claim(self, judge: abc.Callable[[], bool] | None, waits: bool,
+              **values: typing.Any) -> Pending:
         """Claim a host for an instance.
 
-        :param judge: as in :class:`Pending`
-        :param waits: whether the request may wait for the store
-        :param values: the other values of the StoredClaim
         :returns: Pending, the argument of :meth:`withdraw`. Its ``admitted``
             is False if the host has no room any more
         """
@@ -170,11 +161,8 @@ class Claims(worker_thread.WorkerThread):
             self.counts['claim_conflicts'] += not pending.admitted
         return pending
 
-    def withdraw(self, pending):
-        """Withdraw a claim, which the caller no longer counts.
-
-        :param pending: Pending that :meth:`claim` returned
-        """
+    def withdraw(self, pending: Pending) -> None:
+        """Withdraw a claim, which the caller no longer counts."""
         with self._lock:
             pending.withdrawn = True
             # A transaction whose answer was lost may have committed.
@@ -204,11 +192,8 @@ class Claims(worker_thread.WorkerThread):
 
     # Called in the thread.
 
-    def step(self):
-        """Write the own claims and withdrawals, or read those of others.
-
-        :returns: seconds until the next step
-        """
+    def step(self) -> float:
+        """Write the own claims and withdrawals, or read those of others."""
         problem = None
         if self._unwritten or self._withdrawn:
             try:

@@ -8,11 +8,17 @@ queue, or that the store cannot accept for too long, is dropped, and the log
 says so.
 """
 
+from __future__ import annotations
+
 import collections
 import math
 import os
 import time
 
+from nova import objects
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import request_demand
@@ -49,11 +55,6 @@ class Decisions:
     """The decisions of one process. The constructor opens nothing.
 
     The methods that a request calls do not wait.
-
-    :param request: :class:`.Request`, which differs for each thread
-    :param lock: lock of the tables that hosts are judged by
-    :param clock: callable, returns seconds UTC
-    :param report: callable(topic, problem or None), receives problems
     """
 
     def __init__(self, request, lock, clock, report):
@@ -69,13 +70,11 @@ class Decisions:
         self._unwritten = collections.deque()
         self._dropped_at = self._purge_at = -math.inf
 
-    def open(self, writes_to, kept, age_seconds, decided_by):
+    def open(self, writes_to: store.Store, kept: int, age_seconds: float,
+             decided_by: str) -> None:
         """Start to record decisions.
 
-        :param writes_to: Store, or an object with its methods for decisions
-        :param kept: maximum number of decisions in the store, > 0
         :param age_seconds: maximum age in seconds of a decision in the store
-        :param decided_by: name of this process
         """
         self._store = writes_to
         self._kept, self._age_seconds = kept, age_seconds
@@ -83,21 +82,17 @@ class Decisions:
         self._thread = worker_thread.WorkerThread(
             'vswitch-decisions', self.step, self._forget)
 
-    def stop(self):
+    def stop(self) -> None:
         """End the thread, if it runs."""
         if self._thread is not None:
             self._thread.stop()
 
     # What a request does, in its own thread.
 
-    def judged(self, assessment, demand, spec_obj, any_passes):
-        """Store how the hosts of a request were judged.
-
-        :param assessment: Assessment of the hosts
-        :param demand: Demand of the request
-        :param spec_obj: nova RequestSpec
-        :param any_passes: whether the filter passes any host
-        """
+    def judged(self, assessment: admission.Assessment,
+               demand: demand_rules.Demand, spec_obj: objects.RequestSpec,
+               any_passes: bool) -> None:
+        """Store how the hosts of a request were judged."""
         uuid = demand.instance_uuid
         before = self._request.decisions.get(uuid)
         if before is not None and before.host is not None:
@@ -112,21 +107,14 @@ class Decisions:
         else:
             self._add([judged])
 
-    def placed(self, instance_uuid, host):
-        """Store which host Nova has selected for an instance.
-
-        :param instance_uuid: uuid of the instance
-        :param host: name of the host
-        """
+    def placed(self, instance_uuid: str, host: str) -> None:
+        """Store which host Nova has selected for an instance."""
         judged = self._request.decisions.get(instance_uuid)
         if judged is not None:
             judged.host = host
 
-    def request_finished(self, failed):
-        """End the request of this thread.
-
-        :param failed: whether Nova withdraws the placements of the request
-        """
+    def request_finished(self, failed: bool) -> None:
+        """End the request of this thread."""
         judged = list(self._request.decisions.values())
         if failed:
             for decision in judged:
@@ -156,11 +144,8 @@ class Decisions:
 
     # What the thread does.
 
-    def step(self):
-        """Write the waiting decisions.
-
-        :returns: seconds until the next step
-        """
+    def step(self) -> float:
+        """Write the waiting decisions."""
         problem = None
         try:
             self._describe_all()
@@ -212,11 +197,8 @@ class Decisions:
             len(assessment.slots), int(assessment.admitted.sum()),
             explanation.counts(assessment),
             explanation.observed(assessment), chosen, [
-                {'host': refused.host, 'check': refused.check,
-                 'value': _number(refused.value),
-                 'limit': _number(refused.limit),
-                 'enforced': refused.enforced, 'text': refused.text}
-                for refused in nearest])
+                {**vars(refused), 'value': _number(refused.value),
+                 'limit': _number(refused.limit)} for refused in nearest])
 
     def _write(self):
         decisions = list(self._unwritten)
@@ -230,12 +212,6 @@ class _Judged:
     """How the hosts were judged for an instance, and the selected host.
 
     Reads no field of the RequestSpec that would have to be loaded.
-
-    :param decided_at: seconds UTC
-    :param assessment: Assessment of the hosts
-    :param demand: Demand of the request
-    :param spec_obj: nova RequestSpec
-    :param any_passes: whether the filter passes any host
     """
 
     __slots__ = ('decided_at', 'assessment', 'rule', 'instance_uuid',

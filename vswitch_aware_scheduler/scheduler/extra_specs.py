@@ -8,11 +8,8 @@ from vswitch_aware_scheduler.admission import flavor_specs
 __all__ = ['register']
 
 
-def register():
-    """Return the validators of every ``vswitch:`` key.
-
-    :returns: list of nova ExtraSpecValidator
-    """
+def register() -> list[base.ExtraSpecValidator]:
+    """Return the validators of every ``vswitch:`` key."""
     validators = [
         base.ExtraSpecValidator(
             name=key, description=f'Traffic of one instance: {meaning}.',

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The filter VSwitchFilter, which Nova loads."""
 
+from __future__ import annotations
+
+from collections import abc
 import itertools
 import time
+import typing
 
+from nova import objects
 from nova.scheduler import filters
+from nova.scheduler import host_manager
 from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
 
@@ -13,6 +19,8 @@ from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import request_demand
 
 LOG = logs.get_logger(__name__)
+
+_HostState: typing.TypeAlias = host_manager.HostState
 
 
 class VSwitchFilter(filters.BaseHostFilter):
@@ -28,17 +36,13 @@ class VSwitchFilter(filters.BaseHostFilter):
     # A rebuilt instance stays on its host, which already counts its traffic.
     RUN_ON_REBUILD = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._state = nova_hooks.join('filter')
 
-    def filter_all(self, filter_obj_list, spec_obj):
-        """Return the hosts that pass. All hosts are judged together.
-
-        :param filter_obj_list: iterable of nova HostState
-        :param spec_obj: nova RequestSpec
-        :returns: list of the HostState objects that pass, in the given order
-        """
+    def filter_all(self, filter_obj_list: abc.Iterable[_HostState],
+                   spec_obj: objects.RequestSpec) -> list[_HostState]:
+        """Return the hosts that pass. All hosts are judged together."""
         host_states = list(filter_obj_list)
         if not host_states or self._are_rebuilt_on(host_states, spec_obj):
             return host_states
@@ -98,12 +102,9 @@ class VSwitchFilter(filters.BaseHostFilter):
                 f'recorded'))
         return passing
 
-    def host_passes(self, host_state, spec_obj):
-        """Return whether one host passes.
-
-        :param host_state: nova HostState
-        :param spec_obj: nova RequestSpec
-        """
+    def host_passes(self, host_state: _HostState,
+                    spec_obj: objects.RequestSpec) -> bool:
+        """Return whether one host passes."""
         return bool(self.filter_all([host_state], spec_obj))
 
     def _explain(self, host_states, assessment, demand):

@@ -6,9 +6,11 @@ configured in [oslo_reports]. The section has one line of JSON for the worker,
 and one line for each host, with the instances that the worker counts on it.
 """
 
+from collections import abc
 import functools
 import json
 import os
+import typing
 
 from oslo_reports import guru_meditation_report as gmr
 
@@ -18,22 +20,17 @@ TITLE = 'vSwitch loads'
 
 
 @functools.cache
-def register(current):
+def register(current: abc.Callable[[], typing.Any]) -> None:
     """Add the section, in this process and in those that it forks.
 
     The section is added once for each ``current``, because the report has no
     way to remove a section.
-
-    :param current: callable, returns the SchedulerState or None
     """
     gmr.TextGuruMeditation.register_section(TITLE, lambda: text(current()))
 
 
-def text(state):
-    """Return the section as text. This function never raises.
-
-    :param state: SchedulerState, or None
-    """
+def text(state: typing.Any) -> str:
+    """Return the section as text. This function never raises."""
     try:
         counted = {} if state is None else state.counted()
         generation = None if state is None else state.generation

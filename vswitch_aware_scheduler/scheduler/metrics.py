@@ -8,6 +8,7 @@ name that a tenant chooses is never a label. Unless an option enables the
 metrics, nothing is counted, served or written. An error never fails a request.
 """
 
+from collections import abc
 import contextlib
 import math
 import os
@@ -15,6 +16,8 @@ import pathlib
 import time
 import typing
 
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import metrics_server
@@ -77,13 +80,7 @@ MOST_PROFILES = 50
 
 
 class Risk(typing.NamedTuple):
-    """The predicted overload of the hosts of a switch profile.
-
-    :ivar hosts: number of the hosts
-    :ivar mean: mean of their overload probabilities
-    :ivar highest: highest of their overload probabilities
-    :ivar above_limit: number of the hosts above their limit
-    """
+    """The predicted overload of the hosts of a switch profile."""
 
     hosts: int
     mean: float
@@ -107,17 +104,16 @@ _RISKS = {
 class Metrics:
     """The metrics of one process. The constructor opens nothing."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._counts = None
         self._listener = self._thread = self._path = None
         #: (address, port) that is listened on, or None.
         self.served_at = None
 
-    def open(self, conf, report, gauges):
+    def open(self, conf: typing.Any, report: aggregate_metadata.Report,
+             gauges: abc.Callable[[], dict[str, typing.Any]]) -> None:
         """Start to count, if an option enables the metrics.
 
-        :param conf: the group [vswitch_scheduler]
-        :param report: callable(topic, problem or None)
         :param gauges: callable(), returns {name of a gauge: value or None,
             'risks': {name of a profile: Risk}, 'counts':
             :attr:`.Claims.counts`}
@@ -163,7 +159,7 @@ class Metrics:
             f'no port of {address}:{first} to {last} can be listened on: '
             f'{problem}; scheduling goes on'))
 
-    def close(self):
+    def close(self) -> None:
         """Close the port and remove the file."""
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -174,11 +170,8 @@ class Metrics:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
 
-    def step(self):
-        """Write the file.
-
-        :returns: seconds until the next step
-        """
+    def step(self) -> float:
+        """Write the file."""
         try:
             prometheus_client.write_to_textfile(self._path, self._registry)
             _remove_stale(pathlib.Path(self._path).parent)
@@ -190,46 +183,34 @@ class Metrics:
 
     # What the filter does.
 
-    def judged(self, assessment, any_passes):
+    def judged(self, assessment: admission.Assessment,
+               any_passes: bool) -> None:
         """Count how the hosts of a request were judged.
 
-        :param assessment: Assessment of the hosts
         :param any_passes: whether the filter passes any host, or the request
             names its host
         """
         if self._counts is not None:
             self._counts.judged(assessment, any_passes)
 
-    def filtered(self, seconds):
-        """Record the time of a decision.
-
-        :param seconds: duration of the decision in seconds
-        """
+    def filtered(self, seconds: float) -> None:
+        """Record the time of a decision."""
         if self._counts is not None:
             self._counts.seconds.observe(seconds)
 
-    def claimed(self, seconds):
-        """Record how long a request has waited for a claim.
-
-        :param seconds: duration in seconds
-        """
+    def claimed(self, seconds: float) -> None:
+        """Record how long a request has waited for a claim."""
         if self._counts is not None:
             self._counts.claim_seconds.observe(seconds)
 
-    def unjudged(self, why):
-        """Count a request whose hosts all pass unjudged.
-
-        :param why: 'error' or 'store'
-        """
+    def unjudged(self, why: str) -> None:
+        """Count a request whose hosts all pass unjudged."""
         if self._counts is not None:
             self._counts.unjudged.labels(why).inc()
 
 
 class _Counts:
-    """The counters, in a registry of their own.
-
-    :param gauges: as in :meth:`Metrics.open`
-    """
+    """The counters, in a registry of their own."""
 
     def __init__(self, gauges):
         self.registry = prometheus_client.CollectorRegistry()
@@ -287,10 +268,7 @@ class _Counts:
 
 
 class _Gauges:
-    """Computes the values of the gauges when Prometheus reads them.
-
-    :param values: as ``gauges`` in :meth:`Metrics.open`
-    """
+    """Computes the values of the gauges when Prometheus reads them."""
 
     def __init__(self, values):
         self._values = values

@@ -35,11 +35,9 @@ _current = None
 _lock = threading.Lock()
 
 
-def join(role):
+def join(role: str) -> scheduler_state.SchedulerState:
     """Return the SchedulerState of this process for one more plugin.
 
-    :param role: 'filter' or 'weigher'
-    :returns: SchedulerState
     :raises oslo_config.cfg.Error: for an invalid option
     """
     global _current
@@ -55,7 +53,7 @@ def join(role):
         return _current
 
 
-def reset():
+def reset() -> None:
     """Let the next plugin start a new state.
 
     For programs that start several schedulers one after the other.
@@ -64,7 +62,7 @@ def reset():
     _current = None
 
 
-def current():
+def current() -> scheduler_state.SchedulerState | None:
     """Return the SchedulerState of this process, or None."""
     return _current
 
@@ -124,10 +122,8 @@ def _wrap(owner, wrapper, *names):
     If the function does not exist or lacks a parameter, an error is logged and
     the plugin works without the wrapper.
 
-    :param owner: class or module
     :param wrapper: callable(original function, list of the arguments with the
         given names, and all arguments); has the name of the function
-    :param names: names of the parameters that the wrapper needs
     """
     name = f'{owner.__name__}.{wrapper.__name__}'
     original = getattr(owner, wrapper.__name__, None)

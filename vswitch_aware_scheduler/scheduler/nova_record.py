@@ -7,9 +7,12 @@ and write nothing. They pass the result to a :class:`.residency.Residency`
 (reference/claims.rst, "The record").
 """
 
+from __future__ import annotations
+
 import datetime
 import functools
 import json
+import sqlalchemy as sa
 import threading
 import time
 
@@ -19,7 +22,6 @@ from nova.db.api import models as api_models
 from nova.db.main import api as database
 from nova.db.main import models
 from nova import objects
-import sqlalchemy as sa
 
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import worker_thread
@@ -99,12 +101,6 @@ class NovaRecord(worker_thread.WorkerThread):
 
     The constructor opens nothing.
 
-    :param take: callable(Reading), receives each reading
-    :param residency: the Residency that ``take`` changes
-    :param lock: lock that protects the Residency
-    :param conf: the group [vswitch_scheduler]
-    :param report: callable(topic, problem or None), receives problems
-    :param clock: callable, returns monotonic seconds
     :param before: callable(), run in the background before the first reading
     """
 
@@ -129,47 +125,40 @@ class NovaRecord(worker_thread.WorkerThread):
         self._wait_until = \
             time.monotonic() + self.conf.snapshot_first_wait_seconds
 
-    def wait(self):
+    def wait(self) -> None:
         """Wait for the first attempt to read each cell, for a limited time."""
         if not self.first.is_set():
             self.first.wait(max(0.0, self._wait_until - time.monotonic()))
             self.first.set()
 
-    def wake(self):
+    def wake(self) -> None:
         """Read now what has changed, unless that was done recently."""
         for reader in list(self.readers.values()):
             if reader.problem is None:
                 reader.wake(_FRESH_SECONDS)
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Read everything that has changed, in the calling thread."""
         self.start()
         self.step()
         for reader in list(self.readers.values()):
             reader.refresh()
 
-    def stop(self):
+    def stop(self) -> None:
         """End the threads."""
         super().stop()
         for reader in self.readers.values():
             reader.stop(30.0)
 
-    def ages(self):
-        """Return the age of the last reading of each cell.
-
-        :returns: {name of a cell: seconds, or None for a cell that was never
-            read}
-        """
+    def ages(self) -> dict[str, float | None]:
+        """Return the age of the last reading of each cell."""
         now = self.clock()
         return {reader.name: None if reader.read_at is None
                 else round(max(now - reader.read_at, 0.0), 1)
                 for reader in list(self.readers.values())}
 
-    def step(self):
-        """Check the readers, and the claims that the record does not show.
-
-        :returns: seconds until the next call
-        """
+    def step(self) -> float:
+        """Check the readers, and the claims that the record does not show."""
         with self._stepping:
             try:
                 if self._before is not None and not self.readers:
@@ -227,13 +216,9 @@ class NovaRecord(worker_thread.WorkerThread):
 
 
 class CellReader(worker_thread.WorkerThread):
-    """Reads one cell, in a thread of its own.
+    """Reads one cell, in a thread of its own."""
 
-    :param record: NovaRecord that owns the reader
-    :param cell: nova CellMapping
-    """
-
-    def __init__(self, record, cell):
+    def __init__(self, record: NovaRecord, cell: objects.CellMapping) -> None:
         self.cell = cell
         self.uuid = cell.uuid
         self.name = name = cell.name or cell.uuid
@@ -253,7 +238,7 @@ class CellReader(worker_thread.WorkerThread):
         self._since = None       # previous result of _newest()
         self._changes_at = 0.0   # time for the next reading of changes
 
-    def hangs_for(self):
+    def hangs_for(self) -> float:
         """Return for how many seconds a statement has been running."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
@@ -274,7 +259,7 @@ class CellReader(worker_thread.WorkerThread):
             record.first.set()
         return max(seconds, self._back_off)
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Read the changes, and from time to time the whole cell.
 
         :raises: any oslo.db, sqlalchemy or nova exception
@@ -396,12 +381,7 @@ class CellReader(worker_thread.WorkerThread):
 
     def _take(self, rows=(), uuids=(), moves=(), moving=(),
               began=float('-inf')):
-        """Pass on the Reading of the given rows of the database.
-
-        :param uuids: uuids of the instances that the statement asked for
-        :param moving: ids of the migrations that the statement asked for
-        :param began: as in Reading
-        """
+        """Pass on the CellReading of the given rows of the database."""
         recorded = self._record.residency.rows.get(self.uuid, {})
         rows_by_uuid = dict.fromkeys(uuids)
         deleted, changed = set(), []
@@ -436,7 +416,7 @@ class CellReader(worker_thread.WorkerThread):
                        and instance.task_state == _REVERTING)
             if not row.deleted and (
                     returns or row.status not in (None, *ENDED)):
-                moves_by_id[row.id] = residency.Move(
+                moves_by_id[row.id] = residency.OngoingMove(
                     uuid, row.source_compute, row.dest_compute,
                     row.changed is not None
                     and row.changed < self._since[0] - _LEFT_OVER)
@@ -444,7 +424,7 @@ class CellReader(worker_thread.WorkerThread):
                 moves_by_id[row.id] = None
         # A reader that was abandoned may return later.
         if self._record.readers.get(self.uuid) is self:
-            self._record.take(residency.Reading(
+            self._record.take(residency.CellReading(
                 self.uuid, began, rows_by_uuid, frozenset(deleted),
                 moves_by_id, self._complete))
 

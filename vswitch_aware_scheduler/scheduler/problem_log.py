@@ -13,28 +13,21 @@ LOG = logs.get_logger(__name__)
 class ProblemLog:
     """Logs when a problem appears, changes or disappears."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._problems = {}
         self._lock = threading.Lock()
 
-    def problems(self):
+    def problems(self) -> dict[str, str]:
         """Return {topic: current problem in words}."""
         return dict(self._problems)
 
-    def forget(self, topic):
-        """Clear the problem of something that is gone. Nothing is logged.
-
-        :param topic: as in a call
-        """
+    def forget(self, topic: str) -> None:
+        """Clear the problem of something that is gone. Nothing is logged."""
         with self._lock:
             self._problems.pop(topic, None)
 
-    def __call__(self, topic, problem):
-        """Set or clear the problem of one topic.
-
-        :param topic: short string that names what can have a problem
-        :param problem: the problem in words, or None if there is none
-        """
+    def __call__(self, topic: str, problem: str | None) -> None:
+        """Set or clear the problem of one topic."""
         if problem is None and topic not in self._problems:
             return
         with self._lock:

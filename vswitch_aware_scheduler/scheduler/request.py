@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a thread of a scheduler remembers of the request that it handles."""
 
+from collections import abc
 import dataclasses
 import threading
+import typing
 
-__all__ = ['Refusal', 'Request']
+__all__ = ['RefusedRequest', 'Request']
 
 
 @dataclasses.dataclass(eq=False)
-class Refusal:
-    """A request that hosts were refused to.
-
-    :ivar claimed: uuids of the instances with a claim on these hosts
-    :ivar withdrawn: whether such a claim has been withdrawn since
-    :ivar failed: whether the request has found no host at all
-    """
+class RefusedRequest:
+    """A request that hosts were refused to."""
 
     claimed: set = dataclasses.field(default_factory=set)
     withdrawn: bool = False
@@ -24,31 +21,23 @@ class Refusal:
 class Request(threading.local):
     """What happened to the request that a thread handles. Each has its own.
 
-    :ivar requesting: whether the thread handles a request
     :ivar judged: (RequestSpec, uuid of the instance, version of the table,
         HostStates, Assessment) of the last judgement
     :ivar filtered: (uuid of the instance, version of the table) of the last
         judgement by the filter. The weigher may judge again, by a newer
         version, and keeps each host.
-    :ivar passing: HostStates that pass the filter, by the last judgement
     :ivar demand: (RequestSpec, uuid of the instance, Snapshot, Demand) as last
         determined
     :ivar decisions: {uuid: how the hosts were judged for an instance}, to be
         recorded
-    :ivar claims: {uuid: Pending} of the admitted claims
-    :ivar refusal: Refusal if hosts were refused to the request, or None
-    :ivar conflicts: number of hosts that had no room any more
     :ivar missed: whether a claim has waited for the store in vain
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.begin(False)
 
-    def begin(self, requesting):
-        """Forget the previous request.
-
-        :param requesting: whether the thread handles a request now
-        """
+    def begin(self, requesting: bool) -> None:
+        """Forget the previous request."""
         self.requesting = requesting
         self.judged, self.filtered = (None,) * 5, (None, None)
         self.passing, self.demand = None, (None,) * 4
@@ -56,11 +45,8 @@ class Request(threading.local):
         self.refusal = None
         self.conflicts, self.missed = 0, False
 
-    def host_state(self, provider_uuids):
-        """Return the judged HostState with one of some providers, or None.
-
-        :param provider_uuids: uuids of resource providers
-        """
+    def host_state(self, provider_uuids: abc.Container[str]) -> typing.Any:
+        """Return the judged HostState with one of some providers, or None."""
         return next((
             host_state for host_state in self.judged[3] or ()
             if host_state.uuid in provider_uuids), None)

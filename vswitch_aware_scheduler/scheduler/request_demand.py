@@ -5,11 +5,18 @@
 :func:`.demand.of_instance`, which decides.
 """
 
-import collections
+from __future__ import annotations
 
+import collections
+from collections import abc
+import typing
+
+from nova import objects
 from nova.scheduler import utils as scheduler_utils
 
+from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import demand as demand_rules
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import guarantee
 
@@ -34,17 +41,15 @@ class Statements:
         instances with a guarantee above 0
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.guarantees = {}
         self._of = collections.OrderedDict()  # uuid -> (rates, attachments)
 
-    def add(self, instance_uuid, guaranteed, attachments):
-        """Store what a claim states. A value of None keeps the stored value.
+    def add(self, instance_uuid: str, guaranteed: demand_rules.Rates | None,
+            attachments: vswitch_attachments.Attachments | None) -> bool:
+        """Store what a claim states; None keeps the stored value.
 
-        :param instance_uuid: uuid of the instance
-        :param guaranteed: (egress_kbps, ingress_kbps, kpps), or None
-        :param attachments: Attachments, or None
-        :returns: bool, whether the stored statement changed
+        :returns: whether the stored statement changed
         """
         stored = self._of.pop(instance_uuid, (None, None))
         statement = (stored[0] if guaranteed is None else guaranteed,
@@ -57,46 +62,36 @@ class Statements:
             self.guarantees.pop(self._of.popitem(last=False)[0], None)
         return statement != stored
 
-    def attachments(self, instance_uuid):
-        """Return the Attachments that the claims state, or None.
-
-        :param instance_uuid: uuid of the instance
-        """
+    def attachments(
+            self, instance_uuid: str
+    ) -> vswitch_attachments.Attachments | None:
+        """Return the Attachments that the claims state, or None."""
         return self._of.get(instance_uuid, (None, None))[1]
 
 
-def instance_uuid_of(spec_obj):
-    """Return the uuid of the instance that a request is for, or None.
-
-    :param spec_obj: nova RequestSpec
-    """
+def instance_uuid_of(spec_obj: objects.RequestSpec) -> str | None:
+    """Return the uuid of the instance that a request is for, or None."""
     return read(spec_obj, 'instance_uuid')
 
 
-def is_pinned(spec_obj):
+def is_pinned(spec_obj: objects.RequestSpec) -> bool:
     """Return whether a request names its host.
 
     An administrator does this for a boot with ``--host`` and for a migration.
     If the filter refuses that host, other hosts may have room.
-
-    :param spec_obj: nova RequestSpec
     """
     requested = read(spec_obj, 'requested_destination')
     return bool(read(spec_obj, 'force_hosts') or read(spec_obj, 'force_nodes')
                 or requested and read(requested, 'host'))
 
 
-def is_rebuild_on(spec_obj, host_state, counted_on):
+def is_rebuild_on(spec_obj: objects.RequestSpec, host_state: typing.Any,
+                  counted_on: abc.Container[str]) -> bool:
     """Return whether a request is for the rebuild of an instance on a host.
 
     A scheduler hint marks a rebuild. Before Nova 31.3.1, 32.2.1 and 33.0.2 a
     user with the role member can set this hint. Therefore the hint is only
     used for an instance that is on the host.
-
-    :param spec_obj: nova RequestSpec
-    :param host_state: nova HostState
-    :param counted_on: set of the names of the hosts on which the instance
-        counts
     """
     if not scheduler_utils.request_is_rebuild(spec_obj):
         return False
@@ -105,16 +100,14 @@ def is_rebuild_on(spec_obj, host_state, counted_on):
                                  or host_state.host in counted_on)
 
 
-def demand_of(spec_obj, snapshot, default_law, report):
+def demand_of(spec_obj: objects.RequestSpec, snapshot: typing.Any,
+              default_law: rate_law.RateLaw | None,
+              report: aggregate_metadata.Report) -> demand_rules.Demand:
     """Return the :class:`.Demand` of a request.
 
-    :param spec_obj: nova RequestSpec
-    :param snapshot: Snapshot of the store
     :param default_law: RateLaw of the configured default, or None if nothing
         is known about the other instances, in which case the default must not
         be used
-    :param report: callable(topic, problem or None), receives invalid extra
-        specs, which are ignored
     """
     flavor = read(spec_obj, 'flavor')
     flavors = [] if flavor is None else [
@@ -128,16 +121,15 @@ def demand_of(spec_obj, snapshot, default_law, report):
         report=lambda name, problem: report(f'flavor {name}', problem))
 
 
-def attachments_of(spec_obj, previous=None):
+def attachments_of(
+        spec_obj: objects.RequestSpec,
+        previous: vswitch_attachments.Attachments | None = None
+) -> vswitch_attachments.Attachments:
     """Return the Attachments of a request.
 
     Not every request names its networks: a user can boot with ports or with an
     automatically chosen network. Then the previous attachments of the instance
     apply, or else :data:`.UNKNOWN`.
-
-    :param spec_obj: nova RequestSpec
-    :param previous: Attachments that the instance had, or None
-    :returns: Attachments
     """
     networks = _requested_networks(spec_obj)
     if networks is None and previous is not None:
@@ -179,12 +171,12 @@ def _requested_networks(spec_obj):
             else _AUTO for network, request in zip(networks, requested)]
 
 
-def attachments_of_instance(instance):
+def attachments_of_instance(
+        instance: objects.Instance | None
+) -> vswitch_attachments.Attachments | None:
     """Return the Attachments of a nova Instance, or None if unknown.
 
     The function loads no field, because that could query a database and fail.
-
-    :param instance: nova Instance, or None
     """
     cache = instance and read(instance, 'info_cache')
     interfaces = cache and read(cache, 'network_info')
@@ -204,12 +196,8 @@ def attachments_of_instance(instance):
     return vswitch_attachments.Attachments(networks, untunnelled, functions)
 
 
-def read(obj, name):
-    """Return a field of a versioned object without loading it, or None.
-
-    :param obj: nova versioned object
-    :param name: name of the field
-    """
+def read(obj: typing.Any, name: str) -> typing.Any:
+    """Return a field of a versioned object without loading it, or None."""
     if hasattr(obj, 'obj_attr_is_set') and not obj.obj_attr_is_set(name):
         return None
     return getattr(obj, name, None)

@@ -12,10 +12,12 @@ Pure: no clock, no thread, no database. Callers serialise access. All times are
 monotonic seconds of this process.
 """
 
+from collections import abc
 import dataclasses
 import typing
 
-__all__ = ['CELL0', 'Claim', 'Move', 'Reading', 'Residency', 'Row']
+__all__ = ['CELL0', 'CellReading', 'Claim', 'OngoingMove', 'Residency',
+           'Row']
 
 #: Nova's cell of the instances that could not be built in any cell.
 CELL0 = '00000000-0000-0000-0000-000000000000'
@@ -28,7 +30,6 @@ class Row(typing.NamedTuple):
     """The row of an instance in Nova's record that is not deleted.
 
     :ivar flavors: (current, old, new) flavor, each (name, extra specs) or None
-    :ivar type_id: id of the current flavor
     """
 
     host: str | None
@@ -39,25 +40,25 @@ class Row(typing.NamedTuple):
     type_id: int | None = None
 
     @property
-    def kept_on(self):
+    def kept_on(self) -> str | None:
         """The host that reserves the instance's resources, or None."""
         # Nova keeps the state until an instance that is unshelved runs.
         return None if self.vm_state == _OFFLOADED \
             and self.task_state != _SPAWNING else self.host
 
     @property
-    def may_move(self):
+    def may_move(self) -> bool:
         """Whether a migration of the instance may be under way."""
         return not self.at_rest or self.vm_state == _RESIZED
 
     @property
-    def at_rest(self):
+    def at_rest(self) -> bool:
         """Whether no operation on the instance is under way."""
         return (self.task_state is None and self.vm_state != _BUILDING
                 or self.vm_state == _ERROR and self.host is None)
 
 
-class Move(typing.NamedTuple):
+class OngoingMove(typing.NamedTuple):
     """A migration that is in progress according to Nova's record.
 
     :ivar left_over: whether it has not changed for so long that it is ignored
@@ -71,15 +72,11 @@ class Move(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class CellReading:
     """The result of one reading of a cell.
 
-    :ivar cell: uuid of the cell
     :ivar began: when the reading of all :meth:`Residency.unsettled` instances
         began; -inf for a reading of other instances, which ends no claim
-    :ivar rows: {uuid: Row, or None if the cell has no such instance}
-    :ivar deleted: uuids among ``rows`` that are deleted in the cell
-    :ivar moves: {id: Move, or None if the migration has ended}
     :ivar complete: whether all instances of the cell have been read
     """
 
@@ -95,11 +92,7 @@ class Reading:
 class Claim:
     """One placement that the record does not show yet.
 
-    :ivar stored: :class:`.StoredClaim`
-    :ivar received: when this process made or received the claim
     :ivar sources: hosts that had the instance before, None: not known
-    :ivar foreign: whether another process has made the claim
-    :ivar unrequested_at: when the instance had no build request, or None
     """
 
     stored: object
@@ -109,12 +102,12 @@ class Claim:
     unrequested_at: float | None = None
 
     @property
-    def instance_uuid(self):
+    def instance_uuid(self) -> str:
         """The uuid of the instance."""
         return self.stored.instance_uuid
 
     @property
-    def host(self):
+    def host(self) -> str:
         """The claimed host."""
         return self.stored.host
 
@@ -123,16 +116,16 @@ class Residency:
     """Combines the record, the claims and Nova's lists.
 
     :ivar rows: {cell: {uuid: Row}}, changed only by :meth:`take`
-    :ivar moves: {cell: {id: Move}}, changed only by :meth:`take`
+    :ivar moves: {cell: {id: OngoingMove}}, changed only by :meth:`take`
     :ivar complete: set of the cells that have been read completely
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rows = {}
         self.moves = {}
         self.complete = set()
         self._busy = {}          # cell -> {uuid of an instance not at rest}
-        self._moves_of = {}      # uuid -> {(cell, id): Move}
+        self._moves_of = {}      # uuid -> {(cell, id): OngoingMove}
         self._read = {}          # cell -> start of its last reading
         self._cell_of = {}       # host -> cell
         self._claims = {}        # uuid -> {host: Claim}
@@ -144,12 +137,8 @@ class Residency:
 
     # Input: readings, lists and claims.
 
-    def take(self, reading):
-        """Store a reading of a cell.
-
-        :param reading: Reading
-        :returns: list of the Claims that the reading ended
-        """
+    def take(self, reading: CellReading) -> list[Claim]:
+        """Store a reading of a cell."""
         cell, touched = reading.cell, set()
         rows, moves = self.rows.get(cell, {}), self.moves.get(cell, {})
         for uuid, row in reading.rows.items():
@@ -182,54 +171,43 @@ class Residency:
             self._place(uuid)
         return ended
 
-    def lack_build_requests(self, uuids, began):
+    def lack_build_requests(self, uuids: abc.Iterable[str],
+                            began: float) -> None:
         """Store that instances have no build request.
 
         Nova inserts the row of an instance before it deletes the build
         request. A claim therefore ends if a reading that begins later finds no
         row.
-
-        :param uuids: uuids of :meth:`unseen` without a build request
-        :param began: when the build requests were read
         """
         for claim in self.claims:
             if claim.instance_uuid in uuids and claim.received <= began:
                 claim.unrequested_at = began
 
-    def observe(self, hosts, cells, listings):
-        """Store the cells of some hosts and what Nova lists in unread cells.
-
-        :param hosts: list of names
-        :param cells: list of the uuids of their cells
-        :param listings: list of an iterable of instance uuids for each host
-        """
+    def observe(self, hosts: list[str], cells: list[str],
+                listings: list[abc.Iterable[str]]) -> None:
+        """Store the cells of some hosts, and their lists in unread cells."""
         self._cell_of.update(zip(hosts, cells))
         unread = set(cells) - self.complete
         for host, cell, uuids in zip(hosts, cells, listings) if unread else ():
             if cell in unread:
                 self._list(host, dict.fromkeys(uuids, cell))
 
-    def forget_cells(self, mapped):
-        """Drop what is stored about cells that Nova has deleted.
-
-        :param mapped: uuids of the cells that Nova has
-        """
+    def forget_cells(self, mapped: abc.Set[str]) -> None:
+        """Drop what is stored about cells that Nova has deleted."""
         for cell in {*self._read, *self._cell_of.values()} - mapped:
-            self.take(Reading(cell, float('-inf'),
-                              dict.fromkeys(self.rows.get(cell, ())),
-                              moves=dict.fromkeys(self.moves.get(cell, ()))))
+            self.take(CellReading(
+                cell, float('-inf'), dict.fromkeys(self.rows.get(cell, ())),
+                moves=dict.fromkeys(self.moves.get(cell, ()))))
             self.complete.discard(cell)
             del self._read[cell]
             for claim in self.claims:
                 if self._cell_of.get(claim.host) == cell:
                     self._drop(claim)
 
-    def claim(self, stored, now, foreign=False):
+    def claim(self, stored: typing.Any, now: float,
+              foreign: bool = False) -> bool:
         """Count an instance on a host until the record shows the result.
 
-        :param stored: :class:`.StoredClaim`
-        :param now: current time in monotonic seconds
-        :param foreign: whether another process has made the claim
         :returns: bool, whether the claim replaces one of another host
         """
         replaced = False
@@ -253,60 +231,43 @@ class Residency:
         self._place(uuid)
         return replaced
 
-    def withdraw(self, instance_uuid, host, foreign=False):
-        """Drop the claim of an instance on a host.
-
-        :param instance_uuid: uuid of the instance
-        :param host: name of the host
-        :param foreign: whether another process has made the claim
-        """
+    def withdraw(self, instance_uuid: str, host: str,
+                 foreign: bool = False) -> None:
+        """Drop the claim of an instance on a host."""
         for claim in self._claims_of(instance_uuid):
             if claim.foreign == foreign and claim.host == host:
                 self._drop(claim)
 
-    def forget_host(self, host):
-        """Drop what is stored about a host without instances.
-
-        :param host: name of the host
-        """
+    def forget_host(self, host: str) -> None:
+        """Drop what is stored about a host without instances."""
         self._cell_of.pop(host, None)
         self._list(host, {})
         self._changed.discard(host)
 
     # Results.
 
-    def residents(self, host):
-        """Return the list of the instances that count on a host.
-
-        :param host: name of the host
-        """
+    def residents(self, host: str) -> list[str]:
+        """Return the list of the instances that count on a host."""
         return list(self._on.get(host, ()))
 
-    def hosts_of(self, instance_uuid):
-        """Return the set of the hosts on which an instance counts.
-
-        :param instance_uuid: uuid of the instance
-        """
+    def hosts_of(self, instance_uuid: str | None) -> abc.Set[str]:
+        """Return the set of the hosts on which an instance counts."""
         return self._hosts.get(instance_uuid, frozenset())
 
-    def take_changed(self):
+    def take_changed(self) -> set[str]:
         """Return the hosts whose residents may have changed, once for each."""
         changed, self._changed = self._changed, set()
         return changed
 
     @property
-    def claims(self):
+    def claims(self) -> list[Claim]:
         """The list of the open claims."""
         return [claim for claims_by_host in self._claims.values()
                 for claim in claims_by_host.values()]
 
-    def flavors(self, instance_uuid, host):
-        """Return the flavors that an instance may have on a host.
-
-        :param instance_uuid: uuid of the instance
-        :param host: name of the host
-        :returns: (list of (name, extra specs), project id or None)
-        """
+    def flavors(self, instance_uuid: str,
+                host: str) -> tuple[list[typing.Any], str | None]:
+        """Return the flavors that an instance may have on a host."""
         rows = self._rows_of(instance_uuid)
         if not rows:
             return [], None
@@ -314,34 +275,25 @@ class Residency:
         return ([flavor for flavor in flavors if flavor is not None],
                 rows[0].project_id)
 
-    def claimed(self, instance_uuid, host):
-        """Return the StoredClaim of an open claim on a host, or None.
-
-        :param instance_uuid: uuid of the instance
-        :param host: name of the host
-        """
+    def claimed(self, instance_uuid: str, host: str) -> typing.Any:
+        """Return the StoredClaim of an open claim on a host, or None."""
         claim = self._claims.get(instance_uuid, {}).get(host)
         return claim and claim.stored
 
     # For the reader of the record.
 
-    def unsettled(self, cell):
+    def unsettled(self, cell: str) -> set[str]:
         """Return the uuids that each reading of a cell has to include.
 
         These are the claimed instances and the instances with an operation
         under way. They do not depend on the clocks of the writers.
-
-        :param cell: uuid of the cell
         """
         return {*self._claims, *self._busy.get(cell, ()), *(
             move.instance_uuid for move in self.moves.get(cell, {}).values()
             if not move.left_over)}
 
-    def unseen(self):
-        """Return the claimed instances that the record does not have at all.
-
-        :returns: set of the uuids whose build requests should be read
-        """
+    def unseen(self) -> set[str]:
+        """Return the claimed instances that the record does not have."""
         return {claim.instance_uuid for claim in self.claims
                 if claim.unrequested_at is None
                 and claim.instance_uuid not in self._moves_of

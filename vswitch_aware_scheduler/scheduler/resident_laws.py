@@ -5,7 +5,12 @@
 state about the instance. Opens nothing.
 """
 
+import typing
+
 from vswitch_aware_scheduler.admission import demand as demand_rules
+from vswitch_aware_scheduler.scheduler import request_demand
+from vswitch_aware_scheduler.scheduler import residency as residencies
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['ResidentLaws']
 
@@ -15,28 +20,24 @@ class ResidentLaws:
 
     Callers serialise access.
 
-    :param residency: Residency
-    :param statements: :class:`.Statements`
     :param policies: {host: HostPolicy or None}; the owner of the dict may
         change it
     :param default: RateLaw of instances about which nothing is known, or None
         if these instances count as idle
     """
 
-    def __init__(self, residency, statements, policies, default):
+    def __init__(self, residency: residencies.Residency,
+                 statements: request_demand.Statements,
+                 policies: dict[str, typing.Any],
+                 default: rate_law.RateLaw | None) -> None:
         self._residency = residency
         self._statements = statements
         self._policies = policies
         self._default = default
 
-    def of(self, snapshot, host, uuids):
-        """Return the laws of the given residents of a host.
-
-        :param snapshot: Snapshot of the store
-        :param host: name of the host
-        :param uuids: list of instance uuids
-        :returns: list of RateLaw, in the order of ``uuids``
-        """
+    def of(self, snapshot: typing.Any, host: str,
+           uuids: list[str]) -> list[rate_law.RateLaw]:
+        """Return the laws of the given residents of a host."""
         # Almost all residents have a model and no guarantee.
         laws = snapshot.laws(uuids)
         guaranteed = {

@@ -21,28 +21,25 @@ from vswitch_aware_scheduler.store import snapshot
 __all__ = ['SnapshotSource']
 
 
-class SnapshotSource:
+class SnapshotSource(worker_thread.WorkerThread):
     """The latest snapshot of a store, refreshed in the background.
 
     The constructor starts nothing. The thread starts with the first
     :meth:`current` in a process, because a thread does not survive a fork.
 
     :param store: Store, or anything with ``read_changes(since)``
-    :param refresh_seconds: seconds between two readings of the store, > 0
-    :param first_wait_seconds: longest time in seconds that the first callers
-        wait for a snapshot
     :param max_age_seconds: an older generation is reported as stale; 0 never
         reports one
-    :param clock: callable, seconds UTC
     :param prepare: callable(Snapshot), run in the thread before a snapshot
         becomes the current one
     :param tidy: callable(), run in the thread after each reading of the store
-    :param monotonic: callable, monotonic seconds
     """
 
     def __init__(self, store, refresh_seconds, first_wait_seconds,
                  max_age_seconds, clock, prepare=None, tidy=None,
                  monotonic=time.monotonic):
+        super().__init__('vswitch-snapshot', self._refresh_and_wait,
+                         self._begin_wait)
         self._store = store
         self._refresh_seconds = refresh_seconds
         self._first_wait_seconds = first_wait_seconds
@@ -53,8 +50,6 @@ class SnapshotSource:
         self._tidy = tidy
         # One refresh at a time, because each builds on the previous snapshot.
         self._refreshing = threading.Lock()
-        self._thread = worker_thread.WorkerThread(
-            'vswitch-snapshot', self._step, self._forget)
         self._wait_until = None
         self._tried = threading.Event()
         self._snapshot = snapshot.Snapshot()
@@ -62,13 +57,13 @@ class SnapshotSource:
         self._read_at = None         # start of the last reading, monotonic
         self._error = None
 
-    def current(self):
+    def current(self) -> tuple[snapshot.Snapshot, str | None]:
         """Return the latest snapshot and the problem of the store, if any.
 
         :returns: (Snapshot, problem); the Snapshot is empty if the store was
             never read, and the problem is None or an error message
         """
-        self._thread.start()
+        self.start()
         # Callers that arrive while the first caller waits also wait.
         tried = self._tried.wait(self._wait_until - time.monotonic())
         snapshot, error = self._snapshot, self._error
@@ -86,7 +81,7 @@ class SnapshotSource:
                          f'the modeler running?')
         return snapshot, error
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Read the store now. After a failure, `current` returns the error."""
         with self._refreshing:
             self._refresh()
@@ -118,13 +113,9 @@ class SnapshotSource:
             # message.
             self._error = f'unexpected {type(error).__name__}: {error}'
 
-    def stop(self):
-        """End the thread, if it runs."""
-        self._thread.stop()
-
-    def _forget(self):
+    def _begin_wait(self):
         self._wait_until = time.monotonic() + self._first_wait_seconds
 
-    def _step(self):
+    def _refresh_and_wait(self):
         self.refresh()
         return self._refresh_seconds

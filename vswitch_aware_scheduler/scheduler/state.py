@@ -5,17 +5,24 @@ The constructor of :class:`SchedulerState` opens nothing, because Nova creates
 plugins before it forks its workers.
 """
 
+from __future__ import annotations
+
 import collections
+from collections import abc
 import dataclasses
 import functools
 import itertools
 import operator
 import threading
 import time
+import typing
 
+from nova import objects
+from nova.scheduler import host_manager
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import claims
@@ -36,6 +43,8 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 
 LOG = logs.get_logger(__name__)
+
+_HostState: typing.TypeAlias = host_manager.HostState
 
 #: When a request starts, the claims of others are read unless the last reading
 #: is younger than this. They arrive before the hosts are judged.
@@ -85,14 +94,11 @@ class SchedulerState:
 
     Thread-safe. Methods may raise; the plugins catch. Only the first request
     in a process waits for a database. No method waits for another request.
-
-    :param conf: ConfigOpts with the [vswitch_scheduler] group registered
-    :param clock: callable, returns seconds UTC
-    :param monotonic: callable, returns monotonic seconds; used for all
-        intervals
     """
 
-    def __init__(self, conf, clock=time.time, monotonic=time.monotonic):
+    def __init__(self, conf: typing.Any,
+                 clock: abc.Callable[[], float] = time.time,
+                 monotonic: abc.Callable[[], float] = time.monotonic) -> None:
         self._conf = conf.vswitch_scheduler
         self._clock = clock
         self._monotonic = monotonic
@@ -122,7 +128,7 @@ class SchedulerState:
             conf.claims_refresh_seconds, conf.claim_patience_seconds,
             self._lock, self._receive_claims, self._count,
             worker_report.name(), self.report)
-        # Refusal of each of the last requests that hosts were refused to.
+        # The last requests that hosts were refused to.
         self._refused = collections.deque(maxlen=_MOST_REFUSED)
         # The first reading verifies the claims of others: those of the last
         # ten minutes may concern instances that were moved or deleted since.
@@ -173,11 +179,11 @@ class SchedulerState:
 
     # Called by the plugins.
 
-    def assess(self, host_states, spec_obj):
+    def assess(
+            self, host_states: list[_HostState], spec_obj: objects.RequestSpec
+    ) -> tuple[admission.Assessment, demand_rules.Demand] | None:
         """Judge every host for one request.
 
-        :param host_states: list of nova HostState
-        :param spec_obj: nova RequestSpec
         :returns: (Assessment, Demand) in the order of ``host_states``, or None
             if the store has a problem and degraded_policy lets every host pass
         """
@@ -224,11 +230,8 @@ class SchedulerState:
             slots, [self._law_on(host, demand) for host in hosts], exclude,
             attachments, demand.project)
 
-    def hosts_filtered(self, host_states):
-        """Store which hosts pass the filter, by the last judgement.
-
-        :param host_states: list of the nova HostState that pass
-        """
+    def hosts_filtered(self, host_states: list[_HostState]) -> None:
+        """Store which hosts pass the filter, by the last judgement."""
         # The weigher may judge again, by a newer version, and keeps each host.
         self._request.filtered = self._request.judged[1:3]
         self._request.passing = host_states
@@ -240,13 +243,11 @@ class SchedulerState:
         """Return the RateLaw that an instance would have on a host."""
         return demand.law_on(self._policies.get(host))
 
-    def is_rebuild(self, host_state, spec_obj):
+    def is_rebuild(self, host_state: _HostState,
+                   spec_obj: objects.RequestSpec) -> bool:
         """Return whether a request rebuilds an instance on its own host.
 
         See :func:`.is_rebuild_on`.
-
-        :param host_state: nova HostState
-        :param spec_obj: nova RequestSpec
         """
         self._ensure_ready()
         with self._lock:
@@ -254,11 +255,11 @@ class SchedulerState:
                 request_demand.instance_uuid_of(spec_obj))
         return request_demand.is_rebuild_on(spec_obj, host_state, counted_on)
 
-    def recall(self, host_states, spec_obj):
+    def recall(
+            self, host_states: list[_HostState], spec_obj: objects.RequestSpec
+    ) -> tuple[admission.Assessment, np.ndarray] | None:
         """Return an Assessment of hosts that may just have been filtered.
 
-        :param host_states: list of nova HostState
-        :param spec_obj: nova RequestSpec
         :returns: (Assessment, array of the hosts' positions in it), or None as
             :meth:`assess`
         """
@@ -280,11 +281,9 @@ class SchedulerState:
 
     # Called by the wrappers of Nova's methods, in the thread of the request.
 
-    def request_started(self, aggregates=None):
-        """Forget the previous request of this thread and read the changes.
-
-        :param aggregates: all aggregates of Nova, or None if unknown
-        """
+    def request_started(
+            self, aggregates: list[objects.Aggregate] | None = None) -> None:
+        """Forget the previous request of this thread and read the changes."""
         self._request.begin(True)
         if not self._ready:
             self._all_aggregates = aggregates
@@ -296,17 +295,13 @@ class SchedulerState:
         self._record.wake()
         self.claims.wake(_FRESH_SECONDS)
 
-    def claim_host(self, provider_uuids, spec_obj):
+    def claim_host(self, provider_uuids: abc.Container[str],
+                   spec_obj: objects.RequestSpec) -> bool:
         """Claim a host before Nova sends the claim to Placement.
 
         Other requests may have placed instances since the hosts were judged,
         so that the host is judged again. A host that Nova was forced to use
         was not judged, and is not refused.
-
-        :param provider_uuids: uuids of the resource providers that Nova is
-            going to claim
-        :param spec_obj: nova RequestSpec
-        :returns: bool, False if the host has no room any more
         """
         host_state = self._request.host_state(provider_uuids)
         if not self._request.requesting or host_state is None \
@@ -314,12 +309,9 @@ class SchedulerState:
             return True
         return self._claim(host_state, spec_obj)
 
-    def host_consumed(self, host_state, spec_obj):
-        """Count an instance on the host that Nova has selected for it.
-
-        :param host_state: nova HostState
-        :param spec_obj: nova RequestSpec
-        """
+    def host_consumed(self, host_state: _HostState,
+                      spec_obj: objects.RequestSpec) -> None:
+        """Count an instance on the host that Nova has selected for it."""
         uuid = request_demand.instance_uuid_of(spec_obj)
         self.decisions.placed(uuid, host_state.host)
         # An instance that was claimed counts on the host, too. That is no
@@ -397,7 +389,7 @@ class SchedulerState:
         recent, hosts = self._request, set(hosts)
         if recent.refusal is None:
             # A request that has several conflicts counts once.
-            recent.refusal = request.Refusal()
+            recent.refusal = request.RefusedRequest()
             self._refused.append(recent.refusal)
         recent.refusal.claimed.update(
             claim.instance_uuid for claim in self._residency.claims
@@ -414,11 +406,8 @@ class SchedulerState:
         self.claims.counts['requests_refused_by_withdrawn_claims'] += \
             refusal.failed and refusal.withdrawn
 
-    def claim_failed(self, instance_uuid):
-        """Withdraw a claim of this thread, which Placement has refused.
-
-        :param instance_uuid: uuid of the instance
-        """
+    def claim_failed(self, instance_uuid: str) -> None:
+        """Withdraw a claim of this thread, which Placement has refused."""
         pending = self._request.claims.pop(instance_uuid, None)
         if pending is not None:
             self._withdraw(pending)
@@ -440,7 +429,7 @@ class SchedulerState:
             self._outdated.update(filter(self._policies.__contains__,
                                          self._residency.hosts_of(uuid)))
 
-    def request_finished(self, failed):
+    def request_finished(self, failed: bool) -> None:
         """End the request of this thread.
 
         :param failed: whether Nova withdraws the placements of the request
@@ -487,12 +476,12 @@ class SchedulerState:
     # Called to display the state.
 
     @property
-    def generation(self):
+    def generation(self) -> int | None:
         """Number of the generation of the store in use, or None."""
         generation = self._ready and self._snapshot.generation
         return generation.number if generation else None
 
-    def counted(self):
+    def counted(self) -> dict[str, dict[str, typing.Any]]:
         """Return which instances count on which host.
 
         :returns: {host: {'profile': name or None, 'instances': [uuid],
@@ -549,14 +538,14 @@ class SchedulerState:
             sum(above for _, above in hosts))
             for name, hosts in of_profile.items()}
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Read the store and Nova's record now."""
         self._ensure_ready()
         self._start()
         self._source.refresh()
         self._record.refresh()
 
-    def stop(self):
+    def stop(self) -> None:
         """End the background threads, if they run."""
         self.decisions.stop()
         self.metrics.close()
@@ -629,11 +618,7 @@ class SchedulerState:
             f'instances') if unread else None)
 
     def _describe_due(self, most=None, among=None):
-        """Update the description of changed hosts, and return these hosts.
-
-        :param most: largest number of hosts, None for no limit
-        :param among: set of hosts, None for all
-        """
+        """Update the description of changed hosts, and return these hosts."""
         due = self._outdated
         due.update(filter(self._policies.__contains__,
                           self._residency.take_changed()))

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The weigher VSwitchWeigher, which Nova loads."""
 
+from __future__ import annotations
+
 import math
+import typing
 
 import nova.conf
+from nova import objects
+from nova.scheduler import host_manager
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
 import numpy as np
@@ -39,19 +44,16 @@ class VSwitchWeigher(weights.BaseHostWeigher):
     minval = 0.0
     maxval = 1.0
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self._state = nova_hooks.join('weigher')
 
-    def weight_multiplier(self, host_state):
+    def weight_multiplier(self, host_state: host_manager.HostState) -> float:
         """Return the weight multiplier of a host.
 
         An aggregate of the host can set the multiplier. Otherwise, or if the
         value is not a finite number,
         [vswitch_scheduler]/vswitch_weight_multiplier applies.
-
-        :param host_state: nova HostState
-        :returns: float
         """
         default = CONF.vswitch_scheduler.vswitch_weight_multiplier
         multiplier = scheduler_utils.get_weight_multiplier(
@@ -65,13 +67,9 @@ class VSwitchWeigher(weights.BaseHostWeigher):
             f'{multiplier}; expected a finite number; {default} is used'))
         return multiplier if finite else default
 
-    def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of the given hosts.
-
-        :param weighed_obj_list: list of nova WeighedObject, one for each host
-        :param weight_properties: nova RequestSpec
-        :returns: list of floats between 0 and 1, in the given order
-        """
+    def weigh_objects(self, weighed_obj_list: list[typing.Any],
+                      weight_properties: objects.RequestSpec) -> list[float]:
+        """Return the weights of the given hosts."""
         host_states = [weighed.obj for weighed in weighed_obj_list]
         if not host_states:
             return []

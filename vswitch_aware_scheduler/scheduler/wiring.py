@@ -5,6 +5,9 @@ An invalid option is reported and ignored. It never fails a request. This
 module opens no file, socket or thread except the file of switch profiles.
 """
 
+import typing
+
+from vswitch_aware_scheduler.admission import aggregate_metadata
 from vswitch_aware_scheduler.admission import host_policies
 from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler.scheduler import aggregates
@@ -18,12 +21,10 @@ _UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
                   'reject': 'refuses every host'}
 
 
-def make_aggregates(conf, report):
-    """Return the Aggregates, with all valid switch profiles.
-
-    :param conf: the group [vswitch_scheduler]
-    :param report: callable(topic, problem or None), receives invalid options
-    """
+def make_aggregates(
+        conf: typing.Any,
+        report: aggregate_metadata.Report) -> aggregates.Aggregates:
+    """Return the Aggregates, with all valid switch profiles."""
     try:
         profiles = vswitch_profile.profiles(conf.switch_profiles_file)
         report('switch profiles', None)
@@ -47,13 +48,9 @@ def make_aggregates(conf, report):
             report, conf.prediction_margin), report)
 
 
-def make_store(conf, timeout_seconds=None):
-    """Return the Store, or a substitute that raises why there is no store.
-
-    :param conf: the group [vswitch_scheduler]
-    :param timeout_seconds: time limit of a statement in seconds; None means
-        the option store_timeout_seconds
-    """
+def make_store(conf: typing.Any,
+               timeout_seconds: float | None = None) -> typing.Any:
+    """Return the Store, or a substitute that raises why there is no store."""
     try:
         return store.Store(conf.store_url, timeout_seconds
                            or conf.store_timeout_seconds)
@@ -61,11 +58,8 @@ def make_store(conf, timeout_seconds=None):
         return _NoStore(error)
 
 
-def nothing_limited(conf):
-    """Return the message that no host has a limit.
-
-    :param conf: the group [vswitch_scheduler]
-    """
+def nothing_limited(conf: typing.Any) -> str:
+    """Return the message that no host has a limit."""
     return (f'no host that requests have been for has a switch profile or is '
             f'behind an uplink, so that VSwitchFilter '
             f'{_UNKNOWN_HOSTS[conf.unknown_host_policy]}; set '
@@ -75,10 +69,7 @@ def nothing_limited(conf):
 
 
 class _NoStore:
-    """Replaces a store with an invalid URL. Every method raises the error.
-
-    :param error: exception to raise
-    """
+    """Replaces a store with an invalid URL. Every method raises the error."""
 
     def __init__(self, error):
         self._error = error

@@ -40,58 +40,42 @@ CHECK_SECONDS = 300.0
 _MOST_PROBLEMS, _MOST_CHARACTERS = 20, 500
 
 
-def name():
+def name() -> str:
     """Return the name of this process in the store: host name and pid."""
     return f'{socket.gethostname()}:{os.getpid()}'[:255]
 
 
-class WorkerReport:
+class WorkerReport(worker_thread.WorkerThread):
     """Reports the state of this process. The constructor opens nothing.
 
-    :param writes_to: Store, or an object with its methods
-    :param report: :class:`.ProblemLog`
     :param facts: callable(), returns (set of plugins, number of models that
         the worker has read or None, {cell: age of its record in seconds or
         None}, options that have to be the same for all services,
         :attr:`.Claims.counts`)
-    :param clock: callable, returns seconds UTC
-    :param monotonic: callable, returns monotonic seconds
     """
 
     def __init__(self, writes_to, report, facts, clock,
                  monotonic=time.monotonic):
+        super().__init__('vswitch-report', self.step, self._forget)
         self._store = writes_to
         self._report = report
         self._facts = facts
         self._clock = clock
         self._monotonic = monotonic
-        self._thread = worker_thread.WorkerThread(
-            'vswitch-report', self.step, self._forget)
         self._forget()
 
     def _forget(self):
         self._started_at = self._clock()
         self._began = self._monotonic()
 
-    def start(self):
-        """Start the thread in this process, unless it runs."""
-        self._thread.start()
-
-    def stop(self):
-        """End the thread, if it runs."""
-        self._thread.stop()
-
-    def step(self):
-        """Report and check once.
-
-        :returns: seconds until the next step
-        """
+    def step(self) -> float:
+        """Report and check once."""
         try:
             plugins, models, cells, options, claims = self._facts()
             if (models is None or not cells) \
                     and self._monotonic() < self._began + REPORT_SECONDS:
                 return FIRST_SECONDS
-            self._step(plugins, models, cells, options, claims)
+            self._write(plugins, models, cells, options, claims)
         except Exception:
             # The snapshot and the claims use the same store and report its
             # problems.
@@ -100,7 +84,7 @@ class WorkerReport:
             return AGAIN_SECONDS
         return REPORT_SECONDS
 
-    def _step(self, plugins, models, cells, options, claims):
+    def _write(self, plugins, models, cells, options, claims):
         now = self._clock()
         if self._monotonic() >= self._began + CHECK_SECONDS:
             self._check(plugins, models, options, now)

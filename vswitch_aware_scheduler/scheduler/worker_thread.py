@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon thread that repeats one step, in each process that uses it."""
 
+from collections import abc
 import os
 import threading
 import time
@@ -17,7 +18,6 @@ class WorkerThread:
     The constructor starts nothing. The thread starts with the first
     :meth:`start` in a process, because a thread does not survive a fork.
 
-    :param name: name of the thread
     :param step: callable(), returns the seconds until the next step; it
         handles its own errors
     :param forget: callable(), run when the thread starts in a process; it
@@ -26,8 +26,9 @@ class WorkerThread:
         :meth:`wake` causes
     """
 
-    def __init__(self, name, step, forget=None,
-                 least_seconds=_LEAST_SECONDS):
+    def __init__(self, name: str, step: abc.Callable[[], float],
+                 forget: abc.Callable[[], None] | None = None,
+                 least_seconds: float = _LEAST_SECONDS) -> None:
         self._name = name
         self._step = step
         self._forget = forget
@@ -35,7 +36,7 @@ class WorkerThread:
         self._lock = threading.Lock()
         self._pid = None
 
-    def start(self):
+    def start(self) -> None:
         """Start the thread, unless it runs in this process."""
         if self._pid == os.getpid():
             return
@@ -53,7 +54,7 @@ class WorkerThread:
             # Not earlier: if no thread can be started, the next call retries.
             self._pid = os.getpid()
 
-    def wake(self, older_than_seconds=0.0):
+    def wake(self, older_than_seconds: float = 0.0) -> None:
         """Run the step now, unless a step began recently.
 
         :param older_than_seconds: do nothing if a step began less than this
@@ -63,7 +64,7 @@ class WorkerThread:
                 time.monotonic() - self._began_at >= older_than_seconds:
             self._wake.set()
 
-    def stop(self, wait_seconds=None):
+    def stop(self, wait_seconds: float | None = None) -> None:
         """End the thread, if it runs, after its current step.
 
         :param wait_seconds: longest time in seconds to wait for the end, or

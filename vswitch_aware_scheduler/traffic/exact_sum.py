@@ -9,6 +9,10 @@ scheduler, which uses :mod:`.fourier_sum`; :mod:`.superposition` uses them.
 Pure; immutable. Derivation: reference/model.rst, "Exact sums".
 """
 
+from __future__ import annotations
+
+import typing
+
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
@@ -17,10 +21,9 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 __all__ = ['AtomSum', 'LatticeSum']
 
 
-def require_capacity(capacity):
+def require_capacity(capacity: typing.Any) -> float:
     """Return the capacity as a float.
 
-    :param capacity: number, or a string that represents one
     :raises InvalidModel: if it is not a finite number > 0
     """
     try:
@@ -37,26 +40,19 @@ class AtomSum:
     """Exact law of a sum: every distinct value up to the capacity.
 
     The caller limits their number.
-
-    :param capacity: finite number > 0
-    :ivar capacity: float
-    :ivar overflow: P(sum > capacity)
-    :ivar excess: E[(sum - capacity)+]
     """
 
-    def __init__(self, capacity):
+    def __init__(self, capacity: float) -> None:
         self.capacity = capacity
         self._sums = np.zeros(1)
         self._masses = np.ones(1)
         self.overflow = 0.0
         self.excess = 0.0
 
-    def plus(self, values, masses):
+    def plus(self, values: np.ndarray, masses: np.ndarray) -> AtomSum:
         """Return the law of this sum plus an independent rate.
 
         :param values: (m,) rates, in any order
-        :param masses: (m,) probabilities of the rates
-        :returns: AtomSum
         """
         law = AtomSum(self.capacity)
         sums = np.add.outer(self._sums, values).ravel()
@@ -78,7 +74,7 @@ class AtomSum:
         law._sums, law._masses = sums, weights
         return law
 
-    def tail(self, thresholds):
+    def tail(self, thresholds: np.ndarray) -> np.ndarray:
         """Return P(sum > threshold) for each threshold.
 
         :param thresholds: array of numbers <= capacity
@@ -90,17 +86,13 @@ class AtomSum:
         return np.where(np.asarray(thresholds) < -tolerance, 1.0,
                         self.overflow + above[first])
 
-    def rounded(self, values):
-        """Return the rates unchanged, because this law does not round.
-
-        :param values: (m,) rates
-        """
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """Return the rates unchanged, because this law does not round."""
         return values
 
-    def between(self, low, high):
+    def between(self, low: float, high: float) -> float:
         """Return P(low < sum <= high).
 
-        :param low: number
         :param high: number <= capacity
         """
         tolerance = fourier_sum.TOLERANCE * self.capacity
@@ -115,16 +107,12 @@ class LatticeSum:
     The lowest rate of each source is kept exactly. Only the difference to the
     lowest rate is rounded to the grid.
 
-    :param capacity: finite number > 0
-    :param step: width of a grid cell, in units of the capacity
-    :param round_up: whether rates are rounded up
-    :ivar capacity: float
-    :ivar step: width of a grid cell, in units of the capacity
     :ivar overflow: P(sum > capacity) of the rounded sum
     :ivar excess: E[(sum - capacity)+] of the rounded sum
     """
 
-    def __init__(self, capacity, step, round_up=True):
+    def __init__(self, capacity: float, step: float,
+                 round_up: bool = True) -> None:
         self.capacity = capacity
         self.step = step
         self._round_up = round_up
@@ -133,12 +121,10 @@ class LatticeSum:
         self.overflow = 0.0
         self.excess = 0.0
 
-    def plus(self, values, masses):
+    def plus(self, values: np.ndarray, masses: np.ndarray) -> LatticeSum:
         """Return the law of this sum plus an independent rate.
 
         :param values: (m,) rates, in any order
-        :param masses: (m,) probabilities of the rates
-        :returns: LatticeSum
         """
         law = LatticeSum(self.capacity, self.step, self._round_up)
         lowest = values.min()
@@ -163,27 +149,24 @@ class LatticeSum:
         law._masses = spread
         return law
 
-    def _cells_above(self, values, lowest):
+    def _cells_above(self, values: np.ndarray, lowest: float) -> np.ndarray:
         cells = (values - lowest) / self.step
         if self._round_up:
             return np.ceil(cells - fourier_sum.TOLERANCE)
         return np.floor(cells + fourier_sum.TOLERANCE)
 
-    def rounded(self, values):
-        """Return the rates, rounded to the grid as in :meth:`plus`.
-
-        :param values: (m,) rates
-        """
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """Return the rates, rounded to the grid as in :meth:`plus`."""
         lowest = values.min()
         return lowest + self.step * self._cells_above(values, lowest)
 
-    def _cell(self, threshold):
+    def _cell(self, threshold: float) -> int:
         # Last cell whose sum is not above the threshold; -1 if there is none.
         cell = np.floor((threshold - self._base) / self.step
                         + fourier_sum.TOLERANCE)
         return int(max(cell, -1.0))
 
-    def tail(self, thresholds):
+    def tail(self, thresholds: np.ndarray) -> np.ndarray:
         """Return P(sum > threshold) for each threshold.
 
         :param thresholds: array of numbers <= capacity
@@ -194,10 +177,9 @@ class LatticeSum:
         first = np.clip(cells + 1, 0, self._masses.size).astype(np.int64)
         return np.where(cells < 0, 1.0, self.overflow + above[first])
 
-    def between(self, low, high):
+    def between(self, low: float, high: float) -> float:
         """Return P(low < sum <= high).
 
-        :param low: number
         :param high: number <= capacity
         """
         return float(self._masses[self._cell(low) + 1:
@@ -205,15 +187,7 @@ class LatticeSum:
 
 
 def _beyond(held, cells, masses, step, room):
-    """Return the contribution of levels that exceed the capacity alone.
-
-    :param held: (k,) masses of cells 0..k-1
-    :param cells: (m,) cells of these levels, each above ``room``
-    :param masses: (m,) probabilities of these levels
-    :param step: width of a grid cell
-    :param room: difference between the capacity and cell 0
-    :returns: (overflow, excess) as in a LatticeSum
-    """
+    """Return the contribution of levels that exceed the capacity alone."""
     of_levels = float(masses @ (cells * step - room))
     of_held = step * float(held @ np.arange(held.size))
     levels, here = float(masses.sum()), float(held.sum())
@@ -223,9 +197,7 @@ def _beyond(held, cells, masses, step, room):
 def _convolved(held, cells, masses):
     """Return the masses of a sum on the grid plus one source.
 
-    :param held: (k,) masses of cells 0..k-1
     :param cells: (m,) int64 cells of the source, in any order
-    :param masses: (m,) probabilities of these cells
     """
     spread = np.zeros(held.size + int(cells.max(initial=0)))
     for cell, mass in zip(cells.tolist(), masses.tolist()):

@@ -38,33 +38,18 @@ MOST = 1e30
 _FEW_LEVELS = 24
 
 
-def table_cells(cells):
+def table_cells(cells: int) -> int:
     """Return the number of cells of a table: 1.5 times the capacity.
 
     Smoothing below 0 also affects the upper end of the table.
-
-    :param cells: number of cells up to the capacity
     """
     return cells + cells // 2 + 2
-
-
-@functools.lru_cache(maxsize=32)
-def grid(cells, finer=1, on_grid=True, spread=0.0):
-    """Return the :class:`Grid` with these arguments, which is created once.
-
-    :param cells: as in :class:`Grid`
-    :param finer: as in :class:`Grid`
-    :param on_grid: as in :class:`Grid`
-    :param spread: as in :class:`Grid`
-    """
-    return Grid(cells, finer, on_grid, spread)
 
 
 class Grid:
     """The frequencies at which sums are represented, and the inversion.
 
     :param cells: number of table cells up to the capacity
-    :param finer: number of grid cells in one table cell
     :param on_grid: whether rates are rounded to cells of the grid; otherwise
         they are not rounded, and the tail is smooth on the scale of a cell
     :param spread: how a tail that is not on the grid is smoothed. 0 keeps the
@@ -73,7 +58,8 @@ class Grid:
         distribution, which moves steps but adds no waves beside them
     """
 
-    def __init__(self, cells, finer, on_grid, spread=0.0):
+    def __init__(self, cells: int, finer: int = 1, on_grid: bool = True,
+                 spread: float = 0.0) -> None:
         reach, tilting = _PERIODS[on_grid]
         self._last, self._on_grid = (cells + 1) * finer, on_grid
         size = self._size = reach * cells * finer
@@ -105,11 +91,10 @@ class Grid:
         self._constant = (-self._read * self._ones
                           - size * wrapped / (1 - wrapped) ** 2) / finer
 
-    def transforms(self, levels, masses):
+    def transforms(self, levels: np.ndarray, masses: np.ndarray) -> np.ndarray:
         """Return the tilted transforms of the given sources.
 
         :param levels: (n, m) levels of each source in table cells, >= 0
-        :param masses: (n, m) probabilities of the levels
         :returns: (n, frequencies) complex
         """
         levels = levels * self._finer
@@ -136,7 +121,7 @@ class Grid:
         return (masses[:, None] * coarse @ fine).reshape(len(masses), -1)[
             :, :self.frequencies]
 
-    def table(self, spectra, means):
+    def table(self, spectra: np.ndarray, means: np.ndarray) -> np.ndarray:
         """Return the look-up tables of the given sums.
 
         :param spectra: (s, frequencies) complex, transforms of the sums
@@ -158,12 +143,14 @@ class Grid:
         return tables
 
 
-def _powers(numbers, count):
+#: Return the :class:`Grid` with some arguments, which is created once.
+grid = functools.lru_cache(maxsize=32)(Grid)
+
+
+def _powers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the powers 0 to ``count`` - 1 of each number, and the next one.
 
-    :param numbers: (n, m) complex
     :param count: number of powers; a power of 2 if the next power is used
-    :returns: (count, n, m) and (n, m)
     """
     powers = np.empty((count, *numbers.shape), dtype=complex)
     powers[0] = 1.0
@@ -176,11 +163,10 @@ def _powers(numbers, count):
     return powers, numbers
 
 
-def product(transforms, counts):
+def product(transforms: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the transform of a sum of sources.
 
     :param transforms: (n, frequencies) transforms of n sources; overwritten
-    :param counts: (n,) numbers of instances
     """
     several = counts != 1
     if several.any():
@@ -188,7 +174,7 @@ def product(transforms, counts):
     return np.multiply.reduce(transforms)
 
 
-def common_step(rates, capacity, most):
+def common_step(rates: np.ndarray, capacity: float, most: int) -> np.ndarray:
     """Return the largest step of which all rates are whole multiples.
 
     :param rates: (n, ...) rates >= 0, finite; the step of each column

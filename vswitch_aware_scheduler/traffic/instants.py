@@ -50,15 +50,14 @@ class Instants:
     :param secret: bytes, the same in all processes that add to the same store
     """
 
-    def __init__(self, secret):
+    def __init__(self, secret: bytes) -> None:
         self._offsets = functools.lru_cache(64)(
             functools.partial(_offsets, bytes(secret)))
 
-    def times(self, numbers):
+    def times(self, numbers: np.ndarray) -> np.ndarray:
         """Return the times of some instants.
 
         :param numbers: (n,) int64, numbers of intervals since the epoch
-        :returns: (n,) seconds UTC
         """
         days, of_day = np.divmod(numbers, A_DAY)
         kept, where = np.unique(days, return_inverse=True)
@@ -67,18 +66,14 @@ class Instants:
             where.reshape(-1), of_day]
 
 
-def _offsets(secret, day):
-    """Return the (36,) offsets of the instants of a day in their intervals.
-
-    :param secret: bytes
-    :param day: number of the day since the epoch
-    """
+def _offsets(secret: bytes, day: int) -> np.ndarray:
+    """Return the (36,) offsets of the instants of a day in their intervals."""
     begin = _uniform(secret + b'begin', A_DAY)
     moved = _uniform(secret + str(day).encode(), A_DAY)
     return (begin + day * _GOLDEN + moved / _DAYS) % 1.0 * INTERVAL_SECONDS
 
 
-def _uniform(seed, count):
+def _uniform(seed: bytes, count: int) -> np.ndarray:
     """Return (count,) numbers in [0, 1), the same in every process."""
     digest = hashlib.shake_128(seed).digest(4 * count)
     return np.frombuffer(digest, '<u4') / 2.0 ** 32
@@ -88,29 +83,20 @@ def _uniform(seed, count):
 PUBLIC = Instants(b'')
 
 
-def newest_number(end):
-    """Return the number of the last interval that begins before a time.
-
-    :param end: seconds UTC, or an array of them
-    """
+def newest_number(end: float | np.ndarray) -> np.ndarray:
+    """Return the number of the last interval that begins before a time."""
     return np.ceil(np.asarray(end) / INTERVAL_SECONDS).astype(np.int64) - 1
 
 
-def latest_numbers(newest):
-    """Return the numbers of the last 504 intervals, by ring position.
-
-    :param newest: number of the last interval
-    :returns: (504,) int64
-    """
+def latest_numbers(newest: int) -> np.ndarray:
+    """Return the numbers of the last 504 intervals, by ring position."""
     return newest - (newest - np.arange(INSTANTS)) % INSTANTS
 
 
-def drawn_rows(seed, probabilities):
+def drawn_rows(seed: str, probabilities: np.ndarray) -> np.ndarray:
     """Return random rows for all positions, the same in every process.
 
-    :param seed: text, for example the uuid of the instance
     :param probabilities: (n,) probability of each row, sum 1
-    :returns: (504,) uint8
     """
     ends = np.cumsum(probabilities[:-1])
     return np.searchsorted(ends, _uniform(seed.encode(), INSTANTS),

@@ -6,11 +6,15 @@ Method Integrating Virtual Switch Performance Into Data Centre Design". Pure;
 no clock, no configuration, no I/O.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import math
+import typing
 
 import numpy as np
+from numpy import typing as npt
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import instants as sampled
@@ -39,10 +43,9 @@ FORMAT_VERSION = 2
 _TOLERANCE = 1e-9
 
 
-def dimension_weights(dimension):
+def dimension_weights(dimension: str) -> np.ndarray:
     """Return the weights of a dimension.
 
-    :param dimension: a key of :data:`DIMENSIONS`
     :returns: (3,) float64, weights of 1 kbit/s of egress, 1 kbit/s of ingress
         and 1 kilo-packet/s
     :raises InvalidModel: if the dimension is unknown
@@ -55,12 +58,12 @@ def dimension_weights(dimension):
             f'{", ".join(sorted(DIMENSIONS))}') from None
 
 
-def _invalid(name, value, expected):
+def _invalid(name: str, value: object, expected: object) -> typing.NoReturn:
     raise exceptions.InvalidModel(
         f'traffic model: {name}: {value}; expected {expected}')
 
 
-def visits(jump):
+def visits(jump: np.ndarray) -> np.ndarray:
     """Return the stationary laws of embedded chains.
 
     Uses state reduction (Grassmann, Taksar and Heyman), which has no
@@ -69,7 +72,6 @@ def visits(jump):
     :param jump: (V, n, n) jump probabilities of chains that reach every state
         from every other; a chain with fewer states is padded with rows and
         columns of zeros
-    :returns: (V, n) stationary laws, 0 for the padding
     """
     a = np.array(jump)
     n = a.shape[1]
@@ -108,7 +110,7 @@ class TrafficModel:
     sojourn_seconds: np.ndarray
     at_instants: np.ndarray | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ('rates', 'jump', 'sojourn_seconds'):
             try:
                 array = np.array(getattr(self, name), dtype=float)
@@ -128,25 +130,24 @@ class TrafficModel:
         if self.sojourn_seconds.shape != (n,):
             _invalid('the shape of sojourn_seconds',
                      self.sojourn_seconds.shape, f'({n},)')
-        if (self.rates < 0).any():
-            _invalid('the smallest of rates', self.rates.min(), '>= 0')
-        if (self.sojourn_seconds <= 0).any():
-            _invalid('the smallest of sojourn_seconds',
-                     self.sojourn_seconds.min(), '> 0')
-        if (self.jump < 0).any():
-            _invalid('the smallest of jump', self.jump.min(), '>= 0')
+        for name, lowest in (('rates', 0), ('jump', 0),
+                             ('sojourn_seconds', np.nextafter(0, 1))):
+            least = getattr(self, name).min()
+            if least < lowest:
+                _invalid(f'the smallest of {name}', least,
+                         '> 0' if lowest else '>= 0')
         if self.jump.diagonal().any():
             _invalid('the diagonal of jump', self.jump.diagonal().tolist(),
                      'zero')
-        sums = self.jump.sum(axis=1)
-        if n > 1 and (abs(sums - 1) > _TOLERANCE).any():
-            worst = int(np.argmax(abs(sums - 1)))
-            _invalid(f'the sum of row {worst} of jump', sums[worst],
-                     '1 within 1e-9')
+        errors = abs(self.jump.sum(axis=1) - 1)
+        if n > 1 and (errors > _TOLERANCE).any():
+            worst = int(np.argmax(errors))
+            _invalid(f'the sum of row {worst} of jump',
+                     self.jump[worst].sum(), '1 within 1e-9')
         self._embedded  # noqa: B018, a chain without a single law is refused
         self._require_instants()
 
-    def _require_instants(self):
+    def _require_instants(self) -> None:
         if self.at_instants is None:
             return
         try:
@@ -168,20 +169,16 @@ class TrafficModel:
         object.__setattr__(self, 'at_instants', rows)
 
     @classmethod
-    def of_fit(cls, rates, jump, sojourn_seconds, stationary,
-               at_instants=None):
+    def of_fit(cls, rates: np.ndarray, jump: np.ndarray,
+               sojourn_seconds: np.ndarray, stationary: np.ndarray,
+               at_instants: np.ndarray | None = None) -> typing.Self:
         """Return the model of arrays that are known to be valid.
 
         The method validates and computes nothing, because estimation creates
         very many models.
 
-        :param rates: as in the constructor
-        :param jump: as in the constructor
-        :param sojourn_seconds: as in the constructor
         :param stationary: (n,) long-run law, which has to be consistent with
             the other arrays
-        :param at_instants: as in the constructor
-        :returns: TrafficModel
         """
         self = object.__new__(cls)
         # Set the attributes directly, because the dataclass is frozen.
@@ -196,35 +193,24 @@ class TrafficModel:
         return self
 
     @classmethod
-    def on_off(cls, egress_kbps=0.0, ingress_kbps=0.0, kpps=0.0, *,
-               on_seconds, off_seconds):
-        """Return the two-state model of equation 1.
-
-        :param egress_kbps: egress rate in kbit/s while on
-        :param ingress_kbps: ingress rate in kbit/s while on
-        :param kpps: packet rate in kilo-packets/s while on, both directions
-        :param on_seconds: mean duration of the on state, > 0
-        :param off_seconds: mean duration of the off state, > 0
-        :returns: TrafficModel with the states (off, on)
-        """
-        return cls(rates=[[0.0, 0.0, 0.0], [egress_kbps, ingress_kbps, kpps]],
-                   jump=[[0.0, 1.0], [1.0, 0.0]],
-                   sojourn_seconds=[off_seconds, on_seconds])
+    def on_off(cls, egress_kbps: float = 0.0, ingress_kbps: float = 0.0,
+               kpps: float = 0.0, *, on_seconds: float,
+               off_seconds: float) -> typing.Self:
+        """Return the two-state model of equation 1."""
+        return cls(
+            np.array([[0.0, 0.0, 0.0], [egress_kbps, ingress_kbps, kpps]]),
+            np.array([[0.0, 1.0], [1.0, 0.0]]),
+            np.array([off_seconds, on_seconds]))
 
     @classmethod
-    def constant(cls, egress_kbps=0.0, ingress_kbps=0.0, kpps=0.0):
-        """Return the model with one state, that is, a constant rate.
-
-        :param egress_kbps: egress rate in kbit/s
-        :param ingress_kbps: ingress rate in kbit/s
-        :param kpps: packet rate in kilo-packets/s, both directions
-        :returns: TrafficModel
-        """
-        return cls(rates=[[egress_kbps, ingress_kbps, kpps]], jump=[[0.0]],
-                   sojourn_seconds=[1.0])
+    def constant(cls, egress_kbps: float = 0.0, ingress_kbps: float = 0.0,
+                 kpps: float = 0.0) -> typing.Self:
+        """Return the model with one state, that is, a constant rate."""
+        return cls(np.array([[egress_kbps, ingress_kbps, kpps]]),
+                   np.zeros((1, 1)), np.ones(1))
 
     @functools.cached_property
-    def _embedded(self):
+    def _embedded(self) -> np.ndarray:
         # Stationary law of the embedded chain: share of visits to each state.
         # Transient states are removed first: they get exactly 0.
         n = self.rates.shape[0]
@@ -245,7 +231,7 @@ class TrafficModel:
         return law_of_all
 
     @functools.cached_property
-    def stationary(self):
+    def stationary(self) -> np.ndarray:
         """(n,) long-run share of time in each state; sums to 1.
 
         The visits of the embedded chain, weighted by the mean sojourn times.
@@ -261,7 +247,7 @@ class TrafficModel:
         return law
 
     @functools.cached_property
-    def law(self):
+    def law(self) -> rate_law.RateLaw:
         """The :class:`RateLaw` of the states with a positive probability."""
         visited, rows = self.stationary > 0, self.at_instants
         if rows is not None and not visited.all():
@@ -273,32 +259,30 @@ class TrafficModel:
             self.stationary[visited], self.rates[visited], rows)
 
     @property
-    def mean(self):
+    def mean(self) -> np.ndarray:
         """(3,) long-run mean of egress_kbps, ingress_kbps and kpps."""
         return self.law.mean
 
     @property
-    def peak(self):
+    def peak(self) -> np.ndarray:
         """(3,) largest rate of any state that occurs, by column."""
         return self.law.peak
 
     @property
-    def sampled_instants(self):
+    def sampled_instants(self) -> int:
         """Number of instants at which the instance was sampled."""
         return 0 if self.at_instants is None else int(np.count_nonzero(
             self.at_instants < sampled.DRAWN))
 
     @property
-    def packets_known(self):
+    def packets_known(self) -> bool:
         """Whether the packet rate is known; not with bandwidth but kpps 0."""
         return self.law.packets_known
 
-    def with_packets(self, packet_bytes):
+    def with_packets(self, packet_bytes: float) -> TrafficModel:
         """Return this model with packet rates computed from a packet size.
 
         :param packet_bytes: mean packet size in bytes, > 0
-        :returns: this model if its packet rate is known, else a new
-            TrafficModel
         """
         if self.packets_known:
             return self
@@ -308,7 +292,7 @@ class TrafficModel:
         rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
         return dataclasses.replace(self, rates=rates)
 
-    def levels(self, weights):
+    def levels(self, weights: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return the law of a linear function of the rates.
 
         :param weights: (3,) >= 0, see :data:`DIMENSIONS`
@@ -319,18 +303,16 @@ class TrafficModel:
         values, where = np.unique(law.values(weights), return_inverse=True)
         return values, np.bincount(where, weights=law.probabilities)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, TrafficModel):
             return NotImplemented
-        return (np.array_equal(self.rates, other.rates)
-                and np.array_equal(self.jump, other.jump)
-                and np.array_equal(self.sojourn_seconds,
-                                   other.sojourn_seconds)
-                and np.array_equal(self.at_instants, other.at_instants))
+        return all(np.array_equal(getattr(self, field.name),
+                                  getattr(other, field.name))
+                   for field in dataclasses.fields(self))
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, typing.Any]:
         """Return the model as lists and numbers, for JSON.
 
         Keys: format_version, rates, jump, sojourn_seconds; and at_instants, in
@@ -345,11 +327,9 @@ class TrafficModel:
         return data
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: dict[str, typing.Any]) -> typing.Self:
         """Return the model of a dictionary that :meth:`to_dict` returned.
 
-        :param data: dictionary
-        :returns: TrafficModel
         :raises InvalidModel: if a key is missing or the format version differs
         """
         try:

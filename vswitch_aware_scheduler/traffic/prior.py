@@ -8,10 +8,15 @@ fleet. Pure; no clock, no configuration, no I/O. Derivation:
 reference/priors.rst.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
 import math
+import typing
 
 import numpy as np
+from numpy import typing as npt
 
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import fourier_sum
@@ -21,6 +26,15 @@ from vswitch_aware_scheduler.traffic import rate_law
 __all__ = ['FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT',
            'Pool', 'credibility_constant', 'cut', 'group_pools', 'levels_of',
            'scaled', 'share_above']
+
+#: Key of a group: names of a flavor and of a project.
+Key: typing.TypeAlias = tuple[str | None, str | None]
+
+#: Limit of one instance or of all: weights of egress, ingress and packets,
+#: packet_bytes, and the limit; see :meth:`.RateLaw.values`.
+Limit: typing.TypeAlias = tuple[tuple[float, ...], float, float]
+
+_Names: typing.TypeAlias = abc.Sequence[str | None]
 
 #: With fewer instances there is no prior.
 MIN_PEERS = 20
@@ -47,15 +61,11 @@ _SMALLEST_PACKET_KILOBITS = 0.512
 
 #: Key of the widest group. Others are (flavor, project), (flavor, None) and
 #: (None, project).
-FLEET = (None, None)
+FLEET: Key = (None, None)
 
 
-def levels_of(flavor, project):
-    """Return the keys of the groups of an instance, the narrowest first.
-
-    :param flavor: name, or None if unknown
-    :param project: id, or None if unknown
-    """
+def levels_of(flavor: str | None, project: str | None) -> list[Key]:
+    """Return the keys of the groups of an instance, the narrowest first."""
     keys = [(flavor, project), (flavor, None), (None, project), FLEET]
     return list(dict.fromkeys(keys))
 
@@ -77,12 +87,9 @@ class Pool:
     amounts: np.ndarray
 
     @classmethod
-    def of_counts(cls, counts):
-        """Return the pool of instances with TransitionCounts.
-
-        :param counts: non-empty list of TransitionCounts
-        :returns: Pool
-        """
+    def of_counts(
+            cls, counts: abc.Sequence[estimate.TransitionCounts]) -> Pool:
+        """Return the pool of instances with TransitionCounts."""
         return cls._of(
             len(counts), np.concatenate([history.bins for history in counts]),
             np.concatenate([history.samples / history.total_samples
@@ -91,22 +98,8 @@ class Pool:
                             for history in counts]))
 
     @classmethod
-    def of_laws(cls, laws):
-        """Return the pool of instances with RateLaws.
-
-        :param laws: non-empty list of RateLaw
-        :returns: Pool
-        """
-        return _Members([None] * len(laws), [None] * len(laws), laws,
-                        np.ones(len(laws))).everyone()
-
-    @classmethod
     def _of_rows(cls, members, rows, weights):
-        """Return the pool of the rows of the given laws.
-
-        :param rows: for each row, probability and three rates
-        :param weights: weight of each row, the same for all rows of a law
-        """
+        """Return the pool of the rows of the given laws."""
         shares, rates = rows[:, 0] * weights, rows[:, 1:]
         return cls._of(members, estimate.rate_bin(rates[:, 0] + rates[:, 1]),
                        shares, shares[:, None] * rates)
@@ -116,20 +109,15 @@ class Pool:
         """Return the pool of states in any order, combined by their bins."""
         kept, where = np.unique(bins, return_inverse=True)
 
-        def gathered(values):
+        def gathered(values: np.ndarray) -> np.ndarray:
             return np.bincount(where, weights=values, minlength=kept.size)
 
         return cls(members, kept, gathered(shares) / shares.sum(),
                    np.stack([gathered(column) for column in amounts.T],
                             axis=1) / shares.sum())
 
-    def mixed(self, other, weight):
-        """Return the weighted mean of this pool and another one.
-
-        :param other: Pool
-        :param weight: weight of this pool, 0..1
-        :returns: Pool with the number of members of this one
-        """
+    def mixed(self, other: Pool, weight: float) -> Pool:
+        """Return the weighted mean of this pool and another one."""
         if weight >= 1:
             return self
         other_weight = 1 - weight
@@ -140,20 +128,18 @@ class Pool:
             np.concatenate([weight * self.amounts,
                             other_weight * other.amounts]))
 
-    def shrunk(self, parent, constant):
+    def shrunk(self, parent: Pool, constant: float) -> Pool:
         """Return the mean of this pool and the pool of a wider group.
 
         Derivation: reference/priors.rst, "Shrinkage".
 
-        :param parent: Pool of the wider group
         :param constant: number of members at which both pools have the same
             weight; if it is infinite, this pool has no weight
-        :returns: Pool
         """
         return self.mixed(parent, self.members / (self.members + constant))
 
     @property
-    def law(self):
+    def law(self) -> rate_law.RateLaw:
         """The RateLaw, with one state for each bin, and mean rates.
 
         An instance without a model of its own is independent of others.
@@ -164,42 +150,39 @@ class Pool:
             self.amounts[has_share] / self.shares[has_share, None])
 
 
-def credibility_constant(values, groups, parents):
-    """Return the number of members at which group and parent count equally.
+def credibility_constant(values: np.ndarray, groups: np.ndarray) -> float:
+    """Return the number of members at which group and fleet count equally.
 
     The constant is the ratio of the variance within groups to the variance
-    between the groups of one parent, both estimated without bias (Buhlmann and
-    Straub). It is infinite if groups do not differ more than by chance.
-    Derivation: reference/priors.rst, "The constant".
+    between groups, both estimated without bias (Buhlmann and Straub). It is
+    infinite if groups do not differ more than by chance. Derivation:
+    reference/priors.rst, "The constant".
 
     :param values: (n,) one number for each instance
     :param groups: (n,) int64 from 0, the group of each instance
-    :param parents: (n,) int64 from 0, the parent of that group; a group has
-        one parent
     :returns: float >= 1
     """
     sizes = np.bincount(groups)
     means = np.bincount(groups, weights=values) / np.maximum(sizes, 1)
-    parent_sizes = np.bincount(parents)
-    parent_means = np.bincount(parents, weights=values) / np.maximum(
-        parent_sizes, 1)
-    free = len(values) - np.count_nonzero(sizes)
+    count = np.count_nonzero(sizes)
+    free = len(values) - count
     if free <= 0:
         return math.inf
-    # Number of members that a draw of a group is worth, by parent.
-    spread = len(values) - (sizes[groups] / parent_sizes[parents]).sum()
+    # Number of members that a draw of a group is worth.
+    spread = len(values) - (sizes[groups] / len(values)).sum()
     if spread <= 1e-9 * len(values):
         return math.inf
-    within = float(((values - means[groups]) ** 2).sum() / free)
-    apart = float(((means[groups] - parent_means[parents]) ** 2).sum())
-    between = (apart - within * (np.count_nonzero(sizes) - np.count_nonzero(
-        parent_sizes))) / spread
+    within = ((values - means[groups]) ** 2).sum() / free
+    apart = ((means[groups] - values.mean()) ** 2).sum()
+    between = (apart - within * (count - 1)) / spread
     if between <= 0:
         return math.inf
-    return max(within / between, _LEAST_CONSTANT)
+    return max(float(within / between), _LEAST_CONSTANT)
 
 
-def group_pools(flavors, projects, laws, weights=None):
+def group_pools(flavors: _Names, projects: _Names,
+                laws: abc.Sequence[rate_law.RateLaw],
+                weights: npt.ArrayLike | None = None) -> dict[Key, Pool]:
     """Return the shrunk pools of all groups of a fleet.
 
     If two or more projects are known, each project has the same weight in the
@@ -209,8 +192,6 @@ def group_pools(flavors, projects, laws, weights=None):
     Derivation: reference/priors.rst, "Every project weighs the same" and "What
     one project adds".
 
-    :param flavors: list of n names, None if unknown
-    :param projects: list of n ids, None if unknown
     :param laws: list of n RateLaws, including those of idle instances
     :param weights: list of n numbers in (0, 1], the weight of each instance;
         None: all have weight 1
@@ -229,13 +210,7 @@ def group_pools(flavors, projects, laws, weights=None):
 
 
 class _Members:
-    """The instances of which pools are computed.
-
-    :param flavors: as in :func:`group_pools`
-    :param projects: as in :func:`group_pools`
-    :param laws: as in :func:`group_pools`
-    :param weights: as in :func:`group_pools`
-    """
+    """The instances of which pools are computed."""
 
     def __init__(self, flavors, projects, laws, weights):
         self._flavors = flavors
@@ -247,15 +222,11 @@ class _Members:
         self._rows = np.frombuffer(b''.join(laws), '<f8').reshape(
             -1, rate_law.LAW_COLUMNS)
 
-    def everyone(self):
-        """Return the pool of all instances with equal weights."""
-        return self._pool(self._weights)
-
-    def _pool(self, weights):
+    def _pool(self, weights: np.ndarray) -> Pool:
         return Pool._of_rows(self._weights.sum(), self._rows,
                              np.repeat(weights, self._sizes))
 
-    def by_instance(self):
+    def by_instance(self) -> dict[Key, Pool]:
         """Return the pools in which each instance has the same weight."""
         bandwidth = self._rows[:, 0] * (
             self._rows[:, 1] + self._rows[:, 2])
@@ -270,15 +241,14 @@ class _Members:
             for flavor in self._flavors)
         has_flavor = numbers >= 0
         constant = credibility_constant(
-            load[has_flavor], numbers[has_flavor],
-            np.zeros(np.count_nonzero(has_flavor), dtype=np.int64))
+            load[has_flavor], numbers[has_flavor])
         if math.isfinite(constant):
             pools.update(
                 (key, pool.shrunk(fleet, constant)) for key, pool in zip(
                     keys, self._groups(numbers, self._weights)))
         return pools
 
-    def by_project(self):
+    def by_project(self) -> dict[Key, Pool]:
         """Return the pools in which each project has the same weight."""
         projects, ids = _numbered(self._projects)
         everyone = np.zeros(len(projects), dtype=np.int64)
@@ -338,7 +308,6 @@ class _Members:
 
         :param numbers: (n,) int64 from 0, the group of each instance, -1: in
             no group
-        :param weights: (n,) weights of the instances within their group
         :param projects: (n,) int64 from 0, -1: unknown; if given, no project
             counts more than another one, and the pool of a group with one
             project is None
@@ -357,11 +326,13 @@ class _Members:
             projects = np.repeat(projects, self._sizes)[order]
         for number in range(count):
             some = slice(ends[number], ends[number + 1])
-            of_group, of_row = rows[some], weights[some]
+            of_group: tuple[np.ndarray, np.ndarray] | None = (
+                rows[some], weights[some])
             if projects is not None:
-                of_group, of_row = _supported(of_group, of_row, projects[some])
-            yield None if of_group is None else Pool._of_rows(
-                float(members[number]), of_group, of_row)
+                of_group = _supported(rows[some], weights[some],
+                                      projects[some])
+            yield of_group and Pool._of_rows(
+                float(members[number]), *of_group)
 
 
 def _supported(rows, weights, projects):
@@ -372,24 +343,21 @@ def _supported(rows, weights, projects):
     width of a rate bin. The rows of a project that does are scaled down in
     part. Derivation: reference/priors.rst, "What one project adds".
 
-    :param rows: (n, 4) probability and three rates
-    :param weights: (n,) weight of the instance of each row
-    :param projects: (n,) number of the project of each row
-    :returns: ((m, 4) rows, (m,) weights), or (None, None) if there is one
-        project only
+    :returns: ((m, 4) rows, (m,) weights), or None if there is one project
+        only
     """
     ids, projects = np.unique(projects, return_inverse=True)
     if ids.size < 2:
-        return None, None
+        return None
     for values_of in _DIMENSIONS:
         values, known = values_of(rows)
         bins = estimate.rate_bin(values)
         count = int(bins.max()) + 1
-        tails = np.bincount(
+        tails: np.ndarray = np.bincount(
             projects * count + bins, weights=rows[:, 0] * weights,
             minlength=ids.size * count).reshape(ids.size, count)
         tails = tails[:, ::-1].cumsum(axis=1)[:, ::-1]
-        tails /= tails[:, :1]
+        tails = tails / tails[:, :1]
         second, largest = np.partition(tails, ids.size - 2, axis=0)[-2:]
         # Only the most demanding project of a bin exceeds the second one.
         beyond = tails > second + _SAME_SHARE
@@ -419,7 +387,7 @@ def _supported(rows, weights, projects):
     return rows, weights
 
 
-def _packets(rows):
+def _packets(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return packets/s, at most, and where they are known.
 
     An unknown packet rate is at most that of the smallest packets.
@@ -440,7 +408,7 @@ _DIMENSIONS = (
 
 def _numbered(keys):
     """Return ((n,) number of each key, -1 for None; the keys in order)."""
-    numbers_by_key = {}
+    numbers_by_key: dict[typing.Any, int] = {}
     numbers = np.fromiter(
         (-1 if key is None
          else numbers_by_key.setdefault(key, len(numbers_by_key))
@@ -448,13 +416,9 @@ def _numbered(keys):
     return numbers, list(numbers_by_key)
 
 
-def share_above(law, capacities):
-    """Return the share of a law that is above the capacity of a host.
-
-    :param law: RateLaw
-    :param capacities: as in :func:`cut`
-    :returns: float, share of the time
-    """
+def share_above(law: rate_law.RateLaw,
+                capacities: abc.Iterable[Limit]) -> float:
+    """Return the share of a law that is above the capacity of a host."""
     return float(law.probabilities[_above(law, capacities)].sum())
 
 
@@ -470,7 +434,9 @@ def _above(law, capacities):
     return above
 
 
-def cut(law, limits, capacities, group=None):
+def cut(law: rate_law.RateLaw, limits: abc.Iterable[Limit],
+        capacities: abc.Iterable[Limit],
+        group: rate_law.RateLaw | None = None) -> rate_law.RateLaw:
     """Return a law, cut to what one instance may have on a host.
 
     States above a capacity of the host are removed: an instance in such a
@@ -481,13 +447,11 @@ def cut(law, limits, capacities, group=None):
     remaining states are scaled down to the limits on one instance. Derivation:
     reference/priors.rst, "Peaks".
 
-    :param law: RateLaw
     :param limits: iterable of (weights, packet_bytes, limit) on one instance,
         see :meth:`.RateLaw.values`
     :param capacities: the same for the capacities of all instances on the host
     :param group: RateLaw of the group, if ``law`` is the prior of the
         instance's own traffic; None if ``law`` is the prior of a group
-    :returns: RateLaw
     """
     above = _above(law, capacities)
     if not above.any():
@@ -504,15 +468,12 @@ def cut(law, limits, capacities, group=None):
         shares[kept], law.rates[kept]), limits)
 
 
-def scaled(law, limits):
+def scaled(law: rate_law.RateLaw,
+           limits: abc.Iterable[Limit]) -> rate_law.RateLaw:
     """Return a law with its states scaled down to the limits.
 
     Each state keeps its probability. Limits of :data:`.LEAST_CAPACITY` or less
     are ignored: they refuse all traffic, and the law has to stay above them.
-
-    :param law: RateLaw
-    :param limits: as in :func:`cut`
-    :returns: RateLaw
     """
     factor = np.ones(len(law.rates))
     for weights, packet_bytes, most in limits:

@@ -4,7 +4,10 @@
 Pure.
 """
 
+from __future__ import annotations
+
 import numpy as np
+from numpy import typing as npt
 
 from vswitch_aware_scheduler.traffic import instants as sampled
 
@@ -33,14 +36,14 @@ class RateLaw(bytes):
     __slots__ = ()
 
     @classmethod
-    def from_arrays(cls, probabilities, rates, at_instants=None):
+    def from_arrays(cls, probabilities: npt.ArrayLike, rates: npt.ArrayLike,
+                    at_instants: npt.ArrayLike | None = None) -> RateLaw:
         """Create a law from arrays with one item for each state.
 
         :param probabilities: (n,) >= 0, sum 1
         :param rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
         :param at_instants: (504,) uint8, as in :class:`.TrafficModel`; None if
             the instance counts as independent of others
-        :returns: RateLaw
         """
         rates = np.asarray(rates, dtype=float)
         packed = np.empty((len(rates), LAW_COLUMNS), dtype='<f8')
@@ -51,61 +54,61 @@ class RateLaw(bytes):
             else np.asarray(at_instants, np.uint8).tobytes()))
 
     @property
-    def states(self):
+    def states(self) -> int:
         """Number of states, n."""
         return len(self) // ROW_BYTES - (
             sampled.INSTANTS // ROW_BYTES if self.is_sampled else 0)
 
     @property
-    def is_sampled(self):
+    def is_sampled(self) -> bool:
         """Whether the instance was sampled at the instants."""
         return len(self) % ROW_BYTES != 0
 
     @property
-    def _rows(self):
+    def _rows(self) -> np.ndarray:
         return np.frombuffer(self, '<f8', self.states * LAW_COLUMNS).reshape(
             -1, LAW_COLUMNS)
 
     @property
-    def at_instants(self):
+    def at_instants(self) -> np.ndarray | None:
         """(504,) uint8, as in :class:`.TrafficModel`, or None."""
         return np.frombuffer(self, np.uint8, offset=self.states * ROW_BYTES) \
             if self.is_sampled else None
 
-    def independent(self):
+    def independent(self) -> RateLaw:
         """Return the law of an instance that is independent of others."""
         return RateLaw(self[:self.states * ROW_BYTES])
 
     @property
-    def probabilities(self):
+    def probabilities(self) -> np.ndarray:
         """(n,) share of time in each state; sums to 1."""
         return self._rows[:, 0]
 
     @property
-    def rates(self):
+    def rates(self) -> np.ndarray:
         """(n, 3) egress_kbps, ingress_kbps, kpps of each state."""
         return self._rows[:, 1:]
 
     @property
-    def packets_known(self):
+    def packets_known(self) -> bool:
         """Whether the packet rate is known; not with bandwidth but kpps 0."""
         rates = self.rates
         return bool(rates[:, 2].any() or not rates[:, :2].any())
 
     @property
-    def mean(self):
+    def mean(self) -> np.ndarray:
         """(3,) long-run mean of egress_kbps, ingress_kbps and kpps."""
         return self.probabilities @ self.rates
 
     @property
-    def peak(self):
+    def peak(self) -> np.ndarray:
         """(3,) largest rate of any state, by column."""
         return self.rates.max(axis=0)
 
-    def values(self, weights, packet_bytes=None):
+    def values(self, weights: npt.ArrayLike,
+               packet_bytes: float | None = None) -> np.ndarray:
         """Return (n,) a linear function of the rates of each state.
 
-        :param weights: (3,) >= 0, see :data:`DIMENSIONS`
         :param packet_bytes: mean packet size in bytes, used if the packet rate
             is unknown
         """
@@ -113,14 +116,13 @@ class RateLaw(bytes):
                          self.packets_known)
 
 
-def values_of(rates, weights, packet_bytes, packets_known):
+def values_of(rates: np.ndarray, weights: npt.ArrayLike,
+              packet_bytes: float | None, packets_known: bool) -> np.ndarray:
     """Return (n,) a linear function of rates.
 
     :param rates: (n, 3) rates, see :data:`DIMENSIONS`
-    :param weights: (3,) >= 0
     :param packet_bytes: mean packet size in bytes, used if the packet rate is
         unknown; None: such packets do not count
-    :param packets_known: whether the packet rate was measured
     """
     weights = np.asarray(weights, dtype=float)
     values = rates @ weights
@@ -131,12 +133,8 @@ def values_of(rates, weights, packet_bytes, packets_known):
     return values
 
 
-def split_laws(packed, sizes):
-    """Return the list of RateLaws that were concatenated.
-
-    :param packed: bytes of n laws, one after the other
-    :param sizes: (n,) int, number of bytes of each
-    """
+def split_laws(packed: bytes, sizes: npt.ArrayLike) -> list[RateLaw]:
+    """Return the list of RateLaws that were concatenated."""
     ends = np.cumsum(sizes).tolist()
     return [RateLaw(packed[start:end])
             for start, end in zip([0, *ends], ends)]

@@ -6,10 +6,13 @@ counted. This module does not depend on the source of the samples; pure, no
 I/O.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import operator
 
 import numpy as np
+from numpy import typing as npt
 
 from vswitch_aware_scheduler.common import exceptions
 
@@ -50,37 +53,32 @@ class Refused:
     too_old: int = 0
 
     @property
-    def total(self):
+    def total(self) -> int:
         """Number of all rejected samples."""
         return sum(vars(self).values())
 
-    def aged(self, factor):
-        """Return these numbers multiplied by a factor, no longer whole.
-
-        :param factor: number from 0 to 1
-        """
+    def aged(self, factor: float) -> Refused:
+        """Return these numbers multiplied by a factor, no longer whole."""
         return Refused(*(count and count * factor
                          for count in vars(self).values()))
 
-    def rounded(self):
+    def rounded(self) -> Refused:
         """Return these numbers as whole numbers."""
         return Refused(*map(round, vars(self).values()))
 
-    def hides(self, samples):
+    def hides(self, samples: float) -> bool:
         """Return whether the traffic is unknown more often than known.
 
         The model of such an instance does not count, because it may have been
         busy in the meantime.
-
-        :param samples: number of usable samples
         """
         return self.missing > samples
 
-    def __add__(self, other):
+    def __add__(self, other: Refused) -> Refused:
         return Refused(*map(operator.add, vars(self).values(),
                             vars(other).values()))
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, int]:
         """Return {reason: number of rejected samples}."""
         return dict(vars(self))
 
@@ -92,12 +90,9 @@ class RateSeries:
     Use :meth:`from_samples`, which sorts samples and rejects invalid ones.
     Gaps remain gaps.
 
-    :ivar period_seconds: length of a sampling period, > 0
     :ivar times: (n,) float64, start of each period, seconds UTC, increasing
     :ivar rates: (n, 3) float64, finite and >= 0: egress_kbps, ingress_kbps,
         kpps. kpps is 0 throughout when the source counts no packets.
-    :ivar refused: :class:`Refused`
-    :ivar instance_uuid: uuid of the instance
     :ivar partial: (n,) bool, or None if all are False: whether a sample is a
         lower bound, because a part of the traffic could not be measured. A
         reader uses :meth:`at_least` to decide which of these samples to use.
@@ -111,7 +106,7 @@ class RateSeries:
     refused: Refused = Refused()
     partial: np.ndarray | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         times = np.array(self.times, dtype=float)
         rates = np.array(self.rates, dtype=float)
         if not (np.isfinite(self.period_seconds) and self.period_seconds > 0):
@@ -144,11 +139,11 @@ class RateSeries:
             f'rate series of instance {self.instance_uuid}: {name}: '
             f'{value}; expected {expected}')
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.times.size
 
     @property
-    def follows(self):
+    def follows(self) -> np.ndarray:
         """(n,) bool: whether a sample directly follows the previous one.
 
         This is the case if it is at most one and a half periods later. A
@@ -158,40 +153,28 @@ class RateSeries:
         follows[1:] = np.diff(self.times) <= 1.5 * self.period_seconds
         return follows
 
-    def within(self, kbps):
-        """Return this series without impossible rates.
+    def within(self, kbps: float) -> RateSeries:
+        """Return this series without impossible rates."""
+        keep = np.all(self.rates[:, :2] <= kbps * (1 + 1e-9), axis=1)
+        return self if keep.all() else self._kept(
+            keep, self.refused + Refused(absurd=int((~keep).sum())))
 
-        :param kbps: largest possible rate in each direction in kbit/s; higher
-            rates are rejected as absurd
-        :returns: RateSeries
-        """
-        keep = (self.rates[:, :2] <= kbps * (1 + 1e-9)).all(axis=1)
-        if keep.all():
-            return self
+    def _kept(self, keep: np.ndarray, refused: Refused) -> RateSeries:
         return dataclasses.replace(
             self, times=self.times[keep], rates=self.rates[keep],
-            partial=~self.whole[keep],
-            refused=self.refused + Refused(absurd=int((~keep).sum())))
+            partial=~self.whole[keep], refused=refused)
 
     @property
-    def whole(self):
+    def whole(self) -> np.ndarray:
         """(n,) bool: whether a sample is a full measurement, not a bound."""
         return np.ones(self.times.size, dtype=bool) \
             if self.partial is None else ~self.partial
 
-    def since(self, start, refused):
-        """Return the samples after a time.
+    def since(self, start: float, refused: Refused) -> RateSeries:
+        """Return the samples after a time."""
+        return self._kept(self.times > start, refused)
 
-        :param start: time in seconds UTC
-        :param refused: :class:`Refused` of the new series
-        :returns: RateSeries
-        """
-        new = self.times > start
-        return dataclasses.replace(
-            self, times=self.times[new], rates=self.rates[new],
-            partial=~self.whole[new], refused=refused)
-
-    def at_least(self, floor_kbps=None):
+    def at_least(self, floor_kbps: float | None = None) -> RateSeries:
         """Return the series without lower bounds that are too low.
 
         A lower bound is useful if it is above the load that the instance would
@@ -200,7 +183,6 @@ class RateSeries:
         :param floor_kbps: smallest useful lower bound, sum of both directions
             in kbit/s; None: the mean of the other samples, or no lower bound
             at all if there are none
-        :returns: RateSeries without ``partial`` samples
         """
         if self.partial is None:
             return self
@@ -208,24 +190,21 @@ class RateSeries:
         if floor_kbps is None:
             complete = bandwidth[self.whole]
             floor_kbps = complete.mean() if complete.size else np.inf
-        kept = self.whole | (bandwidth >= floor_kbps)
-        return dataclasses.replace(
-            self, times=self.times[kept], rates=self.rates[kept],
-            partial=None,
-            refused=self.refused + Refused(missing=int((~kept).sum())))
+        keep = self.whole | (bandwidth >= floor_kbps)
+        return dataclasses.replace(self._kept(
+            keep, self.refused + Refused(missing=int((~keep).sum()))),
+            partial=None)
 
     @classmethod
-    def from_samples(cls, instance_uuid, period_seconds, times, egress_kbps,
-                     ingress_kbps, kpps=None):
+    def from_samples(cls, instance_uuid: str, period_seconds: float,
+                     times: npt.ArrayLike, egress_kbps: npt.ArrayLike,
+                     ingress_kbps: npt.ArrayLike,
+                     kpps: npt.ArrayLike | None = None) -> RateSeries:
         """Return the series of raw rate samples, which may be in any order.
 
-        :param instance_uuid: uuid of the instance
-        :param period_seconds: length of a sampling period, > 0
         :param times: (n,) start of each period, seconds UTC
         :param egress_kbps: (n,) kbit/s, NaN for a missing sample
-        :param ingress_kbps: (n,) as ``egress_kbps``
         :param kpps: (n,) kilo-packets/s of both directions, or None
-        :returns: RateSeries of the valid samples; ``refused`` counts the rest
         :raises InvalidSeries: if lengths differ or times are not finite
         """
         times = np.asarray(times, dtype=float)

@@ -8,9 +8,13 @@ and for how long. Pure; no clock, no configuration, no I/O. Derivation:
 reference/model.rst.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import functools
 import math
 import numbers
+import typing
 
 import numpy as np
 
@@ -31,6 +35,11 @@ _LEAST_CELLS, _MOST_CELLS = 8192, 65536
 _MAX_EXACT_CELLS = 65536
 
 
+_Law: typing.TypeAlias = exact_sum.AtomSum | exact_sum.LatticeSum
+_Laws: typing.TypeAlias = tuple[_Law, _Law]
+_Dimension: typing.TypeAlias = str | abc.Sequence[float]
+
+
 class Superposition:
     """Independent traffic models that share one capacity.
 
@@ -44,10 +53,9 @@ class Superposition:
     describe the rounded rates, which may enter overload more or less often and
     for longer or shorter.
 
-    Models are treated as independent: their classes (:mod:`.slots`) are not
+    Models are treated as independent: their samples at the instants are not
     used.
 
-    :param models: iterable of TrafficModel
     :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
     :param dimension: a key of :data:`model.DIMENSIONS`, or three weights >= 0
         of (egress_kbps, ingress_kbps, kpps)
@@ -57,8 +65,10 @@ class Superposition:
         'packets' and a model has no packet rates
     """
 
-    def __init__(self, models, capacity, dimension='bandwidth',
-                 cells=None):
+    def __init__(
+            self, models: abc.Iterable[model.TrafficModel], capacity: float,
+            dimension: _Dimension = 'bandwidth',
+            cells: int | None = None) -> None:
         self.models = tuple(models)
         self.capacity = exact_sum.require_capacity(capacity)
         self.dimension = dimension
@@ -72,7 +82,7 @@ class Superposition:
         self._order = sorted(range(len(self._levels)),
                              key=lambda i: self._levels[i][0][-1])
 
-    def _require_model(self, candidate, position):
+    def _require_model(self, candidate: object, position: object) -> None:
         if not isinstance(candidate, model.TrafficModel):
             raise exceptions.InvalidModel(
                 f'model {position} of the overlay is a '
@@ -86,7 +96,7 @@ class Superposition:
     # The laws of the sum: exact, or a pair of bounds.
 
     @functools.cached_property
-    def _empty_laws(self):
+    def _empty_laws(self) -> _Laws:
         """(upper, lower) laws of no traffic, of a kind that fits the models.
 
         Both are the same object if the law is exact.
@@ -97,17 +107,15 @@ class Superposition:
             if distinct > 4096:
                 break
         else:
-            exact = exact_sum.AtomSum(self.capacity)
-            return exact, exact
+            return (exact_sum.AtomSum(self.capacity),) * 2
         step = self._common_step()
         if step is not None:
-            exact = exact_sum.LatticeSum(self.capacity, step)
-            return exact, exact
+            return (exact_sum.LatticeSum(self.capacity, step),) * 2
         step = self.capacity / self._cells
         return (exact_sum.LatticeSum(self.capacity, step, round_up=True),
                 exact_sum.LatticeSum(self.capacity, step, round_up=False))
 
-    def _common_step(self):
+    def _common_step(self) -> float | None:
         """Return a grid step of which all levels are multiples, or None."""
         above = np.concatenate([values[1:] - values[0]
                                 for values, _ in self._levels])
@@ -125,11 +133,11 @@ class Superposition:
         return step
 
     @functools.cached_property
-    def _laws(self):
+    def _laws(self) -> _Laws:
         """(upper, lower) laws of the sum; the same object if it is exact."""
         return self._overlay(self._order, self._empty_laws)
 
-    def _overlay(self, members, laws):
+    def _overlay(self, members: list[int], laws: _Laws) -> _Laws:
         upper, lower = laws
         exact = upper is lower
         for i in members:
@@ -140,17 +148,17 @@ class Superposition:
     # Questions.
 
     @functools.cached_property
-    def mean(self):
+    def mean(self) -> float:
         """Long-run mean of the sum, in units of the capacity."""
         return math.fsum(float(values @ masses)
                          for values, masses in self._levels)
 
     @property
-    def exact(self):
+    def exact(self) -> bool:
         """Whether the results are exact, not bounds of a grid."""
         return self._empty_laws[0] is self._empty_laws[1]
 
-    def overload_probability(self):
+    def overload_probability(self) -> float:
         """Return P(sum > capacity), in [0, 1].
 
         The result is exact, or the upper end of :meth:`bounds`. A sum within
@@ -159,7 +167,7 @@ class Superposition:
         """
         return _probability(self._laws[0].overflow)
 
-    def bounds(self):
+    def bounds(self) -> tuple[float, float]:
         """Return (low, high), between which P(sum > capacity) certainly is.
 
         If the sum is exact, both are the probability, up to rounding errors of
@@ -169,7 +177,7 @@ class Superposition:
         # Two nearly equal numbers may be in the wrong order by rounding.
         return min(_probability(self._laws[1].overflow), high), high
 
-    def loss_fraction(self):
+    def loss_fraction(self) -> float:
         """Return E[(sum - capacity)+] / E[sum], in [0, 1]; 0 without traffic.
 
         This is the share of the traffic that equation 3 cuts off.
@@ -179,12 +187,9 @@ class Superposition:
         # The loss is computed from rates rounded up, and may exceed the mean.
         return _probability(min(self._laws[0].excess / self.mean, 1.0))
 
-    def overload_probability_with(self, candidate):
-        """Return P(sum + candidate > capacity) without a new superposition.
-
-        :param candidate: TrafficModel
-        :returns: float; needs one look-up for each state of the candidate
-        """
+    def overload_probability_with(self,
+                                  candidate: model.TrafficModel) -> float:
+        """Return P(sum + candidate > capacity) without a new superposition."""
         self._require_model(candidate, 'to add')
         values, masses = candidate.levels(self._weights)
         # The candidate's levels are not rounded. The tail of rates rounded up
@@ -192,27 +197,22 @@ class Superposition:
         return _probability(float(
             masses @ self._laws[0].tail(self.capacity - values)))
 
-    def with_model(self, candidate):
-        """Return the Superposition with an additional model.
-
-        :param candidate: TrafficModel
-        """
+    def with_model(self, candidate: model.TrafficModel) -> Superposition:
+        """Return the Superposition with an additional model."""
         return Superposition(self.models + (candidate,), self.capacity,
                              self.dimension, self._stated_cells)
 
-    def without(self, position):
+    def without(self, position: int) -> Superposition:
         """Return the Superposition without one of its models.
 
         It is computed from the beginning, because deconvolution is unstable.
-
-        :param position: position of the model in ``models``
         """
         models = list(self.models)
         del models[position]
         return Superposition(models, self.capacity, self.dimension,
                              self._stated_cells)
 
-    def episodes_per_second(self):
+    def episodes_per_second(self) -> float:
         """Return how often per second the sum rises above the capacity.
 
         Every upward jump of one source counts if the sum of the others is
@@ -237,7 +237,7 @@ class Superposition:
             yield from self._episode_terms(
                 inside, self._overlay(outside, laws))
 
-    def _crossings(self, i, others):
+    def _crossings(self, i: int, others: _Law) -> abc.Iterator[float]:
         source = self.models[i]
         visited = np.flatnonzero(source.stationary > 0)
         jump = source.jump[np.ix_(visited, visited)]
@@ -250,7 +250,7 @@ class Superposition:
                 yield float(leave[s] * jump[s, t] * others.between(
                     self.capacity - rates[t], self.capacity - rates[s]))
 
-    def mean_episode_seconds(self):
+    def mean_episode_seconds(self) -> float:
         """Return the mean length of an overload episode; 0 if there are none.
 
         :raises InvalidModel: if the sum is always above the capacity
@@ -267,7 +267,7 @@ class Superposition:
         return probability / rate
 
 
-def _require_cells(cells, sources):
+def _require_cells(cells: int | None, sources: int) -> int:
     if cells is None:
         return min(_MOST_CELLS, max(_LEAST_CELLS,
                                     _CELLS_PER_SOURCE * sources))
@@ -277,7 +277,7 @@ def _require_cells(cells, sources):
     return int(cells)
 
 
-def _weights_of(dimension):
+def _weights_of(dimension: _Dimension) -> np.ndarray:
     if isinstance(dimension, str):
         return model.dimension_weights(dimension)
     try:
@@ -292,7 +292,7 @@ def _weights_of(dimension):
     return weights
 
 
-def _probability(value):
+def _probability(value: float) -> float:
     # Rounding may result in slightly more than 1. Anything else is a defect.
     if not -1e-12 <= value <= 1 + 1e-9:
         raise exceptions.InvalidModel(

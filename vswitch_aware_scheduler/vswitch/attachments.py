@@ -4,7 +4,10 @@
 Pure: the caller passes the networks of an instance; no access to Neutron.
 """
 
+from __future__ import annotations
+
 import dataclasses
+import typing
 
 from vswitch_aware_scheduler.common import exceptions
 
@@ -32,11 +35,11 @@ class Attachments:
         valid values
     """
 
-    networks: tuple = ()
-    others: tuple = ()
+    networks: tuple[str | None, ...] = ()
+    others: tuple[str | None, ...] = ()
     virtual_functions: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ('networks', 'others'):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -57,18 +60,18 @@ class Attachments:
                 f'virtual_functions: {self.virtual_functions!r}; expected a '
                 f'whole number >= 0')
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.networks or self.others or self.virtual_functions)
 
     @property
-    def all_tunnelled(self):
+    def all_tunnelled(self) -> Attachments:
         """These Attachments for a place where every network needs a tunnel."""
         if not self.others:
             return self
         return Attachments(self.networks + self.others, (),
                            self.virtual_functions)
 
-    def to_data(self):
+    def to_data(self) -> list[str | None] | dict[str, typing.Any]:
         """Return plain values for JSON: a list if that is sufficient."""
         if self.others or self.virtual_functions:
             return {'networks': list(self.networks),
@@ -77,10 +80,9 @@ class Attachments:
         return list(self.networks)
 
     @classmethod
-    def from_data(cls, data):
+    def from_data(cls, data: typing.Any) -> Attachments:
         """Return the Attachments of data that :meth:`to_data` returned.
 
-        :param data: list or mapping
         :raises InvalidInput: if the data are invalid
         """
         try:

@@ -6,14 +6,19 @@ necessary value is missing, no profile is proposed, and the reason names the
 missing value. No store, no configuration and no client.
 """
 
+from collections import abc
 import dataclasses
 import operator
+import typing
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['SWITCHES', 'Proposal', 'parse_mapping', 'propose']
+__all__ = ['SWITCHES', 'ProposedProfile', 'parse_mapping', 'propose']
+
+_Profiles: typing.TypeAlias = dict[str, switch_profile.SwitchProfile]
+_Agent: typing.TypeAlias = dict[str, typing.Any]
 
 _OVS = 'Open vSwitch agent'
 _NIC = 'NIC Switch agent'
@@ -65,35 +70,31 @@ _SHOWN_KEYS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Proposal:
+class ProposedProfile:
     """The proposed profile of a host.
 
     :ivar host: name of the host in Neutron, the same as in Nova
-    :ivar profile: name of a profile, or None if none can be determined
-    :ivar reason: why this profile, or why none
     :ivar overrides: {key: number of the profile that the operator configured
         in Neutron}
-    :ivar remarks: tuple of sentences about other findings
-    :ivar agents: tuple of {key: value}, the reports of the host's agents
     """
 
     host: str
     profile: str | None
     reason: str
-    overrides: dict = dataclasses.field(default_factory=dict)
-    remarks: tuple = ()
-    agents: tuple = ()
+    overrides: dict[str, int] = dataclasses.field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    agents: tuple[_Agent, ...] = ()
 
 
 class _MissingValue(Exception):
     """A value that is needed for a proposal is missing."""
 
 
-def parse_mapping(texts, profiles):
+def parse_mapping(texts: abc.Iterable[str],
+                  profiles: _Profiles) -> dict[str, str]:
     """Return {switch or switch:encapsulation: name of a profile}.
 
     :param texts: iterable of SWITCH=PROFILE or SWITCH:ENCAPSULATION=PROFILE
-    :param profiles: {name: SwitchProfile}
     :raises InvalidInput: if a text is invalid; the message names the text and
         the valid values
     """
@@ -115,16 +116,15 @@ def parse_mapping(texts, profiles):
     return mapping
 
 
-def propose(agents, profiles, mapping=None):
+def propose(agents: abc.Iterable[_Agent], profiles: _Profiles,
+            mapping: dict[str, str] | None = None) -> list[ProposedProfile]:
     """Return the proposed profile of each host.
 
     :param agents: dictionaries with the keys ``host``, ``agent_type``,
         ``alive``, ``heartbeat_timestamp`` and ``configurations``, as in an
         answer of Neutron
-    :param profiles: {name: SwitchProfile}
     :param mapping: result of :func:`parse_mapping`, which has precedence over
         the built-in one
-    :returns: list of :class:`Proposal`, one for each host
     """
     by_host = {}
     agents = [agent for agent in agents if agent['host'] != _DELETED]
@@ -146,14 +146,14 @@ def _of_host(host, agents, profiles, mapping):
         agent = _switch_agent(agents, remarks)
         profile, reason = _profile_of(agent, profiles, mapping)
         overrides = _configured_numbers(agent, profiles[profile], remarks)
-    except _MissingValue as reason:
-        return Proposal(host, None, str(reason), remarks=tuple(remarks),
-                        agents=shown_agents)
-    return Proposal(host, profile, reason, overrides, tuple(remarks),
-                    shown_agents)
+    except _MissingValue as missing:
+        return ProposedProfile(
+            host, None, str(missing), {}, tuple(remarks), shown_agents)
+    return ProposedProfile(host, profile, reason, overrides, tuple(remarks),
+                           shown_agents)
 
 
-def _switch_agent(agents, remarks):
+def _switch_agent(agents: list[_Agent], remarks: list[str]) -> _Agent:
     """Return the agent of the switch that the host's instances use.
 
     :raises _MissingValue: if there is no agent, if it is down, or if there are
@@ -262,16 +262,16 @@ def _switch_of(agent):
         f', tunnels {", ".join(tunnels)}' if tunnels else ', no tunnels')
 
 
-def _mapping(configurations, key):
+def _mapping(configurations: _Agent, key: str) -> _Agent:
     value = configurations.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _rate(rates, direction):
+def _rate(rates: object, direction: str) -> int | None:
     """Return a configured rate, or None if it is missing or 0."""
     value = rates.get(direction) if isinstance(rates, dict) else None
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(
+        value, bool) and value > 0 else None
 
 
 def _configured_numbers(agent, profile, remarks):
@@ -290,7 +290,7 @@ def _configured_numbers(agent, profile, remarks):
                 f'{_BANDWIDTHS} are not used as the line rate: they do not '
                 f'state both directions of {", ".join(missing)}')
         else:
-            sums = [sum(_rate(line, direction) for line in rates.values())
+            sums = [sum(_rate(line, direction) or 0 for line in rates.values())
                     for direction in ('egress', 'ingress')]
             # Each device has a rounded share.
             if all(rate is not None and 0 <= rate - total < len(rates)
@@ -321,14 +321,15 @@ def _configured_numbers(agent, profile, remarks):
     return overrides
 
 
-def _packet_rate(rates):
+def _packet_rate(rates: object) -> int | None:
     """Return the packet rate of both directions together, or None."""
     both = _rate(rates, 'any')
-    each = [_rate(rates, direction) for direction in ('egress', 'ingress')]
-    return sum(each) if both is None and None not in each else both
+    egress, ingress = _rate(rates, 'egress'), _rate(rates, 'ingress')
+    return both if both is not None or egress is None or ingress is None \
+        else egress + ingress
 
 
-def _without_rate(configurations, rates):
+def _without_rate(configurations: _Agent, rates: _Agent) -> list[str]:
     """Return the bridges and devices without a rate for each direction."""
     devices = set(map(str, _mapping(
         configurations, 'bridge_mappings').values()))

@@ -6,13 +6,16 @@ counts whole kbit/s and kilo-packets/s, each resource separately; numbers are
 rounded down. Derivation: admin/discovery.rst, "What Placement can hold".
 """
 
+from collections import abc
 import dataclasses
 import math
 import re
+import typing
 
 import yaml
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FORMATS', 'Inventory', 'TUNNELLED', 'inventory', 'neutron_options',
            'provider_config', 'render']
@@ -54,11 +57,8 @@ class Inventory:
     max_kbps: int | None
 
 
-def inventory(profile):
-    """Return the :class:`Inventory` of a SwitchProfile.
-
-    :param profile: SwitchProfile
-    """
+def inventory(profile: switch_profile.SwitchProfile) -> Inventory:
+    """Return the :class:`Inventory` of a SwitchProfile."""
     size = profile.typical_packet_bytes
     both = profile.bandwidth_kbps()
     saturation = profile.saturation_kbps_at()
@@ -84,21 +84,19 @@ def inventory(profile):
         if profile.saturation_dimension == 'bandwidth' else None)))
 
 
-def _whole(rate):
+def _whole(rate: float | None) -> int | None:
     if rate is None or rate == math.inf:
         return None
     # Tolerance for rounding errors of whole numbers.
     return min(math.floor(rate * (1 + 1e-12)), _MOST)
 
 
-def provider_config(profile):
+def provider_config(
+        profile: switch_profile.SwitchProfile) -> dict[str, typing.Any]:
     """Return the content of a provider.yaml file of nova-compute.
 
     Nova only accepts custom resource classes and traits, which never conflict
     with those that Neutron reports.
-
-    :param profile: SwitchProfile
-    :returns: a dictionary of schema version 1.0
     """
     stated = inventory(profile)
     classes = {}
@@ -127,18 +125,18 @@ def provider_config(profile):
         'traits': {'additional': [f'CUSTOM_VSWITCH_{trait}']}}]}
 
 
-def neutron_options(profile, devices, hypervisor='', directions=False,
-                    packets=True):
+def neutron_options(profile: switch_profile.SwitchProfile,
+                    devices: abc.Sequence[str], hypervisor: str = '',
+                    directions: bool = False,
+                    packets: bool = True) -> dict[str, str]:
     """Return {name of an option: value} for an agent of Neutron.
 
-    :param profile: SwitchProfile
     :param devices: list of bridges or network devices that share the bandwidth
         equally
     :param hypervisor: name of the hypervisor of the devices and of packet
         processing; '' means the agent's host
     :param directions: whether packets are counted in each direction, as for a
         switch that is offloaded to hardware
-    :param packets: whether this agent reports packet processing
     :raises InvalidInput: if a name is not permitted in such an option
     """
     for name in (*devices, *([hypervisor] if hypervisor else [])):
@@ -172,14 +170,11 @@ def neutron_options(profile, devices, hypervisor='', directions=False,
     return options
 
 
-def render(profile, form, devices=(), hypervisor='', directions=False):
+def render(profile: switch_profile.SwitchProfile, form: str,
+           devices: abc.Sequence[str] = (), hypervisor: str = '',
+           directions: bool = False) -> str:
     """Return a profile as text for a configuration file or a command.
 
-    :param profile: SwitchProfile
-    :param form: one of :data:`FORMATS`
-    :param devices: as in :func:`neutron_options`
-    :param hypervisor: as in :func:`neutron_options`
-    :param directions: as in :func:`neutron_options`
     :raises InvalidInput: if the profile states nothing for the format, or if
         an argument is missing
     """

@@ -4,6 +4,8 @@
 Nova and Neutron state them as resources of Placement. Pure.
 """
 
+from collections import abc
+
 __all__ = ['NONE', 'of_resources']
 
 #: (egress_kbps, ingress_kbps, kpps) of an instance without a guarantee.
@@ -19,18 +21,19 @@ _COLUMNS = {
 }
 
 
-def of_resources(amounts):
+def of_resources(
+        amounts: abc.Iterable[abc.Mapping[str, float]]
+) -> tuple[float, float, float]:
     """Return the sum of the rates that ports guarantee.
 
     Other resource classes are ignored.
 
-    :param amounts: iterable of {resource class: amount}
     :returns: (egress_kbps, ingress_kbps, kpps)
     """
-    rates = list(NONE)
+    rates = [0.0, 0.0, 0.0]
     for resources in amounts:
         for resource, amount in resources.items():
             column = _COLUMNS.get(resource)
             if column is not None:
                 rates[column] += amount
-    return tuple(rates)
+    return rates[0], rates[1], rates[2]

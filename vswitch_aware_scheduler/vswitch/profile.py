@@ -6,6 +6,9 @@ module also reads profiles from files and applies overrides. It uses no host,
 no instance and no configuration, and keeps no state.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
 import difflib
 import functools
@@ -79,55 +82,57 @@ _MOST_VALUES = 100_000
 _FAST_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
 _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
+_WORDS = 'text of letters, digits, "_", "." and "-"'
 
 
-def _number(key, value):
+def _rules():
+    """Yield the key, the valid values, and a check, of each number.
+
+    The bounds keep every quotient of two numbers finite and exclude NaN.
+    """
+    for key in _COUNTS:
+        yield key, 'a whole number >= 0', lambda number: (
+            isinstance(number, numbers.Integral) and 0 <= int(number) <= 1e15)
+    for key, unit in _AT_LEAST_ZERO.items():
+        yield key, f'0 or a number of 1e-9 to 1e15, {unit}', lambda number: (
+            number == 0 or 1e-9 <= number <= 1e15)
+    yield _SHARE, 'a number 0 <= share < 1', lambda number: 0 <= number < 1
+    for key in (*_RATES, 'same_host_saturation_kbps', _TABLE):
+        closes = key in _CLOSING
+        yield key, (f'a number > 0 (1e-6 to 1e15), {_RATES.get(key, "kbit/s")}'
+                    + (', or 0 to close the switch' if closes else '')), (
+            lambda number, closes=closes: closes and number == 0
+            or model.LEAST_CAPACITY <= number <= 1e15)
+
+
+_NUMBERS: dict[str, typing.Any] = {key: rule for key, *rule in _rules()}
+
+
+def _number(key: str, value: typing.Any) -> float:
     """Return the value of a key as a number of the type that it requires.
 
-    :param key: key of a profile
-    :param value: value to check
     :raises ValueError: with a description of the valid values
     """
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if key in _COUNTS:
-        if real and isinstance(value, numbers.Integral) and 0 <= value <= 1e15:
-            return int(value)
-        raise ValueError('a whole number >= 0')
-    if key in _AT_LEAST_ZERO:
-        if real and (value == 0 or 1e-9 <= value <= 1e15):
-            return float(value)
-        raise ValueError(f'0 or a number of 1e-9 to 1e15, '
-                         f'{_AT_LEAST_ZERO[key]}')
-    if key == _SHARE:
-        if real and 0 <= value < 1:
-            return float(value)
-        raise ValueError('a number 0 <= share < 1')
-    # The bounds keep every quotient of two numbers finite and exclude NaN.
-    if real and (model.LEAST_CAPACITY <= value <= 1e15
-                 or key in _CLOSING and value == 0):
-        return abs(float(value))
-    hint = ''
-    if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
-        hint = (f'; YAML reads {value} as text, but 1.0e+6 and 1000000 '
-                'as numbers')
-    zero = ', or 0 to close the switch' if key in _CLOSING else ''
-    raise ValueError(f'a number > 0 (1e-6 to 1e15), '
-                     f'{_RATES.get(key, "kbit/s")}{zero}{hint}')
+    expected, is_valid = _NUMBERS[key]
+    if not isinstance(value, bool) and isinstance(value, numbers.Real) \
+            and is_valid(value):
+        return abs(int(value) if key in _COUNTS  # type: ignore[call-overload]
+                   else float(value))
+    if expected.startswith('a number >') and isinstance(value, str) \
+            and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
+        expected += (f'; YAML reads {value} as text, but 1.0e+6 and 1000000 '
+                     'as numbers')
+    raise ValueError(expected)
 
 
-def _open(rate):
-    """Return a rate, at least the smallest capacity that models accept.
-
-    :param rate: kbit/s or kilo-packets/s, or None, which is returned
-    """
+def _open(rate: float | None) -> float | None:
+    """Return a rate, at least the smallest capacity that models accept."""
     return None if rate is None else max(rate, model.LEAST_CAPACITY)
 
 
-def override_number(key, value, where):
+def override_number(key: str, value: typing.Any, where: str) -> float:
     """Return the number of a value in aggregate metadata.
 
-    :param key: one of :data:`OVERRIDABLE_KEYS`
-    :param value: number, or text that represents a number
     :param where: what states the value, for messages, for example ``aggregate
         'rack 7'``
     :raises InvalidOverride: if the value is invalid; the message names where,
@@ -152,12 +157,10 @@ def override_number(key, value, where):
             f'{expectation}') from None
 
 
-def most_cautious(key, values, where):
+def most_cautious(key: str, values: abc.Iterable[typing.Any],
+                  where: str) -> float:
     """Return the smallest of several values for one key.
 
-    :param key: one of :data:`OVERRIDABLE_KEYS`
-    :param values: one or more values as for :func:`override_number`
-    :param where: what states the values, for messages
     :raises InvalidOverride: if a value is invalid or there is none
     """
     override_numbers = [override_number(key, value, where) for value in values]
@@ -167,14 +170,19 @@ def most_cautious(key, values, where):
     return min(override_numbers)
 
 
-def _one_of(value, valid_values):
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None
+
+
+def _one_of(value: object, valid_values: abc.Sequence[str]) -> str:
     """Return the valid words as text, with the word that is most similar."""
     similar = difflib.get_close_matches(str(value), valid_values, n=1)
     return f'one of {", ".join(valid_values)}' + (
         f'; did you mean {similar[0]!r}?' if similar else '')
 
 
-def _invalid(name, value_name, value, expected):
+def _invalid(name: object, value_name: str, value: object,
+             expected: object) -> typing.NoReturn:
     raise exceptions.InvalidProfile(
         f'profile {plain_text.brief(name)}: {value_name}: '
         f'{plain_text.brief(value)}; expected {expected}')
@@ -184,26 +192,20 @@ def _invalid(name, value_name, value, expected):
 class Limit:
     """One linear limit: the sum of weights times rates is <= capacity.
 
-    :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress',
-        'packet_rate' or 'switching'
     :param weights: weights of 1 kbit/s of egress, 1 kbit/s of ingress and 1
         kilo-packet/s
     :param capacity: in the unit of the weighted sum
     """
 
     name: str
-    weights: tuple
+    weights: tuple[float, ...]
     capacity: float
 
 
 class MaxInstances(typing.NamedTuple):
-    """The maximum number of instances of a switch.
+    """The maximum number of instances of a switch."""
 
-    :ivar count: the number
-    :ivar key: key of the profile that states it
-    """
-
-    count: int
+    count: int  # type: ignore[assignment]
     key: str
 
 
@@ -211,12 +213,9 @@ class MaxInstances(typing.NamedTuple):
 class SwitchProfile:
     """The limits of one kind of switch. Only stated limits apply.
 
-    :param encapsulation: one of :data:`ENCAPSULATIONS`
     :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
         'bandwidth' counts egress and ingress together
     :param name: letters, digits, '_', '.' and '-'
-    :param switch: kind of switch, for example openvswitch or eswitch
-    :param description: set-up of the switch and origin of the numbers
     :param saturation_kbps: saturation bandwidth in ``saturation_dimension``,
         for all packet sizes. 0 closes the switch to all VMs with traffic,
         as does 0 in ``packet_rate_kpps``, ``line_rate_kbps`` and
@@ -227,11 +226,9 @@ class SwitchProfile:
         byte of a packet, both directions; the sum of both costs is at most one
         second in each second
     :param packet_rate_kpps: largest packet rate, both directions together
-    :param line_rate_kbps: largest bandwidth in each direction
     :param vm_peak_kbps: largest permitted peak rate of one VM, in
         ``saturation_dimension`` (figure 9 of Sarker et al.)
     :param max_tunnels: maximum number of tunnels; with 0 there are none
-    :param tunnel_unit: what counts as one tunnel, one of :data:`TUNNEL_UNITS`
     :param max_virtual_functions: maximum number of interfaces with a virtual
         function; with 0 there are none
     :param same_host_share: smallest share of the VMs' traffic that stays on
@@ -243,7 +240,6 @@ class SwitchProfile:
         unknown
     :param saturation_by_packet_bytes: {bytes: kbps}, instead of
         ``saturation_kbps``; stored in increasing order
-    :param cpu_idle_mhz: processor use of the switch without traffic
     :param cpu_mhz_per_kpps: additional processor use for one kilo-packet/s
     :param cpu_mhz_per_mbps: additional processor use for one Mbit/s; these
         three values limit nothing, see :meth:`cpu_mhz`
@@ -270,24 +266,29 @@ class SwitchProfile:
     same_host_share: float | None = None
     same_host_saturation_kbps: float | None = None
     typical_packet_bytes: float = DEFAULT_PACKET_BYTES
-    saturation_by_packet_bytes: dict | None = dataclasses.field(
+    saturation_by_packet_bytes: dict[float, float] | None = dataclasses.field(
         default=None, hash=False)
     packet_cost_us: float | None = None
     byte_cost_ns: float | None = None
     cpu_idle_mhz: float | None = None
     cpu_mhz_per_kpps: float | None = None
     cpu_mhz_per_mbps: float | None = None
-    sources: dict = dataclasses.field(default_factory=dict, hash=False)
-    provenance: dict = dataclasses.field(default_factory=dict, hash=False)
+    sources: dict[str, str] = dataclasses.field(
+        default_factory=dict, hash=False)
+    provenance: dict[str, typing.Any] = dataclasses.field(
+        default_factory=dict, hash=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for key in ('name', 'switch'):
-            value = getattr(self, key)
-            if not isinstance(value, str) or not _WORD.fullmatch(value):
-                self._refuse(key, 'text of letters, digits, "_", "." and "-" '
-                             'that starts with a letter or digit')
-        if not isinstance(self.description, str):
-            self._refuse('description', 'text')
+            if not _is_word(getattr(self, key)):
+                self._refuse(key, _WORDS + ' that starts with a letter or '
+                             'digit')
+        for key, kind, expected in (
+                ('description', str, 'text'),
+                ('sources', dict, 'a mapping of keys to text'),
+                ('provenance', dict, 'a mapping of words to text or numbers')):
+            if not isinstance(getattr(self, key), kind):
+                self._refuse(key, expected)
         for key, choices in (('encapsulation', ENCAPSULATIONS),
                              ('saturation_dimension', SATURATION_DIMENSIONS),
                              ('tunnel_unit', TUNNEL_UNITS)):
@@ -318,21 +319,25 @@ class SwitchProfile:
                          'to be one: packets that cost nothing are no limit')
         stated.extend(key for key in (*_CPU, *_SAME_HOST)
                       if getattr(self, key) is not None)
-        if not isinstance(self.sources, dict):
-            self._refuse('sources', 'a mapping of keys to text')
         for key, text in self.sources.items():
             if key not in stated:
                 _invalid(self.name, 'a key of sources', key, 'a number that '
                          'the profile states, ' + _one_of(key, stated))
             if not isinstance(text, str) or not text.strip():
                 _invalid(self.name, f'sources: {key}', text, 'text')
-        object.__setattr__(self, 'sources', dict(self.sources))
-        object.__setattr__(self, 'provenance', self._checked_provenance())
+        for key, value in self.provenance.items():
+            if not _is_word(key):
+                _invalid(self.name, 'a key of provenance', key, _WORDS)
+            if not isinstance(value, (str, int, float)) or value != value:
+                _invalid(self.name, f'provenance: {key}', value,
+                         'text or a number')
+        for key in ('sources', 'provenance'):
+            object.__setattr__(self, key, dict(getattr(self, key)))
 
-    def _refuse(self, key, expected):
+    def _refuse(self, key: str, expected: object) -> typing.NoReturn:
         _invalid(self.name, key, getattr(self, key), expected)
 
-    def _checked_table(self):
+    def _checked_table(self) -> dict[float, float]:
         table = self.saturation_by_packet_bytes
         if not isinstance(table, dict) or not table:
             self._refuse(_TABLE, 'a mapping of packet sizes in bytes to '
@@ -355,19 +360,7 @@ class SwitchProfile:
                 _invalid(self.name, f'{_TABLE}: {size}', rate, expectation)
         return dict(sorted(checked.items()))
 
-    def _checked_provenance(self):
-        if not isinstance(self.provenance, dict):
-            self._refuse('provenance', 'a mapping of words to text or numbers')
-        for key, value in self.provenance.items():
-            if not isinstance(key, str) or not _WORD.fullmatch(key):
-                _invalid(self.name, 'a key of provenance', key,
-                         'text of letters, digits, "_", "." and "-"')
-            if not isinstance(value, (str, int, float)) or value != value:
-                _invalid(self.name, f'provenance: {key}', value,
-                         'text or a number')
-        return dict(self.provenance)
-
-    def _size(self, packet_bytes):
+    def _size(self, packet_bytes: float | None) -> float:
         if packet_bytes is None:
             return self.typical_packet_bytes
         try:
@@ -375,7 +368,8 @@ class SwitchProfile:
         except ValueError as expectation:
             _invalid(self.name, 'packet_bytes', packet_bytes, expectation)
 
-    def saturation_kbps_at(self, packet_bytes=None):
+    def saturation_kbps_at(self,
+                           packet_bytes: float | None = None) -> float | None:
         """Return the saturation bandwidth in packets of one size.
 
         Between two sizes of the table, the time for a packet is linear in its
@@ -389,8 +383,6 @@ class SwitchProfile:
         second. If a profile states both, the smaller value applies.
         Derivation: configuration/profiles.rst, "Capacity by packet size".
 
-        :param packet_bytes: size of the packets, > 0; None uses
-            ``typical_packet_bytes``
         :returns: kbit/s in ``saturation_dimension``, or None if the profile
             states neither saturation nor costs
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
@@ -401,7 +393,7 @@ class SwitchProfile:
         return min(rates, default=None)
 
     @property
-    def most_kbps(self):
+    def most_kbps(self) -> float | None:
         """The largest rate in which one instance can send or receive, or None.
 
         This is the line rate plus the capacity of the switch between instances
@@ -419,14 +411,14 @@ class SwitchProfile:
             return None
         return self.line_rate_kbps + carried
 
-    def _cost(self, size):
+    def _cost(self, size: float) -> float | None:
         """Return the rate in kbit/s that packet costs permit, or None."""
         if self.packet_cost_us is None and self.byte_cost_ns is None:
             return None
         return 8e3 * size / ((self.packet_cost_us or 0.0)
                              + (self.byte_cost_ns or 0.0) * size / 1e3)
 
-    def _saturation(self, size):
+    def _saturation(self, size: float) -> float | None:
         if self.saturation_by_packet_bytes is None:
             return _open(self.saturation_kbps)
         sizes = np.array(list(self.saturation_by_packet_bytes))
@@ -436,7 +428,7 @@ class SwitchProfile:
         packet_ms = np.interp(size, sizes, 8.0 * sizes / rates)
         line_kbps = math.inf
         if self.line_rate_kbps is not None:
-            line_kbps = _open(self.line_rate_kbps) * sum(
+            line_kbps = max(self.line_rate_kbps, model.LEAST_CAPACITY) * sum(
                 model.DIMENSIONS[self.saturation_dimension])
         return float(min(8.0 * min(size, sizes[-1]) / packet_ms, line_kbps))
 
@@ -463,14 +455,12 @@ class SwitchProfile:
             return rate
         return 1.0 / ((1.0 - share) / rate + share / (same_host or rate))
 
-    def limits(self):
+    def limits(self) -> tuple[Limit, ...]:
         """Return the limits on the rates of all VMs together.
 
         For a profile with a table, the saturation is the one at
         ``typical_packet_bytes``. Limits on one VM (``vm_peak_kbps``) and on
         the number of VMs (:attr:`max_instances`) are not included.
-
-        :returns: tuple of :class:`Limit`, empty if the profile has none
         """
         limits = [Limit(name, model.DIMENSIONS[dimension], capacity)
                   for name, dimension, capacity in self._capacities(None)]
@@ -482,13 +472,11 @@ class SwitchProfile:
             limits.append(Limit('switching', (kbit, kbit, packets), 1.0))
         return tuple(limits)
 
-    def bandwidth_kbps(self, packet_bytes=None):
+    def bandwidth_kbps(self, packet_bytes: float | None = None) -> float:
         """Return the largest sum of egress and ingress that all limits permit.
 
         This number allows a comparison of all kinds of switches.
 
-        :param packet_bytes: size of all packets, > 0; None uses
-            ``typical_packet_bytes``
         :returns: kbit/s, infinite if only numbers of VMs are limited
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
@@ -502,14 +490,13 @@ class SwitchProfile:
                    capacities['packets'] * 8.0 * size,
                    math.inf if costs is None else costs)
 
-    def cpu_mhz(self, rate_kbps, packet_bytes=None):
+    def cpu_mhz(self, rate_kbps: float,
+                packet_bytes: float | None = None) -> float | None:
         """Return the processor use of switching at a rate.
 
         Derivation: reference/capacity.rst, "CPU".
 
         :param rate_kbps: sum of egress and ingress of all VMs
-        :param packet_bytes: size of all packets, > 0; None uses
-            ``typical_packet_bytes``
         :returns: MHz, or None if the profile does not state it
         :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
@@ -521,7 +508,7 @@ class SwitchProfile:
                 + (self.cpu_mhz_per_mbps or 0.0) * rate_kbps / 1e3)
 
     @property
-    def is_measured_elsewhere(self):
+    def is_measured_elsewhere(self) -> bool:
         """Whether the built-in profile with this name was not replaced.
 
         Built-in profiles were measured on other machines. A profile that
@@ -530,14 +517,14 @@ class SwitchProfile:
         return self.name in _built_in() and 'tool' not in self.provenance
 
     @property
-    def calibration_command(self):
+    def calibration_command(self) -> str:
         """The command that measures a switch of this kind between VMs."""
         return ('vswitch-calibrate remote --sender root@VM1 --receiver '
                 f'root@VM2=ADDRESS --switch {self.switch} --encapsulation '
                 f'{self.encapsulation} --output {self.name}.yaml')
 
     @property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """{one of :data:`.COUNTED`: maximum} of the limited counts."""
         return {unit: maximum for unit, maximum in (
             (self.tunnel_unit, self.max_tunnels),
@@ -545,7 +532,7 @@ class SwitchProfile:
             if maximum is not None}
 
     @property
-    def max_instances(self):
+    def max_instances(self) -> MaxInstances | None:
         """The smallest limit on the number of VMs and its key, or None.
 
         Tunnels only limit the number of VMs if each VM has at least one
@@ -557,7 +544,8 @@ class SwitchProfile:
                        in ('instances', 'interfaces'))]
         return min(counts, default=None)
 
-    def overridden(self, mapping, where, **other_keys):
+    def overridden(self, mapping: abc.Mapping[str, typing.Any], where: str,
+                   **other_keys: typing.Any) -> SwitchProfile:
         """Return this profile with numbers of aggregate metadata.
 
         ``saturation_kbps`` also replaces a table by packet size. The source of
@@ -566,10 +554,6 @@ class SwitchProfile:
         :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a value
             is a number, text with a number, or a set, list or tuple of these,
             of which the smallest applies
-        :param where: what states the numbers, for example ``aggregate 'rack
-            7'``
-        :param other_keys: values of other keys of the profile that change too
-        :returns: SwitchProfile
         :raises InvalidOverride: if a value is invalid; the message names
             where, key, value and the valid values
         """
@@ -596,7 +580,7 @@ class SwitchProfile:
         return dataclasses.replace(self, **changes,
                                    sources={**kept_sources, **sources})
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, typing.Any]:
         """Return the stated values of the profile, for JSON or YAML."""
         return {key: dict(value) if isinstance(value, dict) else value
                 for key in _KEYS
@@ -604,10 +588,9 @@ class SwitchProfile:
                 and (key, value) != ('tunnel_unit', TUNNEL_UNITS[0])}
 
     @classmethod
-    def from_dict(cls, data):
+    def from_dict(cls, data: typing.Any) -> SwitchProfile:
         """Return the profile of a dictionary that :meth:`to_dict` returned.
 
-        :param data: dictionary
         :raises InvalidProfile: if a value or a key is invalid
         """
         if not isinstance(data, dict) or 'name' not in data:
@@ -615,6 +598,8 @@ class SwitchProfile:
         return _from_entry(data['name'], {
             key: value for key, value in data.items() if key != 'name'}, None)
 
+
+Profiles: typing.TypeAlias = dict[str, SwitchProfile]
 
 _KEYS = tuple(field.name for field in dataclasses.fields(SwitchProfile))
 
@@ -661,7 +646,6 @@ def _check_nodes(loader, node, sizes):
 
     :param sizes: {id of a visited node: number of values with all aliases
         expanded; None while its parts are visited}
-    :returns: number of values of the node
     """
     if isinstance(node, yaml.ScalarNode):
         return 1
@@ -698,11 +682,9 @@ def _check_nodes(loader, node, sizes):
     return size
 
 
-def named(name, profiles_by_name):
+def named(name: str, profiles_by_name: Profiles) -> SwitchProfile:
     """Return the profile with a name.
 
-    :param name: name of the profile
-    :param profiles_by_name: {name: SwitchProfile}
     :raises InvalidProfile: if there is no such profile
     """
     if name not in profiles_by_name:
@@ -712,24 +694,16 @@ def named(name, profiles_by_name):
     return profiles_by_name[name]
 
 
-def smallest(candidates):
-    """Return the profile with the lowest capacity, or None without any.
-
-    :param candidates: iterable of SwitchProfile
-    """
+def smallest(candidates: abc.Iterable[SwitchProfile]) -> SwitchProfile | None:
+    """Return the profile with the lowest capacity, or None without any."""
     return min(candidates, key=lambda profile: profile.bandwidth_kbps(),
                default=None)
 
 
-def with_numbers(base, numbers, where, **other_keys):
-    """Return a profile with other numbers, or one that has only these.
-
-    :param base: SwitchProfile or None
-    :param numbers: {key: values}, of which the most cautious applies
-    :param where: what states the numbers, for messages
-    :param other_keys: values of other keys of the profile that change too
-    :returns: SwitchProfile, or None if nothing describes the switch
-    """
+def with_numbers(base: SwitchProfile | None,
+                 numbers: abc.Mapping[str, typing.Any], where: str,
+                 **other_keys: typing.Any) -> SwitchProfile | None:
+    """Return a profile with other numbers, or one that has only these."""
     if not numbers and (base is None or not other_keys):
         return base
     if base is None:
@@ -737,18 +711,16 @@ def with_numbers(base, numbers, where, **other_keys):
         if not limits:
             return None
         key = min(limits)
-        base = SwitchProfile(NUMBERS_ONLY, **{
+        base = SwitchProfile(NUMBERS_ONLY, **{  # type: ignore[arg-type]
             key: most_cautious(key, numbers[key], where)})
     return base.overridden(numbers, where, **other_keys)
 
 
-def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
+def read_yaml(content: str | bytes, place: str, owner: str | None = None,
+              loader_class: typing.Any = yaml.SafeLoader) -> typing.Any:
     """Return the plain values of a YAML document without duplicate keys.
 
-    :param content: bytes or text
-    :param place: description of the document, for messages
     :param owner: what a top-level key names, for messages
-    :param loader_class: a safe loader of PyYAML
     :raises InvalidProfile: if the document is invalid; the message names the
         line
     """
@@ -776,17 +748,13 @@ def read_yaml(content, place, owner=None, loader_class=yaml.SafeLoader):
 
 
 def _parse(content, place, bases, loader_class=yaml.SafeLoader):
-    """Return the profiles of a YAML document.
-
-    :param place: description of the document, for messages
-    :param loader_class: as of :func:`read_yaml`
-    """
+    """Return the profiles of a YAML document."""
     data = read_yaml(content, place, 'profile', loader_class)
     if not isinstance(data, dict) or not data:
         raise exceptions.InvalidProfile(
             f'{place}: content: {plain_text.brief(data)}; expected a mapping '
             'of profile names to profiles')
-    parsed = {}
+    parsed: Profiles = {}
     for name, entry in data.items():
         try:
             parsed[name] = _from_entry(name, entry, {**bases, **parsed})
@@ -795,7 +763,7 @@ def _parse(content, place, bases, loader_class=yaml.SafeLoader):
     return parsed
 
 
-def load_profiles(path, bases=None):
+def load_profiles(path: str, bases: Profiles | None = None) -> Profiles:
     """Return the operator's profiles.
 
     :param path: path of a YAML file, a mapping of names to keys and values
@@ -817,25 +785,23 @@ def load_profiles(path, bases=None):
     return _parse(content, f'profile file {path}', bases)
 
 
-def catalogue():
+def catalogue() -> Profiles:
     """Return the built-in profiles, a new {name: SwitchProfile}."""
     return dict(_built_in())
 
 
 @functools.cache
-def _built_in():
+def _built_in() -> Profiles:
     content = resources.files(__package__).joinpath(
         'catalogue.yaml').read_bytes()
     return _parse(content, 'built-in catalogue', {}, _FAST_LOADER)
 
 
-def profiles(path=None):
+def profiles(path: str | None = None) -> Profiles:
     """Return the built-in profiles together with those of a file.
 
     A profile of the file replaces the built-in profile with the same name.
 
-    :param path: path of the operator's file, or None
-    :returns: {name: SwitchProfile}
     :raises InvalidProfile: as :func:`load_profiles`
     """
     by_name = catalogue()

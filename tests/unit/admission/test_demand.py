@@ -47,7 +47,7 @@ class TestDecide(unittest.TestCase):
                 not default and (rate_law.SILENT, 'unknown'),
                 of and (OF_GROUP, 'prior of flavor'),
                 (DEFAULT, 'default'))))
-            decided = demand.decide(demand.Facts(
+            decided = demand.decide(demand.Known(
                 learned, of and ({'instance': OWN}.get(of, OF_GROUP), of),
                 OF_GROUP if of == 'instance' else None, stated, claimed,
                 guaranteed, default), UUID)
@@ -79,20 +79,20 @@ class TestDecide(unittest.TestCase):
         uneven = model.TrafficModel.on_off(
             45, on_seconds=1, off_seconds=1).law
         for other, expected in ((constant(30), uneven), (SMALL, SMALL)):
-            self.assertEqual(expected, demand.decide(demand.Facts(
+            self.assertEqual(expected, demand.decide(demand.Known(
                 stated=((uneven, 'flavor'),), claimed=other)).law)
 
 
 class TestLawOn(unittest.TestCase):
 
     def demand(self, *rates, guaranteed):
-        return demand.decide(demand.Facts(constant(*rates),
+        return demand.decide(demand.Known(constant(*rates),
                                           guaranteed=guaranteed))
 
     def test_a_guarantee_raises_each_rate_of_each_state(self):
         law = model.TrafficModel.on_off(
             300, 50, 2, on_seconds=1, off_seconds=3).law
-        raised = demand.decide(demand.Facts(
+        raised = demand.decide(demand.Known(
             law, guaranteed=(100, 80, 0))).law_on(None)
         self.assertEqual([[100, 80, 0], [300, 80, 2]], raised.rates.tolist())
         # Closed form: three quarters of the time at 100, a quarter at 300.
@@ -123,13 +123,13 @@ class TestLawOn(unittest.TestCase):
             'p', saturation_kbps=100, vm_peak_kbps=50,
             saturation_dimension='egress'))
         for facts, expected in (
-                (demand.Facts(prior=(constant(400), 'fleet'),
+                (demand.Known(prior=(constant(400), 'fleet'),
                               default=DEFAULT), 50),
-                (demand.Facts(prior=(constant(400), 'fleet'),
+                (demand.Known(prior=(constant(400), 'fleet'),
                               guaranteed=(80, 0, 0), default=DEFAULT), 80),
                 # Only what has no peak of its own is cut.
-                (demand.Facts(stated=((constant(400), 'flavor'),)), 400),
-                (demand.Facts(default=constant(400)), 400)):
+                (demand.Known(stated=((constant(400), 'flavor'),)), 400),
+                (demand.Known(default=constant(400)), 400)):
             self.assertEqual(expected,
                              demand.decide(facts).law_on(policy).peak[0])
 
@@ -143,7 +143,7 @@ class TestLawOn(unittest.TestCase):
                 [1 - broken, broken], [[20.0, 0, 0], [1e6, 0, 0]])
 
         for share, group, kept in ((.01, law(.01), 0), (.5, law(.01), .5)):
-            cut = demand.decide(demand.Facts(
+            cut = demand.decide(demand.Known(
                 prior=(law(share), 'instance'), group=group)).law_on(policy)
             self.assertAlmostEqual(
                 kept, cut.probabilities[cut.rates[:, 0] > 20].sum(), 1)

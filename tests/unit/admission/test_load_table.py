@@ -188,8 +188,8 @@ class TestParts(AdmissionTestCase):
         slot = self.table.describe('host', policy, _named(laws[:600]))
         self.table.assess([slot], laws[0])
         with mock.patch.object(
-                sources.Part, '__init__', autospec=True,
-                side_effect=sources.Part.__init__) as part:
+                sources.HostPart, '__init__', autospec=True,
+                side_effect=sources.HostPart.__init__) as part:
             for change in (({'new': laws[600]}, ()), ({}, ['new', 'vm-7'])):
                 self.table.change({'host': change})
                 self.table.assess([slot], laws[0])

@@ -2,7 +2,6 @@
 
 import math
 import unittest
-from unittest import mock
 
 import numpy as np
 
@@ -124,19 +123,6 @@ class HostSizeTestCase(unittest.TestCase):
                 elif not policy.overload_probability:
                     self.assertEqual(len(residents),
                                      sizing.most_by_peak(policy, law))
-
-    def test_few_questions_are_enough(self):
-        # The tables of a host of many take long: halving asks 20 times.
-        for on_seconds, off_seconds in ((1, 9), (1, 99), (1, 999), (9, 1)):
-            law = model.TrafficModel.on_off(
-                100.0, on_seconds=on_seconds, off_seconds=off_seconds).law
-            for capacity in (1e3, 1e4, 1e5):
-                policy = _policy(.01, saturation_kbps=capacity)
-                with mock.patch.object(
-                        admission.LoadTable, 'assess', autospec=True,
-                        side_effect=admission.LoadTable.assess) as assess:
-                    sizing.host_size(policy, law)
-                self.assertLess(assess.call_count, 10)
 
 
 class FleetSizeTestCase(unittest.TestCase):

@@ -90,10 +90,10 @@ class ApplyTestCase(base.StoreTestCase):
         super().setUp()
         self.store = self.make_store()
         self.proposals = [
-            discovery.Proposal('a', 'ovs-flat', 'why'),
-            discovery.Proposal('b', 'ovs-vxlan', 'why',
-                               {'line_rate_kbps': 5}),
-            discovery.Proposal('c', None, 'why not')]
+            discovery.ProposedProfile('a', 'ovs-flat', 'why'),
+            discovery.ProposedProfile(
+                'b', 'ovs-vxlan', 'why', {'line_rate_kbps': 5}),
+            discovery.ProposedProfile('c', None, 'why not')]
 
     def actions(self, steps):
         return {step.host: step.action for step in steps}

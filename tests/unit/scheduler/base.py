@@ -64,7 +64,7 @@ class FakeRecord:
         if name not in ('start', 'wait', 'wake', 'refresh', 'stop'):
             raise AttributeError(name)
         if name == 'start' and name not in self.calls:
-            self._take(residency.Reading(CELL, 0.0))
+            self._take(residency.CellReading(CELL, 0.0))
         return lambda **how: self.calls.append(name)
 
 
@@ -133,7 +133,7 @@ class SchedulerTestCase(unittest.TestCase):
                             for one in host_states for uuid in one.instances)
                 known.update((uuid, row and row.host)
                              for uuid, row in rows.items())
-                state._take_reading(residency.Reading(
+                state._take_reading(residency.CellReading(
                     CELL, self.clock.now, rows))
                 return assess(host_states, spec_obj)
 
@@ -213,7 +213,7 @@ class StateTestCase(SchedulerTestCase):
                 number: at for number, at in self.recorded.items()
                 if at != host} | dict.fromkeys(numbers, host)
         self.clock.now += .001
-        self.state._take_reading(residency.Reading(CELL, self.clock.now, {
+        self.state._take_reading(residency.CellReading(CELL, self.clock.now, {
             instance_uuid(number): self._row(number)
             for number in before.keys() | self.recorded.keys()
             if before.get(number) != self.recorded.get(number)}))

@@ -302,7 +302,7 @@ class UplinkTestCase(base.SchedulerTestCase):
         """Let Nova's record have instances on a host, of one demand."""
         self.clock.now += 1
         specs = {} if kbps is None else {'vswitch:egress_kbps': str(kbps)}
-        self.state._take_reading(residency.Reading(
+        self.state._take_reading(residency.CellReading(
             base.CELL, self.clock.now, {
                 base.instance_uuid(number): host and residency.Row(
                     host, 'active', None, (('m1', specs), None, None))

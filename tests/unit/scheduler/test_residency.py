@@ -31,9 +31,9 @@ class ResidencyTestCase(unittest.TestCase):
     def read(self, rows=None, moves=None, cell=A, deleted=(), after=1.0):
         """Let a reading that begins now be taken in."""
         self.now += after
-        return self.known.take(residency.Reading(
+        return self.known.take(residency.CellReading(
             cell, self.now, dict(rows or {}), frozenset(deleted),
-            {number: move and residency.Move('x', *move)
+            {number: move and residency.OngoingMove('x', *move)
              for number, move in (moves or {}).items()}))
 
     def observe(self, host, cell, uuids):
@@ -91,9 +91,9 @@ class TestRecord(ResidencyTestCase):
     def test_one_that_was_left_over_ends_with_the_operation(self):
         # By a service that died: its status stays for ever.
         self.read({'x': row('a', task_state='migrating')})
-        left = residency.Move('x', 'a', 'b', left_over=True)
+        left = residency.OngoingMove('x', 'a', 'b', left_over=True)
         moves = {1: left}
-        self.known.take(residency.Reading(A, self.now, moves=moves))
+        self.known.take(residency.CellReading(A, self.now, moves=moves))
         self.check('a', 'b')
         self.read({'x': row('a', 'resized')})
         self.check('a', 'b')
@@ -137,7 +137,7 @@ class TestRecord(ResidencyTestCase):
             self.observe(host, B, uuids)
         self.check('a', 'b')
         # Rows that a reading of the cell has found so far: z has none.
-        self.known.take(residency.Reading(
+        self.known.take(residency.CellReading(
             B, float('-inf'), {'x': row('b'), 'y': row('a')},
             complete=False))
         self.check('b')
@@ -211,7 +211,7 @@ class TestClaims(ResidencyTestCase):
         self.check('a')
         began = self.now - .5
         # A reading that began before the claim says nothing of it.
-        self.known.take(residency.Reading(A, began, {'x': row('b')}))
+        self.known.take(residency.CellReading(A, began, {'x': row('b')}))
         self.assertEqual(1, self.open)
         self.check('a', 'b')
         self.read({'x': row(None, 'building', 'scheduling')}, after=1e5)
@@ -288,8 +288,8 @@ class TestClaims(ResidencyTestCase):
 
     def test_a_migration_left_over_keeps_no_claim(self):
         self.read({'x': row('a')})
-        self.known.take(residency.Reading(A, self.now, moves={
-            1: residency.Move('x', 'a', 'c', left_over=True)}))
+        self.known.take(residency.CellReading(A, self.now, moves={
+            1: residency.OngoingMove('x', 'a', 'c', left_over=True)}))
         self.claim('b')
         self.read({'x': row('a', task_state='migrating')}, after=61)
         self.check('a', 'b', 'c')
@@ -463,7 +463,7 @@ class TestAnyOrder(unittest.TestCase):
             polled = worker.unsettled(cell)
             here = rows if cell == A else {}
             gone = (set(worker.rows.get(cell, ())) | polled) - here.keys()
-            return residency.Reading(
+            return residency.CellReading(
                 cell, now, {**dict.fromkeys(gone), **here},
                 frozenset(deleted & gone) if cell == A else frozenset(),
                 {**dict.fromkeys(worker.moves.get(cell, ())), **(
@@ -505,14 +505,14 @@ class TestAnyOrder(unittest.TestCase):
             rows[uuid] = row(source, task_state='prep')
             claim(uuid, dest)
             steps = [lambda: moves.__setitem__(
-                number, residency.Move(uuid, source, None))]
+                number, residency.OngoingMove(uuid, source, None))]
             if choose.random() < .2:
                 steps += [lambda: moves.pop(number)]
             else:
                 back = choose.random() < .4
                 steps += [
                     lambda: moves.__setitem__(
-                        number, residency.Move(uuid, source, dest)),
+                        number, residency.OngoingMove(uuid, source, dest)),
                     lambda: rows.__setitem__(uuid, row(
                         dest, task_state='finish')),
                     lambda: rows.__setitem__(uuid, row(dest, 'resized'))]

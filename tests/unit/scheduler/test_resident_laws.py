@@ -139,11 +139,12 @@ class TestFlavors(base.StateTestCase):
                 (small, large, small, .8), (small, None, None, .2),
                 (small, small, uneven, .2)):
             self.clock.now += 1
-            self.state._take_reading(residency.Reading(
+            self.state._take_reading(residency.CellReading(
                 base.CELL, self.clock.now, {
                     base.instance_uuid(40): residency.Row(
                         'a', 'resized', None, (current, old, new))},
-                moves={1: residency.Move(base.instance_uuid(40), 'a', 'a')}))
+                moves={1: residency.OngoingMove(
+                    base.instance_uuid(40), 'a', 'a')}))
             self.assertEqual({'a': expected}, self.ask(base.request(1)))
 
     def test_a_flavor_that_names_a_model_means_the_newest(self):

@@ -75,7 +75,7 @@ class TestWorkers(SharingTestCase):
 
     def read(self, worker, number, host):
         self.clock.now += 1
-        worker._take_reading(residency.Reading(base.CELL, self.clock.now, {
+        worker._take_reading(residency.CellReading(base.CELL, self.clock.now, {
             base.instance_uuid(number): host and residency.Row(
                 host, 'active', None,
                 (('m', {'vswitch:egress_kbps': '30'}), None, None))}))

@@ -242,7 +242,7 @@ class TestPlacements(base.StateTestCase):
         self.place(base.request(1), 'a')
         self.clock.now += 5000
         self.assertEqual({'a': .3}, self.ask(base.request(2)))
-        self.state._take_reading(residency.Reading(
+        self.state._take_reading(residency.CellReading(
             base.CELL, self.clock.now, {base.instance_uuid(1): residency.Row(
                 None, 'error', None)}))
         self.assertEqual({'a': .2}, self.ask(base.request(2)))
@@ -433,7 +433,7 @@ class TestUnreadCells(base.StateTestCase):
 
     def _read(self, *numbers, complete=True):
         self.clock.now += 1
-        self.state._take_reading(residency.Reading(
+        self.state._take_reading(residency.CellReading(
             'unread', self.clock.now, {
                 base.instance_uuid(number): residency.Row('a', 'active', None)
                 for number in numbers}, complete=complete))
@@ -524,7 +524,7 @@ class TestUnreadCells(base.StateTestCase):
                                side_effect=slow) as described:
             for piece in range(100):
                 # A tenth of a second each.
-                self.state._take_reading(residency.Reading(
+                self.state._take_reading(residency.CellReading(
                     'unread', self.clock.now, {
                         base.instance_uuid(piece % 20 + 1): residency.Row(
                             'ab'[piece // 20 % 2], 'active', None)},

@@ -42,12 +42,18 @@ def tails(law, edges):
     return law.probabilities @ (kbps[:, None] >= edges * (1 - 1e-9))
 
 
+def pool_of(laws):
+    """Return the pool of instances of one unknown group."""
+    unknown = [None] * len(laws)
+    return prior.group_pools(unknown, unknown, laws)[prior.FLEET]
+
+
 class PoolTestCase(unittest.TestCase):
 
     def test_it_is_the_law_of_one_picked_at_random(self):
         generator = np.random.default_rng(1)
         laws = [random_law(generator) for _ in range(30)]
-        law = prior.Pool.of_laws(laws).law
+        law = pool_of(laws).law
         np.testing.assert_allclose(
             np.mean([law.mean for law in laws], axis=0), law.mean)
         np.testing.assert_allclose(1.0, law.probabilities.sum())
@@ -61,11 +67,10 @@ class PoolTestCase(unittest.TestCase):
 
     def test_a_mixture_has_the_mean_of_both(self):
         generator = np.random.default_rng(2)
-        pool, wider = (prior.Pool.of_laws([random_law(generator)
-                                           for _ in range(n)])
-                       for n in (3, 9))
-        shrunk = pool.shrunk(wider, 6.0)
-        self.assertEqual(3, shrunk.members)
+        pool, wider = (pool_of([random_law(generator) for _ in range(n)])
+                       for n in (30, 90))
+        shrunk = pool.shrunk(wider, 60.0)
+        self.assertEqual(30, shrunk.members)
         np.testing.assert_allclose(
             pool.law.mean / 3 + wider.law.mean * 2 / 3, shrunk.law.mean)
         np.testing.assert_allclose(1.0, shrunk.law.probabilities.sum())
@@ -79,35 +84,30 @@ class PoolTestCase(unittest.TestCase):
         counts = estimate.count_all([series.RateSeries.from_samples(
             str(n), 300, times, np.where(
                 generator.random(4032) < .3, 900.0, 9.0), 0 * times)
-            for n in range(5)])
+            for n in range(prior.MIN_PEERS)])
         laws = [of_counts.law for of_counts in estimate.fit_models(counts)]
-        of_counts, of_laws = prior.Pool.of_counts(counts), prior.Pool.of_laws(
-            laws)
+        of_counts, of_laws = prior.Pool.of_counts(counts), pool_of(laws)
         self.assertEqual(of_counts.bins.tolist(), of_laws.bins.tolist())
         np.testing.assert_allclose(of_counts.shares, of_laws.shares)
 
 
 class ConstantTestCase(unittest.TestCase):
 
-    def _drawn(self, within, between, groups, size, seed, parents=1):
-        """Return (values, groups, parents) of groups of one size."""
+    def _drawn(self, within, between, groups, size, seed):
+        """Return (values, groups) of groups of one size."""
         generator = np.random.default_rng(seed)
-        of_parent = generator.normal(0, 10, parents)
-        parent = np.repeat(np.arange(groups) % parents, size)
         means = generator.normal(0, math.sqrt(between), groups)
         number = np.repeat(np.arange(groups), size)
-        values = (of_parent[parent] + means[number] + generator.normal(
-            0, math.sqrt(within), number.size))
-        return values, number, parent
+        return means[number] + generator.normal(
+            0, math.sqrt(within), number.size), number
 
     def test_it_is_the_ratio_of_the_variances(self):
         # With 2000 groups the estimated variance between them is off by 3.2 %
         # (one standard deviation), the one within by 1 %: 14 % are four of
         # both together.
-        for parents in (1, 20):
-            constant = prior.credibility_constant(
-                *self._drawn(4.0, 1.0, 2000, 50, 3, parents))
-            self.assertAlmostEqual(4.0, constant, delta=0.14 * 4)
+        constant = prior.credibility_constant(
+            *self._drawn(4.0, 1.0, 2000, 50, 3))
+        self.assertAlmostEqual(4.0, constant, delta=0.14 * 4)
 
     def test_it_is_that_of_buhlmann_and_straub_worked_by_hand(self):
         # Groups (0, 2), (10, 12), (20): means 1, 11, 20 of 2, 2, 1, of all
@@ -115,19 +115,16 @@ class ConstantTestCase(unittest.TestCase):
         # 2 * 7.8^2 + 2 * 2.2^2 + 11.2^2 = 256.8, of which 2 times 2 are the
         # variance within; over 5 - (4 + 4 + 1) / 5 = 3.2.
         constant = prior.credibility_constant(
-            np.array([0., 2., 10., 12., 20.]), np.array([0, 0, 1, 1, 2]),
-            np.zeros(5, dtype=np.int64))
+            np.array([0., 2., 10., 12., 20.]), np.array([0, 0, 1, 1, 2]))
         # 2 / ((256.8 - 4) / 3.2) = .025, and at least 1.
         self.assertEqual(1.0, constant)
         constant = prior.credibility_constant(
-            np.array([0., 8., 10., 2., 9.]), np.array([0, 0, 1, 1, 2]),
-            np.zeros(5, dtype=np.int64))
+            np.array([0., 8., 10., 2., 9.]), np.array([0, 0, 1, 1, 2]))
         # Means 4, 6, 9, of all 5.8; within (32 + 32) / 2; around it
         # 2 * 1.8^2 + 2 * .2^2 + 3.2^2 = 16.8 < 64: groups do not differ.
         self.assertEqual(math.inf, constant)
         constant = prior.credibility_constant(
-            np.array([0., 8., 20., 12., 9.]), np.array([0, 0, 1, 1, 2]),
-            np.zeros(5, dtype=np.int64))
+            np.array([0., 8., 20., 12., 9.]), np.array([0, 0, 1, 1, 2]))
         # Means 4, 16, 9, of all 9.8; around it 2 * 5.8^2 + 2 * 6.2^2 + .64
         # = 144.8; 32 / ((144.8 - 64) / 3.2).
         self.assertAlmostEqual(32 / 25.25, constant)
@@ -140,13 +137,11 @@ class ConstantTestCase(unittest.TestCase):
         # standard deviations of the binomial, and more to the left of it.
         self.assertGreater(infinite, 100 - 4 * math.sqrt(50))
         self.assertEqual(math.inf, prior.credibility_constant(
-            np.arange(3.0), np.arange(3), np.zeros(3, dtype=np.int64)))
+            np.arange(3.0), np.arange(3)))
         self.assertEqual(math.inf, prior.credibility_constant(
-            np.arange(3.0), np.zeros(3, dtype=np.int64),
-            np.zeros(3, dtype=np.int64)))
+            np.arange(3.0), np.zeros(3, dtype=np.int64)))
         self.assertEqual(math.inf, prior.credibility_constant(
-            np.zeros(0), np.zeros(0, dtype=np.int64),
-            np.zeros(0, dtype=np.int64)))
+            np.zeros(0), np.zeros(0, dtype=np.int64)))
 
 
 class GroupsTestCase(unittest.TestCase):
@@ -179,7 +174,7 @@ class GroupsTestCase(unittest.TestCase):
         means = np.array([law.mean[0] for law in laws])
         numbers = np.repeat(np.arange(3), 24)
         constant_of = prior.credibility_constant(
-            np.sqrt(means[:-1]), numbers, np.zeros_like(numbers))
+            np.sqrt(means[:-1]), numbers)
         self.assertTrue(math.isfinite(constant_of))
         weight = 24 / (24 + constant_of)
         for projects in ([None] * 73, ['p'] * 72 + [None]):
