@@ -19,7 +19,7 @@ from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
-from vswitch_aware_scheduler.store import rebalance_records
+from vswitch_aware_scheduler.store import plans
 
 (SCHEMA, ACCESS, ROWS, GENERATION, MODELERS, PROFILES, AGGREGATES,
  NOVA) = (
@@ -338,8 +338,8 @@ class ModelStatusTestCase(StatusCase):
             self.assert_told(code, MARGIN, f'of a host: {margin:g}')
         # Somebody else makes plans, with the command or with Watcher.
         for age, code in ((8, 1), (6, 0)):
-            self.store.change_rebalancing(
-                rebalance_records.write_plan, rebalance_records.PlanRecord(
+            plans.write_plan(
+                self.store, plans.PlanRecord(
                     f'p{age}', time.time() - 86400 * age, 'timer'), [])
             self.assert_told(code, MARGIN, 'of a host: 0.4')
 
