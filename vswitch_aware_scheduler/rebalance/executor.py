@@ -491,5 +491,4 @@ class Executor:
         body = {**move.body, 'detail': text}
         if move.begun_at is not None:
             body['took_seconds'] = now - move.begun_at
-        records.end_move(self._store, move, state, now,
-                                       body)
+        records.end_move(self._store, move, state, now, body)
