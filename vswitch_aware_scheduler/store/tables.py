@@ -18,9 +18,9 @@ __all__ = ['BLOB', 'KIND', 'NAME', 'NEW_STORE', 'SCHEMA_VERSION', 'TEXT',
 SCHEMA_VERSION = '0001_initial'
 
 #: What to do with a store for which :func:`is_superseded` is true.
-NEW_STORE = ('no migration starts from this version; create a new store with '
-             '"vswitch-manage db sync": the next pass of the modeler learns '
-             'its content again')
+NEW_STORE = ('no migration starts from this version: remove its tables, or '
+             'the SQLite file, and run "vswitch-manage db sync"; the next '
+             'pass of the modeler learns its content again')
 
 metadata = sa.MetaData()
 
