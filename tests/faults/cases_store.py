@@ -26,7 +26,7 @@ from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import generation_rows
+from vswitch_aware_scheduler.store import generations
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.store import tables
 
@@ -436,23 +436,23 @@ def server_that_is_killed_while_it_is_written():
         with _store(kind) as tool:
             opened = tool.make_store()
             opened.write([base.constant(1)])
-            original = generation_rows.forget_removals
+            original = generations.forget_removals
             for _ in range(2):
                 before = opened.generation().number
 
                 def kill(connection, now, kind=kind):
-                    generation_rows.forget_removals = original
+                    generations.forget_removals = original
                     _server(kind).stop_server()
                     _server(kind).start_server()
                     original(connection, now)
 
-                generation_rows.forget_removals = kill
+                generations.forget_removals = kill
                 try:
                     made = store.Store(
                         tool.url, 5, patience_seconds=LIMIT).write(
                             [base.constant(2)])
                 finally:
-                    generation_rows.forget_removals = original
+                    generations.forget_removals = original
                 check.assertEqual(before + 1, made.number)
                 survived += 1
     return survived

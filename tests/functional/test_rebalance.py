@@ -36,7 +36,7 @@ from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import claim_rows
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 
 #: Of the slots of a day, so many are busy.
@@ -320,7 +320,7 @@ class RebalanceTestCase(base.VSwitchTestCase):
                 f'{self.directory}/trace.csv'), time.time, time.monotonic)
 
     def test_a_modeler_killed_in_the_middle_of_a_plan(self):
-        real_now = claim_rows.now
+        real_now = sql.now
         with self.slow() as (stopped, _), \
                 mock.patch.object(executor, 'LEASE_SECONDS', 3600.0):
             killed, following = self.modeler(), self.modeler()
@@ -333,7 +333,7 @@ class RebalanceTestCase(base.VSwitchTestCase):
                 self.plan(following)
             # Its lease is over.
             with mock.patch.object(
-                    claim_rows, 'now',
+                    sql, 'now',
                     lambda connection: real_now(connection) + 3600.0):
                 self.plan(following)
             self.assertIsNone(following.step(time.monotonic))

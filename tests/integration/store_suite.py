@@ -28,8 +28,8 @@ from tests.unit.store import test_rebalance_records
 from tests.unit.store import test_rights
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import generation_rows
-from vswitch_aware_scheduler.store import model_rows
+from vswitch_aware_scheduler.store import generations
+from vswitch_aware_scheduler.store import models
 
 _MY_NUMBER = {'mysql': 'SELECT CONNECTION_ID()',
               'postgresql': 'SELECT pg_backend_pid()'}
@@ -149,8 +149,8 @@ class ContentionTestCase(store_base.StoreTestCase):
                 functions.pop()(connection)
             original(connection, now)
 
-        original = generation_rows.forget_removals
-        with mock.patch.object(generation_rows, 'forget_removals',
+        original = generations.forget_removals
+        with mock.patch.object(generations, 'forget_removals',
                                forget_removals):
             yield
         self.assertEqual([], functions)
@@ -194,7 +194,7 @@ class ContentionTestCase(store_base.StoreTestCase):
             attempts.append(arguments)
             original(*arguments)
 
-        original = model_rows.write
+        original = models.write
         if self.kind == 'postgresql':
             # The session that detects the deadlock first is aborted.
             self.other.exec_driver_sql("SET deadlock_timeout = '1min'")
@@ -203,7 +203,7 @@ class ContentionTestCase(store_base.StoreTestCase):
             self.store.write([store_base.constant(n) for n in range(200)])
         before = self.store.generation().number
         self.other.exec_driver_sql('UPDATE traffic_model SET samples = 7')
-        with mock.patch.object(model_rows, 'write', write_models):
+        with mock.patch.object(models, 'write', write_models):
             writing = self.pool.submit(self.store.write,
                                        [store_base.constant(1)])
             time.sleep(.5)

@@ -7,7 +7,7 @@ from watcher.common import exception
 
 from tests.unit.rebalance import fleet
 from tests.watcher import base
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 
 class ActionTestCase(base.WatcherTestCase):
@@ -32,8 +32,8 @@ class ActionTestCase(base.WatcherTestCase):
         self.assertEqual(1, len(self.fleet.cloud.asked))
         plan, = self.store.plans()
         self.assertIn(self.given['plan'], plan.made_by)
-        self.assertIsNone(self.store.change_rebalancing(
-            records.take_lock, 'other', 't', 60.0))
+        self.assertIsNone(records.take_lock(
+            self.store, 'other', 't', 60.0))
 
     def test_the_action_never_migrates_an_instance_that_has_moved(self):
         made = self.make()
@@ -58,7 +58,7 @@ class ActionTestCase(base.WatcherTestCase):
         self.make(plan='another').pre_condition()
 
     def test_the_lock_of_another_process_is_respected(self):
-        self.store.change_rebalancing(records.take_lock, 'vswitch-modeler',
+        records.take_lock(self.store, 'vswitch-modeler',
                                       't', 60.0)
         with self.assertRaisesRegex(exception.WatcherException,
                                     'held by vswitch-modeler'):
@@ -68,8 +68,8 @@ class ActionTestCase(base.WatcherTestCase):
     def test_a_plan_that_was_interrupted_is_finished_first(self):
         other = next(uuid for uuid in map(fleet.uuid_of, ('vm1', 'vm2'))
                      if uuid != self.given['resource_id'])
-        self.store.change_rebalancing(
-            records.write_plan, records.PlanRecord('p', fleet.NOW, 'killed'),
+        records.write_plan(
+            self.store, records.PlanRecord('p', fleet.NOW, 'killed'),
             [records.MoveRecord('p', 0, other, 'host1', 'host2')])
         self.make().execute()
         self.assertEqual(['done', 'done'], self.states())

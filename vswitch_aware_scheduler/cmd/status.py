@@ -35,6 +35,7 @@ from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.telemetry import check
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -101,9 +102,12 @@ class Checks(upgradecheck.UpgradeCommands):
         if version == newest:
             return _result(upgradecheck.Code.SUCCESS)
         found_version = f'version {version}' if version else 'no schema'
-        # Both consist of digits, and newer versions are greater.
-        advice = ('upgrade this package' if version and version > newest
-                  else 'run "vswitch-manage db sync"')
+        # Newer versions are greater.
+        advice = 'run "vswitch-manage db sync"'
+        if version and tables.is_superseded(version):
+            advice = tables.NEW_STORE
+        elif version and version > newest:
+            advice = 'upgrade this package'
         return _result(
             upgradecheck.Code.FAILURE,
             f'store {self._store().url} has {found_version}; expected version '

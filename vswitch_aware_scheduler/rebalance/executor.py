@@ -21,7 +21,7 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.rebalance import immovable
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 __all__ = ['Executor', 'LEASE_SECONDS', 'POLL_SECONDS', 'holder_name']
 
@@ -107,8 +107,8 @@ class Executor:
         :raises StoreError: if another process has it
         """
         token = uuids.uuid4().hex
-        other = self._store.change_rebalancing(
-            records.take_lock, self._holder, token, LEASE_SECONDS)
+        other = records.take_lock(
+            self._store, self._holder, token, LEASE_SECONDS)
         if other is not None:
             raise exceptions.StoreError(
                 f'lock of rebalancing in the store {self._store.url}: held '
@@ -120,15 +120,15 @@ class Executor:
 
     def __exit__(self, *_):
         token, self._token = self._token, None
-        self._store.change_rebalancing(records.release_lock, token)
+        records.release_lock(self._store, token)
 
     def keep(self):
         """Renew the lock.
 
         :raises StoreChanged: if another process has acquired it
         """
-        if not self._store.change_rebalancing(
-                records.keep_lock, self._token, LEASE_SECONDS):
+        if not records.keep_lock(
+                self._store, self._token, LEASE_SECONDS):
             raise exceptions.StoreChanged(
                 'lock of rebalancing: held by another process; this process '
                 'has lost the lock and begins no further migration')
@@ -199,7 +199,7 @@ class Executor:
         self.keep()
         plan = records.PlanRecord(str(uuids.uuid4()), self._clock(),
                                   self._holder, reason=proposal.reason)
-        self._store.change_rebalancing(records.write_plan, plan, [
+        records.write_plan(self._store, plan, [
             records.MoveRecord(
                 plan.plan_id, position, move.instance_uuid, move.source,
                 move.destination, body=dataclasses.asdict(move))
@@ -256,8 +256,8 @@ class Executor:
             self._plan_id = None
 
     def _end_plan(self, plan_id, state, reason):
-        self._store.change_rebalancing(
-            records.end_plan, plan_id, state, reason, self._clock())
+        records.end_plan(
+            self._store, plan_id, state, reason, self._clock())
         self._report(f'Plan {plan_id}: {state}: {reason}.')
 
     # Moves
@@ -300,10 +300,10 @@ class Executor:
         move = dataclasses.replace(move, body={
             **move.body, 'last_migration': max(
                 (migration.number for migration in before), default=0)})
-        self._store.change_rebalancing(records.update_body, move, move.body)
+        records.update_body(self._store, move, move.body)
         # From here on, the record says that the request may have been sent.
-        self._store.change_rebalancing(
-            records.begin_move, move, self._token, LEASE_SECONDS,
+        records.begin_move(
+            self._store, move, self._token, LEASE_SECONDS,
             self._clock())
         try:
             self._cloud.live_migrate(move.instance_uuid, move.destination,
@@ -393,8 +393,8 @@ class Executor:
         if state == records.PLANNED:
             # Nova never received the request. Moves of an ended plan do not
             # start again.
-            self._store.change_rebalancing(
-                records.end_move, move,
+            records.end_move(
+                self._store, move,
                 state if move.plan_id == self._plan_id else records.DROPPED,
                 self._clock(), move.body)
         elif state == records.DONE:
@@ -491,5 +491,4 @@ class Executor:
         body = {**move.body, 'detail': text}
         if move.begun_at is not None:
             body['took_seconds'] = now - move.begun_at
-        self._store.change_rebalancing(records.end_move, move, state, now,
-                                       body)
+        records.end_move(self._store, move, state, now, body)

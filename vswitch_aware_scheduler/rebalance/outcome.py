@@ -12,7 +12,7 @@ import numpy as np
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler.rebalance import snapshot
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 __all__ = ['update']
 
@@ -39,7 +39,7 @@ def update(store, now):
     for move in moves:
         sums_of_both = [sums[host] for host in (move.source, move.destination)
                         if host in sums]
-        store.change_rebalancing(records.update_body, move, {
+        records.update_body(store, move, {
             **move.body,
             'overload_day_before': _share(
                 sums_of_both, move.begun_at - budget.DAY_SECONDS,

@@ -22,7 +22,7 @@ from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import destinations
 from vswitch_aware_scheduler.rebalance import immovable
 from vswitch_aware_scheduler.rebalance import relief
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['Grid', 'Measured', 'Snapshot', 'confirmed', 'harmed', 'make',

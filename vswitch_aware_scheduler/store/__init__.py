@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Persistent state: traffic models, host profiles and more in an SQL database.
 
-Other packages only use :class:`Store` and the records, which are plain values.
+A module for each kind of thing has its records, which are plain values, its
+tables, and functions on a connection. Other packages use the records and
+:class:`Store`, whose methods are these functions.
 :mod:`vswitch_aware_scheduler.store.migration` creates and updates the schema.
 The package never reads configuration: the caller passes a URL and a timeout.
 """
 
+from vswitch_aware_scheduler.store import api
 from vswitch_aware_scheduler.store import budgets
-from vswitch_aware_scheduler.store import claim_records
-from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import claims
 from vswitch_aware_scheduler.store import decisions
+from vswitch_aware_scheduler.store import facts
 from vswitch_aware_scheduler.store import generations
-from vswitch_aware_scheduler.store import instance_records
-from vswitch_aware_scheduler.store import model_records
-from vswitch_aware_scheduler.store import prior_records
-from vswitch_aware_scheduler.store import profile_records
-from vswitch_aware_scheduler.store import rebalance_records
-from vswitch_aware_scheduler.store import service_records
+from vswitch_aware_scheduler.store import instances
+from vswitch_aware_scheduler.store import models
+from vswitch_aware_scheduler.store import plans
+from vswitch_aware_scheduler.store import priors
+from vswitch_aware_scheduler.store import profiles
 
 __all__ = ['BudgetState', 'CLAIMED', 'CONTRADICTED', 'Changes', 'Charge',
            'ClaimChanges', 'ClaimsSeen', 'Debt', 'Decision', 'ErrorBudget',
@@ -26,47 +28,49 @@ __all__ = ['BudgetState', 'CLAIMED', 'CONTRADICTED', 'Changes', 'Charge',
            'Modeler', 'MoveRecord', 'NOT_PLACED', 'NO_HOST', 'PLACED',
            'PlanRecord', 'Prediction', 'Prior', 'RECOVERY_SECONDS',
            'ResumePoint', 'Store', 'StoredClaim', 'StoredModel', 'StoredSums',
-           'UPLINK', 'Unmodelled', 'VMTime', 'WITHDRAWN', 'Worker']
+           'UPLINK', 'Unmodelled', 'VMTime', 'WITHDRAWN', 'Worker', 'Write',
+           'of_projects']
 
 BudgetState = budgets.BudgetState
-CLAIMED = claim_records.CLAIMED
+CLAIMED = claims.CLAIMED
 CONTRADICTED = budgets.CONTRADICTED
-Charge = budgets.Charge
 Changes = generations.Changes
-ClaimChanges = claim_records.ClaimChanges
-ClaimsSeen = claim_records.ClaimsSeen
+Charge = budgets.Charge
+ClaimChanges = claims.ClaimChanges
+ClaimsSeen = claims.ClaimsSeen
 Debt = budgets.Debt
 Decision = decisions.Decision
 ErrorBudget = budgets.ErrorBudget
 FRESH_SECONDS = budgets.FRESH_SECONDS
-FleetFacts = service_records.FleetFacts
-FormerInstance = instance_records.FormerInstance
+FleetFacts = facts.FleetFacts
+FormerInstance = instances.FormerInstance
 Generation = generations.Generation
-HELD_SECONDS = claim_records.HELD_SECONDS
+HELD_SECONDS = claims.HELD_SECONDS
 HOST = budgets.HOST
-HostProfile = profile_records.HostProfile
-InventoryState = instance_records.InventoryState
+HostProfile = profiles.HostProfile
+InstanceRecord = instances.InstanceRecord
+InventoryState = instances.InventoryState
 KEPT_DAYS = budgets.KEPT_DAYS
 Measured = budgets.Measured
-ModelSummary = model_records.ModelSummary
-Modeler = service_records.Modeler
-MoveRecord = rebalance_records.MoveRecord
+ModelSummary = models.ModelSummary
+Modeler = facts.Modeler
+MoveRecord = plans.MoveRecord
 NOT_PLACED = decisions.NOT_PLACED
 NO_HOST = decisions.NO_HOST
 PLACED = decisions.PLACED
-InstanceRecord = instance_records.InstanceRecord
-PlanRecord = rebalance_records.PlanRecord
+PlanRecord = plans.PlanRecord
 Prediction = budgets.Prediction
-Prior = prior_records.Prior
+Prior = priors.Prior
 RECOVERY_SECONDS = budgets.RECOVERY_SECONDS
-ResumePoint = model_records.ResumePoint
-Store = database.Store
-StoredClaim = claim_records.StoredClaim
-StoredModel = model_records.StoredModel
+ResumePoint = models.ResumePoint
+Store = api.Store
+StoredClaim = claims.StoredClaim
+StoredModel = models.StoredModel
 StoredSums = budgets.StoredSums
 UPLINK = budgets.UPLINK
-Unmodelled = model_records.Unmodelled
+Unmodelled = models.Unmodelled
 VMTime = budgets.VMTime
+WITHDRAWN = claims.WITHDRAWN
+Worker = facts.Worker
+Write = generations.Write
 of_projects = budgets.of_projects
-WITHDRAWN = claim_records.WITHDRAWN
-Worker = service_records.Worker

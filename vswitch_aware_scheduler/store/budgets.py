@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of error budgets, and their rows on a connection.
+"""Error budgets of hosts and uplinks, and who spent them.
 
-The records have the rates that modelers measured, the budgets of hosts and
-uplinks, who spent them, and the hosts of instances over time. Writing these
-records does not create a generation.
+The records also have the rates that modelers measured. Writing these records
+does not create a generation.
 """
 
 import collections
+from collections import abc
 import contextlib
 import dataclasses
-import functools
 import itertools
 import json
 import math
@@ -17,15 +16,21 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import damage
-from vswitch_aware_scheduler.store import model_rows
+from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import instances
+from vswitch_aware_scheduler.store import models
 from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import stays
 from vswitch_aware_scheduler.store import tables
 
 __all__ = ['BudgetState', 'CONTRADICTED', 'Charge', 'Debt', 'ErrorBudget',
            'FRESH_SECONDS', 'HOST', 'KEPT_DAYS', 'Measured', 'Prediction',
-           'RECOVERY_SECONDS', 'SPENDING_SHARE', 'Stay', 'StoredSums',
-           'UPLINK', 'VMTime', 'accepting', 'of_projects']
+           'RECOVERY_SECONDS', 'SPENDING_SHARE', 'StoredSums', 'UPLINK',
+           'VMTime', 'accepting', 'charges', 'debts', 'measured',
+           'of_projects', 'read', 'settle', 'silent', 'state', 'sums',
+           'vm_times', 'write_measured']
 
 #: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
@@ -36,9 +41,6 @@ FRESH_SECONDS = 7200.0
 
 #: Number of days for which sums, and budgets of removed hosts, are kept.
 KEPT_DAYS = 7
-
-#: Seconds for which a stay is kept after its end.
-STAY_SECONDS = 2 * 86400.0
 
 _DAY_SECONDS = 86400.0
 
@@ -58,19 +60,57 @@ _SILENT_SAMPLES = 24
 #: Number of instances whose rates are in one row.
 _IN_ROW = 100
 
+# The rates of some instances in some periods, as one of several modelers has
+# measured them. first_slot is the number of the first period since 1970.
+# instances is a JSON list of uuids. data has the arrays of Measured.
+measured_table = tables.table(
+    'measured_rate', tables.key(tables.NAME, 'modeler'),
+    tables.key(sa.BigInteger, 'number'),
+    tables.columns(sa.BigInteger, 'first_slot'),
+    tables.columns(sa.Double, 'period_seconds'),
+    tables.columns(tables.TEXT, 'instances'),
+    tables.columns(tables.BLOB, 'data'),
+    tables.columns(sa.Double, 'written_at'))
 
-@dataclasses.dataclass(frozen=True)
-class Stay:
-    """The host of an instance from a given time on.
+charge_table = tables.table(
+    'overload_charge', tables.key(tables.KIND, 'kind'),
+    tables.key(tables.NAME, 'name'), tables.key(tables.UUID, 'instance_uuid'),
+    tables.key(sa.BigInteger, 'day'),
+    tables.columns(tables.NAME, 'project', null=True),
+    tables.columns(sa.Double, 'seconds'))
 
-    :ivar since: seconds UTC
-    :ivar host: name of the host, or None if the instance is on no host
-    :ivar running: whether the instance runs, or None if unknown
-    """
+vm_time_table = tables.table(
+    'vm_time', tables.key(tables.NAME, 'project'),
+    tables.key(sa.BigInteger, 'day'),
+    tables.columns(sa.Double, 'seconds', 'overload_seconds'))
 
-    since: float
-    host: str | None
-    running: bool | None = None
+# burn and prediction are JSON objects.
+budget_table = tables.table(
+    'error_budget', tables.key(tables.KIND, 'kind'),
+    tables.key(tables.NAME, 'name'),
+    tables.columns(sa.Double, 'overload_probability', 'earned_share',
+                   'first_days', 'most_days'),
+    tables.columns(tables.TEXT, 'limits'),
+    tables.columns(sa.Double, 'since'),
+    tables.columns(tables.TEXT, 'why', null=True),
+    tables.columns(sa.Double, 'until', 'balance', 'measured_seconds',
+                   'overload_seconds', 'unknown_seconds'),
+    tables.columns(tables.TEXT, 'unknown_why', null=True),
+    tables.columns(tables.TEXT, 'burn', 'prediction'),
+    tables.columns(sa.Double, 'vm_seconds', 'vm_overload_seconds'))
+
+# limits is a JSON list of [weights, packet bytes, capacity]. data has the
+# packed sums for each limit, see rebalance.packed.
+sum_table = tables.table(
+    'sum_history', tables.key(tables.KIND, 'kind'),
+    tables.key(tables.NAME, 'name'), tables.key(sa.BigInteger, 'day'),
+    tables.key(sa.Double, 'period_seconds'),
+    tables.columns(tables.TEXT, 'limits'), tables.columns(tables.BLOB, 'data'))
+
+# One row, as soon as budgets exist.
+state_table = tables.table(
+    'budget_state', tables.key(sa.Integer, 'id'),
+    tables.columns(sa.Double, 'period_seconds', 'stays_until'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +139,11 @@ class Prediction:
     deviations: float = 0.0
 
     @property
-    def contradicted(self):
+    def contradicted(self) -> bool:
         """Whether the difference is not due to chance."""
         return abs(self.deviations) >= CONTRADICTED
 
-    def __str__(self):
+    def __str__(self) -> str:
         expected = self.expected_seconds / max(self.seconds, 1.0)
         return (f'predicted {expected:.3g}, measured '
                 f'{self.overload_seconds:.0f} of {self.seconds:.0f} s')
@@ -161,52 +201,53 @@ class ErrorBudget:
     vm_overload_seconds: float = 0.0
 
     @property
-    def key(self):
+    def key(self) -> tuple[str, str]:
         """The pair (kind, name)."""
         return self.kind, self.name
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Seconds of overload that are earned in one second of use."""
         return self.earned_share * self.overload_probability
 
     @property
-    def day(self):
+    def day(self) -> float:
         """Seconds of overload that are earned in one day of use."""
         return self.rate * _DAY_SECONDS
 
     @property
-    def days(self):
+    def days(self) -> float:
         """Balance as the number of days in which it is earned."""
         return self.balance / self.day
 
     @property
-    def most(self):
+    def most(self) -> float:
         """Largest balance in seconds of overload."""
         return self.day * self.most_days
 
     @property
-    def left(self):
+    def left(self) -> float:
         """Share of the largest balance, negative for debt."""
         return self.balance / self.most
 
     @property
-    def vm_overload_share(self):
+    def vm_overload_share(self) -> float:
         """Share of the time of instances beside others in overload."""
         return self.vm_overload_seconds / max(self.vm_seconds, 1.0)
 
     @property
-    def in_debt(self):
+    def in_debt(self) -> bool:
         """Whether more was spent than earned."""
         return self.balance < 0
 
     @property
-    def accepts(self):
+    def accepts(self) -> bool:
         """Whether new instances are accepted, see :func:`accepting`."""
         return accepting(self.balance, self.burn, self.earned_share)
 
 
-def accepting(balance, burn, earned_share):
+def accepting(balance: float, burn: dict[str, float], earned_share: float
+              ) -> bool:
     """Return whether a host or an uplink accepts new instances.
 
     If it is in debt, it accepts them only if it has spent at most what it has
@@ -272,16 +313,13 @@ class VMTime:
     overload_seconds: float
 
     @property
-    def vm_overload_share(self):
+    def vm_overload_share(self) -> float:
         """Share of the time beside others in overload."""
         return self.overload_seconds / max(self.seconds, 1.0)
 
 
-def of_projects(vm_times):
-    """Return {project: VMTime of all days}; the day is the first one.
-
-    :param vm_times: iterable of :class:`VMTime`
-    """
+def of_projects(vm_times: abc.Iterable[VMTime]) -> dict[str, VMTime]:
+    """Return {project: VMTime of all days}; the day is the first one."""
     total = {}
     for time in sorted(vm_times, key=lambda time: time.day):
         before = total.get(time.project, VMTime(time.project, time.day, 0, 0))
@@ -314,24 +352,27 @@ class Measured:
     covered: np.ndarray
     rates: np.ndarray
 
-    def to_rows(self):
-        """Yield (first slot, JSON of the uuids, bytes) of some instances.
+    def to_rows(self) -> abc.Iterator[dict]:
+        """Yield rows of some instances, without modeler, number and time.
 
         An instance takes 9 bytes, and 16 bytes for each slot.
         """
         for begin in range(0, len(self.instances), _IN_ROW):
             some = slice(begin, begin + _IN_ROW)
-            yield (self.first_slot, json.dumps(self.instances[some]),
-                   b''.join(np.asarray(array[some], kind).tobytes()
-                            for array, kind in zip(
-                                (self.last, self.packets_known, self.covered,
-                                 self.rates), ('<f8', '?', '<f4', '<f4'))))
+            yield {
+                'period_seconds': self.period_seconds,
+                'first_slot': self.first_slot,
+                'instances': json.dumps(self.instances[some]),
+                'data': b''.join(np.asarray(array[some], kind).tobytes()
+                                 for array, kind in zip(
+                                     (self.last, self.packets_known,
+                                      self.covered, self.rates),
+                                     ('<f8', '?', '<f4', '<f4')))}
 
     @classmethod
-    def from_row(cls, row):
-        """Return the Measured of a row.
+    def from_row(cls, row) -> 'Measured':
+        """Return the record of a row.
 
-        :param row: row of the table ``measured_rate``
         :raises ValueError: if its data are damaged
         """
         instances = damage.decode(row.instances, [str])
@@ -386,27 +427,20 @@ class BudgetState:
     stays_until: float
 
 
-def read(connection, damaged):
-    """Return {(kind, name): :class:`ErrorBudget`}.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param damaged: {(kind, name): reason}, to which damaged rows are added
-    """
-    budgets = {}
-    for row in connection.execute(sa.select(tables.error_budget)):
-        budget = damage.usable(
-            damaged, 'error budget', (row.kind, row.name),
-            functools.partial(_of_row, row))
-        if budget is not None:
-            budgets[row.kind, row.name] = budget
-    return budgets
+@database.reader
+def read(connection: sa.Connection) -> dict[tuple[str, str], ErrorBudget]:
+    """Return {(kind, name): budget} of all budgets."""
+    return {budget.key: budget for budget in damage.usable_records(
+        connection, 'error budget',
+        connection.execute(sa.select(budget_table)), _of_row,
+        lambda row: (row.kind, row.name))}
 
 
 def _of_row(row):
     budget = damage.checked(ErrorBudget(**{
         **row._mapping, 'burn': _burn_of(row.burn),
         'prediction': damage.checked(Prediction(
-            **damage.decode(row.prediction or '{}', dict)))}))
+            **damage.decode(row.prediction, dict)))}))
     if not (0 < budget.overload_probability < 1
             and 0 < budget.earned_share <= 1 and budget.most_days > 0):
         raise damage.Damaged('a number is out of range')
@@ -418,13 +452,14 @@ def _burn_of(text):
             in damage.decode(text, {str: float}).items()}
 
 
-def read_debts(connection, now):
+@database.reader
+def debts(connection: sa.Connection, now: float
+          ) -> dict[tuple[str, str], Debt]:
     """Return {(kind, name): :class:`Debt`} for schedulers.
 
-    :param connection: SQLAlchemy Connection within a transaction
     :param now: seconds UTC; budgets not settled for a day are omitted
     """
-    table = tables.error_budget.c
+    table = budget_table.c
     days = {}
     for kind, name, balance, share, limit, burn in connection.execute(
             sa.select(table.kind, table.name, table.balance,
@@ -439,7 +474,7 @@ def read_debts(connection, now):
                 continue
         days[kind, name] = -balance / (_DAY_SECONDS * share * limit)
     charged = collections.defaultdict(collections.Counter)
-    for charge in read_charges(connection, int(
+    for charge in charges(connection, int(
             (now - RECOVERY_SECONDS) // _DAY_SECONDS)) if days else ():
         charged[charge.kind, charge.name][charge.project] += charge.seconds
     return {key: Debt(number, frozenset(
@@ -449,24 +484,19 @@ def read_debts(connection, now):
         for key, number in days.items()}
 
 
-def read_charges(connection, first_day):
-    """Return a list of :class:`Charge`.
+@database.reader
+def charges(connection: sa.Connection, first_day: int = 0) -> list[Charge]:
+    """Return who spent budgets.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param first_day: first day, in days since 1970
+    :param first_day: first day to return, in days since 1970
     """
-    table = tables.overload_charge
-    return _usable_rows(connection, table, Charge, first_day)
+    return _usable_rows(connection, charge_table, Charge, first_day)
 
 
-def read_vm_times(connection, first_day):
-    """Return a list of :class:`VMTime`.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param first_day: first day, in days since 1970
-    """
-    table = tables.vm_time
-    return _usable_rows(connection, table, VMTime, first_day)
+@database.reader
+def vm_times(connection: sa.Connection, first_day: int = 0) -> list[VMTime]:
+    """Return the times of projects, as :func:`charges`."""
+    return _usable_rows(connection, vm_time_table, VMTime, first_day)
 
 
 def _usable_rows(connection, table, record_class, first_day):
@@ -481,16 +511,11 @@ def _usable_rows(connection, table, record_class, first_day):
     return records
 
 
-def add_to_day(connection, charges, vm_times):
-    """Add charges and times to those of the same day.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param charges: list of :class:`Charge`
-    :param vm_times: list of :class:`VMTime`
-    """
+def _add_to_day(connection, charges_added, vm_times_added):
+    """Add charges and times to those of the same day."""
     for table, read, added, numbers in (
-            (tables.overload_charge, read_charges, charges, ('seconds',)),
-            (tables.vm_time, read_vm_times, vm_times,
+            (charge_table, charges, charges_added, ('seconds',)),
+            (vm_time_table, vm_times, vm_times_added,
              ('seconds', 'overload_seconds'))):
         if not added:
             continue
@@ -508,100 +533,78 @@ def add_to_day(connection, charges, vm_times):
             row for identity, row in rows.items() if identity in new])
 
 
-def to_row(budget):
-    """Return an :class:`ErrorBudget` as a row.
-
-    :param budget: ErrorBudget
-    """
-    row = dataclasses.asdict(budget)
-    return {**row, **{name: json.dumps(row[name], sort_keys=True,
-                                       allow_nan=False)
-                      for name in ('burn', 'prediction')}}
+@database.reader
+def measured(connection: sa.Connection) -> list[Measured]:
+    """Return what all modelers have measured."""
+    return damage.usable_records(
+        connection, 'measured rates',
+        connection.execute(sa.select(measured_table)), Measured.from_row,
+        lambda row: (row.modeler, row.number))
 
 
-def read_measured(connection, damaged):
-    """Return a list of :class:`Measured` of all modelers.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param damaged: {(kind, name): reason}, to which damaged rows are added
-    """
-    measured = []
-    for row in connection.execute(sa.select(tables.measured_rate)):
-        rates = damage.usable(damaged, 'measured rates',
-                              (row.modeler, row.number),
-                              functools.partial(Measured.from_row, row))
-        if rates is not None:
-            measured.append(rates)
-    return measured
-
-
-def write_measured(connection, modeler, measured, written_at):
+@database.writer
+def write_measured(connection: sa.Connection, modeler: str,
+                   measured: abc.Iterable[Measured], written_at: float
+                   ) -> None:
     """Replace the rates that a modeler has measured.
 
-    :param connection: SQLAlchemy Connection within a transaction
+    This is one transaction without retries.
+
     :param modeler: name of the modeler
-    :param measured: list of :class:`Measured`
     :param written_at: seconds UTC
     """
-    table = tables.measured_rate
-    rows = [{'modeler': modeler, 'number': number, 'first_slot': first_slot,
-             'period_seconds': period, 'instances': uuids, 'data': data,
-             'written_at': written_at}
-            for number, (period, (first_slot, uuids, data)) in enumerate(
-                (part.period_seconds, row) for part in measured
-                for row in part.to_rows())]
+    table = measured_table
+    rows = [{**row, 'modeler': modeler, 'number': number,
+             'written_at': written_at} for number, row in enumerate(
+                 row for part in measured for row in part.to_rows())]
     sql.delete_where(connection, table, table.c.modeler == modeler,
                      table.c.number >= len(rows))
     for row in rows:
         sql.upsert(connection, table, [row])
 
 
-def read_silent(connection, instance_uuids):
-    """Return the set of the given instances that send nothing.
+@database.reader
+def silent(connection: sa.Connection, instance_uuids: abc.Iterable[str]
+           ) -> set[str]:
+    """Return those of the given instances that send nothing.
 
     These are the instances without an interface, and those that have never
     sent anything in at least :data:`_SILENT_SAMPLES` samples.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param instance_uuids: collection of uuids
     """
-    placement, instance_uuids = tables.placement.c, list(instance_uuids)
-    silent = {
+    instance_uuids = list(instance_uuids)
+    silent_uuids = {
         uuid for uuid, learned
-        in model_rows.learned(connection, instance_uuids).items()
+        in models.learned(connection, instance_uuids).items()
         if not learned.modelled and learned.counts is not None
         and learned.counts.total_samples >= _SILENT_SAMPLES
         and not learned.counts.peaks.any()}
+    placement = instances.placement_table.c
     for chunk in sql.key_chunks(instance_uuids):
-        silent.update(connection.scalars(
+        silent_uuids.update(connection.scalars(
             sa.select(placement.instance_uuid).where(
                 placement.instance_uuid.in_(chunk),
                 placement.networks == '[]')))
-    return silent
+    return silent_uuids
 
 
-def read_sums(connection, kind, names, first_day, damaged):
-    """Return a list of :class:`StoredSums`, sorted by name and day.
+@database.reader
+def sums(connection: sa.Connection, kind: str,
+         names: abc.Collection[str] | None = None, first_day: int = 0
+         ) -> list[StoredSums]:
+    """Return sums, by name and day.
 
-    :param connection: SQLAlchemy Connection within a transaction
     :param kind: HOST or UPLINK
-    :param names: collection of names, or None for all
+    :param names: None for all
     :param first_day: first day, in days since 1970
-    :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
-    table = tables.sum_history
-    query = sa.select(table).where(
-        (table.c.kind == kind) & (table.c.day >= first_day)).order_by(
-            table.c.name, table.c.day, table.c.period_seconds)
-    sums = []
-    for row in connection.execute(query):
-        if names is not None and row.name not in names:
-            continue
-        day_sums = damage.usable(damaged, 'sums', (row.kind, row.name),
-                                 functools.partial(_sums, row))
-        if day_sums is not None:
-            sums.append(day_sums)
-    return sums
+    table = sum_table.c
+    rows = connection.execute(sa.select(sum_table).where(
+        (table.kind == kind) & (table.day >= first_day)).order_by(
+            table.name, table.day, table.period_seconds))
+    return damage.usable_records(
+        connection, 'sums', (row for row in rows
+                             if names is None or row.name in names),
+        _sums, lambda row: (row.kind, row.name))
 
 
 def _sums(row):
@@ -616,158 +619,89 @@ def _sums(row):
         bytes(row.data)))
 
 
-def sums_row(sums):
-    """Return :class:`StoredSums` as a row.
-
-    :param sums: StoredSums
-    """
-    return {**dataclasses.asdict(sums), 'limits': json.dumps(sums.limits)}
-
-
-def read_state(connection):
-    """Return the :class:`BudgetState`, or None.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    """
-    table = tables.budget_state.c
+@database.reader
+def state(connection: sa.Connection) -> BudgetState | None:
+    """Return the common state, or None without budgets."""
+    table = state_table.c
     row = connection.execute(sa.select(
         table.period_seconds, table.stays_until)).first()
     return row and BudgetState(*row)
 
 
-def read_stays(connection, since):
-    """Return {instance uuid: [:class:`Stay`]}, the oldest first.
+@database.writer
+def settle(connection: sa.Connection, state: BudgetState,
+           budgets: abc.Iterable[tuple] = (),
+           sums: abc.Iterable[StoredSums] = (),
+           remove: abc.Iterable[tuple[str, str]] = (),
+           forget_before: int | None = None,
+           charges: abc.Iterable[Charge] = (),
+           vm_times: abc.Iterable[VMTime] = ()) -> None:
+    """Write settled budgets and the sums that they were computed from.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param since: stays that ended before this time (seconds UTC) are omitted
+    This is one transaction without retries: on any error, nothing is written.
+
+    :param budgets: list of (``until`` of the stored budget, or None if there
+        is none; new :class:`ErrorBudget`)
+    :param sums: each replaces the sums of the same day and period
+    :param remove: (kind, name) of the budgets to remove with their sums
+    :param forget_before: records of earlier days, in days since 1970, are
+        removed, and also outdated rates and stays; None: none are removed
+    :param charges: are added to those of the same day
+    :param vm_times: are added likewise
+    :raises StoreChanged: when another writer has settled one of these budgets
+        in the meantime
     """
-    table = tables.stay.c
-    stays_by_instance = collections.defaultdict(list)
-    for uuid, *stay in connection.execute(sa.select(
-            table.instance_uuid, table.since, table.host,
-            table.running).order_by(table.instance_uuid, table.since)):
-        stays = stays_by_instance[uuid]
-        if stays and stay[0] <= since:
-            stays.clear()
-        stays.append(Stay(*stay))
-    return dict(stays_by_instance)
+    _settle(connection, budgets)
+    for chunk in sql.chunks(list(sums)):
+        sql.upsert_usable(connection, sum_table, [
+            {**dataclasses.asdict(day_sums),
+             'limits': json.dumps(day_sums.limits)} for day_sums in chunk])
+    _add_to_day(connection, charges, vm_times)
+    _forget(connection, remove, forget_before)
+    sql.upsert(connection, state_table, [
+        {'id': 1, **dataclasses.asdict(state)}])
 
 
-def follow(connection, placements, removed_uuids, now, left_out):
-    """Write the stays that result from new placements.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param placements: list of :class:`.InstanceRecord`
-    :param removed_uuids: uuids of instances that Nova no longer has
-    :param now: current time, seconds UTC
-    :param left_out: as in :func:`.sql.upsert`
-    """
-    table = tables.stay
-    records = {record.instance_uuid: record for record in placements}
-    latest = {}
-    for chunk in sql.key_chunks(list(dict.fromkeys(
-            itertools.chain(records, removed_uuids)))):
-        for uuid, *stay in connection.execute(sa.select(
-                table.c.instance_uuid, table.c.since, table.c.host,
-                table.c.running).where(
-                    table.c.instance_uuid.in_(chunk)).order_by(
-                        table.c.since)):
-            latest[uuid] = Stay(*stay)
-    rows = []
-    for uuid in itertools.chain(records, removed_uuids):
-        record, before = records.get(uuid), latest.get(uuid)
-        host, running = (None, None) if record is None else (
-            record.host, record.running)
-        if before is None:
-            if record is None:
-                continue
-            since = record.began_at
-        elif (before.host, before.running) == (host, running):
-            continue
-        else:
-            since = record and record.changed_at
-        since = now if since is None else min(since, now)
-        if before is not None:
-            # The stays of an instance never overlap, even if clocks differ.
-            since = max(since, before.since + 1e-3)
-        rows.append({'instance_uuid': uuid, 'since': since, 'host': host,
-                     'running': running})
-    sql.upsert(connection, table, rows, left_out)
-
-
-def forget_stays(connection, now):
-    """Remove the stays that ended long ago.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param now: current time, seconds UTC
-    """
-    table = tables.stay
-    later = table.alias()
-    oldest = now - STAY_SECONDS
-    sql.delete_where(
-        connection, table, table.c.since < oldest,
-        sa.or_(table.c.host.is_(None), sa.exists().where(
-            later.c.instance_uuid == table.c.instance_uuid,
-            later.c.since > table.c.since, later.c.since < oldest)))
-
-
-def settle(connection, budgets, left_out):
-    """Write budgets that have not changed since they were read.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param budgets: list of (``until`` that was read, :class:`ErrorBudget`);
-        None: there is no budget yet, or it is damaged
-    :param left_out: as in :func:`.sql.upsert`
-    :returns: key of a budget that has changed meanwhile, or None
-    """
-    table = tables.error_budget
-    columns = [column.name for column in table.columns
-               if not column.primary_key]
-    settled_until = {(kind, name): until for kind, name, until
-                     in connection.execute(sa.select(
-                         table.c.kind, table.c.name, table.c.until))}
+def _settle(connection, budgets):
+    """Write budgets that have not changed since they were read."""
+    table = budget_table
+    key = [column.name for column in table.primary_key]
+    # If two writers have read the same budget, the second one finds no row.
+    statement = sa.update(table).where(
+        *(table.c[name] == sa.bindparam(f'of_{name}')
+          for name in (*key, 'until'))).values(
+            {column.name: sa.bindparam(f'new_{column.name}')
+             for column in table.columns if not column.primary_key})
+    new = []
     for before, budget in budgets:
-        if before is not None and settled_until.get(budget.key) != before:
-            return budget.key
-    existing = [(before, to_row(budget)) for before, budget in budgets
-                if before is not None]
-    if existing:
-        # If two writers have read the same budget, the second one finds no
-        # row.
-        statement = sa.update(table).where(
-            table.c.kind == sa.bindparam('of_kind'),
-            table.c.name == sa.bindparam('of_name'),
-            table.c.until == sa.bindparam('before')).values(
-                {name: sa.bindparam(f'new_{name}') for name in columns})
-        for before, row in existing:
-            if not connection.execute(statement, {
-                    'of_kind': row['kind'], 'of_name': row['name'],
-                    'before': before,
-                    **{f'new_{name}': row[name] for name in columns}
-                    }).rowcount:
-                return row['kind'], row['name']
-    sql.upsert(connection, table, [to_row(budget) for before, budget in budgets
-                                   if before is None], left_out)
-    return None
+        row = dataclasses.asdict(budget)
+        for name in ('burn', 'prediction'):
+            row[name] = json.dumps(row[name], sort_keys=True, allow_nan=False)
+        if before is None:
+            new.append(row)
+        elif not connection.execute(statement, {
+                'of_kind': budget.kind, 'of_name': budget.name,
+                'of_until': before, **{
+                    f'new_{name}': value for name, value in row.items()
+                    if name not in key}}).rowcount:
+            raise exceptions.StoreChanged(
+                f'the error budget of {budget.kind} {budget.name} has '
+                f'changed; expected an unchanged budget: another process has '
+                f'written it in the meantime')
+    sql.upsert_usable(connection, table, new)
 
 
-def forget(connection, keys, before_day):
-    """Remove budgets and sums that are no longer needed.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param keys: (kind, name) of the budgets to remove
-    :param before_day: records of earlier days are removed; None: none are
-    """
+def _forget(connection, keys, before_day):
+    """Remove budgets and sums that are no longer needed."""
     for kind, name in keys:
-        for table in (tables.error_budget, tables.sum_history,
-                      tables.overload_charge):
+        for table in (budget_table, sum_table, charge_table):
             connection.execute(sa.delete(table).where(
                 table.c.kind == kind, table.c.name == name))
     if before_day is None:
         return
-    for table in (tables.sum_history, tables.overload_charge, tables.vm_time):
+    for table in (sum_table, charge_table, vm_time_table):
         sql.delete_where(connection, table, table.c.day < before_day)
     now = (before_day + KEPT_DAYS) * _DAY_SECONDS
-    forget_stays(connection, now)
-    sql.delete_where(connection, tables.measured_rate,
-                     tables.measured_rate.c.written_at < now - _DAY_SECONDS)
+    stays.forget(connection, now)
+    sql.delete_where(connection, measured_table,
+                     measured_table.c.written_at < now - _DAY_SECONDS)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes cells of the store, so that a damaged row costs itself only.
 
-:func:`decode` is the only decoder of JSON cells. :func:`usable` builds the
-record of a row. Pure.
+:func:`decode` is the only decoder of JSON cells, :mod:`.packing` of packed
+ones. :func:`usable` builds the record of a row.
 """
 
 import dataclasses
@@ -13,8 +13,10 @@ import numbers
 import types
 import typing
 
-__all__ = ['OPTIONAL', 'Damaged', 'checked', 'decode', 'is_number',
-           'usable']
+import sqlalchemy as sa
+
+__all__ = ['OPTIONAL', 'Damaged', 'checked', 'decode', 'is_number', 'of',
+           'usable', 'usable_records']
 
 #: Last character of a key that may be absent.
 OPTIONAL = '?'
@@ -33,29 +35,46 @@ class Damaged(ValueError):
     """A cell that does not have what this release writes."""
 
 
-def usable(damaged, kind, name, build):
-    """Return the record of a row, or None if the row is damaged.
+def of(connection: sa.Connection) -> dict:
+    """Return {(kind, name): reason in words} of a transaction.
 
-    :param damaged: {(kind, name): reason in words}, to which a damaged row is
-        added
+    :class:`.Database` logs the damaged rows after the transaction.
+    """
+    return connection.get_execution_options().get('damaged', {})
+
+
+def usable(connection: sa.Connection, kind: str, name, build, *arguments):
+    """Return build(*arguments), or None if it raises: the row is damaged.
+
     :param kind: kind of the record, for example 'claim'
     :param name: key of the record
-    :param build: callable, returns the record
     """
     try:
-        return build()
+        return build(*arguments)
     except Exception as error:
         # Whatever the damage is, other rows have to be read.
         words = ' of '.join(map(str, reversed(name))) \
             if isinstance(name, tuple) else name
-        damaged[kind, name] = f'{kind} {words}: its row is damaged: {error}'
+        of(connection)[kind, name] = (
+            f'{kind} {words}: its row is damaged: {error}')
         return None
 
 
-def decode(text, shape):
+def usable_records(connection: sa.Connection, kind: str, rows, build,
+                   name) -> list:
+    """Return the records of the rows that are not damaged.
+
+    :param build: callable, returns the record of a row
+    :param name: callable, returns the key of a row
+    """
+    records = (usable(connection, kind, name(row), build, row)
+               for row in rows)
+    return [record for record in records if record is not None]
+
+
+def decode(text: str, shape):
     """Return the value of a JSON cell.
 
-    :param text: text of the cell
     :param shape: what the value has to be: a type; a tuple of the permitted
         shapes, with None for null; a list with the shape of all items; a
         dictionary with the shapes of some keys, which are required unless
@@ -78,7 +97,6 @@ def decode(text, shape):
 def checked(record):
     """Return a record whose fields have the types that its class states.
 
-    :param record: dataclass
     :raises Damaged: if a field has another type, or a number is not finite
     """
     for name, shapes in _shapes_of(type(record)).items():
@@ -129,11 +147,8 @@ def _has_shape(value, shape):
     return isinstance(value, shape)
 
 
-def is_number(value):
-    """Return whether a value is a finite number.
-
-    :param value: value of a column
-    """
+def is_number(value) -> bool:
+    """Return whether a value is a finite number."""
     return _has_shape(value, float)
 
 

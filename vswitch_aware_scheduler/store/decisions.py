@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of schedulers: the record, and its rows on a connection.
+"""Decisions: how schedulers judged the hosts for their last requests.
 
 Decisions do not create a generation, and no other table refers to them.
 """
 
+from collections import abc
 import dataclasses
-import functools
 import json
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.store import claim_rows as claims
 from vswitch_aware_scheduler.store import damage
+from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['Decision', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'conditions',
-           'expired_ids', 'read', 'to_row']
+__all__ = ['Decision', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'count', 'purge',
+           'read', 'write']
 
 #: Outcomes of a request. PLACED: Nova selected a host. NO_HOST: VSwitchFilter
 #: passed no host. NOT_PLACED: Nova selected no host for another reason.
@@ -86,16 +87,24 @@ class Decision:
     nearest: list
 
 
-_COLUMNS = ('decision_id', 'decided_at', 'decided_by', 'request_id',
-            'instance_uuid', 'project', 'flavor', 'outcome', 'host')
+# body is a JSON object of the other values.
+decision_table = tables.table(
+    'decision', tables.key(tables.UUID, 'decision_id'),
+    tables.columns(sa.Double, 'decided_at'),
+    tables.columns(tables.NAME, 'decided_by'),
+    tables.columns(tables.NAME, 'request_id', null=True),
+    tables.columns(tables.UUID, 'instance_uuid', null=True),
+    tables.columns(tables.NAME, 'project', 'flavor', null=True),
+    tables.columns(tables.KIND, 'outcome'),
+    tables.columns(tables.NAME, 'host', null=True),
+    tables.columns(tables.TEXT, 'body'),
+    indexes=('decided_at', 'instance_uuid'))
+
+_COLUMNS = [column.name for column in decision_table.c
+            if column.name != 'body']
 
 
-def to_row(decision):
-    """Return a Decision as a row.
-
-    :param decision: Decision
-    :returns: {column: value}
-    """
+def _row(decision):
     values = dataclasses.asdict(decision)
     row = {name: values.pop(name) for name in _COLUMNS}
     for name, value in row.items():
@@ -104,54 +113,77 @@ def to_row(decision):
     return {**row, 'body': json.dumps(values, allow_nan=False)}
 
 
-def conditions(since, values):
-    """Return the conditions of a selection as a list.
-
-    :param since: earliest time of a decision, seconds UTC, or None
-    :param values: {name of a column: required value, or None for any}
-    """
-    columns = tables.decision.c
-    where = [columns[name] == value for name, value in values.items()
-             if value is not None]
-    if since is not None:
-        where.append(columns.decided_at >= since)
-    return where
-
-
-def read(connection, where, limit, damaged):
-    """Return a list of Decisions, the newest first.
-
-    :param connection: SQLAlchemy Connection
-    :param where: list of conditions
-    :param limit: maximum number of decisions, or None for all
-    :param damaged: {('decision', id): reason in words}, to which rows that
-        cannot be read are added
-    """
-    table = tables.decision
-    decisions = []
-    for row in connection.execute(sa.select(table).where(*where).order_by(
-            table.c.decided_at.desc(), table.c.decision_id).limit(limit)):
-        decision = damage.usable(damaged, 'decision', row.decision_id,
-                                 functools.partial(_of_row, row))
-        if decision is not None:
-            decisions.append(decision)
-    return decisions
-
-
 def _of_row(row):
     return damage.checked(Decision(
         **{name: getattr(row, name) for name in _COLUMNS},
         **damage.decode(row.body, _BODY)))
 
 
-def expired_ids(connection, most_decisions, age_seconds):
-    """Return the ids of the decisions that have to be removed.
+def _conditions(since, values):
+    columns = decision_table.c
+    return [columns[name] == value for name, value in values.items()
+            if value is not None] + (
+                [] if since is None else [columns.decided_at >= since])
 
-    :param connection: SQLAlchemy Connection
-    :param most_decisions: maximum number of decisions; the newest ones remain
-    :param age_seconds: maximum age of a decision by the database's clock
+
+@database.reader
+def read(connection: sa.Connection, since: float | None = None,
+         limit: int | None = None, **values: str | None) -> list[Decision]:
+    """Return decisions, the newest first.
+
+    :param since: earliest time of a decision, seconds UTC
+    :param limit: largest number of decisions
+    :param values: only decisions with these values of ``instance_uuid``,
+        ``request_id``, ``decision_id``, ``host``, ``project`` and ``outcome``;
+        None restricts nothing
     """
-    table = tables.decision
+    table = decision_table
+    return damage.usable_records(
+        connection, 'decision', connection.execute(sa.select(table).where(
+            *_conditions(since, values)).order_by(
+                table.c.decided_at.desc(), table.c.decision_id).limit(limit)),
+        _of_row, lambda row: row.decision_id)
+
+
+@database.reader
+def count(connection: sa.Connection, **values: str | None) -> int:
+    """Return the number of decisions with some values, see :func:`read`."""
+    return connection.scalar(sa.select(sa.func.count()).select_from(
+        decision_table).where(*_conditions(None, values)))
+
+
+@database.writer
+def write(connection: sa.Connection, decisions: abc.Iterable[Decision]
+          ) -> None:
+    """Write decisions, without retries.
+
+    A decision with a value that the database refuses is skipped and named in
+    the log.
+    """
+    rows = (damage.usable(connection, 'decision', decision.decision_id, _row,
+                          decision) for decision in decisions)
+    sql.upsert_usable(connection, decision_table,
+                      [row for row in rows if row is not None])
+
+
+def purge(store: database.Database, most_decisions: int, age_seconds: float
+          ) -> int:
+    """Remove the oldest decisions.
+
+    :param most_decisions: largest number of decisions to keep
+    :param age_seconds: largest age of a decision by the database's clock
+    :returns: number of removed decisions
+    """
+    # Selected first: in MariaDB, a DELETE that matches no row locks the gaps
+    # between rows.
+    ids = store.read(_expired_ids, most_decisions, age_seconds)
+    if ids:
+        store.write_once(sql.delete, decision_table.c.decision_id, ids)
+    return len(ids)
+
+
+def _expired_ids(connection, most_decisions, age_seconds):
+    table = decision_table
     newest_first = (table.c.decided_at.desc(), table.c.decision_id)
     too_many = sa.select(table.c.decision_id).order_by(*newest_first).offset(
         most_decisions)
@@ -159,6 +191,6 @@ def expired_ids(connection, most_decisions, age_seconds):
         # MySQL has no OFFSET without a LIMIT.
         too_many = too_many.limit(2 ** 62)
     too_old = sa.select(table.c.decision_id).where(
-        table.c.decided_at < claims.now(connection) - age_seconds)
+        table.c.decided_at < sql.now(connection) - age_seconds)
     return list(dict.fromkeys([*connection.scalars(too_old),
                                *connection.scalars(too_many)]))

@@ -18,7 +18,7 @@ from sqlalchemy import exc
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import engines
-from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import tables
 
 __all__ = ['DIRECTORY_MODE', 'current_user', 'is_new_file',
            'missing_directory', 'revisions', 'sync', 'version']
@@ -71,7 +71,7 @@ def version(url, timeout_seconds=TIMEOUT_SECONDS):
     try:
         with engines.translate_errors(parsed, 'read'), \
                 engine.connect() as connection:
-            return sql.schema_version(connection)
+            return tables.version(connection)
     finally:
         engine.dispose()
 
@@ -162,7 +162,11 @@ def _upgrade(connection, shown, wanted_version, known_versions):
     :param wanted_version: revision after the update
     :param known_versions: all revisions, the oldest first
     """
-    before = sql.schema_version(connection)
+    before = tables.version(connection)
+    if before is not None and tables.is_superseded(before):
+        raise exceptions.StoreVersionError(
+            f'store {shown}: its schema has version {before}; expected '
+            f'{wanted_version}: {tables.NEW_STORE}')
     if before is not None and before not in known_versions:
         raise exceptions.StoreVersionError(
             f'store {shown}: its schema has version {before}; expected one '

@@ -4,11 +4,13 @@
 Values that are read are validated.
 """
 
+from collections import abc
 import json
 import math
 import numbers
 
 import numpy as np
+import sqlalchemy as sa
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.store import damage
@@ -16,24 +18,23 @@ from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['check_text', 'guarantee_of', 'pack_attachments', 'pack_guarantee',
-           'pack_law', 'storable', 'unpack_attachments', 'unpack_laws',
-           'usable_attachments', 'usable_guarantee', 'usable_laws']
+__all__ = ['GUARANTEE', 'check_text', 'check_texts', 'guarantee_of',
+           'pack_attachments', 'pack_guarantee', 'pack_law', 'storable',
+           'unpack_attachments', 'unpack_laws', 'usable_laws', 'usable_ports']
+
+#: Columns of guaranteed rates.
+GUARANTEE = 'egress_kbps', 'ingress_kbps', 'kpps'
 
 #: First byte of a packed law. The bytes of the RateLaw follow.
 _LAW_FORMAT = 3
 
 
-def check_text(value, limit, kind, owner, value_name,
-               error_class=exceptions.InvalidModel):
+def check_text(value, limit: int, kind: str, owner, value_name: str,
+               error_class: type = exceptions.InvalidModel) -> None:
     """Check that a value is a string of a limited length.
 
-    :param value: value to check
     :param limit: maximum number of characters
-    :param kind: kind of record, for the message
-    :param owner: name of the record, for the message
-    :param value_name: name of the value, for the message
-    :param error_class: class of the exception
+    :param kind: kind of record, for the message, as ``owner``, its name
     :raises error_class: if the value is not a string of 1 to ``limit``
         characters
     """
@@ -43,74 +44,60 @@ def check_text(value, limit, kind, owner, value_name,
             f'1 to {limit} characters')
 
 
-def usable_laws(names, laws, kind, damaged):
+def check_texts(record, kind: str, owner, limits: dict,
+                error_class: type = exceptions.InvalidModel) -> None:
+    """Check the texts of a record, see :func:`check_text`.
+
+    :param limits: {attribute: maximum number of characters}; None is legal
+        unless the class says otherwise
+    """
+    for name, limit in limits.items():
+        value = getattr(record, name)
+        if value is not None:
+            check_text(value, limit, kind, owner, name, error_class)
+
+
+def usable_laws(connection: sa.Connection, kind: str, names: abc.Sequence,
+                laws: abc.Sequence[bytes]) -> tuple:
     """Return packed laws concatenated, without damaged ones.
 
+    :param kind: kind of the names, for example 'model'
     :param names: n instance uuids or keys
     :param laws: n values of the column ``law``
-    :param kind: kind of the names, for example 'model'
-    :param damaged: {(kind, name): reason in words}, to which damaged laws are
-        added
     :returns: (names, sizes, data) of the other laws, as :func:`unpack_laws`
     """
     try:
         return (names, *unpack_laws(names, laws))
-    except (exceptions.StoreError, TypeError, ValueError):
+    except (TypeError, ValueError):
         pass
-    usable = []
-    for name, law in zip(names, laws):
-        try:
-            unpack_laws([name], [law])
-            usable.append((name, law))
-        except (exceptions.StoreError, TypeError, ValueError) as error:
-            damaged[kind, name] = str(error)
+    usable = [(name, law) for name, law in zip(names, laws) if damage.usable(
+        connection, kind, name, unpack_laws, [name], [law])]
     names, laws = zip(*usable) if usable else ((), ())
     return (names, *unpack_laws(names, laws))
 
 
-def usable_attachments(instance_uuid, text, kind, damaged):
-    """Return the Attachments of a column, or None if it is damaged.
-
-    :param instance_uuid: uuid of the instance
-    :param text: value of the column
-    :param kind: kind of the record, for example 'claim'
-    :param damaged: {(kind, name): reason in words}, to which damaged values
-        are added
-    """
-    try:
-        return unpack_attachments(instance_uuid, text)
-    except (exceptions.StoreError, TypeError, ValueError) as error:
-        damaged[kind, instance_uuid] = str(error)
-        return None
-
-
-def storable(text):
+def storable(text: str | None) -> str | None:
     """Return a descriptive text without characters that databases reject.
 
     These are the character NUL and single surrogates.
-
-    :param text: string or None
     """
     if text is None:
         return None
     return text.replace('\0', '').encode('utf-8', 'replace').decode()
 
 
-def pack_attachments(attachments):
-    """Return Attachments, or None, as JSON.
-
-    :param attachments: Attachments or None
-    """
+def pack_attachments(attachments: vswitch_attachments.Attachments | None
+                     ) -> str:
+    """Return Attachments, or None, as JSON."""
     # Attachments without any interface are falsy, but not unknown.
     return json.dumps(None if attachments is None else attachments.to_data())
 
 
-def unpack_attachments(instance_uuid, text):
+def unpack_attachments(text: str | None
+                       ) -> vswitch_attachments.Attachments | None:
     """Return the Attachments of a column, or None.
 
-    :param instance_uuid: uuid of the instance, for the message
-    :param text: value that :func:`pack_attachments` returned, or None
-    :raises StoreError: if the text is damaged; the message names the instance
+    :raises Damaged: if the text is damaged
     """
     try:
         data = None if text is None else damage.decode(
@@ -118,18 +105,14 @@ def unpack_attachments(instance_uuid, text):
         return None if data is None \
             else vswitch_attachments.Attachments.from_data(data)
     except ValueError as error:
-        raise exceptions.StoreError(
-            f'instance {instance_uuid}: its stored networks are damaged: '
-            f'{error}') from error
+        raise damage.Damaged(f'networks: {error}') from error
 
 
-def guarantee_of(instance_uuid, rates):
+def guarantee_of(rates: abc.Iterable[float | None]
+                 ) -> tuple[float, float, float] | None:
     """Return the rates that ports guarantee, or None if they are unknown.
 
-    :param instance_uuid: uuid of the instance, for the message
-    :param rates: sequence of egress_kbps, ingress_kbps and kpps, all None if
-        they are unknown
-    :returns: tuple of three floats, or None
+    :param rates: egress_kbps, ingress_kbps and kpps, all None if unknown
     :raises InvalidModel: if a rate is invalid
     """
     rates = tuple(rates)
@@ -139,60 +122,44 @@ def guarantee_of(instance_uuid, rates):
             isinstance(rate, numbers.Real) and 0 <= rate < math.inf
             for rate in rates):
         raise exceptions.InvalidModel(
-            f'instance {instance_uuid}: guaranteed rates: {rates!r}; expected '
-            f'three finite numbers from 0')
+            f'guaranteed rates: {rates!r}; expected three finite numbers '
+            f'from 0')
     return tuple(map(float, rates))
 
 
-def usable_guarantee(instance_uuid, row, kind, damaged):
-    """Return the guaranteed rates of a row, or None if they are unusable.
-
-    :param instance_uuid: uuid of the instance
-    :param row: row with the columns of :func:`pack_guarantee`
-    :param kind: kind of the record, for example 'claim'
-    :param damaged: {(kind, name): reason in words}, to which unusable rates
-        are added
-    """
-    try:
-        return guarantee_of(instance_uuid, (
-            row.egress_kbps, row.ingress_kbps, row.kpps))
-    except exceptions.InvalidModel as error:
-        damaged[kind, instance_uuid] = str(error)
-        return None
+def pack_guarantee(rates: tuple | None) -> dict:
+    """Return the columns of guaranteed rates."""
+    return dict(zip(GUARANTEE, rates or (None,) * 3))
 
 
-def pack_guarantee(rates):
-    """Return the columns of guaranteed rates.
+def usable_ports(connection: sa.Connection, kind: str, row) -> tuple:
+    """Return (Attachments, guaranteed rates) of a row; None if unusable."""
+    uuid = row.instance_uuid
+    return (damage.usable(connection, kind, uuid, unpack_attachments,
+                          row.networks),
+            damage.usable(connection, kind, uuid, guarantee_of,
+                          [getattr(row, name) for name in GUARANTEE]))
 
-    :param rates: (egress_kbps, ingress_kbps, kpps), or None if unknown
-    """
-    return dict(zip(('egress_kbps', 'ingress_kbps', 'kpps'),
-                    rates or (None,) * 3))
 
-
-def pack_law(owner):
-    """Return the column of the law of a model, a claim or a prior.
-
-    :param owner: record with an attribute ``law``
-    :returns: {'law': bytes}
-    """
+def pack_law(owner) -> dict:
+    """Return the column of the law of a record with an attribute ``law``."""
     return {'law': bytes([_LAW_FORMAT]) + owner.law}
 
 
-def unpack_laws(names, laws):
+def unpack_laws(names: abc.Sequence, laws: abc.Sequence[bytes]
+                ) -> tuple[np.ndarray, bytes]:
     """Return many packed laws as concatenated RateLaws.
 
     :param names: n instance uuids or keys, for the message of an error
     :param laws: n values of the column ``law``, see :func:`pack_law`
     :returns: (sizes, data): (n,) int64 number of bytes of each law, and the
-        concatenated RateLaws as bytes
-    :raises StoreVersionError: if a law has another format
-    :raises StoreError: if a law is damaged
+        concatenated RateLaws
+    :raises Damaged: if a law is damaged or has another format
     """
     head = bytes([_LAW_FORMAT])
     for name, law in zip(names, laws):
         if law[:1] != head:
-            raise exceptions.StoreVersionError(
+            raise damage.Damaged(
                 f'instance {name}: format of its law: '
                 f'{law[0] if law else None}; expected {_LAW_FORMAT}')
     sizes = np.fromiter(map(len, laws), np.int64, len(laws)) - 1
@@ -204,7 +171,7 @@ def unpack_laws(names, laws):
     if not bad.any():
         bad |= _are_damaged(np.frombuffer(data, np.uint8), states, is_sampled)
     if bad.any():
-        raise exceptions.StoreError(
+        raise damage.Damaged(
             f'instance {names[int(np.argmax(bad))]}: its law is damaged; '
             f'expected rows of finite numbers >= 0, and {sampled.INSTANTS} '
             f'numbers of rows or none')
@@ -216,7 +183,6 @@ def _are_damaged(data, states, is_sampled):
 
     :param data: uint8 array of the concatenated laws
     :param states: (n,) number of states of each law
-    :param is_sampled: (n,) bool
     """
     bad = np.zeros(states.size, dtype=bool)
     of_rows = np.repeat(np.tile([True, False], states.size), np.column_stack(

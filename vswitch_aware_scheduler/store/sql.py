@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statements for all kinds of rows and databases."""
 
+from collections import abc
+
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
 
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import packing
 
-__all__ = ['CHUNK', 'chunks', 'delete', 'delete_where', 'key_chunks',
-           'schema_version', 'stream', 'upsert']
+__all__ = ['CHUNK', 'NOW', 'chunks', 'delete', 'delete_where',
+           'forget_tokens', 'is_remembered', 'key_chunks', 'now',
+           'raise_complete_since', 'remember', 'restricted',
+           'stream', 'upsert', 'upsert_usable']
 
 #: Number of rows in a statement, which limits the memory in addition to the
 #: result.
@@ -20,76 +25,60 @@ CHUNK = 5000
 #: parameters.
 _KEYS = 900
 
+#: Number of the last writes whose tokens are kept regardless of their age.
+_KEPT_TOKENS = 1000
+
 _INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
             'mysql': mysql.insert, 'mariadb': mysql.insert}
 
+#: {dialect: expression for the time of the database}
+NOW = {name: sa.literal_column(text) for name, text in {
+    'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
+    'postgresql': 'extract(epoch from clock_timestamp())',
+    'mysql': 'unix_timestamp(now(6))',
+    'mariadb': 'unix_timestamp(now(6))'}.items()}
 
-def chunks(rows, size=CHUNK):
-    """Yield the items of a list in parts.
 
-    :param rows: list
-    :param size: maximum number of items in a part
-    """
+def now(connection: sa.Connection) -> float:
+    """Return the time of the database's clock, seconds UTC."""
+    return float(connection.scalar(sa.select(NOW[connection.dialect.name])))
+
+
+def chunks(rows: list, size: int | None = None) -> abc.Iterator[list]:
+    """Yield the items of a list in parts of at most ``size`` items."""
+    size = size or CHUNK
     for start in range(0, len(rows), size):
         yield rows[start:start + size]
 
 
-def key_chunks(names):
-    """Yield lists of names to query, without names that cannot exist.
-
-    :param names: iterable of names
-    """
+def key_chunks(names: abc.Iterable[str]) -> abc.Iterator[list[str]]:
+    """Yield lists of names to query, without names that cannot exist."""
     yield from chunks([name for name in names
                        if packing.storable(name) == name], _KEYS)
 
 
-def stream(connection, query):
-    """Run a query whose rows are read from the database in parts.
+def restricted(query: sa.Select, column: sa.Column,
+               names: abc.Iterable[str] | None) -> list[sa.Select]:
+    """Return queries for the rows whose column has one of the names.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param query: SELECT of the columns that are read
+    :param names: None for all
     """
+    return [query] if names is None else [
+        query.where(column.in_(chunk)) for chunk in key_chunks(names)]
+
+
+def stream(connection: sa.Connection, query: sa.Select) -> sa.Result:
+    """Run a query whose rows are read from the database in parts."""
     # Only for this query: psycopg2 could not write on such a connection.
     return connection.execute(query, execution_options={
         'stream_results': True, 'max_row_buffer': CHUNK})
 
 
-def upsert(connection, table, rows, left_out=None):
-    """Insert rows, or update existing ones.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param table: SQLAlchemy Table
-    :param rows: list of dictionaries
-    :param left_out: None, or {(table, key): reason in words}, to which rows
-        are added whose values the database rejects. The other rows are
-        written.
-    """
+def upsert(connection: sa.Connection, table: sa.Table,
+           rows: list[dict]) -> None:
+    """Insert rows, or update existing ones."""
     if not rows:
         return
-    if left_out is None:
-        _insert_or_update(connection, table, rows)
-        return
-    savepoint = connection.begin_nested()
-    try:
-        _insert_or_update(connection, table, rows)
-        savepoint.commit()
-    except Exception as error:
-        # After a deadlock MariaDB has no savepoint any more.
-        if not engines.is_refused_value(error):
-            raise
-        savepoint.rollback()
-        if len(rows) > 1:
-            half = len(rows) // 2
-            upsert(connection, table, rows[:half], left_out)
-            upsert(connection, table, rows[half:], left_out)
-            return
-        key = tuple(rows[0][column.name] for column in table.primary_key)
-        left_out[table.name, key] = (
-            f'{table.name} of {", ".join(map(repr, key))}: '
-            f'{engines.reason(error)}')
-
-
-def _insert_or_update(connection, table, rows):
     insert = _INSERTS[connection.dialect.name](table)
     other_columns = [column.name for column in table.columns
                      if not column.primary_key]
@@ -103,27 +92,51 @@ def _insert_or_update(connection, table, rows):
     connection.execute(insert, rows)
 
 
-def delete(connection, column, names):
-    """Delete the rows in which a column has one of the given values.
+def upsert_usable(connection: sa.Connection, table: sa.Table,
+                  rows: list[dict]) -> list[tuple]:
+    """Insert or update the rows whose values the database accepts.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param column: column of the table, compared with the names
-    :param names: list of values
+    The other rows are damaged, see :func:`.damage.of`.
+
+    :returns: their keys
     """
+    if not rows:
+        return []
+    savepoint = connection.begin_nested()
+    try:
+        upsert(connection, table, rows)
+        savepoint.commit()
+        return []
+    except Exception as error:
+        # After a deadlock MariaDB has no savepoint any more.
+        if not engines.is_refused_value(error):
+            raise
+        savepoint.rollback()
+        if len(rows) > 1:
+            half = len(rows) // 2
+            return [*upsert_usable(connection, table, rows[:half]),
+                    *upsert_usable(connection, table, rows[half:])]
+        key = tuple(rows[0][column.name] for column in table.primary_key)
+        damage.of(connection)[table.name, key] = (
+            f'{table.name} of {", ".join(map(repr, key))}: '
+            f'{engines.reason(error)}')
+        return [key]
+
+
+def delete(connection: sa.Connection, column: sa.Column,
+           names: abc.Iterable[str]) -> None:
+    """Delete the rows in which a column has one of the given values."""
     for chunk in key_chunks(names):
         connection.execute(
             sa.delete(column.table).where(column.in_(chunk)))
 
 
-def delete_where(connection, table, *conditions):
+def delete_where(connection: sa.Connection, table: sa.Table,
+                 *conditions: sa.ColumnElement) -> None:
     """Delete the few rows that fulfil all conditions.
 
     The keys of the rows are selected first: in MariaDB, a DELETE that matches
     no row locks the gaps between rows.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param table: SQLAlchemy Table
-    :param conditions: SQLAlchemy expressions
     """
     columns = list(table.primary_key)
     for key in connection.execute(
@@ -132,12 +145,47 @@ def delete_where(connection, table, *conditions):
             *(column == value for column, value in zip(columns, key))))
 
 
-def schema_version(connection):
-    """Return the version of the database's schema, or None without a schema.
+# A history has the tokens of the last writes. If a reader has another token
+# for its number, it has read another history: before a backup was restored, or
+# from a replica that was promoted.
 
-    :param connection: SQLAlchemy Connection
+def remember(connection: sa.Connection, history: sa.Table, number: int,
+             token: str, now: float) -> None:
+    """Store the token of a write in a history."""
+    # A row with that number belongs to a write that a restored backup lacks.
+    upsert(connection, history, [
+        {'number': number, 'token': token, 'written_at': now}])
+
+
+def is_remembered(connection: sa.Connection, history: sa.Table, since,
+                  last) -> bool:
+    """Return whether the last write of a reader is in this store's history.
+
+    :param since: Generation of the reader
+    :param last: the current Generation; of the same store, and its number is
+        not lower
     """
-    if not sa.inspect(connection).has_table('alembic_version'):
-        return None
-    return connection.scalar(sa.text(
-        'SELECT version_num FROM alembic_version'))
+    if since.number == last.number:
+        return since.token == last.token
+    return since.token == connection.scalar(
+        sa.select(history.c.token).where(history.c.number == since.number))
+
+
+def forget_tokens(connection: sa.Connection, history: sa.Table,
+                  head_table: sa.Table, before: float) -> None:
+    """Delete the tokens of writes before a time, but for the last ones.
+
+    :param head_table: table with the number of the last write
+    """
+    connection.execute(sa.delete(history).where(
+        history.c.written_at < before,
+        history.c.number < sa.select(
+            head_table.c.number - _KEPT_TOKENS).scalar_subquery()))
+
+
+def raise_complete_since(connection: sa.Connection, head_table: sa.Table,
+                         number: int) -> None:
+    """Note that rows of a write, and of earlier ones, were deleted."""
+    column = head_table.c.complete_since
+    connection.execute(sa.update(head_table).where(column < number).values(
+        complete_since=number))

@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import proposal
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.watcher_plugin import services
 
 __all__ = ['NAME', 'RebalanceMigration', 'parameters']

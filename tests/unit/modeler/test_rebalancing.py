@@ -15,7 +15,7 @@ from vswitch_aware_scheduler.modeler import systemd
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import settings
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 
 class WithFleet(base.StoreTestCase):
@@ -82,11 +82,11 @@ class RebalancerTestCase(WithFleet):
             self.assertIsNone(rebalancer.step(self.clock))
         self.assertEqual(['done'], self.states())
         # The lock is free.
-        self.assertIsNone(self.store.change_rebalancing(
-            records.take_lock, 'other', 'token', 60.0))
+        self.assertIsNone(records.take_lock(
+            self.store, 'other', 'token', 60.0))
 
     def test_the_lock_of_the_command_is_respected(self):
-        self.store.change_rebalancing(records.take_lock, 'the command', 't',
+        records.take_lock(self.store, 'the command', 't',
                                       60.0)
         with self.assertRaisesRegex(exceptions.StoreError, 'the command'):
             self.plan(self.make(settings.EXECUTE))
@@ -94,10 +94,10 @@ class RebalancerTestCase(WithFleet):
 
     def test_what_failed_is_tried_again_in_the_next_pass(self):
         rebalancer = self.make(settings.EXECUTE)
-        self.store.change_rebalancing(records.take_lock, 'killed', 't', 60.0)
+        records.take_lock(self.store, 'killed', 't', 60.0)
         with self.assertRaises(exceptions.StoreError):
             self.plan(rebalancer)
-        self.store.change_rebalancing(records.release_lock, 't')
+        records.release_lock(self.store, 't')
         self.plan(rebalancer)
         self.assertEqual(1, len(self.store.plans()))
 
@@ -134,8 +134,8 @@ class RebalancerTestCase(WithFleet):
         self.plan(rebalancer)
         rebalancer.end()
         rebalancer.end()
-        self.assertIsNone(self.store.change_rebalancing(
-            records.take_lock, 'other', 'token', 60.0))
+        self.assertIsNone(records.take_lock(
+            self.store, 'other', 'token', 60.0))
         self.assertEqual('running', self.store.plans()[0].state)
 
 

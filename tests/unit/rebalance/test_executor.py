@@ -11,7 +11,7 @@ from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 
 def proposed(name, source='host1', destination='host2', memory=1024,
@@ -457,20 +457,20 @@ class InterruptionTestCase(ExecutorTestCase):
 
     def kill(self, function):
         """Let a process end when it writes by this function, before it."""
-        change = self.store.change_rebalancing
+        change = self.store.write_patiently
 
         def killed(called, *arguments):
-            if called is function:
+            if called is function.__wrapped__:
                 raise Killed
             return change(called, *arguments)
 
         running = self.make('killed')
-        self.store.change_rebalancing = killed
+        self.store.write_patiently = killed
         running.__enter__()
         running.begin(self.plan())
         with self.assertRaises(Killed):
             self.steps(running)
-        del self.store.change_rebalancing
+        del self.store.write_patiently
         # Its lease runs out.
         self.execute('UPDATE rebalance_lock SET expires_at = 1')
 

@@ -6,7 +6,7 @@ from tests.unit.rebalance import fleet
 from tests.unit.store import base
 from vswitch_aware_scheduler.rebalance import outcome
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 DAY = 86400.0
 
@@ -27,8 +27,8 @@ class OutcomeTestCase(base.StoreTestCase):
             'host2': fleet.sums('host2', unknown)}
         self.fleet.write(self.store)
         self.at = fleet.NOW - DAY
-        self.store.change_rebalancing(
-            records.write_plan, store.PlanRecord('p', self.at, 'test'), [
+        records.write_plan(
+            self.store, store.PlanRecord('p', self.at, 'test'), [
                 store.MoveRecord('p', number, base.instance_uuid(number),
                                  'host1', 'host2', state, self.at, ended_at)
                 for number, (state, ended_at) in enumerate((

@@ -8,7 +8,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments
 
@@ -201,8 +201,8 @@ class ProposalTestCase(base.StoreTestCase):
               destination='host1', source='host9'):
         """Write moves of an earlier plan to the store."""
         plan = f'p{len(self.store.plans())}'
-        self.store.change_rebalancing(
-            records.write_plan, store.PlanRecord(plan, fleet.NOW - ago, 't'),
+        records.write_plan(
+            self.store, store.PlanRecord(plan, fleet.NOW - ago, 't'),
             [store.MoveRecord(
                 plan, number, fleet.uuid_of(name), source, destination,
                 state, None if state == records.DROPPED

@@ -13,9 +13,7 @@ from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import budgets
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.store import snapshot
-from vswitch_aware_scheduler.store import tables
 
 LIMITS = fake_store.LIMITS
 budget = fake_store.budget
@@ -115,15 +113,15 @@ class BudgetsTestCase(base.StoreTestCase):
         worker = store.Worker('ctl:1', 'ctl', base.NOW, base.NOW, {})
         thread = threading.Thread(target=second_store.report_worker,
                                   args=[worker])
-        settle = budgets.settle
+        settle = budgets._settle
 
         def meanwhile(connection, *arguments):
-            connection.execute(sa.select(tables.error_budget)).all()
+            connection.execute(sa.select(budgets.budget_table)).all()
             thread.start()
             thread.join(.5)
             return settle(connection, *arguments)
 
-        with mock.patch.object(budgets, 'settle', meanwhile):
+        with mock.patch.object(budgets, '_settle', meanwhile):
             self.store.settle_budgets(STATE, [(None, budget())])
         thread.join(60)
         self.assertEqual({budget().key}, set(self.store.error_budgets()))
@@ -258,15 +256,6 @@ class StaysTestCase(base.StoreTestCase):
         self.assertEqual([(2000.0, 'b', None)], self.stays())
         self.assertEqual([], self.stays(2))
         self.assertEqual([(1000.0, 'a', None)], self.stays(3))
-
-    def test_instances_of_the_version_before_are_where_they_were(self):
-        migration.sync(self.url, '0012')
-        self.execute(
-            "INSERT INTO placement (instance_uuid, generation, host, "
-            "networks, updated_at) VALUES (:uuid, 1, 'a', 'null', 1000)",
-            uuid=base.instance_uuid(1))
-        migration.sync(self.url)
-        self.assertEqual([(1000.0, 'a', None)], self.stays())
 
     def test_records_that_differ_in_times_alone_are_equal(self):
         placement = placed(1, 'a', running=True, began_at=1.0, changed_at=2.0)

@@ -11,7 +11,7 @@ from tests.fakes import store as fake_store
 from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import claim_rows
+from vswitch_aware_scheduler.store import claims
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.vswitch import attachments
 
@@ -203,7 +203,7 @@ class ClaimsTestCase(base.StoreTestCase):
     def test_a_withdrawal_stays_for_readers_for_a_while(self):
         self.write(claim(age_seconds=599.0))
         self.write(withdrawn=[claim()])
-        self.age(claim_rows.KEPT_SECONDS - 60)
+        self.age(claims.KEPT_SECONDS - 60)
         self.assertEqual(0, self.store.purge_claims())
         self.assertEqual(store.WITHDRAWN, self.read()[1][0])
 

@@ -24,8 +24,8 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import damage
-from vswitch_aware_scheduler.store import rebalance_records
-from vswitch_aware_scheduler.store import service_records
+from vswitch_aware_scheduler.store import facts
+from vswitch_aware_scheduler.store import plans
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.vswitch import attachments
@@ -130,7 +130,7 @@ class EveryColumnTestCase(base.StoreTestCase):
         target.write_fleet({
             kind: {name: {'name': name, 'metadata': {}, 'hosts': ['h1']}
                    for name in ('1', '2')}
-            for kind in service_records.FLEET_KINDS}, now)
+            for kind in facts.FLEET_KINDS}, now)
         target.write_decisions([fake_store.decision(number)
                                 for number in (1, 2)])
         budgets = [fake_store.budget(
@@ -150,9 +150,8 @@ class EveryColumnTestCase(base.StoreTestCase):
                 300.0, 10, uuids[:2], np.zeros(2), np.ones(2, bool),
                 np.ones((2, 3)), np.ones((2, 3, 3)))], now)
         for plan in ('p1', 'p2'):
-            target.change_rebalancing(
-                rebalance_records.write_plan,
-                store.PlanRecord(plan, now, 'test'),
+            plans.write_plan(
+                target, store.PlanRecord(plan, now, 'test'),
                 [store.MoveRecord(plan, 0, uuids[0], 'h1', 'h2',
                                   body={'reason': 'debt'})])
 
@@ -179,7 +178,7 @@ class EveryColumnTestCase(base.StoreTestCase):
             'priors': target.priors, 'laws': lambda: target.laws(uuids),
             'modelers': target.modelers, 'workers': target.workers,
             **{kind: (lambda kind=kind: target.fleet(kind))
-               for kind in service_records.FLEET_KINDS},
+               for kind in facts.FLEET_KINDS},
             'decisions': target.decisions, 'budgets': target.error_budgets,
             'state': target.budget_state, 'rates': target.measured_rates,
             'charges': target.charges, 'vm_times': target.vm_times,

@@ -16,7 +16,7 @@ from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
-from vswitch_aware_scheduler.store import generation_rows
+from vswitch_aware_scheduler.store import generations
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
@@ -215,7 +215,7 @@ class IncrementalReadTestCase(base.StoreTestCase):
     def test_a_reader_that_missed_forgotten_removals_reads_everything(self):
         second = self.store.write(remove=[base.instance_uuid(1)],
                                   now=base.NOW)
-        late = base.NOW + generation_rows.REMOVAL_SECONDS
+        late = base.NOW + generations.REMOVAL_SECONDS
         self.store.write(now=late)
         self.assertFalse(self.store.read_changes(self.first).complete)
         self.store.write(now=late + 1)
@@ -331,7 +331,7 @@ class InterruptionTestCase(base.StoreTestCase):
 
     def test_a_killed_writer_leaves_the_last_good_generation(self):
         def die():
-            with mock.patch.object(generation_rows, 'forget_removals',
+            with mock.patch.object(generations, 'forget_removals',
                                    lambda *_: os._exit(9)):
                 self.store.write([base.constant(0, egress_kbps=9.0)],
                                  remove=[base.instance_uuid(1)])
@@ -342,7 +342,7 @@ class InterruptionTestCase(base.StoreTestCase):
 
     def test_a_reader_beside_a_writer_sees_the_last_good_generation(self):
         # Holds for the time of a write that has changed rows already.
-        with mock.patch.object(generation_rows, 'forget_removals',
+        with mock.patch.object(generations, 'forget_removals',
                                lambda *_: self._assert_last_good()):
             self.store.write([base.constant(0, egress_kbps=9.0)],
                              remove=[base.instance_uuid(1)])
@@ -683,4 +683,4 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
                                     'while another process writes'):
             reader._read_unlocked(write_meanwhile)
         self.assertEqual(1, reader._read_unlocked(
-            lambda connection: generation_rows.read(connection)[0]).number)
+            generations.read).number)

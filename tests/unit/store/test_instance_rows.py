@@ -6,9 +6,8 @@ import sqlalchemy as sa
 from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import generation_rows
-from vswitch_aware_scheduler.store import instance_rows
-from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.store import generations
+from vswitch_aware_scheduler.store import instances
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments
 
@@ -101,7 +100,7 @@ class PlacementsTestCase(base.StoreTestCase):
         self.assertEqual({uuids[0], uuids[2]},
                          set(self.store.former_instances()))
         self.store.write(remove_placements=['unknown'],
-                         now=55.0 + instance_rows.FORMER_SECONDS)
+                         now=55.0 + instances.FORMER_SECONDS)
         self.assertEqual({uuids[2]}, set(self.store.former_instances()))
 
     def test_each_store_has_a_secret_of_its_own(self):
@@ -111,7 +110,8 @@ class PlacementsTestCase(base.StoreTestCase):
         self.url = f'sqlite:///{self.directory}/other.sqlite'
         self.assertNotEqual(secret, self.make_store().secret())
         with self.store._engine().begin() as connection:
-            connection.execute(sa.update(tables.secret).values(value='zz'))
+            connection.execute(sa.update(
+                generations.secret_table).values(value='zz'))
         with self.assertRaisesRegex(exceptions.StoreError, 'hexadecimal'):
             self.store.secret()
 
@@ -128,14 +128,14 @@ class PlacementsTestCase(base.StoreTestCase):
         uuid = base.instance_uuid(1)
         for text in ('{', '{"colour": 5}', '[5]', '5', '"red"'):
             with self.store._engine().begin() as connection:
-                connection.execute(sa.update(tables.placement).values(
+                connection.execute(sa.update(instances.placement_table).values(
                     networks=text))
             with self.subTest(text):
                 self.assertIsNone(self.store.placements()[uuid].attachments)
                 changes = self.store.read_changes()
                 self.assertIsNone(dict(zip(*changes.placements))[uuid][3])
                 self.assertRegex(changes.damaged['placement', uuid],
-                                 f'{uuid}: .*networks are damaged')
+                                 f'{uuid}: .*row is damaged: networks: ')
 
     def test_guarantees_that_nobody_can_use_are_not_known(self):
         self.store.write(placements=[self._placed(1)])
@@ -143,7 +143,8 @@ class PlacementsTestCase(base.StoreTestCase):
         for values in ({'egress_kbps': -1.0, 'ingress_kbps': 0, 'kpps': 0},
                        {'egress_kbps': 5, 'ingress_kbps': None, 'kpps': 0}):
             with self.store._engine().begin() as connection:
-                connection.execute(sa.update(tables.placement).values(values))
+                connection.execute(sa.update(
+                    instances.placement_table).values(values))
             with self.subTest(values):
                 self.assertIsNone(self.store.placements()[uuid].guaranteed)
                 changes = self.store.read_changes()
@@ -226,7 +227,7 @@ class PriorsTestCase(base.StoreTestCase):
         self.store.write(remove_priors=self._priors()[:1], now=2.0)
         removal = self.store.read_changes(generation)
         self.store.write([base.constant(1)],
-                         now=2.5 + generation_rows.REMOVAL_SECONDS)
+                         now=2.5 + generations.REMOVAL_SECONDS)
         late = self.store.read_changes(generation)
         self.assertTrue(late.complete)
         self.assertNotIn(('f', 'p'), late.priors)

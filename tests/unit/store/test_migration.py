@@ -13,14 +13,12 @@ from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
 import sqlalchemy as sa
 
-from tests.fakes import store as fake_store
 from tests.unit.store import base
 import vswitch_aware_scheduler
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
-from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
 
 
@@ -65,65 +63,22 @@ class MigrationTestCase(base.StoreTestCase):
                                     'newer release'):
             migration.sync(self.url)
 
-    def test_a_store_of_the_first_release_keeps_what_it_has(self):
-        migration.sync(self.url, '0001')
-        self.execute(
-            "INSERT INTO traffic_model VALUES ('one', 3, :law, 'name', 0, 1,"
-            " 2, '{}', 'file', 4)", law=b'\x02')
-        self.execute(
-            "INSERT INTO traffic_model_detail VALUES ('one', 2, '{}', NULL)")
-        content = {name: self.execute(f'SELECT * FROM {name}') for name in (
-            'generation', 'traffic_model', 'traffic_model_detail')}
-        self.assertEqual(('0001', tables.SCHEMA_VERSION),
-                         migration.sync(self.url))
-        for name, rows in content.items():
-            self.assertEqual(rows, [
-                row[:len(rows[0])] for row in self.execute(
-                    f'SELECT * FROM {name}')])
-        self.assertEqual([], self._difference())
-
-    def test_claims_of_an_earlier_schema_are_dropped(self):
-        migration.sync(self.url, '0004')
-        claim = fake_store.claim()
-        self.execute(
-            'INSERT INTO claim VALUES (:uuid, 1, :token, :state, :host, NULL, '
-            ':law, :stated, :by, 0, 9e9)', uuid=claim.instance_uuid,
-            token=claim.token, state=claim.state, host=claim.host,
-            law=packing.pack_law(claim)['law'], stated=True,
-            by=claim.claimed_by)
+    def test_a_store_from_before_the_initial_schema_is_left_alone(self):
         migration.sync(self.url)
-        self.assertEqual([], store.Store(self.url).read_claims().claims)
-        self.assertEqual([], self._difference())
-
-    def test_budgets_of_an_earlier_schema_remain(self):
-        migration.sync(self.url, '0015')
-        numbers = {name: 1.0 for name in (
-            'since', 'until', 'balance', 'most_days', 'measured_seconds',
-            'overload_seconds', 'unknown_seconds')}
-        columns = sa.inspect(sa.create_engine(self.url)).get_columns(
-            'error_budget')
-        values = {column['name']: numbers.get(column['name'], 0.5)
-                  for column in columns} | {
-            'kind': 'host', 'name': 'h', 'why': None, 'unknown_why': None,
-            'burn': '{}', 'limits': '["kernel", []]'}
-        self.execute('INSERT INTO error_budget VALUES ({})'.format(
-            ', '.join(f':{name}' for name in values)), **values)
-        self.execute("INSERT INTO sum_history VALUES ('host', 'h', 1, 300, "
-                     "'[]', :data)", data=b'')
-        migration.sync(self.url)
-        target = store.Store(self.url)
-        [budget] = target.error_budgets().values()
-        self.assertEqual((0.5, store.Prediction()), (
-            budget.overload_probability, budget.prediction))
-        self.assertEqual([], list(target.sum_history(store.HOST)))
-        self.assertEqual(
-            {'kind', 'name', 'day', 'period_seconds'}, set(sa.inspect(
-                sa.create_engine(self.url)).get_pk_constraint(
-                    'sum_history')['constrained_columns']))
-        self.assertEqual([], self._difference())
+        for version in ('0001', '0017'):
+            self.execute('UPDATE alembic_version SET version_num = :version',
+                         version=version)
+            for use in (lambda: migration.sync(self.url),
+                        store.Store(self.url).generation,
+                        store.Store(self.url).read_claims):
+                with self.assertRaisesRegex(
+                        exceptions.StoreVersionError,
+                        f'version {version}; expected 0001_initial: no '
+                        f'migration .*remove its tables.*learns'):
+                    use()
 
     def test_an_upgrade_that_was_cut_anywhere_can_be_repeated(self):
-        for statements in range(5, 500, 13):
+        for statements in range(5, 500, 7):
             complete = self._is_whole_before(statements)
             self.assertEqual(tables.SCHEMA_VERSION,
                              migration.sync(self.url)[1])

@@ -11,6 +11,7 @@ import numpy as np
 from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
@@ -63,20 +64,22 @@ class PackedLawTestCase(unittest.TestCase):
                     b'\x03' + struct.pack('<4d', 1, -1, 0, 0),
                     b'\x03' + struct.pack('<4d', 1.5, 1, 0, 0)):
             drawn = good + bytes(503) + b'\x80'
-            with self.assertRaisesRegex(exceptions.StoreError,
+            with self.assertRaisesRegex(damage.Damaged,
                                         'instance second: .*damaged'):
                 packing.unpack_laws(['first', 'second', 'third'],
                                     [drawn, bad, good])
-            damaged = {}
+            connection, damaged = mock.Mock(), {}
+            connection.get_execution_options.return_value = {
+                'damaged': damaged}
             names, _, data = packing.usable_laws(
-                ['first', 'second'], [drawn, bad], 'model', damaged)
+                connection, 'model', ['first', 'second'], [drawn, bad])
             self.assertEqual((['first'], [('model', 'second')], drawn[1:]),
                              (list(names), list(damaged), data))
 
     def test_a_law_of_another_format_is_refused(self):
         for bad, version in ((b'\x02' + bytes(40), '2'), (b'', 'None')):
             with self.assertRaisesRegex(
-                    exceptions.StoreVersionError,
+                    damage.Damaged,
                     f'instance u: format of its law: {version}; expected 3'):
                 packing.unpack_laws(['u'], [bad])
 

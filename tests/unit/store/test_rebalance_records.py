@@ -6,7 +6,7 @@ import logging
 from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 LEASE = 60.0
 
@@ -24,7 +24,7 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         return self.make_store()
 
     def change(self, function, *arguments):
-        return self.store.change_rebalancing(function, *arguments)
+        return function(self.store, *arguments)
 
     def write(self, plan_id='p1', count=2, made_at=base.NOW, **more):
         self.change(records.write_plan, store.PlanRecord(

@@ -7,6 +7,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import models
 from vswitch_aware_scheduler.store import tables
 
 
@@ -19,10 +20,10 @@ class TablesTestCase(unittest.TestCase):
         # 105 bins with every step between them seen are 133 kB of counts.
         for dialect in (mysql.dialect(),):
             text = str(sa.schema.CreateTable(
-                tables.traffic_model_detail).compile(dialect=dialect))
+                models.detail_table).compile(dialect=dialect))
             self.assertIn('counts MEDIUMBLOB', text)
             self.assertIn('model MEDIUMTEXT', text)
         text = str(sa.schema.CreateTable(
-            tables.traffic_model_detail).compile(
+            models.detail_table).compile(
                 dialect=postgresql.dialect()))
         self.assertIn('counts BYTEA', text)

@@ -15,7 +15,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import outcome
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 __all__ = ['SUMMARY', 'Run', 'add_arguments']
 

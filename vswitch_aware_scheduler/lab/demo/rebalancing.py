@@ -27,7 +27,7 @@ from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.telemetry import base as telemetry
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series

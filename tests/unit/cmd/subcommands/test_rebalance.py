@@ -6,7 +6,7 @@ from unittest import mock
 from tests.unit.cmd import commands
 from tests.unit.rebalance import relief_case
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
-from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.store import plans as records
 
 
 class RebalanceTestCase(relief_case.ReliefTestCase):
@@ -116,7 +116,7 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         return json.loads(output)
 
     def test_another_process_is_respected(self):
-        self.store.change_rebalancing(records.take_lock, 'vswitch-modeler',
+        records.take_lock(self.store, 'vswitch-modeler',
                                       't', 60.0)
         self.assert_fails('held by vswitch-modeler', 'rebalance', '--execute')
         self.assertEqual(1, len(self.ask('rebalance')['moves']))

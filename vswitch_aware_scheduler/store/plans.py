@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of migrations, their moves and the lock of rebalancing, with rows.
+"""Plans of migrations, their moves, and the lock of rebalancing.
 
 A plan and its moves are the audit record of rebalancing. Writing them creates
 no generation. Only the process that has the lock starts moves. The lock
@@ -8,15 +8,15 @@ also renews the lock, so that a process that has lost the lock starts no move.
 """
 
 import dataclasses
-import functools
 import json
 
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.store import damage
+from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
 __all__ = ['ABANDONED', 'BEGUN', 'DESTINATION', 'DONE', 'DROPPED', 'FAILED',
@@ -45,6 +45,33 @@ RESTS = INSTANCE, DESTINATION, MIGRATION = (
 KEPT_SECONDS = 180 * 86400.0
 
 _MOST_NAME = 255
+
+# Times are those of the clock of the process that created the plan.
+plan_table = tables.table(
+    'rebalance_plan', tables.key(tables.UUID, 'plan_id'),
+    tables.columns(sa.Double, 'made_at'),
+    tables.columns(tables.NAME, 'made_by'),
+    tables.columns(tables.KIND, 'state'),
+    tables.columns(sa.Double, 'ended_at', null=True),
+    tables.columns(tables.TEXT, 'reason'), indexes=('made_at',))
+
+# body is a JSON object.
+move_table = tables.table(
+    'rebalance_move', tables.key(tables.UUID, 'plan_id'),
+    tables.key(sa.Integer, 'position'),
+    tables.columns(tables.UUID, 'instance_uuid'),
+    tables.columns(tables.NAME, 'source', 'destination'),
+    tables.columns(tables.KIND, 'state'),
+    tables.columns(sa.Double, 'begun_at', 'ended_at', null=True),
+    tables.columns(tables.TEXT, 'body'), indexes=('state', 'ended_at'))
+
+# One row. expires_at is a time of the database's clock. token differs for each
+# acquisition of the lock; it is empty if no process has the lock.
+lock_table = tables.table(
+    'rebalance_lock', tables.key(sa.Integer, 'id'),
+    tables.columns(tables.NAME, 'holder'),
+    tables.columns(tables.UUID, 'token'),
+    tables.columns(sa.Double, 'expires_at'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,61 +132,52 @@ def _row(record):
     return row
 
 
-def write_plan(connection, plan, moves):
-    """Insert a PlanRecord and its MoveRecords; delete old ones.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param plan: PlanRecord
-    :param moves: list of MoveRecord
-    """
-    table = tables.rebalance_plan
+@database.patient_writer
+def write_plan(connection: sa.Connection, plan: PlanRecord,
+               moves: list[MoveRecord]) -> None:
+    """Insert a plan and its moves; delete old ones."""
+    table = plan_table
     connection.execute(sa.insert(table).values(_row(plan)))
     for move in moves:
-        connection.execute(sa.insert(tables.rebalance_move).values(
-            _row(move)))
+        connection.execute(sa.insert(move_table).values(_row(move)))
     old_plans = connection.scalars(sa.select(table.c.plan_id).where(
         table.c.ended_at < plan.made_at - KEPT_SECONDS)).all()
-    for column in (tables.rebalance_move.c.plan_id, table.c.plan_id):
+    for column in (move_table.c.plan_id, table.c.plan_id):
         connection.execute(sa.delete(column.table).where(
             column.in_(old_plans)))
 
 
-def read_plans(connection, state, limit, damaged):
-    """Return a list of PlanRecords, the newest first.
+@database.reader
+def read_plans(connection: sa.Connection, state: str | None = None,
+               limit: int | None = None) -> list[PlanRecord]:
+    """Return plans, the newest first.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param state: state of the plans, or None for all
-    :param limit: maximum number of plans, or None for all
-    :param damaged: {('plan', id): reason in words}, to which rows that cannot
-        be read are added
+    :param state: only plans in this state; None: all
+    :param limit: largest number of plans; None: all
     """
-    table = tables.rebalance_plan
+    table = plan_table
     query = sa.select(table).order_by(
         table.c.made_at.desc(), table.c.plan_id).limit(limit)
     if state is not None:
         query = query.where(table.c.state == state)
-    plans = [damage.usable(damaged, 'plan', row.plan_id, functools.partial(
-        _checked, PlanRecord, row._mapping))
-        for row in connection.execute(query)]
-    return [plan for plan in plans if plan is not None]
+    return damage.usable_records(
+        connection, 'plan', connection.execute(query),
+        lambda row: damage.checked(PlanRecord(**row._mapping)),
+        lambda row: row.plan_id)
 
 
-def _checked(record_class, values):
-    return damage.checked(record_class(**values))
+@database.reader
+def read_moves(connection: sa.Connection, plan_id: str | None = None,
+               state: str | None = None, since: float | None = None
+               ) -> list[MoveRecord]:
+    """Return moves, the newest plan first.
 
-
-def read_moves(connection, plan_id, state, since, damaged):
-    """Return a list of MoveRecords, the newest plan first.
-
-    :param connection: SQLAlchemy Connection within a transaction
     :param plan_id: only moves of this plan; None: of all plans
     :param state: only moves in this state; None: all
     :param since: only moves that ended at this time or later, seconds UTC;
         None: all
-    :param damaged: {('move', id): reason in words}, to which rows that cannot
-        be read are added
     """
-    table, plan = tables.rebalance_move, tables.rebalance_plan
+    table, plan = move_table, plan_table
     query = sa.select(table).join(
         plan, plan.c.plan_id == table.c.plan_id).order_by(
             plan.c.made_at.desc(), table.c.plan_id, table.c.position)
@@ -168,25 +186,25 @@ def read_moves(connection, plan_id, state, since, damaged):
             query = query.where(column == value)
     if since is not None:
         query = query.where(table.c.ended_at >= since)
-    moves = []
-    for row in connection.execute(query):
-        name = f'{row.plan_id}/{row.position}'
-        # A move without its body is returned anyway: other columns have the
-        # essential data.
-        body = damage.usable(damaged, 'move', name, functools.partial(
-            damage.decode, row.body, dict)) or {}
-        move = damage.usable(damaged, 'move', name, functools.partial(
-            _checked, MoveRecord, {**row._mapping, 'body': body}))
-        if move is not None:
-            moves.append(move)
-    return moves
+
+    def name(row):
+        return f'{row.plan_id}/{row.position}'
+
+    # A move without its body is returned anyway: other columns have the
+    # essential data.
+    return damage.usable_records(
+        connection, 'move', connection.execute(query),
+        lambda row: damage.checked(MoveRecord(**{
+            **row._mapping, 'body': damage.usable(
+                connection, 'move', name(row), damage.decode, row.body,
+                dict) or {}})), name)
 
 
-def begin_move(connection, move, token, lease_seconds, now):
+@database.patient_writer
+def begin_move(connection: sa.Connection, move: MoveRecord, token: str,
+               lease_seconds: float, now: float) -> None:
     """Write that a move starts, and renew the lock.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param move: MoveRecord
     :param token: token of the lock that the caller has
     :param lease_seconds: time until the lock expires
     :param now: current time, seconds UTC
@@ -197,69 +215,57 @@ def begin_move(connection, move, token, lease_seconds, now):
         raise exceptions.StoreChanged(
             'lock of rebalancing: held by another process; expected it held '
             'by this one')
-    table = tables.rebalance_move
-    if not connection.execute(sa.update(table).where(
-            table.c.plan_id == move.plan_id,
-            table.c.position == move.position,
-            table.c.state == PLANNED).values(
-                state=BEGUN, begun_at=now)).rowcount:
+    if not _update_move(connection, move, {'state': BEGUN, 'begun_at': now},
+                        move_table.c.state == PLANNED):
         raise exceptions.StoreChanged(
             f'move {move.position} of plan {move.plan_id}: has begun or '
             f'ended already; expected a move that has not begun')
 
 
-def end_move(connection, move, state, now, body):
+def _update_move(connection, move, values, *conditions):
+    table = move_table
+    return connection.execute(sa.update(table).where(
+        table.c.plan_id == move.plan_id, table.c.position == move.position,
+        *conditions).values(**values)).rowcount
+
+
+@database.patient_writer
+def end_move(connection: sa.Connection, move: MoveRecord, state: str,
+             now: float, body: dict) -> None:
     """Write how a move ended, or PLANNED if it never started.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param move: MoveRecord
-    :param state: new state
     :param now: current time, seconds UTC
     :param body: dictionary that JSON can represent
     """
-    table = tables.rebalance_move
-    values = {'state': state, 'body': json.dumps(body, allow_nan=False),
-              'ended_at': None if state == PLANNED else now}
-    if state == PLANNED:
-        values['begun_at'] = None
-    connection.execute(sa.update(table).where(
-        table.c.plan_id == move.plan_id,
-        table.c.position == move.position).values(**values))
+    _update_move(connection, move, {
+        'state': state, 'body': json.dumps(body, allow_nan=False), **(
+            {'ended_at': None, 'begun_at': None} if state == PLANNED
+            else {'ended_at': now})})
 
 
-def update_body(connection, move, body):
-    """Replace the other data of a move.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param move: MoveRecord
-    :param body: dictionary that JSON can represent
-    """
-    table = tables.rebalance_move
-    connection.execute(sa.update(table).where(
-        table.c.plan_id == move.plan_id,
-        table.c.position == move.position).values(
-            body=json.dumps(body, allow_nan=False)))
+@database.patient_writer
+def update_body(connection: sa.Connection, move: MoveRecord, body: dict
+                ) -> None:
+    """Replace the other data of a move, which JSON can represent."""
+    _update_move(connection, move, {
+        'body': json.dumps(body, allow_nan=False)})
 
 
-def end_plan(connection, plan_id, state, reason, now):
+@database.patient_writer
+def end_plan(connection: sa.Connection, plan_id: str, state: str, reason: str,
+             now: float) -> None:
     """Write how a plan ended. Moves that did not start are dropped.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param plan_id: id of the plan
-    :param state: new state
     :param reason: sentence
     :param now: current time, seconds UTC
     """
-    table, moves = tables.rebalance_plan, tables.rebalance_move
-    connection.execute(sa.update(table).where(
-        table.c.plan_id == plan_id).values(
+    connection.execute(sa.update(plan_table).where(
+        plan_table.c.plan_id == plan_id).values(
             state=state, reason=packing.storable(reason), ended_at=now))
-    connection.execute(sa.update(moves).where(
-        moves.c.plan_id == plan_id, moves.c.state == PLANNED).values(
-            state=DROPPED, ended_at=now))
+    connection.execute(sa.update(move_table).where(
+        move_table.c.plan_id == plan_id,
+        move_table.c.state == PLANNED).values(state=DROPPED, ended_at=now))
 
-
-# The lock of rebalancing
 
 def _locked_now(connection):
     """Lock the row of the lock and return the time of the database.
@@ -267,24 +273,25 @@ def _locked_now(connection):
     The function writes first, because SQLite can reject a write in a
     transaction that started with a read.
     """
-    connection.execute(sa.update(tables.rebalance_lock).values(id=1))
-    return claim_rows.now(connection)
+    connection.execute(sa.update(lock_table).values(id=1))
+    return sql.now(connection)
 
 
-def take_lock(connection, holder, token, lease_seconds):
+@database.patient_writer
+def take_lock(connection: sa.Connection, holder: str, token: str,
+              lease_seconds: float) -> str | None:
     """Acquire the lock of rebalancing.
 
     After the clock of the database was set back, a lock may expire later than
     any new lock. Such a lock is ignored. If its holder still runs, it starts
     no more moves, because the lock then has another token.
 
-    :param connection: SQLAlchemy Connection within a transaction
     :param holder: name of the process, for messages
     :param token: 32 hexadecimal digits, different for each acquisition
     :param lease_seconds: time until the lock expires
     :returns: None, or the name of the other process that has the lock
     """
-    table = tables.rebalance_lock
+    table = lock_table
     now = _locked_now(connection)
     is_free = (table.c.expires_at <= now) | (
         table.c.expires_at > now + 2 * lease_seconds) | (
@@ -296,27 +303,22 @@ def take_lock(connection, holder, token, lease_seconds):
     return connection.scalar(sa.select(table.c.holder))
 
 
-def keep_lock(connection, token, lease_seconds):
-    """Renew the lock of rebalancing.
+@database.patient_writer
+def keep_lock(connection: sa.Connection, token: str, lease_seconds: float
+              ) -> bool:
+    """Renew the lock, and return False if the caller has lost it.
 
-    :param connection: SQLAlchemy Connection within a transaction
-    :param token: token of the lock that the caller has
     :param lease_seconds: time until the lock expires
-    :returns: True, or False if the caller has lost the lock
     """
-    table = tables.rebalance_lock
     now = _locked_now(connection)
-    return bool(connection.execute(sa.update(table).where(
-        table.c.token == token).values(
+    return bool(connection.execute(sa.update(lock_table).where(
+        lock_table.c.token == token).values(
             expires_at=now + lease_seconds)).rowcount)
 
 
-def release_lock(connection, token):
-    """Release the lock, if the caller has it.
-
-    :param connection: SQLAlchemy Connection within a transaction
-    :param token: token of the lock that the caller has
-    """
-    table = tables.rebalance_lock
-    connection.execute(sa.update(table).where(
-        table.c.token == token).values(holder='', token='', expires_at=0.0))
+@database.patient_writer
+def release_lock(connection: sa.Connection, token: str) -> None:
+    """Release the lock, if the caller has it."""
+    connection.execute(sa.update(lock_table).where(
+        lock_table.c.token == token).values(
+            holder='', token='', expires_at=0.0))

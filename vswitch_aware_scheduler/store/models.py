@@ -1,0 +1,505 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traffic models, and the counts of instances with and without a model.
+
+Together, these counts are all that the modeler needs to continue after its
+last pass.
+"""
+
+from collections import abc
+import dataclasses
+import json
+import math
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.store import damage
+from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.traffic import series
+
+__all__ = ['KEYS', 'Learned', 'ModelSummary', 'ResumePoint', 'StoredModel',
+           'Unmodelled', 'chains', 'damaged_counts', 'exist', 'laws',
+           'learned', 'mark', 'measured_seconds', 'read', 'resume_points',
+           'summaries', 'times', 'unreadable', 'write', 'write_unmodelled']
+
+# What a scheduler reads at every refresh.
+model_table = tables.table(
+    'traffic_model', tables.key(tables.UUID, 'instance_uuid'),
+    tables.columns(sa.BigInteger, 'generation'),
+    tables.columns(tables.BLOB, 'law'),
+    tables.columns(tables.NAME, 'name', null=True),
+    tables.columns(sa.Double, 'window_start', 'window_end', 'samples'),
+    tables.columns(tables.TEXT, 'refused'),
+    tables.columns(tables.NAME, 'source'),
+    tables.columns(sa.Double, 'updated_at'), indexes=('generation',))
+
+# What only the modeler and operators read; ten times as large.
+detail_table = tables.table(
+    'traffic_model_detail', tables.key(tables.UUID, 'instance_uuid'),
+    tables.columns(sa.Integer, 'format_version'),
+    tables.columns(tables.TEXT, 'model'),
+    tables.columns(tables.BLOB, 'counts', null=True))
+
+# An instance is in this table or in traffic_model, never in both.
+unmodelled_table = tables.table(
+    'unmodelled_instance', tables.key(tables.UUID, 'instance_uuid'),
+    tables.columns(tables.BLOB, 'counts'),
+    tables.columns(tables.NAME, 'name', null=True),
+    tables.columns(tables.TEXT, 'refused'),
+    tables.columns(tables.NAME, 'source'),
+    tables.columns(sa.Double, 'updated_at'))
+
+#: The keys of all tables, to remove an instance.
+KEYS = [table.c.instance_uuid
+        for table in (model_table, detail_table, unmodelled_table)]
+
+#: A model with its detail.
+_WITH_DETAIL = model_table.join(
+    detail_table, detail_table.c.instance_uuid == model_table.c.instance_uuid)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredModel:
+    """The traffic model of one instance and its origin.
+
+    :ivar instance_uuid: 1 to 36 characters
+    :ivar window_start: start of the first sample, seconds UTC
+    :ivar counts: TransitionCounts that the model was fitted to, or None
+    :ivar window_end: end of the last sample, seconds UTC
+    :ivar samples: number of samples, not a whole number after ageing
+    :ivar source: where the samples come from, for example 'file'
+    :ivar name: name of the instance for operators, or None if unknown
+    :ivar updated_at: time of the write, seconds UTC; set by the store
+    :ivar format_version: format version of the model's dictionary; set by the
+        store
+    :raises InvalidModel: if a value is invalid; the message names the
+        instance, the value and the valid values
+    """
+
+    instance_uuid: str
+    model: traffic_model.TrafficModel
+    counts: estimate.TransitionCounts | None = None
+    window_start: float = 0.0
+    window_end: float = 0.0
+    samples: float = 0.0
+    refused: series.Refused = series.Refused()
+    source: str = 'unknown'
+    name: str | None = None
+    updated_at: float | None = None
+    format_version: int = traffic_model.FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        _check_instance(self)
+        if not (math.isfinite(self.window_start)
+                and math.isfinite(self.window_end)
+                and self.window_start <= self.window_end):
+            raise exceptions.InvalidModel(
+                f'instance {self.instance_uuid}: window is '
+                f'{self.window_start}..{self.window_end}; expected finite '
+                f'seconds, the end not before the start')
+        if not (math.isfinite(self.samples) and self.samples >= 0):
+            raise exceptions.InvalidModel(
+                f'instance {self.instance_uuid}: samples: {self.samples}; '
+                f'expected a finite number >= 0')
+
+    @classmethod
+    def from_counts(cls, instance_uuid: str,
+                    model: traffic_model.TrafficModel,
+                    counts: estimate.TransitionCounts, **provenance
+                    ) -> 'StoredModel':
+        """Return the record of a fitted model, with the window of its counts.
+
+        :param provenance: ``refused``, ``source`` and ``name``
+        """
+        return cls(instance_uuid, model, counts,
+                   window_start=counts.first_time,
+                   window_end=counts.last_time + counts.period_seconds,
+                   samples=counts.total_samples, **provenance)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unmodelled:
+    """The counts of an instance that has no model yet.
+
+    Its history is too short or has no traffic, or its traffic is unknown for
+    most of the time. The attributes are those of :class:`StoredModel`.
+
+    :raises InvalidModel: if a value is invalid; the message names the
+        instance, the value and the valid values
+    """
+
+    instance_uuid: str
+    counts: estimate.TransitionCounts
+    refused: series.Refused = series.Refused()
+    source: str = 'unknown'
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_instance(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumePoint:
+    """The point from which an instance's telemetry is read next.
+
+    :ivar modelled: whether the instance has a model
+    :ivar last_time: start of its last counted sample, seconds UTC; None if its
+        counts are missing or have an unknown format
+    :ivar period_seconds: sampling period of its counts; None in the same cases
+    :ivar mark: the first bytes of its counts, which change with the counts;
+        None if they are missing
+    """
+
+    modelled: bool
+    last_time: float | None
+    period_seconds: float | None
+    mark: bytes | None = dataclasses.field(default=None, compare=False,
+                                           repr=False)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Learned:
+    """The stored counts of an instance.
+
+    :ivar modelled: whether the instance has a model
+    :ivar counts: TransitionCounts; None if they are missing, damaged or have
+        an unknown format
+    :ivar name: name of the instance for operators, or None if unknown
+    """
+
+    modelled: bool
+    counts: estimate.TransitionCounts | None
+    refused: series.Refused
+    name: str | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the traffic is unknown more often than known."""
+        return self.counts is not None and self.refused.hides(
+            self.counts.total_samples)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSummary:
+    """A stored model for a list: origin, mean and peak, without states.
+
+    ``mean`` and ``peak`` are tuples of egress_kbps, ingress_kbps, kpps. The
+    other attributes are those of :class:`StoredModel`.
+    """
+
+    instance_uuid: str
+    name: str | None
+    mean: tuple
+    peak: tuple
+    window_start: float
+    window_end: float
+    samples: float
+    refused: series.Refused
+    source: str
+    updated_at: float
+
+
+def _check_instance(record):
+    uuid = record.instance_uuid
+    packing.check_text(uuid, 36, 'instance', uuid, 'its uuid')
+    packing.check_text(record.source, 255, 'instance', uuid, 'source')
+    packing.check_texts(record, 'instance', uuid, {'name': 255})
+
+
+def _refused(text):
+    """Return the Refused of a column, without any where it is damaged."""
+    try:
+        return series.Refused(**damage.decode(text, {str: float}))
+    except (ValueError, TypeError):
+        return series.Refused()
+
+
+def _model(text):
+    return traffic_model.TrafficModel.from_dict(damage.decode(text, dict))
+
+
+def mark(point: ResumePoint | None):
+    """Return a value that changes whenever an instance's counts change."""
+    return point and (point.modelled, point.mark)
+
+
+def _with_laws(connection, rows):
+    """Return (rows, laws), both without the rows with a damaged law."""
+    uuids, sizes, data = packing.usable_laws(
+        connection, 'model', [row.instance_uuid for row in rows],
+        [row.law for row in rows])
+    usable = set(uuids)
+    return ([row for row in rows if row.instance_uuid in usable],
+            rate_law.split_laws(data, sizes))
+
+
+@database.reader
+def exist(connection: sa.Connection) -> bool:
+    """Return whether any instance has a traffic model."""
+    return connection.scalar(
+        sa.select(model_table.c.instance_uuid).limit(1)) is not None
+
+
+@database.reader
+def laws(connection: sa.Connection, instance_uuids: abc.Iterable[str]
+         ) -> dict[str, rate_law.RateLaw]:
+    """Return the laws of the given instances that have a law."""
+    laws_by_uuid = {}
+    for chunk in sql.key_chunks(instance_uuids):
+        rows, its_laws = _with_laws(connection, connection.execute(sa.select(
+            model_table.c.instance_uuid, model_table.c.law).where(
+                model_table.c.instance_uuid.in_(chunk))).all())
+        laws_by_uuid.update(zip((row.instance_uuid for row in rows),
+                                its_laws))
+    return laws_by_uuid
+
+
+@database.reader
+def times(connection: sa.Connection) -> list[tuple]:
+    """Return [(instance uuid, name, window_end, updated_at)].
+
+    The values are those of :class:`StoredModel`; the models are not read.
+    """
+    table = model_table.c
+    return [tuple(row) for row in sql.stream(connection, sa.select(
+        table.instance_uuid, table.name, table.window_end,
+        table.updated_at))]
+
+
+@database.reader
+def measured_seconds(connection: sa.Connection) -> dict[str, float | None]:
+    """Return the seconds from the first sample to the last, by instance.
+
+    The value is None where a model was written without the times of its
+    samples, or they are damaged.
+    """
+    table = model_table.c
+    return {uuid: end - start if all(map(damage.is_number, (start, end))) and (
+        samples or start != end) else None
+        for uuid, start, end, samples in sql.stream(connection, sa.select(
+            table.instance_uuid, table.window_start, table.window_end,
+            table.samples))}
+
+
+@database.reader
+def read(connection: sa.Connection, instance_uuid: str) -> StoredModel | None:
+    """Return the model of an instance.
+
+    :raises StoreVersionError: when the format of the model is unknown
+    :raises StoreError: when it is damaged
+    """
+    row = connection.execute(sa.select(
+        model_table, detail_table.c.format_version, detail_table.c.model,
+        detail_table.c.counts).select_from(_WITH_DETAIL).where(
+            model_table.c.instance_uuid == instance_uuid)).first()
+    if row is None:
+        return None
+    if row.format_version != traffic_model.FORMAT_VERSION:
+        raise exceptions.StoreVersionError(
+            f'instance {instance_uuid}: format version of its model: '
+            f'{row.format_version}; expected {traffic_model.FORMAT_VERSION}')
+    values = dict(row._mapping)
+    del values['law'], values['generation']
+    try:
+        return StoredModel(**{
+            **values, 'model': _model(row.model),
+            'refused': _refused(row.refused),
+            'counts': (None if row.counts is None else
+                       estimate.TransitionCounts.from_bytes(row.counts))})
+    except Exception as error:
+        raise exceptions.StoreError(
+            f'instance {instance_uuid}: its stored model is damaged: '
+            f'{error}') from error
+
+
+@database.reader
+def resume_points(connection: sa.Connection,
+                  instance_uuids: abc.Iterable[str] | None = None
+                  ) -> dict[str, ResumePoint]:
+    """Return the resume points of instances with and without a model.
+
+    :param instance_uuids: None for all
+    """
+    points = {}
+    for column, modelled in ((unmodelled_table.c.counts, False),
+                             (detail_table.c.counts, True)):
+        uuid = column.table.c.instance_uuid
+        query = sa.select(uuid, sa.func.substr(
+            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
+        for its_query in sql.restricted(query, uuid, instance_uuids):
+            for instance_uuid, data in sql.stream(connection, its_query):
+                data = bytes(data) if isinstance(
+                    data, (bytes, memoryview)) else None
+                period, last = (None, None) if data is None else \
+                    estimate.period_and_last_time(data)
+                points[instance_uuid] = ResumePoint(
+                    modelled, last, period, data)
+    return points
+
+
+@database.reader
+def chains(connection: sa.Connection, instance_uuids: abc.Iterable[str]
+           ) -> dict[str, tuple[str | None, traffic_model.TrafficModel]]:
+    """Return {instance uuid: (name or None, TrafficModel)}.
+
+    The result omits instances without a model, with a damaged model or with a
+    model in an unknown format.
+    """
+    chains_by_uuid, detail = {}, detail_table.c
+    for chunk in sql.key_chunks(instance_uuids):
+        for uuid, name, text in connection.execute(sa.select(
+                model_table.c.instance_uuid, model_table.c.name,
+                detail.model).select_from(_WITH_DETAIL).where(
+                    model_table.c.instance_uuid.in_(chunk)
+                    & (detail.format_version
+                       == traffic_model.FORMAT_VERSION))):
+            model = damage.usable(connection, 'model', uuid, _model, text)
+            if model is not None:
+                chains_by_uuid[uuid] = name, model
+    return chains_by_uuid
+
+
+@database.reader
+def learned(connection: sa.Connection, instance_uuids: abc.Iterable[str]
+            ) -> dict[str, Learned]:
+    """Return the counts of some instances; unknown instances are absent.
+
+    Damaged counts are returned as empty, so that the modeler counts again.
+    """
+    counts_by_uuid = {}
+    for chunk in sql.key_chunks(instance_uuids):
+        for modelled, table, source, column in (
+                (False, unmodelled_table, unmodelled_table,
+                 unmodelled_table.c.counts),
+                (True, model_table, _WITH_DETAIL, detail_table.c.counts)):
+            for uuid, refused, name, data in connection.execute(sa.select(
+                    table.c.instance_uuid, table.c.refused, table.c.name,
+                    column).select_from(source).where(
+                        table.c.instance_uuid.in_(chunk))):
+                try:
+                    counts = data and estimate.TransitionCounts.from_bytes(
+                        data)
+                except Exception:
+                    counts = None
+                counts_by_uuid[uuid] = Learned(
+                    modelled, counts or None, _refused(refused), name)
+    return counts_by_uuid
+
+
+@database.reader
+def damaged_counts(connection: sa.Connection) -> dict:
+    """Return {('counts', instance uuid): reason in words}."""
+    reasons = {}
+    for table in (unmodelled_table, detail_table):
+        for uuid, data in sql.stream(connection, sa.select(
+                table.c.instance_uuid, table.c.counts).where(
+                    table.c.counts.is_not(None))):
+            try:
+                estimate.TransitionCounts.from_bytes(data)
+            except (exceptions.InvalidSeries, TypeError) as error:
+                reasons['counts', uuid] = (
+                    f'instance {uuid}: its stored counts are damaged: {error}')
+    return reasons
+
+
+@database.reader
+def summaries(connection: sa.Connection, name: str | None = None
+              ) -> list[ModelSummary]:
+    """Return the summaries of the models, by uuid.
+
+    :param name: only instances of that name
+    """
+    query = sa.select(model_table).order_by(model_table.c.instance_uuid)
+    if name is not None:
+        query = query.where(model_table.c.name == name)
+    model_summaries = []
+    for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
+        model_summaries += damage.usable_records(
+            connection, 'model', zip(*_with_laws(connection, chunk)),
+            _summary, lambda pair: pair[0].instance_uuid)
+    return model_summaries
+
+
+def _summary(pair):
+    row, law = pair
+    return damage.checked(ModelSummary(
+        row.instance_uuid, row.name, tuple(law.mean.tolist()),
+        tuple(law.peak.tolist()), row.window_start, row.window_end,
+        row.samples, _refused(row.refused), row.source, row.updated_at))
+
+
+@database.reader
+def unreadable(connection: sa.Connection) -> set[str]:
+    """Return the uuids of the instances whose model is damaged."""
+    uuids = set()
+    for chunk in sql.stream(connection, sa.select(
+            model_table.c.instance_uuid, model_table.c.law)).partitions(
+                sql.CHUNK):
+        uuids.update(row.instance_uuid for row in chunk)
+        uuids.difference_update(
+            packing.usable_laws(connection, 'model', *zip(*chunk))[0])
+    return uuids
+
+
+def write(connection: sa.Connection, models: list[StoredModel],
+          generation) -> None:
+    """Write models with their counts."""
+    for chunk in sql.chunks(models):
+        refused = sql.upsert_usable(connection, model_table, [
+            {**_shared_columns(record, generation),
+             'generation': generation.number,
+             **packing.pack_law(record.model),
+             # psycopg2 does not accept numbers of numpy.
+             'window_start': float(record.window_start),
+             'window_end': float(record.window_end),
+             'samples': float(record.samples)}
+            for record in chunk])
+        # A row of traffic_model without its detail cannot be used.
+        sql.delete(connection, model_table.c.instance_uuid, [
+            uuid for uuid, in sql.upsert_usable(connection, detail_table, [
+                {'instance_uuid': record.instance_uuid,
+                 'format_version': traffic_model.FORMAT_VERSION,
+                 'model': json.dumps(record.model.to_dict()),
+                 'counts': record.counts and record.counts.to_bytes()}
+                for record in chunk
+                if (record.instance_uuid,) not in refused])])
+        sql.delete(connection, unmodelled_table.c.instance_uuid,
+                   [record.instance_uuid for record in chunk])
+
+
+def write_unmodelled(connection: sa.Connection, unmodelled: list[Unmodelled],
+                     generation) -> list[str]:
+    """Write the counts of instances that have no model, or no longer.
+
+    :returns: uuids of the instances whose model was deleted
+    """
+    demoted = []
+    for chunk in sql.chunks(unmodelled):
+        sql.upsert_usable(connection, unmodelled_table, [
+            {**_shared_columns(record, generation),
+             'counts': record.counts.to_bytes()}
+            for record in chunk])
+        model = model_table.c.instance_uuid
+        demoted += [uuid for some in sql.key_chunks(
+            record.instance_uuid for record in chunk)
+            for uuid in connection.scalars(
+                sa.select(model).where(model.in_(some)))]
+    for column in (model_table.c.instance_uuid,
+                   detail_table.c.instance_uuid):
+        sql.delete(connection, column, demoted)
+    return demoted
+
+
+def _shared_columns(record, generation):
+    """Return the columns that rows with and without a model have."""
+    return {'instance_uuid': record.instance_uuid,
+            'name': packing.storable(record.name),
+            'refused': json.dumps(record.refused.to_dict()),
+            'source': packing.storable(record.source),
+            'updated_at': generation.published_at}

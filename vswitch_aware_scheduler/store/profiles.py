@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The switch profiles of hosts."""
+
+import dataclasses
+import json
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.store import damage
+from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import tables
+
+__all__ = ['HostProfile', 'read', 'write']
+
+profile_table = tables.table(
+    'host_profile', tables.key(tables.NAME, 'host'),
+    tables.columns(sa.BigInteger, 'generation'),
+    tables.columns(tables.NAME, 'profile', null=True),
+    tables.columns(tables.TEXT, 'overrides'),
+    tables.columns(tables.NAME, 'source'),
+    tables.columns(sa.Double, 'updated_at'), indexes=('generation',))
+
+
+@dataclasses.dataclass(frozen=True)
+class HostProfile:
+    """The switch profile of a host, from discovery, calibration or operators.
+
+    :ivar host: the host's name in nova
+    :ivar profile: name of a switch profile, or None if there are only
+        overrides
+    :ivar overrides: numbers of the profile that differ on this host, a
+        dictionary that JSON can represent
+    :ivar source: where the profile comes from, for example 'operator' or
+        'discovered'
+    :ivar updated_at: time of the write, seconds UTC; set by the store
+    :raises InvalidProfile: if a value is invalid; the message names the host,
+        the value and the valid values
+    """
+
+    host: str
+    profile: str | None
+    overrides: dict = dataclasses.field(default_factory=dict)
+    source: str = 'unknown'
+    updated_at: float | None = None
+
+    def __post_init__(self) -> None:
+        error_class = exceptions.InvalidProfile
+        for name, words in (('host', 'its name'), ('source', 'source')):
+            packing.check_text(getattr(self, name), 255, 'host', self.host,
+                               words, error_class)
+        packing.check_texts(self, 'host', self.host, {'profile': 255},
+                            error_class)
+        try:
+            if not isinstance(self.overrides, dict):
+                raise TypeError
+            json.dumps(self.overrides, allow_nan=False)
+        except (TypeError, ValueError):
+            raise error_class(
+                f'host {self.host}: overrides: {self.overrides!r}; expected '
+                f'a dictionary that JSON can hold') from None
+
+
+@database.reader
+def read(connection: sa.Connection, query: sa.Select | None = None
+         ) -> list[HostProfile]:
+    """Return the profiles of hosts.
+
+    :param query: SELECT of all columns, None for all hosts in order
+    """
+    if query is None:
+        query = sa.select(profile_table).order_by(profile_table.c.host)
+    return damage.usable_records(
+        connection, 'host', connection.execute(query),
+        lambda row: damage.checked(HostProfile(
+            row.host, row.profile, damage.decode(row.overrides, dict),
+            row.source, row.updated_at)), lambda row: row.host)
+
+
+def write(connection: sa.Connection, host_profiles: list[HostProfile],
+          generation) -> None:
+    """Write the profiles of hosts."""
+    for chunk in sql.chunks(host_profiles):
+        sql.upsert_usable(connection, profile_table, [
+            {'host': record.host, 'generation': generation.number,
+             'profile': record.profile,
+             'overrides': json.dumps(record.overrides),
+             'source': packing.storable(record.source),
+             'updated_at': generation.published_at}
+            for record in chunk])
