@@ -5,9 +5,9 @@ All values are numbers: a uuid, name or URL is never a label. No port is opened
 before :meth:`Metrics.serve`.
 """
 
+from vswitch_aware_scheduler.budgets import accounts as error_budgets
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import metrics_server
-from vswitch_aware_scheduler.modeler import budgets as error_budgets
 from vswitch_aware_scheduler import store as model_store
 
 try:

@@ -388,7 +388,7 @@ error_budget = sa.Table(
 
 # The sums of one day (number of days since 1970), of the periods with one
 # length. limits is a JSON list of [weights, packet bytes, capacity]. data has
-# the packed sums for each limit, see rebalance.packed.
+# the packed sums for each limit, see budgets.packed.
 sum_history = sa.Table(
     'sum_history', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),

@@ -6,7 +6,7 @@ Pure: the caller reads the configuration.
 
 import dataclasses
 
-from vswitch_aware_scheduler.rebalance import advisor
+from vswitch_aware_scheduler.budgets import advisor
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Settings']
@@ -17,7 +17,7 @@ class Settings:
     """Values of the options of the same names, which describe them.
 
     :ivar rebalance_cool_down_hours: as in
-        :class:`~..rebalance.settings.Settings`, which has no option
+        :class:`~..budgets.rebalance_settings.Settings`, which has no option
     """
 
     overload_probability: float

@@ -7,13 +7,13 @@ import numpy as np
 
 from tests.unit.lab.evaluate import scripts
 from tests.unit.lab.evaluate import traces
+from vswitch_aware_scheduler.budgets import advisor
+from vswitch_aware_scheduler.budgets import relief
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler.lab.evaluate import protocols
 from vswitch_aware_scheduler.lab.evaluate import strategies
-from vswitch_aware_scheduler.rebalance import advisor
-from vswitch_aware_scheduler.rebalance import budget
-from vswitch_aware_scheduler.rebalance import relief
 
 DAY = 288
 
@@ -62,7 +62,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
     def _strategy(self, limit=.05, checks=1, churn=None, places=True,
                   **rule):
         return strategies.ErrorBudget(
-            budget.Terms(limit), relief.Rule(**rule),
+            rules.Terms(limit), relief.Rule(**rule),
             churn or advisor.Churn(0.0, 10, 10.0), checks, places)
 
     def _rates(self, bins=2 * DAY):
