@@ -100,7 +100,7 @@ class Cloud:
         self._fleet = fleet
 
     def services(self):
-        return {host: cloud_api.Service(None, 'nova')
+        return {host: cloud_api.ComputeService(None, 'nova')
                 for host in self._fleet.hosts}
 
     def aggregates(self):
@@ -113,7 +113,7 @@ class Cloud:
         return {host: (32, 131072, math.inf) for host in self._fleet.hosts}
 
     def servers(self, host):
-        return [cloud_api.Server(
+        return [cloud_api.NovaServer(
             name, name, host, 'active', None, False, {}, {}, _SHAPE)
             for name in self._fleet.uuids(host)]
 
@@ -175,7 +175,7 @@ def main():
         began = time.monotonic(), time.process_time()
         plan = proposal.propose(
             target, read_fleet, Cloud(fleet), driver,
-            settings.Settings(network=settings.SEPARATE), fleet.now)
+            settings.RebalanceSettings(network=settings.SEPARATE), fleet.now)
         found = {
             'hosts': arguments.hosts,
             'instances': arguments.hosts * arguments.instances,

@@ -141,9 +141,9 @@ class BudgetsTestCase(base.VSwitchTestCase):
 
         access = http.Access(url=self.admin_api.base_url, retries=0,
                              auth={'auth_type': 'fixture'})
-        nova_api = cloud_api.Cloud(access, dataclasses.replace(
+        nova_api = cloud_api.CloudApi(access, dataclasses.replace(
             access, url=self.placement.fixture.endpoint))
-        plan_settings = settings.Settings(network=settings.SEPARATE)
+        plan_settings = settings.RebalanceSettings(network=settings.SEPARATE)
         plan = proposal.propose(
             self.store, test_fleet.read_fleet, nova_api, self.set_up.driver,
             plan_settings, self.clock())

@@ -309,9 +309,9 @@ class RebalanceTestCase(base.VSwitchTestCase):
                              requests_per_second=1000,
                              auth={'auth_type': 'fixture'})
         return rebalancing.Rebalancer(
-            cloud_api.Cloud(access, dataclasses.replace(
+            cloud_api.CloudApi(access, dataclasses.replace(
                 access, url=self.placement.fixture.endpoint)),
-            settings.Settings(settings.EXECUTE, settings.SEPARATE),
+            settings.RebalanceSettings(settings.EXECUTE, settings.SEPARATE),
             fleet.read_fleet)
 
     def plan(self, modeler):

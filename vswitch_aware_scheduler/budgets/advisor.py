@@ -39,7 +39,7 @@ class Churn:
 class Advice:
     """A plan and the explanation of its length.
 
-    :ivar moves: tuple of :class:`.relief.Move`, in the order of execution
+    :ivar moves: tuple of ReliefMove in the order of execution
     :ivar held_back: number of moves that the limits currently forbid
     :ivar reason: sentence that explains why there is no move or why moves wait
     """
@@ -49,41 +49,30 @@ class Advice:
     reason: str
 
 
-def advise(loads, balance, terms, rule, recent, constraints, empty=(),
-           churn=Churn(), moved_at=None, now=0.0, costs=None, lately=None,
-           accepting=None):
-    """Return the :class:`Advice` for a snapshot.
+def advise(case: relief.Case, rule: relief.Rule, churn: Churn = Churn(),
+           moved_at: np.ndarray | None = None, now: float = 0.0,
+           lately: int | None = None) -> Advice:
+    """Return the moves that are advised now.
 
-    :param loads: as in :func:`.relief.plan`
-    :param balance: as in :func:`.relief.plan`
-    :param terms: as in :func:`.relief.plan`
-    :param rule: as in :func:`.relief.plan`
-    :param recent: as in :func:`.relief.plan`
-    :param constraints: as in :func:`.relief.plan`
-    :param empty: as in :func:`.relief.plan`
-    :param churn: Churn
     :param moved_at: (n,) time of the last move of each instance, seconds UTC,
         -inf: never; default: no instance was ever moved
     :param now: current time, seconds UTC
-    :param costs: as in :func:`.relief.plan`
     :param lately: number of instances of the fleet that were moved in the last
         seven days; default: by ``moved_at``
-    :param accepting: as in :func:`.relief.plan`
     """
-    count = int(loads.sizes.sum())
-    if not loads.slots:
+    count = int(case.loads.sizes.sum())
+    if not case.loads.slots:
         return Advice((), 0, 'no samples: nothing can be advised')
     if moved_at is None:
-        moved_at = np.full(len(loads.hosts), -np.inf)
-    resting = now - moved_at < churn.cool_down_seconds
-    allowed = constraints.copy()
-    allowed.movable = constraints.movable & ~resting
+        moved_at = np.full(len(case.loads.hosts), -np.inf)
     if lately is None:
         lately = int(np.count_nonzero(
             now - moved_at < 7 * rules.DAY_SECONDS))
+    case = dataclasses.replace(case, constraints=dataclasses.replace(
+        case.constraints, movable=case.constraints.movable
+        & (now - moved_at >= churn.cool_down_seconds)))
     moves = relief.plan(
-        loads, balance, terms, rule, recent, allowed, empty, costs, accepting,
-        max(0, int(churn.parted_share_a_week * count) - lately))
+        case, rule, max(0, int(churn.parted_share_a_week * count) - lately))
     moves_left = max(0, min(churn.most_moves,
                             int(churn.most_share_a_week * count) - lately))
     # Moves that end overload only together are not divided.
@@ -91,13 +80,13 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
             and moves[moves_left].group == moves[moves_left - 1].group:
         moves_left -= 1
     advised = tuple(moves[:moves_left])
-    return Advice(advised, len(moves) - len(advised), _reason(
-        loads, balance, advised, moves, resting, constraints, churn, lately))
+    return Advice(advised, len(moves) - len(advised),
+                  _reason(case, advised, moves, churn, lately))
 
 
-def _reason(loads, balance, advised, moves, resting, constraints, churn,
-            lately):
-    in_debt = np.flatnonzero((balance < 0) & (loads.sizes > 0))
+def _reason(case, advised, moves, churn, lately):
+    loads = case.loads
+    in_debt = np.flatnonzero((case.balance < 0) & (loads.sizes > 0))
     parted = [move.source for move in moves if move.parts]
     if not in_debt.size and not moves:
         return 'no host is in debt'
@@ -115,7 +104,7 @@ def _reason(loads, balance, advised, moves, resting, constraints, churn,
     if moves:
         return f'{hosts} in debt'
     on_them = np.isin(loads.hosts, in_debt)
-    still = on_them & ~(constraints.movable & ~resting)
+    still = on_them & ~case.constraints.movable
     return (f'{hosts} in debt; none was overloaded beyond its limit lately '
             f'and has an instance whose move helps; '
             f'{np.count_nonzero(still)} of their '

@@ -14,8 +14,8 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler.telemetry import service as telemetry_service
 
-__all__ = ['Cloud', 'Group', 'Migration', 'RUNNING', 'Server', 'Service',
-           'Shape']
+__all__ = ['CLASSES', 'CloudApi', 'ComputeService', 'NovaMigration',
+           'NovaServer', 'RUNNING', 'ServerGroup', 'Shape']
 
 #: Since 2.68 a requested host is never forced: Nova's scheduler verifies it.
 #: Nova supports 2.69 since Stein.
@@ -42,7 +42,7 @@ _DELETED = 'deleted'
 
 
 @dataclasses.dataclass(frozen=True)
-class Service:
+class ComputeService:
     """The nova-compute service of a host.
 
     :ivar zone: availability zone
@@ -80,7 +80,7 @@ CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 
 @dataclasses.dataclass(frozen=True)
-class Server:
+class NovaServer:
     """An instance in Nova.
 
     :ivar state: Nova's vm_state
@@ -106,7 +106,7 @@ class Server:
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class ServerGroup:
     """A server group with a policy that the scheduler enforces.
 
     :ivar policy: affinity or anti-affinity
@@ -120,7 +120,7 @@ class Group:
 
 
 @dataclasses.dataclass(frozen=True)
-class Migration:
+class NovaMigration:
     """A migration in Nova's record.
 
     :ivar kind: live-migration, migration, resize or evacuation
@@ -146,7 +146,7 @@ class Migration:
         return self.status in RUNNING
 
 
-class Cloud:
+class CloudApi:
     """Reads Nova and Placement, and requests live migrations.
 
     :param access: :class:`.Access` of Nova
@@ -200,7 +200,8 @@ class Cloud:
         """Return {host: Service} of all nova-compute services."""
         return self._one(
             'compute services', '/os-services', lambda answer: {
-                service['host']: Service(_problem(service), service['zone'])
+                service['host']: ComputeService(
+                    _problem(service), service['zone'])
                 for service in answer['services']
                 if service['binary'] == 'nova-compute'}, binary='nova-compute')
 
@@ -370,7 +371,7 @@ def _server(item):
     specs = dict(flavor['extra_specs'])
     # An instance without an image boots from a volume.
     root = flavor['disk'] if item.get('image') else 0
-    return Server(
+    return NovaServer(
         item['id'], item['name'], item['OS-EXT-SRV-ATTR:host'] or None,
         item['OS-EXT-STS:vm_state'], item['OS-EXT-STS:task_state'],
         bool(item.get('locked')), dict(item['metadata']), specs, Shape(
@@ -401,13 +402,13 @@ def _group(item):
     if item['policy'] not in ('affinity', 'anti-affinity'):
         return None
     most_members = (item.get('rules') or {}).get('max_server_per_host', 1)
-    return Group(item['policy'], int(most_members),
-                 frozenset(item['members']))
+    return ServerGroup(item['policy'], int(most_members),
+                       frozenset(item['members']))
 
 
 def _migration(item):
     changed = item['updated_at'] or item['created_at']
-    return Migration(
+    return NovaMigration(
         item['id'], item['instance_uuid'], item['migration_type'],
         item['status'].lower(), item['source_compute'],
         item['dest_compute'], _seconds(changed))

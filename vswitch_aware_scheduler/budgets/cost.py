@@ -12,7 +12,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 
-__all__ = ['KBIT_PER_MIB', 'Migration', 'added_overload', 'migration']
+__all__ = ['KBIT_PER_MIB', 'MigrationCost', 'added_overload', 'migration']
 
 #: Number of kbit in one MiB.
 KBIT_PER_MIB = 8 * 1024 * 1024 / 1000
@@ -25,7 +25,7 @@ _TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
-class Migration:
+class MigrationCost:
     """The cost of one live migration.
 
     :ivar seconds: duration; inf if it does not end
@@ -44,7 +44,7 @@ class Migration:
 
 
 def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
-    """Return the :class:`Migration` of an instance.
+    """Return the :class:`MigrationCost` of an instance.
 
     :param memory_mib: memory of the instance
     :param dirty_kbps: rate at which it writes to memory, in kbit/s of pages
@@ -69,10 +69,10 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
         transferred += remaining
         if needed <= most_downtime_seconds * (1 + _TOLERANCE):
             # The last round, during which the instance is stopped.
-            return Migration(seconds, transferred, needed)
+            return MigrationCost(seconds, transferred, needed)
         # The memory that is written during the copy, at most all of it.
         remaining = min(dirty_kbps * needed, memory_mib * KBIT_PER_MIB)
-    return Migration(np.inf, np.inf, np.inf)
+    return MigrationCost(np.inf, np.inf, np.inf)
 
 
 def added_overload(sums, alone, capacity_kbps, kbps, duration):

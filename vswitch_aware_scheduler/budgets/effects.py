@@ -5,12 +5,9 @@ The overload of one day before and one day after is written to the record of a
 move when the day after is measured.
 """
 
-import dataclasses
-
 import numpy as np
 
 from vswitch_aware_scheduler.budgets import packed
-from vswitch_aware_scheduler.budgets import plan_input
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.store import rebalance_records as records
 
@@ -59,12 +56,7 @@ def _share(sums_of_hosts, start, end):
     """
     known_slots = overloaded_slots = 0
     for host_sums in sums_of_hosts:
-        grid = plan_input.Grid(host_sums.period_seconds, host_sums.first,
-                               host_sums.sums.shape[1])
-        within = grid.between(start, end)
-        is_known, is_overloaded = plan_input.overload(dataclasses.replace(
-            host_sums, sums=host_sums.sums[:, within],
-            alone=host_sums.alone[:, within]))
+        is_known = host_sums.known & host_sums.slots.between(start, end)
         known_slots += np.count_nonzero(is_known)
-        overloaded_slots += np.count_nonzero(is_overloaded & is_known)
+        overloaded_slots += np.count_nonzero(host_sums.overloaded & is_known)
     return overloaded_slots / known_slots if known_slots else None

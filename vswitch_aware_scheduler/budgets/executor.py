@@ -64,8 +64,8 @@ class Executor:
     """Executes plans while it has the lock; a context manager.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param cloud: :class:`.cloud.Cloud`
-    :param settings: :class:`.settings.Settings`
+    :param cloud: :class:`.cloud_api.CloudApi`
+    :param settings: :class:`.rebalance_settings.RebalanceSettings`
     :param holder: name of the process
     :param clock: callable, returns seconds UTC
     :param monotonic: callable, returns monotonic seconds
@@ -190,7 +190,7 @@ class Executor:
     def begin(self, proposal):
         """Write a plan, whose moves :meth:`step` executes.
 
-        :param proposal: :class:`.proposal.Proposal` with moves
+        :param proposal: :class:`.proposal.RebalanceProposal` with moves
         :returns: id of the plan
         :raises InvalidInput: if migrations would be too slow
         """

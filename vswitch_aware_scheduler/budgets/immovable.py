@@ -28,7 +28,7 @@ _ALLOWED, _NEVER = flavor_specs.MIGRATE_VALUES
 def why_fixed(server, aggregates, heeds_metadata):
     """Return why an instance must not be migrated, or None.
 
-    :param server: :class:`.cloud.Server`
+    :param server: :class:`.cloud_api.NovaServer`
     :param aggregates: [(metadata, set of hosts)] of all host aggregates
     :param heeds_metadata: whether a tenant may forbid migrations
     """

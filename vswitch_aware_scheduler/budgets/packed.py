@@ -16,12 +16,11 @@ import math
 
 import numpy as np
 
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
 
-__all__ = ['STEPS', 'Sums', 'bytes_needed', 'history', 'of_limits', 'pack',
-           'pack_day', 'slots_of_day', 'unpack', 'unpack_day']
-
-_DAY_SECONDS = 86400.0
+__all__ = ['STEPS', 'Slots', 'Sums', 'bytes_needed', 'history', 'of_limits',
+           'pack', 'pack_day', 'slots_of_day', 'unpack', 'unpack_day']
 
 #: Number of steps up to the capacity; the error of a sum is half a step.
 STEPS = 2 ** 14
@@ -92,14 +91,62 @@ def unpack(packed, slots, capacity):
     return sums, alone
 
 
+@dataclasses.dataclass(frozen=True)
+class Slots:
+    """Consecutive slots of time. Slot k starts k times ``seconds`` after 1970.
+
+    :ivar seconds: length of a slot
+    :ivar first: number of the first slot
+    :ivar count: number of slots
+    """
+
+    seconds: float
+    first: int
+    count: int
+
+    @property
+    def start(self):
+        """Start of the first slot, seconds UTC."""
+        return self.first * self.seconds
+
+    @property
+    def end(self):
+        """End of the last slot, seconds UTC."""
+        return (self.first + self.count) * self.seconds
+
+    def mean(self, series) -> tuple:
+        """Return (rates, measured) of a RateSeries in each slot.
+
+        :param series: RateSeries
+        :returns: (t, 3) mean of the samples, 0 without any, and (t,) bool
+        """
+        at = np.floor(series.times / self.seconds).astype(int) - self.first
+        inside = (at >= 0) & (at < self.count)
+        at = at[inside]
+        counts = np.bincount(at, minlength=self.count)
+        rates = np.stack([
+            np.bincount(at, column, self.count)
+            for column in series.rates[inside].T], axis=1)
+        return rates / np.maximum(counts, 1)[:, None], counts > 0
+
+    def between(self, start: float, end: float) -> np.ndarray:
+        """Return (t,) bool: slots that start within a period of time.
+
+        :param start: start of the time, seconds UTC
+        :param end: end of the time, exclusive, seconds UTC
+        """
+        begins = (self.first + np.arange(self.count)) * self.seconds
+        return (begins >= start) & (begins < end)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
     """The sums of a host or an uplink, slot by slot.
 
-    :ivar period_seconds: length of a slot
-    :ivar limits: tuple of (weights, packet bytes, capacity) of l limits
     :ivar name: name of the host or the uplink
+    :ivar period_seconds: length of a slot
     :ivar first: number of the first slot; slot k starts k periods after 1970
+    :ivar limits: tuple of (weights, packet bytes, capacity) of l limits
     :ivar sums: (l, t), NaN if unknown
     :ivar alone: (l, t) bool, whether one instance alone exceeded the capacity
     """
@@ -111,6 +158,41 @@ class Sums:
     sums: np.ndarray
     alone: np.ndarray
 
+    @property
+    def slots(self):
+        """The :class:`Slots`."""
+        return Slots(self.period_seconds, self.first, self.sums.shape[1])
+
+    @property
+    def known(self):
+        """(t,) bool, whether a slot was measured."""
+        return ~np.isnan(self.sums).any(axis=0)
+
+    @property
+    def overloaded(self):
+        """(t,) bool, whether a slot has avoidable overload."""
+        return rules.overloaded(self.sums, self.alone, self._capacities)
+
+    @property
+    def harmed(self):
+        """(t,) bool, whether one instance overloads a slot alone."""
+        return (rules.exceeds(self.sums, self._capacities)
+                & self.alone).any(axis=0)
+
+    @property
+    def _capacities(self):
+        return [capacity for *_, capacity in self.limits]
+
+    def part(self, first: int, end: int) -> 'Sums':
+        """Return the Sums of some slots.
+
+        :param first: position of the first slot
+        :param end: position after the last slot
+        """
+        return dataclasses.replace(
+            self, first=self.first + first, sums=self.sums[:, first:end],
+            alone=self.alone[:, first:end])
+
 
 def slots_of_day(day, period_seconds):
     """Return (first, last + 1) of the slots that start within a day.
@@ -118,7 +200,7 @@ def slots_of_day(day, period_seconds):
     :param day: number of days since 1970
     :param period_seconds: length of a slot
     """
-    return tuple(math.ceil(time * _DAY_SECONDS / period_seconds)
+    return tuple(math.ceil(time * rules.DAY_SECONDS / period_seconds)
                  for time in (day, day + 1))
 
 
@@ -197,10 +279,10 @@ def history(store, kind, now, names=None, days=7.0):
         return {}
     period = max(state.period_seconds, _SHORTEST_SECONDS)
     end = int(now // period)
-    first = end - int(days * _DAY_SECONDS // period)
+    first = end - int(days * rules.DAY_SECONDS // period)
     days_of_name = {}
     for stored in store.sum_history(kind, names, int(
-            first * period // _DAY_SECONDS)):
+            first * period // rules.DAY_SECONDS)):
         days_of_name.setdefault(stored.name, []).append(stored)
     for stored_days in days_of_name.values():
         # The limits in force are those of the current period.

@@ -22,7 +22,7 @@ from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 
-__all__ = ['HostInDebt', 'Proposal', 'ProposedMove', 'WINDOW_DAYS', 'measured',
+__all__ = ['HostInDebt', 'ProposedMove', 'RebalanceProposal', 'WINDOW_DAYS',
            'propose']
 
 WINDOW_DAYS = 7
@@ -107,7 +107,7 @@ class ProposedMove:
 
 
 @dataclasses.dataclass(frozen=True)
-class Proposal:
+class RebalanceProposal:
     """A plan, and its explanation.
 
     :ivar in_debt: tuple of HostInDebt, the deepest debt first
@@ -135,16 +135,13 @@ class Proposal:
         return max((move.memory_mib for move in self.moves), default=0)
 
 
-def measured(store, now):
-    """Return the :class:`.snapshot.Measured` of a store.
+def _measured(store, now):
+    """Return the :class:`.plan_input.MeasuredFleet` of a store.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param now: current time, seconds UTC
     :raises NothingMeasured: if nothing was measured in the last hour
     """
-    accounts = store.error_budgets()
-    budgets = {name: account for (kind, name), account in accounts.items()
-               if kind == 'host'}
+    budgets = {name: budget for (kind, name), budget
+               in store.error_budgets().items() if kind == 'host'}
     if not budgets:
         raise exceptions.NothingMeasured(
             f'error budgets in the store {store.url}: none; expected budgets '
@@ -152,52 +149,43 @@ def measured(store, now):
             f'vswitch-modeler writes. Run "vswitch-status check" to see what '
             f'is missing')
     sums = packed.history(store, 'host', now, days=WINDOW_DAYS)
-    is_known = np.array([
-        ~np.isnan(host_sums.sums).any(axis=0) for host_sums in sums.values()
-        if len(host_sums.limits)])
-    slots = np.flatnonzero(is_known.any(axis=0)) if is_known.size else ()
-    if not len(slots):
+    is_known = [of_host.known for of_host in sums.values() if of_host.limits]
+    # From the first to the last slot that is known for any host.
+    known_slots = np.flatnonzero(np.any(is_known, axis=0))
+    if not is_known or not known_slots.size:
         raise exceptions.NothingMeasured(
             f'measured traffic of hosts in the store {store.url}: none in '
             f'the last {WINDOW_DAYS} days; check that vswitch-modeler runs '
             f'and that telemetry has samples')
-    any_sums = next(iter(sums.values()))
-    # From the first to the last slot that is known for any host.
-    part = slice(int(slots[0]), int(slots[-1]) + 1)
-    grid = plan_input.Grid(any_sums.period_seconds,
-                           any_sums.first + part.start, part.stop - part.start)
-    if now - grid.end > MOST_AGE_SECONDS + grid.seconds:
+    sums = {host: of_host.part(known_slots[0], known_slots[-1] + 1)
+            for host, of_host in sums.items()}
+    slots = next(iter(sums.values())).slots
+    if now - slots.end > MOST_AGE_SECONDS + slots.seconds:
         raise exceptions.NothingMeasured(
             f'measured traffic of hosts in the store {store.url}: last update '
-            f'at {plain_text.iso_time(grid.end)}; expected at most '
+            f'at {plain_text.iso_time(slots.end)}; expected at most '
             f'{MOST_AGE_SECONDS:g} s ago: check that vswitch-modeler runs')
     placements = store.placements()
-    return plan_input.Measured(
-        budgets,
-        {host: _cut(host_sums, part) for host, host_sums in sums.items()},
-        grid, {uuid: record.host for uuid, record in placements.items()
-               if record.host},
+    return plan_input.MeasuredFleet(
+        now, budgets, sums, slots,
+        {uuid: record.host for uuid, record in placements.items()
+         if record.host},
         frozenset(uuid for uuid, record in placements.items()
                   if record.attachments is not None
-                  and record.attachments.virtual_functions))
+                  and record.attachments.virtual_functions),
+        store.moves(since=now - WINDOW_DAYS * rules.DAY_SECONDS))
 
 
-def _cut(sums, part):
-    """Return the Sums of the given slots, a slice."""
-    return dataclasses.replace(
-        sums, first=sums.first + part.start, sums=sums.sums[:, part],
-        alone=sums.alone[:, part])
-
-
-def propose(store, read_fleet, cloud, driver, settings, now, progress=None):
-    """Return the current :class:`Proposal`.
+def propose(store, read_fleet, cloud, driver, settings, now: float,
+            progress=None) -> RebalanceProposal:
+    """Return what is proposed now.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param read_fleet: callable(store), returns the fleet by which the filter
         judges, as :class:`~..report.stored_fleet.StoredFleet`
-    :param cloud: :class:`.cloud.Cloud`
+    :param cloud: :class:`.cloud_api.CloudApi`
     :param driver: telemetry driver
-    :param settings: :class:`.settings.Settings`
+    :param settings: :class:`.rebalance_settings.RebalanceSettings`
     :param now: current time, seconds UTC
     :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :raises NothingMeasured: if the store or telemetry has no traffic of the
@@ -205,71 +193,55 @@ def propose(store, read_fleet, cloud, driver, settings, now, progress=None):
     :raises TelemetryError: if Nova, Placement or telemetry cannot be read
     :raises StoreError: if the store cannot be read
     """
-    data = measured(store, now)
-    in_debt = _in_debt(data, settings)
-    most_hosts = _HOSTS_A_MOVE * settings.most_moves
+    measured = _measured(store, now)
+    in_debt = _in_debt(measured, settings)
     hosts = [debtor.host for debtor in in_debt if debtor.relieved]
-    hosts += [host for host in _harmed(data) if host not in hosts][
-        :most_hosts - len(hosts)]
+    hosts += [host for host in _harmed(measured) if host not in hosts][
+        :_HOSTS_A_MOVE * settings.most_moves - len(hosts)]
     if not hosts:
-        return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
-                        _why_nothing(in_debt, settings))
-    moves = store.moves(since=now - WINDOW_DAYS * rules.DAY_SECONDS)
-    fleet = plan_input.make(
-        data, hosts, functools.partial(read_fleet, store), cloud, driver,
-        settings, now, moves, progress)
-    if not fleet.loads.rates.any():
+        return RebalanceProposal(
+            now, measured.slots.end, len(measured.budgets), in_debt, (), 0,
+            _why_nothing(in_debt, settings))
+    planned = plan_input.make(
+        measured, hosts, functools.partial(read_fleet, store), cloud, driver,
+        settings, progress)
+    if not planned.case.loads.rates.any():
         raise exceptions.NothingMeasured(
             f'telemetry {driver.source}: no samples of the '
-            f'{len(fleet.servers)} instances on {len(hosts)} hosts '
+            f'{len(planned.servers)} instances on {len(hosts)} hosts '
             f'in the last {WINDOW_DAYS} days; expected samples')
-    return _planned(fleet, data, in_debt, settings, now)
-
-
-def _planned(fleet, data, in_debt, settings, now):
-    """Return the Proposal for a Snapshot."""
-    rule, churn = relief.Rule(), settings.churn
+    churn = settings.churn
     # In a small fleet, at least one instance may be moved in a week.
-    least = 1 / max(fleet.loads.sizes.sum(), 1)
-    churn = dataclasses.replace(
-        churn, most_share_a_week=max(churn.most_share_a_week, least),
-        parted_share_a_week=max(churn.parted_share_a_week, least))
+    least = 1 / max(planned.case.loads.sizes.sum(), 1)
     advice = advisor.advise(
-        fleet.loads, fleet.balance, fleet.terms, rule,
-        max(1, round(rule.recent_seconds / fleet.grid.seconds)),
-        fleet.constraints, fleet.empty, churn, fleet.moved_at, now,
-        fleet.costs, fleet.lately, fleet.accepting)
-    reason = advice.reason
+        planned.case, relief.Rule(), dataclasses.replace(
+            churn, most_share_a_week=max(churn.most_share_a_week, least),
+            parted_share_a_week=max(churn.parted_share_a_week, least)),
+        planned.moved_at, now, planned.lately)
+    return RebalanceProposal(
+        now, planned.slots.end, len(measured.budgets), in_debt,
+        tuple(_described(planned, advice.moves)), advice.held_back,
+        advice.reason + _more_reasons(planned, advice, in_debt),
+        planned.capacity_kbps)
+
+
+def _more_reasons(planned, advice, in_debt):
+    """Return clauses on what does not move, and which hosts wait."""
     relieved = {debtor.host for debtor in in_debt if debtor.relieved}
+    text = ''
     if not advice.moves:
-        reason += _listed(fleet.fixed.values(), 'instances', 'stay')
-        reason += _listed([cause for host, cause in fleet.closed.items()
-                           if host not in relieved], 'hosts',
-                          'accept no instances')
-    for host in sorted(relieved & fleet.closed.keys()):
-        reason += f'; {host} is not relieved: {fleet.closed[host]}'
+        text += _listed(planned.fixed.values(), 'instances', 'stay')
+        text += _listed([cause for host, cause in planned.closed.items()
+                         if host not in relieved], 'hosts',
+                        'accept no instances')
+    for host in sorted(relieved & planned.closed.keys()):
+        text += f'; {host} is not relieved: {planned.closed[host]}'
     waiting = sum(not debtor.relieved for debtor in in_debt)
     if waiting:
-        reason += '; ' + plain_text.number_of(
+        text += '; ' + plain_text.number_of(
             waiting, 'more host is in debt and waits',
             'more hosts are in debt and wait')
-
-    def why(move, before, after):
-        if move.parts:
-            return (f'one instance overloads {fleet.hosts[move.source]} alone '
-                    f'for more than the limit; the move ends '
-                    f'{move.vm_gain * fleet.grid.seconds:.0f} s of overload '
-                    f'of single instances in {WINDOW_DAYS} days')
-        limit = fleet.terms[move.source].overload_probability
-        return (f'{fleet.hosts[move.source]} has overspent its error budget '
-                f'by {-fleet.balance[move.source]:.0f} s; the overload of its '
-                f'present instances in {WINDOW_DAYS} days is '
-                f'{before / limit:.2g} times the limit, and '
-                f'{after / limit:.2g} times with the move')
-
-    return Proposal(now, fleet.grid.end, len(data.budgets), in_debt,
-                    tuple(_described(fleet, advice.moves, why)),
-                    advice.held_back, reason, fleet.capacity_kbps)
+    return text
 
 
 def _listed(reasons, noun, verb):
@@ -284,39 +256,59 @@ def _listed(reasons, noun, verb):
                    for reason, count in counts)
 
 
-def _in_debt(data, settings):
+def _in_debt(measured, settings):
     """Return a tuple of HostInDebt, the deepest debt first."""
-    hosts = sorted((host for host, account in data.budgets.items()
-                    if account.in_debt),
-                   key=lambda host: (data.budgets[host].balance, host))
     most_relieved = _HOSTS_A_MOVE * settings.most_moves
     hosts_in_debt = []
-    for host in hosts:
-        checks = plan_input.confirmed(
-            data.budgets[host], data.sums.get(host), data.grid,
-            settings.checks, rebalance_settings.CHECK_SECONDS)
+    for balance, host in sorted(
+            (budget.balance, host) for host, budget
+            in measured.budgets.items() if budget.in_debt):
+        checks = _confirmed(measured.budgets[host], measured.sums.get(host),
+                            settings.checks)
         relieved = checks >= settings.checks and most_relieved > 0
         most_relieved -= relieved
-        hosts_in_debt.append(
-            HostInDebt(host, data.budgets[host].balance, checks, relieved))
+        hosts_in_debt.append(HostInDebt(host, balance, checks, relieved))
     return tuple(hosts_in_debt)
 
 
-def _harmed(data):
+def _confirmed(budget, sums, most_checks):
+    """Return at how many consecutive checks, up to now, a host was in debt.
+
+    Past balances are computed from the current one and the sums since then.
+
+    :param budget: error budget of a host in debt
+    :param sums: Sums of the host, or None if there are none
+    :param most_checks: maximum number of checks to consider
+    """
+    if sums is None:
+        return 1
+    slots, is_known, overloaded = sums.slots, sums.known, sums.overloaded
+    for check in range(1, most_checks):
+        time = slots.end - check * rebalance_settings.CHECK_SECONDS
+        if time < budget.since:
+            return check
+        after = slots.between(time, math.inf)
+        if budget.balance + slots.seconds * (
+                np.count_nonzero(overloaded & after)
+                - budget.rate * np.count_nonzero(is_known & after)) >= 0:
+            return check
+    return most_checks
+
+
+def _harmed(measured):
     """Return the hosts that one instance overloads alone beyond the limit.
 
     The host that is overloaded for the longest time comes first.
     """
-    counts = collections.Counter(data.placements.values())
+    counts = collections.Counter(measured.placements.values())
     slots = {}
-    for host, account in data.budgets.items():
-        if counts[host] < 2 or host not in data.sums or account.in_debt:
+    for host, budget in measured.budgets.items():
+        if counts[host] < 2 or host not in measured.sums or budget.in_debt:
             continue
-        is_harmed = np.count_nonzero(plan_input.harmed(data.sums[host]))
-        known = np.count_nonzero(
-            ~np.isnan(data.sums[host].sums).any(axis=0))
-        if is_harmed > account.overload_probability * known:
-            slots[host] = is_harmed
+        sums = measured.sums[host]
+        harmed = np.count_nonzero(sums.harmed)
+        if harmed > budget.overload_probability * np.count_nonzero(sums.known):
+            slots[host] = harmed
     return sorted(slots, key=lambda host: (-slots[host], host))
 
 
@@ -330,44 +322,58 @@ def _why_nothing(in_debt, settings):
             f'was at {in_debt[0].checks}')
 
 
-def _described(fleet, moves, reason_of):
+def _described(planned, moves):
     """Yield the ProposedMoves of a plan.
 
-    :param fleet: Snapshot
-    :param moves: list of :class:`.relief.Move`, in the order of execution
-    :param reason_of: callable(move, overload before, overload after), returns
-        the reason of a move in words
+    :param planned: PlanInput
+    :param moves: list of :class:`.relief.ReliefMove`, in the order of
+        execution
     """
-    loads, seconds = fleet.loads.copy(), fleet.grid.seconds
+    case, seconds = planned.case, planned.slots.seconds
+    loads = case.loads.copy()
 
-    def budget_after(host):
+    def later(host):
+        """Return the later balance and the share of overload of a host."""
         overload_slots = np.count_nonzero(
             loads.overload([host])) if loads.sizes[host] else 0
         known_slots = np.count_nonzero(loads.known[host])
-        balance = fleet.terms[host].after(
-            fleet.balance[host], known_slots * seconds,
+        balance = case.terms[host].after(
+            case.balance[host], known_slots * seconds,
             overload_slots * seconds)
-        return float(balance), overload_slots / max(known_slots, 1)
+        return float(balance), float(overload_slots / max(known_slots, 1))
 
     for _, group in itertools.groupby(moves, lambda move: move.group):
         group = list(group)
-        before = {move.source: budget_after(move.source)[1] for move in group}
+        before = {move.source: later(move.source)[1] for move in group}
         for move in group:
             loads.put(move.instance, move.destination)
         for move in group:
-            server = fleet.servers[move.instance]
-            migration = fleet.migrations[move.instance]
-            source_after, after = budget_after(move.source)
-            destination_after, _ = budget_after(move.destination)
+            server = planned.servers[move.instance]
+            migration = planned.costs[move.instance]
+            source, destination = (planned.hosts[host] for host in (
+                move.source, move.destination))
+            balance, destination_balance = (float(case.balance[host]) for host
+                                            in (move.source, move.destination))
+            balance_after, overload_after = later(move.source)
+            limit = case.terms[move.source].overload_probability
+            overload_before = before[move.source]
+            if move.parts:
+                reason = (
+                    f'one instance overloads {source} alone for more than the '
+                    f'limit; the move ends {move.vm_gain * seconds:.0f} s of '
+                    f'overload of single instances in {WINDOW_DAYS} days')
+            else:
+                reason = (
+                    f'{source} has overspent its error budget by '
+                    f'{-balance:.0f} s; the overload of its present instances '
+                    f'in {WINDOW_DAYS} days is {overload_before / limit:.2g} '
+                    f'times the limit, and {overload_after / limit:.2g} times '
+                    f'with the move')
             yield ProposedMove(
-                server.uuid, server.name, fleet.hosts[move.source],
-                fleet.hosts[move.destination],
-                reason_of(move, float(before[move.source]), float(after)),
-                float(fleet.balance[move.source]), source_after,
-                float(fleet.balance[move.destination]), destination_after,
-                float(before[move.source]), float(after),
-                fleet.terms[move.source].overload_probability,
-                move.gain * seconds, move.vm_gain * seconds,
+                server.uuid, server.name, source, destination, reason,
+                balance, balance_after, destination_balance,
+                later(move.destination)[0], overload_before, overload_after,
+                limit, move.gain * seconds, move.vm_gain * seconds,
                 server.shape.memory_mib, migration.seconds,
                 migration.transferred_kbit * 1000 / 8 / 2 ** 20,
                 migration.downtime_seconds, move.group)

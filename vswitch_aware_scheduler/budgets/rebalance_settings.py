@@ -8,7 +8,7 @@ from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['ADVISE', 'CHECK_SECONDS', 'EXECUTE', 'LEAST_KBPS', 'OFF',
-           'SEPARATE', 'SWITCH', 'Settings']
+           'RebalanceSettings', 'SEPARATE', 'SWITCH']
 
 OFF, ADVISE, EXECUTE = 'off', 'advise', 'execute'
 
@@ -28,7 +28,7 @@ _SHARE = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class RebalanceSettings:
     """Values of the options ``rebalance_*``, which describe them.
 
     These have no option:
@@ -70,10 +70,10 @@ class Settings:
             return self.link_kbps
         return _SEPARATE_KBPS if self.is_separate else _SHARE * capacity_kbps
 
-    def migration(self, server, capacity_kbps):
-        """Return the :class:`.cost.Migration` of a :class:`.cloud.Server`.
+    def cost_of(self, server, capacity_kbps):
+        """Return the :class:`.cost.MigrationCost` of a server.
 
-        :param server: :class:`.cloud.Server`
+        :param server: :class:`.cloud_api.NovaServer`
         :param capacity_kbps: smallest capacity of a host in the plan
         """
         mebibytes = server.shape.memory_mib

@@ -22,8 +22,8 @@ LOG = logs.get_logger(__name__)
 class Rebalancer:
     """Proposes migrations, and executes them in the mode ``execute``.
 
-    :param cloud: :class:`.cloud_api.Cloud`
-    :param settings: :class:`~..budgets.rebalance_settings.Settings`
+    :param cloud: :class:`.cloud_api.CloudApi`
+    :param settings: :class:`~..budgets.rebalance_settings.RebalanceSettings`
     :param read_fleet: as in :func:`~..budgets.proposal.propose`
     """
 
@@ -37,7 +37,7 @@ class Rebalancer:
         self._reason = None
 
     def propose(self, store, driver, now, progress=None, settings=None):
-        """Return the :class:`~..budgets.proposal.Proposal` for now.
+        """Return the :class:`~..budgets.proposal.RebalanceProposal` for now.
 
         :param store: :class:`~vswitch_aware_scheduler.store.Store`
         :param driver: telemetry :class:`~.base.Driver`

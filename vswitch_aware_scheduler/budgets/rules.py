@@ -53,6 +53,12 @@ class Terms:
                 f'first and most days of budget: {self.first_days} and '
                 f'{self.most_days}; expected 0 <= first <= most')
 
+    @classmethod
+    def of(cls, budget) -> 'Terms':
+        """Return the terms of an :class:`.ErrorBudget`."""
+        return cls(*(getattr(budget, field.name)
+                     for field in dataclasses.fields(cls)))
+
     @property
     def rate(self):
         """Seconds of overload that a host earns in one second of use."""

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.admission import host_policies as policies
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
-from vswitch_aware_scheduler.budgets import cloud_api as rebalance_cloud
+from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.budgets import rebalancer as rebalancing
 from vswitch_aware_scheduler.clients import http
@@ -471,11 +471,12 @@ def make_rebalancer(conf):
     access = _credentials(
         conf, 'rebalancing queries Nova and Placement')['access']
     return rebalancing.Rebalancer(
-        rebalance_cloud.Cloud(http.Access(**access), http.Access(**{
+        cloud_api.CloudApi(http.Access(**access), http.Access(**{
             **access,
             'url': conf[options.INVENTORY_GROUP].placement_url})),
-        rebalance_settings.Settings(**{
+        rebalance_settings.RebalanceSettings(**{
             field.name: group[f'rebalance_{field.name}']
-            for field in dataclasses.fields(rebalance_settings.Settings)
+            for field in dataclasses.fields(
+                rebalance_settings.RebalanceSettings)
             if f'rebalance_{field.name}' in group}),
         lambda store: read_fleet(store, group))

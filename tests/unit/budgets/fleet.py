@@ -106,12 +106,12 @@ class Cloud(stand_ins.OpenStack):
             server['OS-EXT-SRV-ATTR:host'] = host
 
     def client(self):
-        """Return the :class:`.cloud.Cloud` that asks this one."""
+        """Return the :class:`.cloud_api.CloudApi` that asks this one."""
         def access(path):
             return http.Access(url=self.url + path, retries=0,
                                auth={'auth_type': 'none'},
                                requests_per_second=1e5)
-        return cloud_api.Cloud(access('/v2.1'), access('/placement'))
+        return cloud_api.CloudApi(access('/v2.1'), access('/placement'))
 
     # Answers
 

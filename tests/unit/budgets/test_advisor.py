@@ -23,9 +23,9 @@ class AdvisorTestCase(unittest.TestCase):
         names = ('movable', 'closed')
         constraints = offers.free(loads, **{
             name: words.pop(name) for name in names if name in words})
-        return advisor.advise(loads, np.array(balance), self.terms,
-                              self.rule, 20, constraints, empty, churn,
-                              **words)
+        return advisor.advise(relief.Case(
+            loads, np.array(balance), self.terms, 20, constraints, empty),
+            self.rule, churn, **words)
 
     def _loads(self, hosts=3, each=4):
         """Return hosts above their capacity and as many quiet ones."""

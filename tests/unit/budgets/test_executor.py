@@ -36,7 +36,7 @@ class ExecutorTestCase(base.StoreTestCase):
             self.cloud.boot(name, 'host1')
         self.store = self.make_store()
         self.fleet.write(self.store)
-        self.settings = settings.Settings(network=settings.SEPARATE)
+        self.settings = settings.RebalanceSettings(network=settings.SEPARATE)
         self.clock = fleet.Clock()
         self.said = []
         self.executor = self.make()
@@ -47,8 +47,9 @@ class ExecutorTestCase(base.StoreTestCase):
             self.clock, self.clock, self.said.append)
 
     def plan(self, *moves, reason='debt'):
-        return proposal.Proposal(fleet.NOW, fleet.NOW, 3, (), moves or tuple(
-            map(proposed, ('vm1', 'vm2', 'vm3'))), 0, reason, 1e6)
+        return proposal.RebalanceProposal(
+            fleet.NOW, fleet.NOW, 3, (), moves or tuple(
+                map(proposed, ('vm1', 'vm2', 'vm3'))), 0, reason, 1e6)
 
     def run_plan(self, *moves, steps=50):
         """Carry out a plan; return the states of its moves."""
@@ -134,7 +135,7 @@ class WholePlanTestCase(ExecutorTestCase):
         self.assertEqual(['done'] * 3, self.states())
 
     def test_a_slow_network_begins_nothing(self):
-        self.settings = settings.Settings()
+        self.settings = settings.RebalanceSettings()
         with self.make() as running:
             with self.assertRaisesRegex(exceptions.InvalidInput, 'hours'):
                 running.begin(self.plan())
@@ -200,7 +201,7 @@ class FailureTestCase(ExecutorTestCase):
 
     def check_destination(self, detail, *moves):
         """Carry out a plan; the first goes to host2, the others to host3."""
-        self.plan = lambda: proposal.Proposal(
+        self.plan = lambda: proposal.RebalanceProposal(
             fleet.NOW, fleet.NOW, 3, (), (
                 proposed('vm1'), proposed('vm2', destination='host3'),
                 proposed('vm3', destination='host3')), 0, 'debt', 1e6)

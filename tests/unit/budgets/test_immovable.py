@@ -12,7 +12,7 @@ class ImmovableTestCase(unittest.TestCase):
 
     def why(self, metadata=None, extra_specs=None, aggregates=(), heeds=True,
             **changes):
-        return immovable.why_fixed(cloud_api.Server(**{
+        return immovable.why_fixed(cloud_api.NovaServer(**{
             'uuid': 'u', 'name': 'vm', 'host': 'h1', 'state': 'active',
             'task': None, 'locked': False, 'metadata': metadata or {},
             'extra_specs': extra_specs or {}, 'shape': SHAPE, **changes}),

@@ -28,7 +28,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.boot('vm3', 'host2', 500)
         self.fleet.boot('vm4', 'host3', 100)
         self.fleet.balance['host1'] = -600.0
-        self.settings = settings.Settings(network=settings.SEPARATE)
+        self.settings = settings.RebalanceSettings(network=settings.SEPARATE)
         self.store = self.make_store()
 
     def propose(self, now=fleet.NOW, **more):
@@ -506,10 +506,11 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertIn('its migration would not end', plan.reason)
 
     def test_slow_networks_are_refused_with_the_hours(self):
-        slow = settings.Settings()
+        slow = settings.RebalanceSettings()
         # 8 GiB are 68.7 Gbit: 4.34 h by a fifth of 22 Mbit/s.
         with self.assertRaisesRegex(exceptions.InvalidInput, '4.3 hours'):
             slow.check_network(22000.0, 8192)
         slow.check_network(5e6, 8192)
-        settings.Settings(link_kbps=1e6).check_network(22000.0, 8192)
-        settings.Settings(network=settings.SEPARATE).check_network(22e3, 8192)
+        settings.RebalanceSettings(link_kbps=1e6).check_network(22000.0, 8192)
+        settings.RebalanceSettings(
+            network=settings.SEPARATE).check_network(22e3, 8192)

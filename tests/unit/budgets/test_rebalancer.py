@@ -29,7 +29,7 @@ class WithFleet(base.StoreTestCase):
 
     def make(self, mode):
         return rebalancing.Rebalancer(
-            self.fleet.cloud.client(), settings.Settings(
+            self.fleet.cloud.client(), settings.RebalanceSettings(
                 mode, network=settings.SEPARATE), fleet.read_fleet)
 
     def states(self):

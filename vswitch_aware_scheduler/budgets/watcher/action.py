@@ -25,7 +25,7 @@ LOG = logs.get_logger(__name__)
 def parameters(plan, name, move):
     """Return the input parameters of the action for a proposed move.
 
-    :param plan: :class:`~..budgets.proposal.Proposal` of the move
+    :param plan: :class:`~..budgets.proposal.RebalanceProposal` of the move
     :param name: name of the plan, the same for all of its actions
     :param move: :class:`~..budgets.proposal.ProposedMove`
     """
@@ -128,7 +128,7 @@ class RebalanceMigration(base.BaseAction):
         capacity = parameters.get('capacity_kbps')
         move = proposal.ProposedMove(
             instance_uuid=self.resource_id, **parameters['move'])
-        return proposal.Proposal(
+        return proposal.RebalanceProposal(
             time.time(), parameters['measured_until'], 0, (), (move,), 0,
             parameters.get('reason', ''),
             math.inf if capacity is None else capacity)

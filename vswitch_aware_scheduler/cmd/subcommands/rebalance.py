@@ -110,7 +110,7 @@ class Run:
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param rebalancer: :class:`~..budgets.rebalancer.Rebalancer`
-    :param settings: :class:`~..budgets.rebalance_settings.Settings`
+    :param settings: :class:`~..budgets.rebalance_settings.RebalanceSettings`
     :param make_driver: returns the telemetry driver
     """
 
@@ -121,7 +121,7 @@ class Run:
         self._make_driver = make_driver
 
     def propose(self, keeping=None):
-        """Return the :class:`.proposal.Proposal` for the current state.
+        """Return the :class:`.RebalanceProposal` for the current state.
 
         :param keeping: None, or callable(progress) that returns the callback
             for the progress

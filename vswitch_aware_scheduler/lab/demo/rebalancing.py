@@ -38,8 +38,8 @@ __all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
 
 #: Migrations use a separate network. A host is relieved after one check in
 #: which its budget is negative.
-SETTINGS = settings.Settings(mode=settings.EXECUTE, network=settings.SEPARATE,
-                             checks=1)
+SETTINGS = settings.RebalanceSettings(
+    mode=settings.EXECUTE, network=settings.SEPARATE, checks=1)
 
 #: Seconds between two requests for the state of a running migration.
 _POLL_SECONDS = 0.05
@@ -113,11 +113,11 @@ class _Driver(telemetry.Driver):
                     *rates[inside].T)
 
 
-class Cloud(nova.Cloud):
+class Cloud(nova.CloudApi):
     """A cloud whose record of migrations has times of the replay.
 
-    :param access: as of :class:`.nova.Cloud`
-    :param placement: as of :class:`.nova.Cloud`
+    :param access: as of :class:`.nova.CloudApi`
+    :param placement: as of :class:`.nova.CloudApi`
     :ivar now: time of the replay, seconds UTC
     """
 

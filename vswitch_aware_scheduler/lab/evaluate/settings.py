@@ -17,7 +17,7 @@ class Settings:
     """Values of the options of the same names, which describe them.
 
     :ivar rebalance_cool_down_hours: as in
-        :class:`~..budgets.rebalance_settings.Settings`, which has no option
+        :class:`.RebalanceSettings`, which has no option
     """
 
     overload_probability: float

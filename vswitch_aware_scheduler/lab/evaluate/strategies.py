@@ -50,7 +50,7 @@ def make_rebalanced(settings):
 
     All place instances as ``ours`` of :mod:`.methods`.
 
-    :param settings: :class:`.settings.Settings`
+    :param settings: :class:`.rebalance_settings.RebalanceSettings`
     :returns: list of Method
     """
     placing = methods.make_placing(settings)
@@ -141,15 +141,16 @@ class ErrorBudget(closed_loop.Strategy):
         if self._rule is None:
             return
         now = fleet.end * fleet.bin_seconds
-        for move in advisor.advise(
-                fleet.recent(self._rule.window_seconds),
-                np.where(relieved, self._balance, np.maximum(
-                    self._balance, 0.0))[:fleet.hosts],
-                self._terms, self._rule, fleet.bins(self._rule.recent_seconds),
-                fleet.constraints(), fleet.empty_hosts(), self._churn,
-                self._moved_at, now,
-                self._costs(fleet) if fleet.migration_seconds else None,
-                accepting=self._accepting()).moves:
+        case = relief.Case(
+            fleet.recent(self._rule.window_seconds),
+            np.where(relieved, self._balance, np.maximum(
+                self._balance, 0.0))[:fleet.hosts],
+            self._terms, fleet.bins(self._rule.recent_seconds),
+            fleet.constraints(), fleet.empty_hosts(),
+            self._costs(fleet) if fleet.migration_seconds else None,
+            self._accepting())
+        for move in advisor.advise(case, self._rule, self._churn,
+                                   self._moved_at, now).moves:
             self._moved_at[move.instance] = now
             if move.destination >= fleet.count \
                     or not fleet.sizes[move.destination]:
