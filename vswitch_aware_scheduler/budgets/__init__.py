@@ -9,8 +9,9 @@ exceeds alone. A host with a negative balance is in debt. It accepts no new
 instances, unless it has spent at most what it earned in the last three days.
 An uplink has a budget for the instances of all hosts behind it.
 
-* ``rules`` is this arithmetic. ``accounts`` applies it to the measured rates
-  of a modeler's pass, and charges overload to the instances that made it.
+* ``rules`` is this arithmetic. ``accounts`` applies it in a modeler's pass to
+  the rates of ``measuring``, and ``settlement`` charges overload to the
+  instances that made it.
   ``packed`` stores the sums of hosts, and ``deviation`` compares predicted
   with measured overload.
 * ``proposal`` proposes live migrations away from hosts in debt: ``plan_input``

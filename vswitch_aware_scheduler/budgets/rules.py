@@ -11,11 +11,15 @@ import dataclasses
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate', 'charges',
-           'exceeds', 'overloaded']
+__all__ = ['DAY_SECONDS', 'Terms', 'WINDOWS', 'avoidable', 'burn_rate',
+           'charges', 'exceeds', 'overloaded']
 
 DAY_SECONDS = 86400.0
+
+#: Windows of burn rates in seconds: an hour, six hours, three days.
+WINDOWS = (3600, 21600, model_store.RECOVERY_SECONDS)
 
 #: Sums and capacities are compared with this relative tolerance.
 _TOLERANCE = 1e-9

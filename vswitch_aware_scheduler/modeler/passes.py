@@ -211,11 +211,12 @@ def _update_budgets(one_pass):
         'name': set_up.group.name.decode()}
     one_pass.update = update = accounts.update(
         set_up.store, set_up.driver, one_pass.clock,
-        one_pass.outcome.last_time, predict=set_up.predict,
-        progress=one_pass.progress,
-        writing=one_pass.writing, share=one_pass.share,
-        common=one_pass.is_common, stays_until=one_pass.hosts_known_until,
-        most_kbps=one_pass.most_kbps, **name)
+        one_pass.outcome.last_time, accounts.Part(
+            common=one_pass.is_common, share=one_pass.share,
+            stays_until=one_pass.hosts_known_until,
+            most_kbps=one_pass.most_kbps, **name),
+        predict=set_up.predict, progress=one_pass.progress,
+        writing=one_pass.writing)
     LOG.debug('vswitch-modeler: error budgets: %d instances measured, %d '
               'periods settled', update.instances, update.settled)
 

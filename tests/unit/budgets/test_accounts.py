@@ -70,8 +70,12 @@ class BudgetsTestCase(base.ModelerTestCase):
         if periods is not None:
             self.now = BEGIN + P * periods
         values.setdefault('stays_until', self.now)
+        part = accounts.Part(**{
+            field.name: values.pop(field.name)
+            for field in dataclasses.fields(accounts.Part)
+            if field.name in values})
         return accounts.update(self.store, self.driver, lambda: self.now,
-                               values.pop('newest', self.now), **values)
+                               values.pop('newest', self.now), part, **values)
 
     def budget(self, key=HOST_A):
         return self.store.error_budgets()[key]
