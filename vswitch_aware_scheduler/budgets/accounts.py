@@ -112,7 +112,6 @@ class Target:
 def targets(store) -> tuple[dict, dict]:
     """Return the hosts and uplinks with a budget, by their stored policies.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :returns: ({(kind, name): :class:`Target`}, {host: list of the keys of the
         budgets in which instances on this host count})
     :raises StoreError: when the store cannot be read
@@ -164,9 +163,6 @@ def update(store, driver, clock, newest: float | None, part: Part = Part(), *,
            progress=None, writing=None, predict=None) -> Update:
     """Measure all unsettled periods, and settle those that do not wait.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param driver: telemetry :class:`~.base.Driver`
-    :param clock: callable, returns the time in seconds UTC
     :param newest: time of the newest counted sample, or None
     :param part: what this modeler does
     :param progress: None, or called as ``progress(done, total)``; an exception

@@ -149,8 +149,6 @@ class NovaMigration:
 class CloudApi:
     """Reads Nova and Placement, and requests live migrations.
 
-    :param access: :class:`.Access` of Nova
-    :param placement: Access of Placement
     :param sleep: keyword ``sleep`` of :class:`.Client`
     """
 
@@ -174,15 +172,13 @@ class CloudApi:
         """Return the checked answer of Nova to one GET request.
 
         :param subject: what is read, for messages
-        :param path: path of the API
         :param check: callable(answer), returns the result
         :param version: keyword ``microversion`` of the request
         :param query: parameters of the request
         """
         with self._nova() as client:
             return client.json(subject, 'GET', path, subject, check,
-                               params=query,
-                               **version)[0]
+                               params=query, **version)[0]
 
     def _all(self, kind, path, read, query, key='id', repeats=False):
         """Return the list of the results of ``read`` for a list."""
@@ -196,7 +192,7 @@ class CloudApi:
 
     # Hosts
 
-    def services(self):
+    def services(self) -> dict[str, ComputeService]:
         """Return {host: Service} of all nova-compute services."""
         return self._one(
             'compute services', '/os-services', lambda answer: {
@@ -205,24 +201,23 @@ class CloudApi:
                 for service in answer['services']
                 if service['binary'] == 'nova-compute'}, binary='nova-compute')
 
-    def aggregates(self):
+    def aggregates(self) -> list:
         """Return [(metadata, set of hosts)] of all host aggregates."""
         return self._one(
             'aggregates', '/os-aggregates', lambda answer: [
                 (dict(aggregate['metadata']), set(aggregate['hosts']))
                 for aggregate in answer['aggregates']])
 
-    def nodes(self):
+    def nodes(self) -> dict[str, str]:
         """Return {uuid of a compute node: host}."""
         return dict(self._all(
             'hypervisors', '/os-hypervisors/detail',
             lambda item: (item['id'], item['service']['host']), {},
             repeats=True))
 
-    def room(self, shape):
+    def room(self, shape: Shape) -> dict[str, tuple]:
         """Return the free resources where a Shape fits.
 
-        :param shape: Shape
         :returns: {uuid of a compute node: free (VCPU, MEMORY_MB, DISK_GB)},
             without compute nodes on which it does not fit
         """
@@ -241,19 +236,15 @@ class CloudApi:
 
     # Instances
 
-    def servers(self, host):
-        """Return a list of the Servers on a host.
+    def servers(self, host: str) -> list[NovaServer]:
+        """Return a list of the Servers on a host."""
+        return list(filter(None, self._all(
+            'servers', '/servers/detail', _server,
+            {'all_tenants': 'True', 'host': host})))
 
-        :param host: name of the host
-        """
-        servers = self._all('servers', '/servers/detail', _server,
-                            {'all_tenants': 'True', 'host': host})
-        return [server for server in servers if server is not None]
-
-    def server(self, uuid):
+    def server(self, uuid: str) -> NovaServer | None:
         """Return a Server, or None if it was deleted.
 
-        :param uuid: uuid of the instance
         :raises TelemetryError: if its cell does not answer
         """
         try:
@@ -263,7 +254,7 @@ class CloudApi:
                 raise
             return None
 
-    def groups(self):
+    def groups(self) -> list[ServerGroup]:
         """Return a Group for each server group with an enforced policy."""
         group_of, offset = {}, 0
         while True:
@@ -281,35 +272,28 @@ class CloudApi:
 
     # Migrations
 
-    def migrations(self, since=None, instance_uuid=None):
+    def migrations(self, since: float | None = None,
+                   instance_uuid: str | None = None) -> list[NovaMigration]:
         """Return a list of Migrations, the newest first.
 
         :param since: only those that changed at this time or later
-        :param instance_uuid: only of this instance
         """
-        query = {}
-        if since is not None:
-            query['changes-since'] = telemetry_service.iso_time(since) + 'Z'
-        if instance_uuid is not None:
-            query['instance_uuid'] = instance_uuid
+        query = {
+            'changes-since': since and telemetry_service.iso_time(since) + 'Z',
+            'instance_uuid': instance_uuid}
         return sorted(
-            self._all('migrations', '/os-migrations', _migration, query,
-                      'uuid'), key=lambda migration: -migration.number)
+            self._all('migrations', '/os-migrations', _migration, {
+                key: value for key, value in query.items() if value}, 'uuid'),
+            key=lambda migration: -migration.number)
 
-    def live_migrations(self, instance_uuid):
-        """Return the live Migrations of an instance, the newest first.
+    def live_migrations(self, instance_uuid: str) -> list[NovaMigration]:
+        """Return the live NovaMigrations of an instance, the newest first."""
+        return [migration for migration in self.migrations(
+            instance_uuid=instance_uuid) if migration.kind == _LIVE]
 
-        :param instance_uuid: uuid of the instance
-        """
-        migrations = self.migrations(instance_uuid=instance_uuid)
-        return [migration for migration in migrations
-                if migration.kind == _LIVE]
-
-    def live_migrate(self, uuid, host, copies_disks):
+    def live_migrate(self, uuid: str, host: str, copies_disks: bool) -> None:
         """Request, once, the live migration of an instance to a host.
 
-        :param uuid: uuid of the instance
-        :param host: name of the destination host
         :param copies_disks: whether local disks may be copied
         :raises Refusal: if Nova refuses
         :raises TelemetryError: if it is unknown whether Nova has accepted the
@@ -322,10 +306,9 @@ class CloudApi:
             client.json('live migration', 'POST', f'/servers/{uuid}/action',
                         'to be accepted', json=body, **_COMPUTE)
 
-    def failure(self, uuid):
+    def failure(self, uuid: str) -> tuple[str | None, str | None]:
         """Return the last live migration of a server in Nova's record.
 
-        :param uuid: uuid of the instance
         :returns: (id of the request or None, why it failed or None)
         """
         path = f'/servers/{uuid}/os-instance-actions'
@@ -390,12 +373,11 @@ def _one_server(answer):
 
 
 def _traits(specs):
-    terms = []
-    for key, value in specs.items():
-        prefix, _, trait = key.partition(':')
-        if prefix == 'trait' and value in ('required', 'forbidden'):
-            terms.append(('!' if value == 'forbidden' else '') + trait)
-    return tuple(sorted(terms))
+    signs = {'required': '', 'forbidden': '!'}
+    return tuple(sorted(
+        signs[value] + key.removeprefix('trait:')
+        for key, value in specs.items()
+        if key.startswith('trait:') and value in signs))
 
 
 def _group(item):
@@ -423,17 +405,14 @@ def _seconds(text):
 
 
 def _room(answer):
-    free_amounts = {}
-    for uuid, summary in answer['provider_summaries'].items():
-        resources = summary['resources']
-        free_amounts[uuid] = tuple(
-            resources[name]['capacity'] - resources[name]['used']
-            if name in resources else math.inf for name in CLASSES)
-    candidates = set()
-    for request in answer['allocation_requests']:
-        candidates.update(request['allocations'])
-    return {uuid: amounts for uuid, amounts in free_amounts.items()
-            if uuid in candidates}
+    candidates = {uuid for request in answer['allocation_requests']
+                  for uuid in request['allocations']}
+    return {uuid: tuple(
+        summary['resources'][name]['capacity']
+        - summary['resources'][name]['used']
+        if name in summary['resources'] else math.inf for name in CLASSES)
+        for uuid, summary in answer['provider_summaries'].items()
+        if uuid in candidates}
 
 
 def _why(action):

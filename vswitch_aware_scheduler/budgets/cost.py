@@ -43,7 +43,8 @@ class MigrationCost:
         return self.seconds < np.inf
 
 
-def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
+def migration(memory_mib: float, dirty_kbps: float, link_kbps: float,
+              most_downtime_seconds: float = 0.5) -> MigrationCost:
     """Return the :class:`MigrationCost` of an instance.
 
     :param memory_mib: memory of the instance
@@ -75,7 +76,8 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
     return MigrationCost(np.inf, np.inf, np.inf)
 
 
-def added_overload(sums, alone, capacity_kbps, kbps, duration):
+def added_overload(sums: np.ndarray, alone: np.ndarray, capacity_kbps: float,
+                   kbps: float, duration) -> np.ndarray:
     """Return how much overload a migration adds to a host.
 
     The load of the host during the migration is assumed to be its recent load.

@@ -68,7 +68,7 @@ class Destinations:
     def _law(self, row, host):
         return self._demands[row].law_on(self._fleet.policies.get(host))
 
-    def assess(self, instance, hosts):
+    def assess(self, instance: int, hosts):
         """Return the :class:`.Assessment` of hosts for an instance.
 
         :param instance: row of the instance
@@ -81,7 +81,7 @@ class Destinations:
             self._fleet.snapshot.attachments(uuid)
             or vswitch_attachments.UNKNOWN, self._demands[instance].project)
 
-    def admitted(self, instance, hosts):
+    def admitted(self, instance: int, hosts):
         """Return (k,) bool: whether the filter would pass hosts.
 
         A host that it passes only if there is no other is none.
@@ -93,7 +93,7 @@ class Destinations:
         return assessment.passing & ((
             assessment.avoided == admission.ADMITTED) | ~assessment.enforced)
 
-    def put(self, instance, source, destination):
+    def put(self, instance: int, source: int, destination: int) -> None:
         """Move an instance to another host.
 
         :param instance: row of the instance

@@ -28,7 +28,7 @@ _LEAST, _MOST = 1e-6, 1 - 1e-6
 _LEAST_TAIL = 1e-300
 
 
-def deviations(share, measured, blocks):
+def deviations(share: float, measured: float, blocks: float) -> float:
     """Return how far a measured share is from the predicted share.
 
     The unit is the standard deviation of a normal distribution: if the
@@ -52,13 +52,14 @@ def deviations(share, measured, blocks):
                          measured - share)
 
 
-def after(prediction, begins, period, changed, measured, overloaded):
+def after(prediction: model_store.Prediction, begins: np.ndarray,
+          period: float, changed: np.ndarray, measured: np.ndarray,
+          overloaded: np.ndarray) -> model_store.Prediction:
     """Return the :class:`.Prediction` after some settled periods.
 
     Periods count from the time of the prediction on, until the instances on
     the host change.
 
-    :param prediction: :class:`.Prediction`
     :param begins: (t,) start of each period, seconds UTC
     :param period: length of each period in seconds
     :param changed: (t,) bool, whether an instance came, left, started or

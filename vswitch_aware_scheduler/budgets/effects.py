@@ -16,10 +16,9 @@ __all__ = ['update']
 _DAYS = 7
 
 
-def update(store, now):
+def update(store, now: float) -> int:
     """Write the effects of the moves of the last days, if measured.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param now: current time, seconds UTC
     :returns: number of records that were written
     :raises StoreError: if the store cannot be read or written
@@ -50,7 +49,6 @@ def update(store, now):
 def _share(sums_of_hosts, start, end):
     """Return the share of known slots with avoidable overload, or None.
 
-    :param sums_of_hosts: list of :class:`.packed.Sums`
     :param start: start of the first slot, seconds UTC
     :param end: end of the last slot, seconds UTC
     """

@@ -52,23 +52,14 @@ DECISION_SECONDS = 15.0
 _NO_HOST = 'no valid host', 'novalidhost'
 
 
-def holder_name(program):
-    """Return the name of this process, for the lock.
-
-    :param program: name of the program
-    """
+def holder_name(program: str) -> str:
+    """Return the name of this process, for the lock."""
     return f'{program} on {socket.gethostname()}, process {os.getpid()}'
 
 
 class Executor:
     """Executes plans while it has the lock; a context manager.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param cloud: :class:`.cloud_api.CloudApi`
-    :param settings: :class:`.rebalance_settings.RebalanceSettings`
-    :param holder: name of the process
-    :param clock: callable, returns seconds UTC
-    :param monotonic: callable, returns monotonic seconds
     :param report: callable(sentence), called for each event
     :ivar problems: list of the unexpected results in words
     """
@@ -99,6 +90,9 @@ class Executor:
         """The unexpected results as one sentence, or None."""
         return '; '.join(self.problems) or None
 
+    def _change(self, function, *arguments):
+        return self._store.change_rebalancing(function, *arguments)
+
     # The lock
 
     def __enter__(self):
@@ -107,8 +101,8 @@ class Executor:
         :raises StoreError: if another process has it
         """
         token = uuids.uuid4().hex
-        other = self._store.change_rebalancing(
-            records.take_lock, self._holder, token, LEASE_SECONDS)
+        other = self._change(records.take_lock, self._holder, token,
+                             LEASE_SECONDS)
         if other is not None:
             raise exceptions.StoreError(
                 f'lock of rebalancing in the store {self._store.url}: held '
@@ -120,15 +114,14 @@ class Executor:
 
     def __exit__(self, *_):
         token, self._token = self._token, None
-        self._store.change_rebalancing(records.release_lock, token)
+        self._change(records.release_lock, token)
 
-    def keep(self):
+    def keep(self) -> None:
         """Renew the lock.
 
         :raises StoreChanged: if another process has acquired it
         """
-        if not self._store.change_rebalancing(
-                records.keep_lock, self._token, LEASE_SECONDS):
+        if not self._change(records.keep_lock, self._token, LEASE_SECONDS):
             raise exceptions.StoreChanged(
                 'lock of rebalancing: held by another process; this process '
                 'has lost the lock and begins no further migration')
@@ -151,7 +144,7 @@ class Executor:
 
     # Plans
 
-    def resume(self):
+    def resume(self) -> int:
         """Continue the plan of an earlier process.
 
         Migrations that have not ended after :data:`WAIT_SECONDS` are looked at
@@ -187,10 +180,9 @@ class Executor:
                          f'not ended: they are looked at first.')
         return open_moves
 
-    def begin(self, proposal):
+    def begin(self, proposal) -> str:
         """Write a plan, whose moves :meth:`step` executes.
 
-        :param proposal: :class:`.proposal.RebalanceProposal` with moves
         :returns: id of the plan
         :raises InvalidInput: if migrations would be too slow
         """
@@ -199,7 +191,7 @@ class Executor:
         self.keep()
         plan = records.PlanRecord(str(uuids.uuid4()), self._clock(),
                                   self._holder, reason=proposal.reason)
-        self._store.change_rebalancing(records.write_plan, plan, [
+        self._change(records.write_plan, plan, [
             records.MoveRecord(
                 plan.plan_id, position, move.instance_uuid, move.source,
                 move.destination, body=dataclasses.asdict(move))
@@ -208,7 +200,15 @@ class Executor:
         self.problems = []
         return plan.plan_id
 
-    def step(self):
+    def run(self, sleep) -> None:
+        """Step until nothing remains to do.
+
+        :param sleep: callable(seconds)
+        """
+        while self.step():
+            sleep(POLL_SECONDS)
+
+    def step(self) -> bool:
         """Check running migrations and start those that may start.
 
         :returns: whether anything remains to do
@@ -238,11 +238,6 @@ class Executor:
             planned.pop(0)
         if running or planned:
             return True
-        self._finish()
-        return False
-
-    def _finish(self):
-        """End the plan."""
         if self._plan_id is not None:
             moves = self._store.moves(self._plan_id)
             done = sum(move.state == records.DONE for move in moves)
@@ -254,10 +249,10 @@ class Executor:
                     f'{self.problem or "others were not begun"}')
             self._end_plan(self._plan_id, state, reason)
             self._plan_id = None
+        return False
 
     def _end_plan(self, plan_id, state, reason):
-        self._store.change_rebalancing(
-            records.end_plan, plan_id, state, reason, self._clock())
+        self._change(records.end_plan, plan_id, state, reason, self._clock())
         self._report(f'Plan {plan_id}: {state}: {reason}.')
 
     # Moves
@@ -292,19 +287,16 @@ class Executor:
         :raises TelemetryError: if Nova does not answer before it is asked to
             migrate
         """
-        rests, problem = self._why_not(move)
-        if problem is not None:
+        for rests, problem in self._obstacles(move):
             self._fail(move, records.DROPPED, rests, problem)
             return 0
         before = self._cloud.live_migrations(move.instance_uuid)
         move = dataclasses.replace(move, body={
-            **move.body, 'last_migration': max(
-                (migration.number for migration in before), default=0)})
-        self._store.change_rebalancing(records.update_body, move, move.body)
+            **move.body, 'last_migration': before[0].number if before else 0})
+        self._change(records.update_body, move, move.body)
         # From here on, the record says that the request may have been sent.
-        self._store.change_rebalancing(
-            records.begin_move, move, self._token, LEASE_SECONDS,
-            self._clock())
+        self._change(records.begin_move, move, self._token, LEASE_SECONDS,
+                     self._clock())
         try:
             self._cloud.live_migrate(move.instance_uuid, move.destination,
                                      self._settings.copy_disks)
@@ -321,64 +313,57 @@ class Executor:
         self._report(f'{self._name(move)}: begun.')
         return 1
 
-    def _why_not(self, move):
-        """Return what rests and why a move differs from its plan, or Nones."""
+    def _obstacles(self, move):
+        """Yield (what rests, why a move cannot be made as planned)."""
         group = move.body.get('group')
         for other in self._store.moves(move.plan_id):
             if group is not None and other.body.get('group') == group \
                     and other.position != move.position \
                     and other.state in (records.FAILED, records.DROPPED):
-                return None, (f'it helps only together with '
-                              f'{self._name(other)}, which failed')
+                yield None, (f'it helps only together with '
+                             f'{self._name(other)}, which failed')
         server = self._cloud.server(move.instance_uuid)
-        problem = self._why_not_leave(move, server)
-        if problem is not None:
-            return records.INSTANCE, problem
-        problem = self._why_not_join(move, server)
-        return problem and records.DESTINATION, problem
-
-    def _why_not_leave(self, move, server):
         if server is None:
-            return 'the instance was deleted'
+            yield records.INSTANCE, 'the instance was deleted'
         if server.host != move.source:
-            return f'the instance is on {server.host}'
-        return immovable.why_fixed(server, self._cloud.aggregates(),
-                                   self._settings.tenant_veto)
+            yield records.INSTANCE, f'the instance is on {server.host}'
+        reason = immovable.why_fixed(server, self._cloud.aggregates(),
+                                     self._settings.tenant_veto)
+        if reason is not None:
+            yield records.INSTANCE, reason
+        for reason in self._why_not_join(move, server):
+            yield records.DESTINATION, reason
 
     def _why_not_join(self, move, server):
+        """Yield reasons for which the destination does not accept a server."""
+        destination = move.destination
         for other in self._store.moves(state=records.BEGUN):
             if self._key(other) in self._hung and not {
-                    move.source, move.destination}.isdisjoint(
+                    move.source, destination}.isdisjoint(
                         (other.source, other.destination)):
-                return (f'the migration of {self._name(other)} has not '
-                        f'ended')
-        service = self._cloud.services().get(move.destination)
+                yield f'the migration of {self._name(other)} has not ended'
+        service = self._cloud.services().get(destination)
         if service is None or service.problem is not None:
-            return (f'{move.destination} is '
-                    f'{service.problem if service else "gone"}')
-        account = self._store.error_budgets().get(('host', move.destination))
-        if account is None or not account.accepts:
-            return (f'{move.destination} '
-                    f'{"is in debt" if account else "has no error budget"}')
+            yield f'{destination} is {service.problem if service else "gone"}'
+        budget = self._store.error_budgets().get(('host', destination))
+        if budget is None or not budget.accepts:
+            yield (f'{destination} '
+                   f'{"is in debt" if budget else "has no error budget"}')
         if self._nodes is None:
             self._nodes = self._cloud.nodes()
-        if move.destination not in {
-                self._nodes.get(uuid)
-                for uuid in self._cloud.room(server.shape)}:
-            return f'{move.destination} has no room any more'
+        if destination not in map(self._nodes.get,
+                                  self._cloud.room(server.shape)):
+            yield f'{destination} has no room any more'
         for group in self._cloud.groups():
             if move.instance_uuid not in group.members:
                 continue
-            on_destination = {other.uuid for other
-                              in self._cloud.servers(move.destination)}
-            members_there = len(group.members & on_destination)
-            if group.policy != 'affinity' \
-                    and members_there >= group.most_members:
-                return (f'{move.destination} has an instance of its server '
-                        f'group')
-            if group.policy == 'affinity' and len(group.members) > 1:
-                return 'its server group keeps it with others'
-        return None
+            if group.policy == 'affinity':
+                if len(group.members) > 1:
+                    yield 'its server group keeps it with others'
+            elif len(group.members.intersection(
+                    other.uuid for other in self._cloud.servers(
+                        destination))) >= group.most_members:
+                yield f'{destination} has an instance of its server group'
 
     def _follow(self, move):
         """Check a move that has started. Return 1 while it is awaited."""
@@ -393,7 +378,7 @@ class Executor:
         if state == records.PLANNED:
             # Nova never received the request. Moves of an ended plan do not
             # start again.
-            self._store.change_rebalancing(
+            self._change(
                 records.end_move, move,
                 state if move.plan_id == self._plan_id else records.DROPPED,
                 self._clock(), move.body)
@@ -418,7 +403,6 @@ class Executor:
     def _look(self, move, waited):
         """Return the new state of a move that has started, and why.
 
-        :param move: MoveRecord
         :param waited: seconds since the first check by this process
         :returns: (state, what rests or None, explanation or None); the state
             is None while the migration runs
@@ -491,5 +475,4 @@ class Executor:
         body = {**move.body, 'detail': text}
         if move.begun_at is not None:
             body['took_seconds'] = now - move.begun_at
-        self._store.change_rebalancing(records.end_move, move, state, now,
-                                       body)
+        self._change(records.end_move, move, state, now, body)

@@ -25,10 +25,9 @@ _KEY = flavor_specs.MIGRATE_EXTRA_SPEC
 _ALLOWED, _NEVER = flavor_specs.MIGRATE_VALUES
 
 
-def why_fixed(server, aggregates, heeds_metadata):
+def why_fixed(server, aggregates: list, heeds_metadata: bool) -> str | None:
     """Return why an instance must not be migrated, or None.
 
-    :param server: :class:`.cloud_api.NovaServer`
     :param aggregates: [(metadata, set of hosts)] of all host aggregates
     :param heeds_metadata: whether a tenant may forbid migrations
     """

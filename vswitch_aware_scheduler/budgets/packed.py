@@ -20,7 +20,7 @@ from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['STEPS', 'Slots', 'Sums', 'bytes_needed', 'history', 'of_limits',
-           'pack', 'pack_day', 'slots_of_day', 'unpack', 'unpack_day']
+           'pack', 'pack_day', 'slots_of_day', 'unpack']
 
 #: Number of steps up to the capacity; the error of a sum is half a step.
 STEPS = 2 ** 14
@@ -34,7 +34,7 @@ _UNKNOWN = 2 ** 16 - 1
 _KIND = np.dtype('<u2')
 
 
-def bytes_needed(slots):
+def bytes_needed(slots: int) -> int:
     """Return the number of bytes of the given slots of one limit.
 
     :param slots: number of slots
@@ -42,7 +42,7 @@ def bytes_needed(slots):
     return slots * _KIND.itemsize + (slots + 7) // 8
 
 
-def pack(sums, alone, capacity):
+def pack(sums, alone, capacity: float) -> bytes:
     """Return bytes for the slots of one limit of a host.
 
     A sum remains on its side of the capacity: a sum that exceeds it by less
@@ -71,24 +71,21 @@ def pack(sums, alone, capacity):
         np.asarray(alone, dtype=bool)).tobytes()
 
 
-def unpack(packed, slots, capacity):
+def unpack(packed: bytes, slots: int, capacity: float) -> tuple:
     """Return (sums, alone) of bytes that :func:`pack` returned.
 
-    :param packed: bytes
     :param slots: number of packed slots
-    :param capacity: as in :func:`pack`
     :raises InvalidInput: if the number of bytes does not match
     """
     if len(packed) != bytes_needed(slots):
         raise exceptions.InvalidInput(
             f'packed sums of {slots} slots: {len(packed)} bytes; expected '
             f'{bytes_needed(slots)}')
-    size = slots * _KIND.itemsize
-    steps = np.frombuffer(packed[:size], dtype=_KIND)
-    sums = np.where(steps == _UNKNOWN, np.nan, steps / STEPS * capacity)
-    alone = np.unpackbits(np.frombuffer(packed[size:], dtype=np.uint8),
-                          count=slots).astype(bool)
-    return sums, alone
+    steps = np.frombuffer(packed, _KIND, slots)
+    return np.where(
+        steps == _UNKNOWN, np.nan, steps / STEPS * capacity), np.unpackbits(
+            np.frombuffer(packed, np.uint8, offset=steps.nbytes),
+            count=slots).astype(bool)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +191,7 @@ class Sums:
             alone=self.alone[:, first:end])
 
 
-def slots_of_day(day, period_seconds):
+def slots_of_day(day: int, period_seconds: float) -> tuple:
     """Return (first, last + 1) of the slots that start within a day.
 
     :param day: number of days since 1970
@@ -204,7 +201,7 @@ def slots_of_day(day, period_seconds):
                  for time in (day, day + 1))
 
 
-def pack_day(sums, alone, capacities):
+def pack_day(sums, alone, capacities) -> bytes:
     """Return bytes for the slots of a day, for all limits.
 
     :param sums: (l, t) as in :func:`pack`
@@ -214,58 +211,36 @@ def pack_day(sums, alone, capacities):
     return b''.join(map(pack, sums, alone, capacities))
 
 
-def unpack_day(stored):
-    """Return the arrays that :func:`pack_day` packed.
-
-    :param stored: StoredSums
-    :returns: (sums, alone), (l, t) each
-    :raises InvalidInput: if its data have other slots
-    """
-    first, end = slots_of_day(stored.day, stored.period_seconds)
-    size = bytes_needed(end - first)
-    if len(stored.data) != size * len(stored.limits):
-        raise exceptions.InvalidInput(
-            f'packed sums of {stored.kind} {stored.name}: '
-            f'{len(stored.data)} bytes; expected '
-            f'{size * len(stored.limits)}')
-    slots_of_limits = [
-        unpack(stored.data[i * size:(i + 1) * size], end - first, capacity)
-        for i, (_, _, capacity) in enumerate(stored.limits)]
-    return np.array([sums for sums, _ in slots_of_limits]), np.array(
-        [alone for _, alone in slots_of_limits])
-
-
-def of_limits(stored, limits, slots):
+def of_limits(stored, limits: tuple, slots: int) -> tuple:
     """Return the sums of a day for some limits.
 
     :param stored: StoredSums or None
-    :param limits: tuple of (weights, packet bytes, capacity)
+    :param limits: tuple of l (weights, packet bytes, capacity)
     :param slots: number of slots of the day
     :returns: (sums, alone), (l, t) each; slots are unknown if the day is
         missing or damaged, or has no such limit
     """
     sums = np.full((len(limits), slots), np.nan)
     alone = np.zeros(sums.shape, dtype=bool)
-    try:
-        unpacked = stored and unpack_day(stored)
-    except exceptions.InvalidInput:
-        unpacked = None
-    place = {limit[:2]: i for i, limit in enumerate(stored.limits)} \
-        if unpacked else {}
-    for i, limit in enumerate(limits):
-        if limit[:2] in place:
-            sums[i], alone[i] = (array[place[limit[:2]]] for array in unpacked)
+    size = bytes_needed(slots)
+    if stored is not None and len(stored.data) == size * len(stored.limits):
+        place = {limit[:2]: i for i, limit in enumerate(stored.limits)}
+        for i, limit in enumerate(limits):
+            at = place.get(limit[:2])
+            if at is not None:
+                sums[i], alone[i] = unpack(
+                    stored.data[at * size:(at + 1) * size], slots,
+                    stored.limits[at][2])
     return sums, alone
 
 
-def history(store, kind, now, names=None, days=7.0):
+def history(store, kind: str, now: float, names=None,
+            days: float = 7.0) -> dict:
     """Return the sums of some days, with the same slots for all names.
 
     Slots are as long as the current period, but at least one minute. A slot
     has the sum that was measured in its middle, with whatever period.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param kind: ``store.HOST`` or ``store.UPLINK``
     :param now: current time, seconds UTC; the last slot is the last one that
         has ended
     :param names: collection of names, or None for all

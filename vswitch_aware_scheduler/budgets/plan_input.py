@@ -433,20 +433,9 @@ def _follow(loads, slots, rates, stays, host, row_of):
         if stay_host == host:
             was_there |= inside
         elif stay_host in row_of:
-            _add(loads, rates, row_of[stay_host], inside, -1)
+            loads.add(rates[:, inside], row_of[stay_host], -1, inside)
     if host in row_of:
-        _add(loads, rates, row_of[host], ~was_there, 1)
-
-
-def _add(loads, rates, row, slots, times):
-    """Add an instance to a host in some slots, or subtract it."""
-    rates = rates[:, slots]
-    # Sums are packed, so that a difference can be below 0.
-    loads.sums[:, row, slots] = np.maximum(
-        loads.sums[:, row, slots] + times * rates, 0.0)
-    loads.above[:, row, slots] = np.maximum(
-        loads.above[:, row, slots] + times * (
-            rates > loads.most[:, row, None]), 0)
+        loads.add(rates[:, ~was_there], row_of[host], 1, ~was_there)
 
 
 def _resting(moves, now):

@@ -180,12 +180,8 @@ def propose(store, read_fleet, cloud, driver, settings, now: float,
             progress=None) -> RebalanceProposal:
     """Return what is proposed now.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param read_fleet: callable(store), returns the fleet by which the filter
         judges, as :class:`~..report.stored_fleet.StoredFleet`
-    :param cloud: :class:`.cloud_api.CloudApi`
-    :param driver: telemetry driver
-    :param settings: :class:`.rebalance_settings.RebalanceSettings`
     :param now: current time, seconds UTC
     :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :raises NothingMeasured: if the store or telemetry has no traffic of the

@@ -61,7 +61,7 @@ class RebalanceSettings:
         """Whether migrations have a network of their own."""
         return self.network == SEPARATE
 
-    def kbps(self, capacity_kbps):
+    def kbps(self, capacity_kbps: float) -> float:
         """Return the bandwidth of a migration.
 
         :param capacity_kbps: smallest capacity of a host in the plan
@@ -70,10 +70,9 @@ class RebalanceSettings:
             return self.link_kbps
         return _SEPARATE_KBPS if self.is_separate else _SHARE * capacity_kbps
 
-    def cost_of(self, server, capacity_kbps):
+    def cost_of(self, server, capacity_kbps: float) -> cost.MigrationCost:
         """Return the :class:`.cost.MigrationCost` of a server.
 
-        :param server: :class:`.cloud_api.NovaServer`
         :param capacity_kbps: smallest capacity of a host in the plan
         """
         mebibytes = server.shape.memory_mib
@@ -82,7 +81,7 @@ class RebalanceSettings:
         return cost.migration(mebibytes, self.dirty_kbps,
                               self.kbps(capacity_kbps), self.downtime_seconds)
 
-    def check_network(self, capacity_kbps, memory_mib):
+    def check_network(self, capacity_kbps: float, memory_mib: float) -> None:
         """Check that migrations may be executed.
 
         :param capacity_kbps: smallest capacity of a host in the plan

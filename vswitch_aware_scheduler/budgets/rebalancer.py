@@ -22,8 +22,6 @@ LOG = logs.get_logger(__name__)
 class Rebalancer:
     """Proposes migrations, and executes them in the mode ``execute``.
 
-    :param cloud: :class:`.cloud_api.CloudApi`
-    :param settings: :class:`~..budgets.rebalance_settings.RebalanceSettings`
     :param read_fleet: as in :func:`~..budgets.proposal.propose`
     """
 
@@ -36,26 +34,20 @@ class Rebalancer:
         self._executor = None
         self._reason = None
 
-    def propose(self, store, driver, now, progress=None, settings=None):
+    def propose(self, store, driver, now: float, progress=None,
+                settings=None) -> proposal.RebalanceProposal:
         """Return the :class:`~..budgets.proposal.RebalanceProposal` for now.
 
-        :param store: :class:`~vswitch_aware_scheduler.store.Store`
-        :param driver: telemetry :class:`~.base.Driver`
         :param now: seconds UTC
         :param progress: None, or callable(done, total)
-        :param settings: settings in place of those of the constructor
         :raises VSwitchError: as :func:`~..budgets.proposal.propose`
         """
         return proposal.propose(store, self.read_fleet, self.cloud, driver,
                                 settings or self.settings, now, progress)
 
-    def plan(self, store, driver, clock, monotonic, progress=None):
+    def plan(self, store, driver, clock, monotonic, progress=None) -> None:
         """Make a plan if one is due, and start it if that is permitted.
 
-        :param store: :class:`~vswitch_aware_scheduler.store.Store`
-        :param driver: telemetry :class:`~.base.Driver`
-        :param clock: callable, returns seconds UTC
-        :param monotonic: callable, returns monotonic seconds
         :param progress: None, or callable(done, total)
         :returns: None, or the problem in words
         :raises StoreError: if the store cannot be read or written
@@ -99,10 +91,9 @@ class Rebalancer:
             self._reason = text
             LOG.info('vswitch-modeler: rebalancing: %s', text)
 
-    def step(self, monotonic):
+    def step(self, monotonic) -> str | None:
         """Check running migrations, if a check is due.
 
-        :param monotonic: callable, returns monotonic seconds
         :returns: None, or the problem in words
         """
         if self._executor is None or self._looked_at is not None and \
@@ -118,7 +109,7 @@ class Rebalancer:
         self.end()
         return problem
 
-    def end(self):
+    def end(self) -> None:
         """Release the lock. Running migrations continue without it."""
         running, self._executor = self._executor, None
         if running is not None:

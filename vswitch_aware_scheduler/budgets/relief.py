@@ -81,13 +81,22 @@ class Loads:
             self.sums = np.zeros((limits, count, rates.shape[2]))
             self.above = np.zeros(self.sums.shape, dtype=np.int16)
             for instance in np.flatnonzero(self.hosts >= 0):
-                self._count(instance, self.hosts[instance], 1)
+                self.add(rates[:, instance], self.hosts[instance], 1)
 
-    def _count(self, instance, host, times):
-        rates = self.rates[:, instance]
-        self.sums[:, host] += times * rates
-        self.above[:, host] += (
-            times * (rates > self.most[:, host, None])).astype(np.int16)
+    def add(self, rates, host: int, times: int, slots=slice(None)) -> None:
+        """Add an instance to a host in some slots, or subtract it.
+
+        :param rates: (l, t) of the instance in these slots
+        :param host: number of the host
+        :param times: 1 or -1
+        :param slots: index of the slots
+        """
+        # Sums may be rounded, so that a difference can be below 0.
+        self.sums[:, host, slots] = np.maximum(
+            self.sums[:, host, slots] + times * rates, 0.0)
+        self.above[:, host, slots] = np.maximum(
+            self.above[:, host, slots] + times * (
+                rates > self.most[:, host, None]), 0)
 
     def put(self, instance: int, host: int) -> None:
         """Move an instance to another host.
@@ -96,9 +105,9 @@ class Loads:
         :param host: number of the host, -1: no host
         """
         if self.hosts[instance] >= 0:
-            self._count(instance, self.hosts[instance], -1)
+            self.add(self.rates[:, instance], self.hosts[instance], -1)
         if host >= 0:
-            self._count(instance, host, 1)
+            self.add(self.rates[:, instance], host, 1)
         self.hosts[instance] = host
 
     def within(self, first: int, last: int | None,
@@ -456,14 +465,12 @@ class _Search:
             hosts = self._takers
             group = self._best(source, hosts) or self._together(
                 source, hosts, rule.together)
-            if not group and may_open and self._empty:
+            if not group and may_open:
                 group = self._best(source, self._empty)
-            number = 0
-            while not group and may_open and number < min(
-                    len(self._empty), _MOST_OPENED):
-                number += 1
-                group = self._together(
-                    source, hosts + self._empty[:number], rule.together)
+                for number in range(min(len(self._empty), _MOST_OPENED)):
+                    group = group or self._together(
+                        source, hosts + self._empty[:number + 1],
+                        rule.together)
             if not group:
                 return
             may_open &= not self._open(group)
@@ -608,14 +615,13 @@ class _Search:
                         for host in (move.source, move.destination)})
         overload = self._overloaded(hosts)
         suffered = self._loads.suffered(hosts).sum()
-        cost = 0.0
         for move in group:
             if self._costs is not None:
-                cost += float(self._costs(
+                overload -= float(self._costs(
                     move.source, np.array([move.instance]),
                     [move.destination])[0, 0])
             self._put(move.instance, move.source, move.destination)
-        overload -= self._overloaded(hosts) + cost
+        overload -= self._overloaded(hosts)
         suffered -= self._loads.suffered(hosts).sum()
         group = [dataclasses.replace(
             move, gain=float(overload / len(group)),

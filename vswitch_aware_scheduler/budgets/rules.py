@@ -13,8 +13,8 @@ import numpy as np
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['DAY_SECONDS', 'Terms', 'WINDOWS', 'avoidable', 'burn_rate',
-           'charges', 'exceeds', 'overloaded']
+__all__ = ['DAY_SECONDS', 'Terms', 'WINDOWS', 'burn_rate', 'charges',
+           'exceeds', 'overloaded']
 
 DAY_SECONDS = 86400.0
 
@@ -83,7 +83,8 @@ class Terms:
         """Seconds of overload that a host earns in one day of use."""
         return self.rate * DAY_SECONDS
 
-    def after(self, balance, measured_seconds, overload_seconds):
+    def after(self, balance, measured_seconds,
+              overload_seconds) -> np.ndarray:
         """Return balances after some time, elementwise for any shape.
 
         :param balance: earlier balance in seconds of overload
@@ -96,15 +97,9 @@ class Terms:
             self.most)
         return earned - overload_seconds
 
-    def left(self, balance):
-        """Return balances as shares of the largest balance; negative for debt.
 
-        :param balance: seconds of overload, any shape
-        """
-        return np.asarray(balance, dtype=float) / self.most
-
-
-def burn_rate(overload_seconds, measured_seconds, overload_probability):
+def burn_rate(overload_seconds, measured_seconds,
+              overload_probability: float) -> np.ndarray:
     """Return how fast budget is spent; 1 means exactly the limit.
 
     :param overload_seconds: avoidable overload in some time
@@ -120,21 +115,11 @@ def burn_rate(overload_seconds, measured_seconds, overload_probability):
     return share / overload_probability
 
 
-def avoidable(sums, peaks, capacities):
-    """Return which samples of hosts are avoidable overload.
+def overloaded(sums: np.ndarray, alone: np.ndarray,
+               capacities) -> np.ndarray:
+    """Return which samples are avoidable overload.
 
-    :param sums: (l, h, t) sums of all instances of a host, for each of l
-        limits
-    :param peaks: (l, h, t) the largest single instance
-    :param capacities: (l, h) capacity of each limit, inf if a host has none
-    :returns: (h, t) bool: whether the sum exceeds some limit that no instance
-        exceeds alone
-    """
-    return overloaded(sums, exceeds(peaks, capacities), capacities)
-
-
-def overloaded(sums, alone, capacities):
-    """Return which samples are avoidable overload, as :func:`avoidable`.
+    The sum exceeds some limit that no instance exceeds alone.
 
     :param sums: (l, ..., t) sums of all instances, for each of l limits
     :param alone: (l, ..., t) bool, whether one instance exceeds the limit
@@ -144,7 +129,7 @@ def overloaded(sums, alone, capacities):
     return (exceeds(sums, capacities) & ~alone).any(axis=0)
 
 
-def charges(loads, capacity):
+def charges(loads: np.ndarray, capacity: float) -> np.ndarray:
     """Return which share of an overload each instance has made.
 
     An instance is charged for what it carries above its fair share of the
@@ -165,7 +150,7 @@ def charges(loads, capacity):
     return excess / excess.sum()
 
 
-def exceeds(values, capacities):
+def exceeds(values: np.ndarray, capacities) -> np.ndarray:
     """Return which values exceed the capacity of their limit.
 
     :param values: (l, ..., t)

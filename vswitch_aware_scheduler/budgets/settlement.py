@@ -40,7 +40,6 @@ _COVERED = 0.9
 class Settlement:
     """Settles periods: what a host earned and spent in each, and by whom.
 
-    :param store: Store, from which it is read which instances send nothing
     :param targets_by_key: {(kind, name): Target}
     :param period: length of a slot in seconds
     :param measured: list of Measured
@@ -259,7 +258,6 @@ class Settlement:
     def spending(self, store):
         """Return who spent the settled budgets.
 
-        :param store: Store, from which the projects of instances are read
         :returns: (list of :class:`.Charge`, list of :class:`.VMTime`)
         """
         if not self._vm_time:

@@ -9,7 +9,7 @@ Watcher's services import this module.
 from oslo_config import cfg
 
 from vswitch_aware_scheduler.budgets.watcher import action
-from vswitch_aware_scheduler.budgets.watcher import strategy
+from vswitch_aware_scheduler.budgets.watcher import decision
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
@@ -45,5 +45,5 @@ class RebalanceMigration(_Configured, action.RebalanceMigration):
     """The action ``vswitch_migrate``."""
 
 
-class ErrorBudgetStrategy(_Configured, strategy.ErrorBudgetStrategy):
+class ErrorBudgetStrategy(_Configured, decision.ErrorBudgetStrategy):
     """The strategy ``vswitch_rebalance``."""

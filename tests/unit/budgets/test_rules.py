@@ -58,11 +58,6 @@ class TermsTestCase(unittest.TestCase):
             if balance >= 0:
                 self.assertLessEqual(overload / (20 * DAY), .006 * 21 / 20)
 
-    def test_left_is_a_share_of_the_largest_balance(self):
-        np.testing.assert_allclose(
-            [1.0, 1 / 30, 0.0, -0.5],
-            self.terms.left(518.4 * np.array([30.0, 1.0, 0.0, -15.0])))
-
     def test_terms_that_cannot_be_are_rejected(self):
         for terms in ({'overload_probability': 0},
                       {'overload_probability': 1},
@@ -116,16 +111,20 @@ class ChargesTestCase(unittest.TestCase):
         np.testing.assert_allclose(.1, shares[10:])
 
 
+def avoidable(sums, peaks, capacities):
+    return rules.overloaded(sums, rules.exceeds(peaks, capacities), capacities)
+
+
 class AvoidableTestCase(unittest.TestCase):
 
     def test_one_instance_above_by_itself_is_not_avoidable(self):
         sums = np.array([[[10.0, 11.0, 25.0]]])
         peaks = np.array([[[6.0, 6.0, 20.0]]])
-        self.assertEqual([[False, True, False]], rules.avoidable(
+        self.assertEqual([[False, True, False]], avoidable(
             sums, peaks, np.array([[10.0]])).tolist())
 
     def test_any_limit_counts_and_an_unlimited_one_never(self):
         sums = np.array([[[9.0, 9.0]], [[1.0, 5.0]], [[1e9, 1e9]]])
         peaks = np.array([[[5.0, 5.0]], [[1.0, 3.0]], [[1e9, 1e9]]])
-        self.assertEqual([[False, True]], rules.avoidable(
+        self.assertEqual([[False, True]], avoidable(
             sums, peaks, np.array([[10.0], [4.0], [np.inf]])).tolist())

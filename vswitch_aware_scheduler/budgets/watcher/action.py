@@ -22,12 +22,12 @@ NAME = 'vswitch_migrate'
 LOG = logs.get_logger(__name__)
 
 
-def parameters(plan, name, move):
+def parameters(plan: proposal.RebalanceProposal, name: str,
+               move: proposal.ProposedMove) -> dict:
     """Return the input parameters of the action for a proposed move.
 
     :param plan: :class:`~..budgets.proposal.RebalanceProposal` of the move
     :param name: name of the plan, the same for all of its actions
-    :param move: :class:`~..budgets.proposal.ProposedMove`
     """
     capacity = plan.capacity_kbps
     return {
@@ -109,19 +109,14 @@ class RebalanceMigration(base.BaseAction):
         try:
             with plan_executor:
                 if plan_executor.resume():
-                    self._wait(plan_executor)
+                    plan_executor.run(time.sleep)
                 plan_executor.begin(self._proposal())
-                self._wait(plan_executor)
+                plan_executor.run(time.sleep)
         except exceptions.VSwitchError as error:
             raise exception.WatcherException(str(error)) from error
         if plan_executor.problem is not None:
             raise exception.WatcherException(plan_executor.problem)
         return True
-
-    @staticmethod
-    def _wait(plan_executor):
-        while plan_executor.step():
-            time.sleep(executor.POLL_SECONDS)
 
     def _proposal(self):
         parameters = self.input_parameters

@@ -156,8 +156,7 @@ class Run:
                     reason = plan.reason
                     if plan.moves:
                         plan_executor.begin(plan)
-                while plan_executor.step():
-                    time.sleep(executor.POLL_SECONDS)
+                plan_executor.run(time.sleep)
         except KeyboardInterrupt:
             say('Running migrations continue in Nova. Run the same command '
                 'again to continue the plan.')

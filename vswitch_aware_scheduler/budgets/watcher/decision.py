@@ -1,27 +1,118 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watcher's strategy: what vswitch-manage rebalance proposes, as actions."""
+"""What Watcher's decision engine loads: a goal, a strategy and a planner.
+
+The strategy proposes, as actions, what ``vswitch-manage rebalance`` proposes.
+"""
 
 import dataclasses
 import time
 import uuid
 
 from watcher.common import exception
+from watcher.decision_engine.goal import base as goal_base
+from watcher.decision_engine.goal.efficacy import base as efficacy_base
+from watcher.decision_engine.goal.efficacy import indicators
+from watcher.decision_engine.planner import weight
+from watcher.decision_engine.solution import efficacy
 from watcher.decision_engine.strategy.strategies import base
 
 from vswitch_aware_scheduler.budgets import proposal
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.budgets.watcher import action
-from vswitch_aware_scheduler.budgets.watcher import goal
-from vswitch_aware_scheduler.budgets.watcher import planner
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 
-__all__ = ['ErrorBudgetStrategy', 'NAME']
+__all__ = ['ErrorBudgetEfficacy', 'ErrorBudgetGoal', 'ErrorBudgetStrategy',
+           'GOAL', 'NAME', 'RebalancePlanner']
 
-#: Name of the strategy, as its entry point has it.
-NAME = 'vswitch_rebalance'
+#: Names of the goal, and of the strategy and the planner, as their entry
+#: points have them.
+GOAL, NAME = 'vswitch_error_budget', 'vswitch_rebalance'
 
 LOG = logs.get_logger(__name__)
+
+
+#: Indicators that the strategy sets: {name: (type of JSON, unit, what the
+#: number, which is at least 0, states)}.
+_INDICATORS = {
+    'hosts_in_debt': ('integer', None, 'Hosts that have spent more overload '
+                      'than their error budget allows.'),
+    'hosts_relieved': ('integer', None, 'Hosts in debt that the solution '
+                       'takes an instance from.'),
+    'overload_seconds_before': (
+        'number', 's', 'Expected overload of the relieved hosts in a week '
+        'without the solution.'),
+    'overload_seconds_after': (
+        'number', 's', 'Expected overload of the relieved hosts in a week '
+        'with the solution.'),
+    'vm_overload_seconds_avoided': (
+        'number', 's', 'Expected time in a week that instances are on '
+        'overloaded hosts, and that the solution avoids.')}
+
+
+class _Indicator(indicators.IndicatorSpecification):
+
+    schema = None
+
+    def __init__(self, name, number_type, unit, description):
+        super().__init__(name=name, description=description, unit=unit)
+        self.schema = {'type': number_type, 'minimum': 0}
+
+
+class ErrorBudgetEfficacy(efficacy_base.EfficacySpecification):
+    """What Watcher shows of a solution: hosts in debt, overload, moves."""
+
+    def get_indicators_specifications(self):
+        """Return the list of indicators that the strategy sets."""
+        return [*(_Indicator(name, *values)
+                  for name, values in _INDICATORS.items()),
+                indicators.InstanceMigrationsCount()]
+
+    def get_global_efficacy_indicator(self, indicators_map=None):
+        """Return the share of the expected overload that is avoided.
+
+        :param indicators_map: the values of the indicators by name, or None
+        :returns: list of one Indicator, in per cent
+        """
+        before = getattr(indicators_map, 'overload_seconds_before', 0)
+        after = getattr(indicators_map, 'overload_seconds_after', 0)
+        return [efficacy.Indicator(
+            name='overload_avoided',
+            description='Share of the expected overload of the relieved '
+                        'hosts that the solution avoids.',
+            unit='%', value=100 * (before - after) / before if before else 0)]
+
+
+class ErrorBudgetGoal(goal_base.Goal):
+    """Keep the virtual switch of each host within its error budget."""
+
+    @classmethod
+    def get_name(cls):
+        """Return the name of the goal."""
+        return GOAL
+
+    @classmethod
+    def get_display_name(cls):
+        """Return the name that people see."""
+        return 'Error budgets of virtual switches'
+
+    get_translatable_display_name = get_display_name
+
+    @classmethod
+    def get_efficacy_specification(cls):
+        """Return the :class:`ErrorBudgetEfficacy`."""
+        return ErrorBudgetEfficacy()
+
+
+class RebalancePlanner(weight.WeightPlanner):
+    """Watcher's weight planner, with a weight for this package's action.
+
+    Migrations run one after another, because each needs the rebalancing lock.
+    """
+
+    action_weights = {**weight.WeightPlanner.action_weights, action.NAME: 30,
+                      'migrate': 29}
+    parallelization = {**weight.WeightPlanner.parallelization, action.NAME: 1}
 
 
 class ErrorBudgetStrategy(base.BaseStrategy):
@@ -39,7 +130,7 @@ class ErrorBudgetStrategy(base.BaseStrategy):
 
     def __init__(self, config, osc=None):
         super().__init__(config, osc)
-        self._planner = planner.NAME
+        self._planner = NAME
 
     @classmethod
     def get_name(cls):
@@ -51,15 +142,12 @@ class ErrorBudgetStrategy(base.BaseStrategy):
         """Return the name that people see."""
         return 'Relieve virtual switches in debt'
 
-    @classmethod
-    def get_translatable_display_name(cls):
-        """Return the name that people see, as a key of translations."""
-        return 'Relieve virtual switches in debt'
+    get_translatable_display_name = get_display_name
 
     @classmethod
     def get_goal_name(cls):
         """Return the name of the goal."""
-        return goal.NAME
+        return GOAL
 
     @classmethod
     def get_schema(cls):
