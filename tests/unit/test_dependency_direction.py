@@ -39,7 +39,7 @@ MAY_IMPORT = {
     'scheduler': _ADMISSION | {'conf'},
     'modeler': _ADMISSION | _CLIENTS | {
         'budgets', 'conf', 'report', 'telemetry'},
-    'budgets': _ADMISSION | _CLIENTS | {'telemetry'},
+    'budgets': _ADMISSION | _CLIENTS,
     'report': _ADMISSION,
     'cmd': _SERVICES,
     'lab': _SERVICES | {'scheduler'},

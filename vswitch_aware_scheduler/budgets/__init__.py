@@ -15,7 +15,7 @@ An uplink has a budget for the instances of all hosts behind it.
   ``packed`` stores the sums of hosts, and ``deviation`` compares predicted
   with measured overload.
 * ``proposal`` proposes live migrations away from hosts in debt: ``plan_input``
-  reads the fleet, ``relief`` and ``advisor`` select moves, and
+  reads the fleet, ``relief`` selects moves, and
   ``destinations`` judges them as the filter does.
 * ``executor`` executes a plan, for ``rebalancer`` (the modeler), the command
   ``vswitch-manage rebalance`` and ``watcher``. ``effects`` records the effect.

@@ -12,7 +12,7 @@ import math
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
-from vswitch_aware_scheduler.telemetry import service as telemetry_service
+from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['CLASSES', 'CloudApi', 'ComputeService', 'NovaMigration',
            'NovaServer', 'RUNNING', 'ServerGroup', 'Shape']
@@ -279,7 +279,7 @@ class CloudApi:
         :param since: only those that changed at this time or later
         """
         query = {
-            'changes-since': since and telemetry_service.iso_time(since) + 'Z',
+            'changes-since': plain_text.iso_time(since),
             'instance_uuid': instance_uuid}
         return sorted(
             self._all('migrations', '/os-migrations', _migration, {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the fleet into arrays for :mod:`.relief` and :mod:`.advisor`.
+"""Reads the fleet into arrays for :mod:`.relief`.
 
 The sums of hosts come from the store. Samples of single instances are read
 from telemetry, only for instances on hosts to relieve and for instances that

@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler.budgets import advisor
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.budgets import plan_input
 from vswitch_aware_scheduler.budgets import rebalance_settings
@@ -209,7 +208,7 @@ def propose(store, read_fleet, cloud, driver, settings, now: float,
     churn = settings.churn
     # In a small fleet, at least one instance may be moved in a week.
     least = 1 / max(planned.case.loads.sizes.sum(), 1)
-    advice = advisor.advise(
+    advice = relief.advise(
         planned.case, relief.Rule(), dataclasses.replace(
             churn, most_share_a_week=max(churn.most_share_a_week, least),
             parted_share_a_week=max(churn.parted_share_a_week, least)),

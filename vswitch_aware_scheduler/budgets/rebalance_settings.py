@@ -3,8 +3,8 @@
 
 import dataclasses
 
-from vswitch_aware_scheduler.budgets import advisor
 from vswitch_aware_scheduler.budgets import cost
+from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['ADVISE', 'CHECK_SECONDS', 'EXECUTE', 'LEAST_KBPS', 'OFF',
@@ -53,8 +53,8 @@ class RebalanceSettings:
 
     @property
     def churn(self):
-        """The limits on the number of moves, as :class:`.advisor.Churn`."""
-        return advisor.Churn(self.cool_down_hours * 3600.0, self.most_moves)
+        """The limits on the number of moves, as :class:`.relief.Churn`."""
+        return relief.Churn(self.cool_down_hours * 3600.0, self.most_moves)
 
     @property
     def is_separate(self):

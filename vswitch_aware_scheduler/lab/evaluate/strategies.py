@@ -7,7 +7,6 @@ Sources and variants: reference/rebalance.rst, "Strategies".
 
 import numpy as np
 
-from vswitch_aware_scheduler.budgets import advisor
 from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
@@ -74,7 +73,7 @@ class ErrorBudget(closed_loop.Strategy):
 
     :param terms: :class:`~..budgets.rules.Terms`
     :param rule: :class:`~..budgets.relief.Rule`; None: nothing moves
-    :param churn: :class:`~..budgets.advisor.Churn`
+    :param churn: :class:`~..budgets.relief.Churn`
     :param checks: number of consecutive rounds in debt before a host is
         relieved
     :param places: whether arrivals are placed by error budgets
@@ -149,8 +148,8 @@ class ErrorBudget(closed_loop.Strategy):
             fleet.constraints(), fleet.empty_hosts(),
             self._costs(fleet) if fleet.migration_seconds else None,
             self._accepting())
-        for move in advisor.advise(case, self._rule, self._churn,
-                                   self._moved_at, now).moves:
+        for move in relief.advise(case, self._rule, self._churn,
+                                  self._moved_at, now).moves:
             self._moved_at[move.instance] = now
             if move.destination >= fleet.count \
                     or not fleet.sizes[move.destination]:
