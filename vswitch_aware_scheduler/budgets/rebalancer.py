@@ -49,7 +49,6 @@ class Rebalancer:
         """Make a plan if one is due, and start it if that is permitted.
 
         :param progress: None, or callable(done, total)
-        :returns: None, or the problem in words
         :raises StoreError: if the store cannot be read or written
         """
         if self._executor is not None or self._planned_at is not None \

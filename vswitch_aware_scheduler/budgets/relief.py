@@ -413,8 +413,9 @@ def plan(case: Case, rule: Rule, most_parted: float = math.inf) -> list:
     if not hosts and not harmed:
         return []
     accepting = balance >= 0 if case.accepting is None else case.accepting
+    relieved = {*hosts, *harmed}
     takers = [host for host in open_hosts
-              if accepting[host] and host not in hosts + harmed]
+              if accepting[host] and host not in relieved]
     search = _Search(case, np.where(balance < 0, earned, limit), takers)
     for source in sorted(hosts, key=lambda host: (balance[host], host)):
         search.relieve(source, enough[source], rule,
