@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['KBIT_PER_MIB', 'MigrationCost', 'added_overload', 'migration']
@@ -19,9 +20,6 @@ KBIT_PER_MIB = 8 * 1024 * 1024 / 1000
 
 #: Number of rounds of pre-copy after which a migration counts as endless.
 _MOST_ROUNDS = 30
-
-#: Sums and capacities are compared with this relative tolerance.
-_TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +66,7 @@ def migration(memory_mib: float, dirty_kbps: float, link_kbps: float,
         needed = remaining / link_kbps
         seconds += needed
         transferred += remaining
-        if needed <= most_downtime_seconds * (1 + _TOLERANCE):
+        if needed <= most_downtime_seconds * (1 + rules.TOLERANCE):
             # The last round, during which the instance is stopped.
             return MigrationCost(seconds, transferred, needed)
         # The memory that is written during the copy, at most all of it.

@@ -64,7 +64,7 @@ def pack(sums, alone, capacity: float) -> bytes:
             f'sum of a host: {sums[is_known].min()}; expected 0 or more')
     share = np.where(is_known, sums, 0.0) / capacity
     steps = np.rint(np.minimum(share * STEPS, _UNKNOWN - 1))
-    steps = np.where(share > 1 + 1e-9, np.maximum(steps, STEPS + 1),
+    steps = np.where(share > 1 + rules.TOLERANCE, np.maximum(steps, STEPS + 1),
                      np.minimum(steps, STEPS))
     steps = np.where(is_known, steps, _UNKNOWN).astype(_KIND)
     return steps.tobytes() + np.packbits(

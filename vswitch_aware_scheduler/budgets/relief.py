@@ -23,9 +23,6 @@ from vswitch_aware_scheduler.common import plain_text
 __all__ = ['Advice', 'Case', 'Churn', 'Constraints', 'Loads', 'ReliefMove',
            'Rule', 'advise', 'best_move', 'overloaded', 'plan', 'suffered']
 
-#: Sums and capacities are compared with this relative tolerance.
-_TOLERANCE = 1e-9
-
 #: Maximum number of empty hosts that moves which end overload only together
 #: put into use.
 _MOST_OPENED = 3
@@ -76,7 +73,7 @@ class Loads:
                  unread=0):
         self.rates, self.sums, self.above = rates, sums, above
         self.hosts = np.array(hosts, dtype=np.int64)
-        self.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
+        self.most = np.asarray(capacities, dtype=float) * (1 + rules.TOLERANCE)
         limits, count = self.most.shape
         self.unread = np.zeros(count, dtype=np.int64) + unread
         if sums is None:
@@ -314,7 +311,7 @@ class Constraints:
         """
         hosts = np.asarray(hosts, dtype=np.int64)
         allowed = (self.needs[instances][:, None]
-                   <= self.free[hosts] * (1 + _TOLERANCE)).all(axis=2)
+                   <= self.free[hosts] * (1 + rules.TOLERANCE)).all(axis=2)
         allowed &= ~self.closed[hosts]
         if self.may is not None:
             allowed &= self.may[np.ix_(instances, hosts)]
@@ -398,7 +395,7 @@ def plan(case: Case, rule: Rule, most_parted: float = math.inf) -> list:
         return []
     open_hosts = np.flatnonzero((loads.sizes > 0)
                                 & ~case.constraints.closed).tolist()
-    known_slots = np.count_nonzero(loads.known, axis=1) * (1 + _TOLERANCE)
+    known_slots = np.count_nonzero(loads.known, axis=1) * (1 + rules.TOLERANCE)
     limit = _of_each(case.terms, 'overload_probability') * known_slots
     earned = _of_each(case.terms, 'rate') * known_slots
     day = np.broadcast_to(_of_each(case.terms, 'day'), limit.shape)
@@ -588,7 +585,7 @@ class _Search:
             fits &= self._costs(source, instances, hosts) <= 0
         sums, most = loads.sums[:, source, None], loads.most[:, source, None]
         excess = _excess(sums - loads.rates[:, instances], most[..., None])
-        now = _excess(sums[:, 0], most) * (1 - _TOLERANCE)
+        now = _excess(sums[:, 0], most) * (1 - rules.TOLERANCE)
         for row in np.argsort(excess, kind='stable').tolist():
             if excess[row] >= now:
                 return None

@@ -13,8 +13,8 @@ import numpy as np
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['DAY_SECONDS', 'Terms', 'WINDOWS', 'burn_rate', 'charges',
-           'exceeds', 'overloaded']
+__all__ = ['DAY_SECONDS', 'TOLERANCE', 'Terms', 'WINDOWS', 'burn_rate',
+           'charges', 'exceeds', 'overloaded']
 
 DAY_SECONDS = 86400.0
 
@@ -22,7 +22,7 @@ DAY_SECONDS = 86400.0
 WINDOWS = (3600, 21600, model_store.RECOVERY_SECONDS)
 
 #: Sums and capacities are compared with this relative tolerance.
-_TOLERANCE = 1e-9
+TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,4 +157,4 @@ def exceeds(values: np.ndarray, capacities) -> np.ndarray:
     :param capacities: (l, ...) capacity of each limit
     :returns: (l, ..., t) bool
     """
-    return values > np.asarray(capacities)[..., None] * (1 + _TOLERANCE)
+    return values > np.asarray(capacities)[..., None] * (1 + TOLERANCE)
