@@ -676,7 +676,7 @@ class _Published(Method):
 def make_placing(settings):
     """Return our method of placing.
 
-    :param settings: :class:`.rebalance_settings.RebalanceSettings`
+    :param settings: :class:`.settings.Settings`
     :returns: Method
     """
     samples = settings.min_samples
@@ -690,7 +690,7 @@ def make_placing(settings):
 def make_methods(settings, groups=None):
     """Return the methods of the report, without the clairvoyant.
 
-    :param settings: :class:`.rebalance_settings.RebalanceSettings`
+    :param settings: :class:`.settings.Settings`
     :param groups: {instance uuid: (flavor, project)}, or None
     :returns: list of Method, in the order of :data:`NAMES`
     """

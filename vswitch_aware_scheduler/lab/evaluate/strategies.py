@@ -49,7 +49,7 @@ def make_rebalanced(settings):
 
     All place instances as ``ours`` of :mod:`.methods`.
 
-    :param settings: :class:`.rebalance_settings.RebalanceSettings`
+    :param settings: :class:`.settings.Settings`
     :returns: list of Method
     """
     placing = methods.make_placing(settings)
