@@ -32,9 +32,10 @@ assert 'site-packages' in package.__file__, package.__file__
 
 # Only these may import nova, tempest or watcher.
 edge = ('vswitch_aware_scheduler.scheduler',
-        'vswitch_aware_scheduler.lab.demo', 'vswitch_aware_scheduler.lab.demo',
+        'vswitch_aware_scheduler.lab.demo',
         'vswitch_aware_scheduler.tempest_plugin',
-        'vswitch_aware_scheduler.watcher_plugin')
+        'vswitch_aware_scheduler.cmd.watcher',
+        'vswitch_aware_scheduler.budgets.watcher')
 # alembic runs these itself, inside a migration.
 alembic = 'vswitch_aware_scheduler.store.migrations.'
 imported = 0

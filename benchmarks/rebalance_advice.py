@@ -20,10 +20,10 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.rebalance import cloud
-from vswitch_aware_scheduler.rebalance import packed
-from vswitch_aware_scheduler.rebalance import proposal
-from vswitch_aware_scheduler.rebalance import settings
+from vswitch_aware_scheduler.budgets import cloud_api
+from vswitch_aware_scheduler.budgets import packed
+from vswitch_aware_scheduler.budgets import proposal
+from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -32,7 +32,7 @@ from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 
 _PERIOD, _SLOTS, _DAYS = 300.0, 2016, 7
-_SHAPE = cloud.Shape(2, 4096, 20)
+_SHAPE = cloud_api.Shape(2, 4096, 20)
 _LIMIT = ((1.0, 0.0, 0.0), 1500.0)
 
 
@@ -100,7 +100,7 @@ class Cloud:
         self._fleet = fleet
 
     def services(self):
-        return {host: cloud.Service(None, 'nova')
+        return {host: cloud_api.ComputeService(None, 'nova')
                 for host in self._fleet.hosts}
 
     def aggregates(self):
@@ -113,8 +113,9 @@ class Cloud:
         return {host: (32, 131072, math.inf) for host in self._fleet.hosts}
 
     def servers(self, host):
-        return [cloud.Server(name, name, host, 'active', None, False, {}, {},
-                             _SHAPE) for name in self._fleet.uuids(host)]
+        return [cloud_api.NovaServer(
+            name, name, host, 'active', None, False, {}, {}, _SHAPE)
+            for name in self._fleet.uuids(host)]
 
     def groups(self):
         return []
@@ -174,7 +175,7 @@ def main():
         began = time.monotonic(), time.process_time()
         plan = proposal.propose(
             target, read_fleet, Cloud(fleet), driver,
-            settings.Settings(network=settings.SEPARATE), fleet.now)
+            settings.RebalanceSettings(network=settings.SEPARATE), fleet.now)
         found = {
             'hosts': arguments.hosts,
             'instances': arguments.hosts * arguments.instances,

@@ -18,7 +18,7 @@ import numpy as np
 
 from tests.cloud import client as api
 from tests.cloud import services
-from tests.unit.rebalance import fleet
+from tests.unit.budgets import fleet
 from vswitch_aware_scheduler import store
 
 #: What each host carries, and an instance of each flavor asks for, kbit/s.

@@ -15,7 +15,11 @@ from oslo_config import cfg
 
 from tests.fakes import keystone as fake_keystone
 from tests.functional import base
-from tests.unit.rebalance import fleet as test_fleet
+from tests.unit.budgets import fleet as test_fleet
+from vswitch_aware_scheduler.budgets import cloud_api
+from vswitch_aware_scheduler.budgets import executor
+from vswitch_aware_scheduler.budgets import proposal
+from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd.subcommands import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
@@ -23,10 +27,6 @@ from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import passes
 from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler.rebalance import cloud
-from vswitch_aware_scheduler.rebalance import executor
-from vswitch_aware_scheduler.rebalance import proposal
-from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
 
 P = 300
@@ -141,9 +141,9 @@ class BudgetsTestCase(base.VSwitchTestCase):
 
         access = http.Access(url=self.admin_api.base_url, retries=0,
                              auth={'auth_type': 'fixture'})
-        nova_api = cloud.Cloud(access, dataclasses.replace(
+        nova_api = cloud_api.CloudApi(access, dataclasses.replace(
             access, url=self.placement.fixture.endpoint))
-        plan_settings = settings.Settings(network=settings.SEPARATE)
+        plan_settings = settings.RebalanceSettings(network=settings.SEPARATE)
         plan = proposal.propose(
             self.store, test_fleet.read_fleet, nova_api, self.set_up.driver,
             plan_settings, self.clock())

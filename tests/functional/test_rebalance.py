@@ -24,17 +24,17 @@ from nova.virt import fake
 
 from tests.fakes import keystone as fake_keystone
 from tests.functional import base
+from tests.unit.budgets import fleet
 from tests.unit.cmd import commands
-from tests.unit.rebalance import fleet
 from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.budgets import cloud_api
+from vswitch_aware_scheduler.budgets import executor
+from vswitch_aware_scheduler.budgets import rebalance_settings as settings
+from vswitch_aware_scheduler.budgets import rebalancer as rebalancing
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.modeler import rebalancing
-from vswitch_aware_scheduler.rebalance import cloud
-from vswitch_aware_scheduler.rebalance import executor
-from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
@@ -309,9 +309,9 @@ class RebalanceTestCase(base.VSwitchTestCase):
                              requests_per_second=1000,
                              auth={'auth_type': 'fixture'})
         return rebalancing.Rebalancer(
-            cloud.Cloud(access, dataclasses.replace(
+            cloud_api.CloudApi(access, dataclasses.replace(
                 access, url=self.placement.fixture.endpoint)),
-            settings.Settings(settings.EXECUTE, settings.SEPARATE),
+            settings.RebalanceSettings(settings.EXECUTE, settings.SEPARATE),
             fleet.read_fleet)
 
     def plan(self, modeler):

@@ -24,7 +24,7 @@ _CLIENTS = _VSWITCH | {'clients'}
 _STORE = _VSWITCH | {'store'}
 _ADMISSION = _STORE | {'admission'}
 _SERVICES = _ADMISSION | _CLIENTS | {
-    'cmd', 'conf', 'modeler', 'rebalance', 'report', 'telemetry'}
+    'budgets', 'cmd', 'conf', 'modeler', 'report', 'telemetry'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -38,8 +38,8 @@ MAY_IMPORT = {
     'admission': _ADMISSION,
     'scheduler': _ADMISSION | {'conf'},
     'modeler': _ADMISSION | _CLIENTS | {
-        'conf', 'rebalance', 'report', 'telemetry'},
-    'rebalance': _ADMISSION | _CLIENTS | {'telemetry'},
+        'budgets', 'conf', 'report', 'telemetry'},
+    'budgets': _ADMISSION | _CLIENTS,
     'report': _ADMISSION,
     'cmd': _SERVICES,
     'lab': _SERVICES | {'scheduler'},
@@ -47,7 +47,6 @@ MAY_IMPORT = {
     'demo': {'lab'},
     # It knows the plugin by the public API alone.
     'tempest_plugin': set(),
-    'watcher_plugin': _ADMISSION | {'conf', 'modeler', 'rebalance'},
 }
 # Loaded with nothing but numpy.
 PURE = ('traffic', 'common.exceptions', 'common.plain_text')
@@ -55,7 +54,7 @@ NUMERICAL = {'numpy'}
 NOVA = {'nova'}
 MAY_IMPORT_NOVA = ('scheduler', 'lab.demo')
 MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.wiring', 'cmd', 'lab.cmd',
-                'lab.demo', 'tempest_plugin', 'watcher_plugin')
+                'lab.demo', 'tempest_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
 IN_EVERY_WORKER = ('store.snapshot', 'admission')

@@ -18,6 +18,10 @@ TESTED_WITH = {
     'admission/policy.py': 'admission/test_load_table.py',
     'admission/rows.py': 'admission/test_load_table.py',
     'admission/sources.py': 'admission/test_load_table.py',
+    'budgets/measuring.py': 'budgets/test_accounts.py',
+    'budgets/plan_input.py': 'budgets/test_proposal.py',
+    'budgets/rebalance_settings.py': 'budgets/test_proposal.py',
+    'budgets/settlement.py': 'budgets/test_accounts.py',
     'clients/openstack.py': 'clients/test_http.py',
     'cmd/instances.py': 'cmd/subcommands/test_explain.py',
     'cmd/osc/plugin.py': 'cmd/osc/test_commands.py',
@@ -38,9 +42,6 @@ TESTED_WITH = {
     'modeler/passes.py': 'modeler/test_service.py',
     'modeler/systemd.py': 'modeler/test_service.py',
     'modeler/wiring.py': 'modeler/test_service.py',
-    'rebalance/cloud.py': 'rebalance/test_executor.py',
-    'rebalance/settings.py': 'rebalance/test_proposal.py',
-    'rebalance/snapshot.py': 'rebalance/test_proposal.py',
     'report/pictures.py': 'report/test_page.py',
     'scheduler/request.py': 'scheduler/test_state.py',
     'store/claim_records.py': 'store/test_claim_rows.py',
@@ -63,7 +64,8 @@ TESTED_WITH = {
 #: Directories of the package that have their tests elsewhere: migrations
 #: with the store, the tests of tempest are tests themselves, and Watcher is a
 #: suite of its own.
-ELSEWHERE = ('store/migrations', 'tempest_plugin', 'watcher_plugin')
+ELSEWHERE = ('store/migrations', 'tempest_plugin', 'budgets/watcher',
+             'cmd/watcher.py')
 
 #: Test modules of what is no single module of the package.
 OF_SEVERAL = {

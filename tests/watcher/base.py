@@ -12,9 +12,9 @@ from unittest import mock
 from oslo_config import cfg
 from watcher.decision_engine.loading import default as decision_loading
 
-from tests.unit.rebalance import relief_case
-from vswitch_aware_scheduler.watcher_plugin import action
-from vswitch_aware_scheduler.watcher_plugin import strategy
+from tests.unit.budgets import relief_case
+from vswitch_aware_scheduler.budgets.watcher import action
+from vswitch_aware_scheduler.budgets.watcher import decision
 
 # Watcher imports eventlet, which leaves its own http.server, for green
 # threads, as an attribute of the package. The tests need that of Python.
@@ -28,7 +28,7 @@ class WatcherTestCase(relief_case.ReliefTestCase):
         super().setUp()
         cfg.CONF([], project='watcher', default_config_files=[])
         self.addCleanup(cfg.CONF.clear)
-        for module in (action, strategy):
+        for module in (action, decision):
             self.enterContext(mock.patch.object(module, 'time', self.time))
 
     def solution(self, scope=(), **parameters):

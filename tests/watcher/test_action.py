@@ -5,7 +5,7 @@ from unittest import mock
 from watcher.applier.loading import default
 from watcher.common import exception
 
-from tests.unit.rebalance import fleet
+from tests.unit.budgets import fleet
 from tests.watcher import base
 from vswitch_aware_scheduler.store import plans as records
 

@@ -4,7 +4,7 @@ from watcher.common import exception
 from watcher.common import utils
 
 from tests.watcher import base
-from vswitch_aware_scheduler.watcher_plugin import action
+from vswitch_aware_scheduler.cmd import watcher
 
 
 class StrategyTestCase(base.WatcherTestCase):
@@ -17,7 +17,7 @@ class StrategyTestCase(base.WatcherTestCase):
         self.assertEqual(('host1', 'host2', -600.0), (
             given['move']['source'], given['move']['destination'],
             given['move']['budget_before']))
-        one = action.RebalanceMigration(utils.Struct())
+        one = watcher.RebalanceMigration(utils.Struct())
         one.input_parameters = given
         self.assertTrue(one.validate_parameters())
         self.assertEqual([], self.fleet.cloud.asked)

@@ -13,6 +13,8 @@ import time
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from vswitch_aware_scheduler.budgets import rebalance_settings
+from vswitch_aware_scheduler.budgets import rebalancer as rebalancing
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
@@ -21,11 +23,9 @@ from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import passes
-from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.modeler import systemd
 from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 
 __all__ = ['main']
 

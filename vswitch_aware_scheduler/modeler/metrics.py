@@ -5,9 +5,9 @@ All values are numbers: a uuid, name or URL is never a label. No port is opened
 before :meth:`Metrics.serve`.
 """
 
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import metrics_server
-from vswitch_aware_scheduler.modeler import budgets as error_budgets
 from vswitch_aware_scheduler import store as model_store
 
 try:
@@ -196,7 +196,7 @@ class Metrics:
             balances = [budget.balance for budget in its_budgets]
             self._left.labels(kind, 'least').set(min(balances))
             self._left.labels(kind, 'mean').set(sum(balances) / len(balances))
-            for window in error_budgets.WINDOWS:
+            for window in rules.WINDOWS:
                 rates = [
                     budget.burn.get(str(window), 0.0) for budget in its_budgets
                 ]

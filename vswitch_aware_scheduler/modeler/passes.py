@@ -10,10 +10,10 @@ import dataclasses
 import functools
 import typing
 
+from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import self_check
-from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler.modeler import instance_sync
@@ -46,7 +46,7 @@ class Pass:
     :ivar hosts_known_until: time up to which the hosts of instances are known,
         seconds UTC, or None
     :ivar outcome: :class:`.learning.Outcome`, or None without telemetry
-    :ivar update: :class:`.budgets.Update`, or None
+    :ivar update: :class:`.accounts.Update`, or None
     """
 
     set_up: wiring.SetUp
@@ -58,7 +58,7 @@ class Pass:
     priors_of: object = None
     hosts_known_until: float | None = None
     outcome: learning.Outcome | None = None
-    update: budgets.Update | None = None
+    update: accounts.Update | None = None
 
     @functools.cached_property
     def is_common(self):
@@ -209,13 +209,14 @@ def _update_budgets(one_pass):
         return
     name = {} if set_up.group is None else {
         'name': set_up.group.name.decode()}
-    one_pass.update = update = budgets.update(
+    one_pass.update = update = accounts.update(
         set_up.store, set_up.driver, one_pass.clock,
-        one_pass.outcome.last_time, predict=set_up.predict,
-        progress=one_pass.progress,
-        writing=one_pass.writing, share=one_pass.share,
-        common=one_pass.is_common, stays_until=one_pass.hosts_known_until,
-        most_kbps=one_pass.most_kbps, **name)
+        one_pass.outcome.last_time, accounts.Part(
+            common=one_pass.is_common, share=one_pass.share,
+            stays_until=one_pass.hosts_known_until,
+            most_kbps=one_pass.most_kbps, **name),
+        predict=set_up.predict, progress=one_pass.progress,
+        writing=one_pass.writing)
     LOG.debug('vswitch-modeler: error budgets: %d instances measured, %d '
               'periods settled', update.instances, update.settled)
 

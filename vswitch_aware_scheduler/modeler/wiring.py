@@ -11,6 +11,9 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.admission import host_policies as policies
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
+from vswitch_aware_scheduler.budgets import cloud_api
+from vswitch_aware_scheduler.budgets import rebalance_settings
+from vswitch_aware_scheduler.budgets import rebalancer as rebalancing
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
@@ -22,10 +25,7 @@ from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
-from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import stored_fleet
-from vswitch_aware_scheduler.rebalance import cloud as rebalance_cloud
-from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
@@ -68,7 +68,7 @@ class SetUp:
     :ivar settings: :class:`.Settings`
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
     :ivar budgets: whether error budgets are computed
-    :ivar predict: as in :func:`.budgets.update`
+    :ivar predict: as in :func:`.accounts.update`
     :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
         nothing
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
@@ -471,11 +471,12 @@ def make_rebalancer(conf):
     access = _credentials(
         conf, 'rebalancing queries Nova and Placement')['access']
     return rebalancing.Rebalancer(
-        rebalance_cloud.Cloud(http.Access(**access), http.Access(**{
+        cloud_api.CloudApi(http.Access(**access), http.Access(**{
             **access,
             'url': conf[options.INVENTORY_GROUP].placement_url})),
-        rebalance_settings.Settings(**{
+        rebalance_settings.RebalanceSettings(**{
             field.name: group[f'rebalance_{field.name}']
-            for field in dataclasses.fields(rebalance_settings.Settings)
+            for field in dataclasses.fields(
+                rebalance_settings.RebalanceSettings)
             if f'rebalance_{field.name}' in group}),
         lambda store: read_fleet(store, group))

@@ -151,7 +151,7 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class ErrorBudget:
-    """The budget of a host or an uplink, see :mod:`..rebalance.budget`.
+    """The budget of a host or an uplink, see :mod:`..budgets`.
 
     :ivar kind: HOST or UPLINK
     :ivar name: name of the host or the uplink
@@ -404,7 +404,7 @@ class StoredSums:
     :ivar limits: tuple of (weights, packet bytes, capacity)
     :ivar name: name of the host or the uplink
     :ivar day: number of days since 1970
-    :ivar data: bytes for all limits, as :mod:`..rebalance.packed` creates them
+    :ivar data: bytes for all limits, as :mod:`..budgets.packed` creates them
     """
 
     kind: str

@@ -16,6 +16,7 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import sizing
+from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
@@ -24,7 +25,6 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
@@ -509,7 +509,7 @@ def _budget(budget):
             'in_debt': budget.in_debt, 'accepts': budget.accepts,
             'asked_limit': budget.overload_probability,
             'earned_share': budget.earned_share,
-            'limits': budgets.limits_in_words(budget.limits),
+            'limits': accounts.limits_in_words(budget.limits),
             'since_at': budget.since, 'why': budget.why,
             'settled_until': budget.until,
             'measured_seconds': budget.measured_seconds,

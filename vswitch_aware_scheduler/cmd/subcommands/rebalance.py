@@ -8,13 +8,13 @@ executes the plan through Nova; an interrupted plan is completed first.
 import dataclasses
 import time
 
+from vswitch_aware_scheduler.budgets import effects
+from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler.rebalance import executor
-from vswitch_aware_scheduler.rebalance import outcome
 from vswitch_aware_scheduler.store import plans as records
 
 __all__ = ['SUMMARY', 'Run', 'add_arguments']
@@ -109,8 +109,8 @@ class Run:
     """One run of the command.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param rebalancer: :class:`~..modeler.rebalancing.Rebalancer`
-    :param settings: :class:`~..rebalance.settings.Settings`
+    :param rebalancer: :class:`~..budgets.rebalancer.Rebalancer`
+    :param settings: :class:`~..budgets.rebalance_settings.RebalanceSettings`
     :param make_driver: returns the telemetry driver
     """
 
@@ -121,7 +121,7 @@ class Run:
         self._make_driver = make_driver
 
     def propose(self, keeping=None):
-        """Return the :class:`.proposal.Proposal` for the current state.
+        """Return the :class:`.RebalanceProposal` for the current state.
 
         :param keeping: None, or callable(progress) that returns the callback
             for the progress
@@ -156,8 +156,7 @@ class Run:
                     reason = plan.reason
                     if plan.moves:
                         plan_executor.begin(plan)
-                while plan_executor.step():
-                    time.sleep(executor.POLL_SECONDS)
+                plan_executor.run(time.sleep)
         except KeyboardInterrupt:
             say('Running migrations continue in Nova. Run the same command '
                 'again to continue the plan.')
@@ -171,7 +170,7 @@ class Run:
 
     def history(self):
         """Return the migrations that were started, as rows of JSON."""
-        outcome.update(self._store, time.time())
+        effects.update(self._store, time.time())
         return _history_rows(move for move in self._store.moves()
                              if move.begun_at is not None)
 

@@ -16,15 +16,15 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.budgets import accounts
+from vswitch_aware_scheduler.budgets import cloud_api as nova
+from vswitch_aware_scheduler.budgets import executor
+from vswitch_aware_scheduler.budgets import packed
+from vswitch_aware_scheduler.budgets import proposal
+from vswitch_aware_scheduler.budgets import rebalance_settings as settings
+from vswitch_aware_scheduler.budgets import relief
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.modeler import budgets
-from vswitch_aware_scheduler.rebalance import budget
-from vswitch_aware_scheduler.rebalance import cloud as nova
-from vswitch_aware_scheduler.rebalance import executor
-from vswitch_aware_scheduler.rebalance import packed
-from vswitch_aware_scheduler.rebalance import proposal
-from vswitch_aware_scheduler.rebalance import relief
-from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import plans as records
@@ -38,8 +38,8 @@ __all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
 
 #: Migrations use a separate network. A host is relieved after one check in
 #: which its budget is negative.
-SETTINGS = settings.Settings(mode=settings.EXECUTE, network=settings.SEPARATE,
-                             checks=1)
+SETTINGS = settings.RebalanceSettings(
+    mode=settings.EXECUTE, network=settings.SEPARATE, checks=1)
 
 #: Seconds between two requests for the state of a running migration.
 _POLL_SECONDS = 0.05
@@ -113,11 +113,11 @@ class _Driver(telemetry.Driver):
                     *rates[inside].T)
 
 
-class Cloud(nova.Cloud):
+class Cloud(nova.CloudApi):
     """A cloud whose record of migrations has times of the replay.
 
-    :param access: as of :class:`.nova.Cloud`
-    :param placement: as of :class:`.nova.Cloud`
+    :param access: as of :class:`.nova.CloudApi`
+    :param placement: as of :class:`.nova.CloudApi`
     :ivar now: time of the replay, seconds UTC
     """
 
@@ -158,7 +158,7 @@ class Replay:
         self._driver = _Driver(traffic)
         self._row_of = {uuid: row for row, uuid in enumerate(traffic.uuids)}
         self._host_of = dict(placements)
-        self._terms = budget.Terms(overload_probability)
+        self._terms = rules.Terms(overload_probability)
         self._rule = relief.Rule()
         profiles = switch_profile.profiles()
         policies = {host: admission.HostPolicy(
@@ -169,7 +169,7 @@ class Replay:
             host: {**policy_in_force.pack(policy), 'origins': {}}
             for host, policy in policies.items()}, 'uplink': {}},
             traffic.time(0))
-        host_targets, _ = budgets.targets(target)
+        host_targets, _ = accounts.targets(target)
         samples = traffic.rates.shape[1]
         self._hosts = {
             name: _Host(name, host_target, traffic, samples, self._terms)
@@ -273,7 +273,7 @@ class _Host:
     """The measured sums of a host, and its error budget.
 
     :param name: name of the host
-    :param target: Target of :func:`..modeler.budgets.targets`
+    :param target: Target of :func:`..budgets.accounts.targets`
     :param traffic: Traffic
     :param samples: number of samples of the replay
     :param terms: Terms
@@ -303,7 +303,7 @@ class _Host:
         """
         loads = [load[rows, first:end] for load in self._values]
         return np.stack([load.sum(axis=0) for load in loads]), np.stack([
-            budget.exceeds(load, np.full(len(rows), capacity)).any(axis=0)
+            rules.exceeds(load, np.full(len(rows), capacity)).any(axis=0)
             for load, capacity in zip(loads, self._target.capacities)])
 
     def overload(self, rows, first, end):
@@ -313,8 +313,8 @@ class _Host:
         :param first: first sample
         :param end: end of the samples, exclusive
         """
-        return budget.overloaded(*self._loads(rows, first, end),
-                                 self._target.capacities)
+        return rules.overloaded(*self._loads(rows, first, end),
+                                self._target.capacities)
 
     def settle(self, rows, first, end):
         """Add the loads and the overload of the given samples to the budget.
@@ -348,7 +348,7 @@ class _Host:
         """
         first, period = self._sums.first, self._sums.period_seconds
         last = first + self._sums.sums.shape[1]
-        day = int((first + written) * period // budget.DAY_SECONDS)
+        day = int((first + written) * period // rules.DAY_SECONDS)
         while packed.slots_of_day(day, period)[0] < last:
             begin, end = packed.slots_of_day(day, period)
             sums = np.full((len(self._target.limits), end - begin), np.nan)

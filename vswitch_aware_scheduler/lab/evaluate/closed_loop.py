@@ -13,10 +13,10 @@ import math
 
 import numpy as np
 
+from vswitch_aware_scheduler.budgets import cost
+from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import measures
-from vswitch_aware_scheduler.rebalance import cost
-from vswitch_aware_scheduler.rebalance import relief
 
 __all__ = ['Conditions', 'Fleet', 'Replay', 'Strategy']
 
@@ -89,7 +89,7 @@ class Fleet:
     :ivar bins_per_period: bins between two decisions
     :ivar bin_seconds: length of a bin
     :ivar migration_kbps: load of a migration on the switches of both hosts
-    :ivar loads: :class:`~..rebalance.relief.Loads` of all bins with the
+    :ivar loads: :class:`~..budgets.relief.Loads` of all bins with the
         current instances of hosts; bins from ``end`` on are unknown
     :ivar end: number of known bins
     :ivar migration_seconds: duration of a migration; 0 on a separate network
@@ -146,7 +146,7 @@ class Fleet:
         return self._replay.busy_hosts()
 
     def constraints(self):
-        """Return :class:`~..rebalance.relief.Constraints` of all hosts."""
+        """Return :class:`~..budgets.relief.Constraints` of all hosts."""
         return self._replay.constraints()
 
     def empty_hosts(self):

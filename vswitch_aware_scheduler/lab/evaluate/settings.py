@@ -6,7 +6,7 @@ Pure: the caller reads the configuration.
 
 import dataclasses
 
-from vswitch_aware_scheduler.rebalance import advisor
+from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Settings']
@@ -17,7 +17,7 @@ class Settings:
     """Values of the options of the same names, which describe them.
 
     :ivar rebalance_cool_down_hours: as in
-        :class:`~..rebalance.settings.Settings`, which has no option
+        :class:`.RebalanceSettings`, which has no option
     """
 
     overload_probability: float
@@ -54,6 +54,6 @@ class Settings:
 
     @property
     def churn(self):
-        """The limits on the number of moves, :class:`~.advisor.Churn`."""
-        return advisor.Churn(self.rebalance_cool_down_hours * 3600.0,
-                             self.rebalance_most_moves)
+        """The limits on the number of moves, :class:`~.relief.Churn`."""
+        return relief.Churn(self.rebalance_cool_down_hours * 3600.0,
+                            self.rebalance_most_moves)

@@ -7,12 +7,11 @@ Sources and variants: reference/rebalance.rst, "Strategies".
 
 import numpy as np
 
+from vswitch_aware_scheduler.budgets import cost
+from vswitch_aware_scheduler.budgets import relief
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import methods
-from vswitch_aware_scheduler.rebalance import advisor
-from vswitch_aware_scheduler.rebalance import budget
-from vswitch_aware_scheduler.rebalance import cost
-from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler import store
 
 __all__ = ['ErrorBudget', 'NAMES', 'Rebalanced', 'Sandpiper',
@@ -57,7 +56,7 @@ def make_rebalanced(settings):
 
     def budgets(rule):
         return lambda capacity, limit: ErrorBudget(
-            budget.Terms(limit), rule, settings.churn,
+            rules.Terms(limit), rule, settings.churn,
             settings.rebalance_checks, settings.error_budgets)
 
     return [
@@ -72,9 +71,9 @@ def make_rebalanced(settings):
 class ErrorBudget(closed_loop.Strategy):
     """Relieves hosts that have spent more overload than they have earned.
 
-    :param terms: :class:`~..rebalance.budget.Terms`
-    :param rule: :class:`~..rebalance.relief.Rule`; None: nothing moves
-    :param churn: :class:`~..rebalance.advisor.Churn`
+    :param terms: :class:`~..budgets.rules.Terms`
+    :param rule: :class:`~..budgets.relief.Rule`; None: nothing moves
+    :param churn: :class:`~..budgets.relief.Churn`
     :param checks: number of consecutive rounds in debt before a host is
         relieved
     :param places: whether arrivals are placed by error budgets
@@ -110,7 +109,7 @@ class ErrorBudget(closed_loop.Strategy):
             store.RECOVERY_SECONDS)), self._counted)
         used, overload = (np.count_nonzero(of[:fleet.hosts, bins], axis=1)
                           for of in (fleet.used, fleet.overload))
-        return (self._balance[:fleet.hosts] >= 0) | (budget.burn_rate(
+        return (self._balance[:fleet.hosts] >= 0) | (rules.burn_rate(
             overload, used, self._terms.overload_probability)
             <= self._terms.earned_share)
 
@@ -141,15 +140,16 @@ class ErrorBudget(closed_loop.Strategy):
         if self._rule is None:
             return
         now = fleet.end * fleet.bin_seconds
-        for move in advisor.advise(
-                fleet.recent(self._rule.window_seconds),
-                np.where(relieved, self._balance, np.maximum(
-                    self._balance, 0.0))[:fleet.hosts],
-                self._terms, self._rule, fleet.bins(self._rule.recent_seconds),
-                fleet.constraints(), fleet.empty_hosts(), self._churn,
-                self._moved_at, now,
-                self._costs(fleet) if fleet.migration_seconds else None,
-                accepting=self._accepting()).moves:
+        case = relief.Case(
+            fleet.recent(self._rule.window_seconds),
+            np.where(relieved, self._balance, np.maximum(
+                self._balance, 0.0))[:fleet.hosts],
+            self._terms, fleet.bins(self._rule.recent_seconds),
+            fleet.constraints(), fleet.empty_hosts(),
+            self._costs(fleet) if fleet.migration_seconds else None,
+            self._accepting())
+        for move in relief.advise(case, self._rule, self._churn,
+                                  self._moved_at, now).moves:
             self._moved_at[move.instance] = now
             if move.destination >= fleet.count \
                     or not fleet.sizes[move.destination]:

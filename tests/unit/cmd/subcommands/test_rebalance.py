@@ -3,8 +3,8 @@
 import json
 from unittest import mock
 
+from tests.unit.budgets import relief_case
 from tests.unit.cmd import commands
-from tests.unit.rebalance import relief_case
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
 from vswitch_aware_scheduler.store import plans as records
 

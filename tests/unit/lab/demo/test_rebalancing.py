@@ -7,10 +7,10 @@ from unittest import mock
 import numpy as np
 
 from tests.fakes import store as fake_store
-from tests.unit.rebalance import fleet
+from tests.unit.budgets import fleet
+from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.lab.demo import rebalancing
-from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler import store
 
 #: Of 180,465 kbit/s, two instances ask for 200,000 in one sample of ten.

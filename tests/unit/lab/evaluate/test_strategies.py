@@ -7,13 +7,12 @@ import numpy as np
 
 from tests.unit.lab.evaluate import scripts
 from tests.unit.lab.evaluate import traces
+from vswitch_aware_scheduler.budgets import relief
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler.lab.evaluate import protocols
 from vswitch_aware_scheduler.lab.evaluate import strategies
-from vswitch_aware_scheduler.rebalance import advisor
-from vswitch_aware_scheduler.rebalance import budget
-from vswitch_aware_scheduler.rebalance import relief
 
 DAY = 288
 
@@ -62,8 +61,8 @@ class ErrorBudgetTestCase(unittest.TestCase):
     def _strategy(self, limit=.05, checks=1, churn=None, places=True,
                   **rule):
         return strategies.ErrorBudget(
-            budget.Terms(limit), relief.Rule(**rule),
-            churn or advisor.Churn(0.0, 10, 10.0), checks, places)
+            rules.Terms(limit), relief.Rule(**rule),
+            churn or relief.Churn(0.0, 10, 10.0), checks, places)
 
     def _rates(self, bins=2 * DAY):
         # Both send at once for ten bins of each hundred; a third is quiet.
@@ -115,12 +114,12 @@ class ErrorBudgetTestCase(unittest.TestCase):
     def test_the_limits_on_the_number_of_moves_hold(self):
         # A quarter of three instances in a week: none.
         self.assertEqual([], moves(self._rates(), [0, 0, 1], self._strategy(
-            churn=advisor.Churn(0.0, 10)))[0])
+            churn=relief.Churn(0.0, 10)))[0])
         # One whose migration failed rests.
         for seed in range(12):
             migrations, _ = moves(
                 self._rates(60), [0, 0, 1], self._strategy(
-                    churn=advisor.Churn(1e9, 10, 10.0)),
+                    churn=relief.Churn(1e9, 10, 10.0)),
                 failing_share=.5, seed=seed)
             rows = [row for _, row, _ in migrations]
             self.assertEqual(len(set(rows)), len(rows))
