@@ -24,7 +24,7 @@ _CLIENTS = _VSWITCH | {'clients'}
 _STORE = _VSWITCH | {'store'}
 _ADMISSION = _STORE | {'admission'}
 _SERVICES = _ADMISSION | _CLIENTS | {
-    'cmd', 'conf', 'modeler', 'rebalance', 'report', 'telemetry'}
+    'cmd', 'conf', 'fleet', 'modeler', 'rebalance', 'report', 'telemetry'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -38,9 +38,10 @@ MAY_IMPORT = {
     'admission': _ADMISSION,
     'scheduler': _ADMISSION | {'conf'},
     'modeler': _ADMISSION | _CLIENTS | {
-        'conf', 'rebalance', 'report', 'telemetry'},
+        'conf', 'fleet', 'rebalance', 'telemetry'},
     'rebalance': _ADMISSION | _CLIENTS | {'telemetry'},
-    'report': _ADMISSION,
+    'fleet': _ADMISSION,
+    'report': _ADMISSION | {'fleet'},
     'cmd': _SERVICES,
     'lab': _SERVICES | {'scheduler'},
     # A single line that keeps a documented command.

@@ -18,20 +18,14 @@ PAGE = 1000
 
 
 def read_aggregates(access, **sleep):
-    """Return {host: [(name of an aggregate, its metadata)]} of Nova.
+    """Return {id: dictionary with name, metadata, hosts} of all aggregates.
 
     :param access: :class:`.Access` of Nova
     :param sleep: keyword ``sleep`` of :class:`.Client`
     :raises TelemetryError: if the aggregates cannot be read
     """
     with _nova(access, sleep) as client:
-        aggregates = _aggregates(client).values()
-    by_host = {}
-    for aggregate in aggregates:
-        for host in aggregate['hosts']:
-            by_host.setdefault(host, []).append(
-                (aggregate['name'], aggregate['metadata']))
-    return by_host
+        return _aggregates(client)
 
 
 def read_cloud(access, prefix, **sleep):
@@ -79,7 +73,6 @@ def _nova(access, sleep):
 
 
 def _aggregates(client):
-    """Return {id: dictionary with name, metadata, hosts} of all aggregates."""
     return client.json(
         'aggregates', 'GET', '/os-aggregates', 'a list of aggregates',
         lambda answer: {

@@ -12,11 +12,9 @@ import dataclasses
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.vswitch import discovery
 
-__all__ = ['SOURCE', 'Step', 'apply', 'plan', 'read_agents']
-
-#: Source of the records of hosts that were discovered.
-SOURCE = 'discovered'
+__all__ = ['Step', 'apply', 'plan', 'read_agents']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +92,7 @@ def _action(record, proposal, force):
     if (record.profile, record.overrides) == (proposal.profile,
                                               proposal.overrides):
         return 'same'
-    if record.source != SOURCE and not force:
+    if record.source != discovery.SOURCE and not force:
         return 'kept'
     return 'changed'
 
@@ -111,7 +109,7 @@ def apply(store, proposals, force=False):
     steps = plan(store.host_profiles(), proposals, force)
     records = [
         model_store.HostProfile(proposal.host, proposal.profile,
-                                proposal.overrides, SOURCE)
+                                proposal.overrides, discovery.SOURCE)
         for proposal, step in zip(proposals, steps)
         if step.action in ('new', 'changed')
     ]

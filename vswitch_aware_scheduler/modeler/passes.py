@@ -13,8 +13,8 @@ import typing
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import self_check
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import budgets
-from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
@@ -68,7 +68,7 @@ class Pass:
     @functools.cached_property
     def most_kbps(self):
         """{instance uuid: largest possible rate}; see :func:`.most_kbps`."""
-        return fleet.most_kbps(self.set_up.store)
+        return facts.most_kbps(self.set_up.store)
 
     def run(self, report, before=lambda: None):
         """Run all steps that concern this modeler.
@@ -159,7 +159,7 @@ def _update_fleet(one_pass):
     set_up = one_pass.set_up
     if set_up.fleet is None:
         return None
-    policies = set_up.fleet.update(set_up.store, one_pass.clock)
+    policies = set_up.fleet.update(set_up.store, float(one_pass.clock()))
     if policies.problems:
         host, problem = sorted(policies.problems.items())[0]
         return (f'{len(policies.problems)} hosts have no policy, {host} among '
@@ -172,7 +172,7 @@ def _check_hosts(one_pass):
     set_up = one_pass.set_up
     if set_up.fleet is None:
         return None
-    return fleet.hosts_not_in_nova(set_up.store,
+    return facts.hosts_not_in_nova(set_up.store,
                                    set_up.store.host_profiles())
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the predicted overload of hosts with the measured overload.
 
-:func:`deviations` and :func:`after` are pure. :func:`predicted` reads the
-store. Derivation: reference/rebalance.rst, "Predictions".
+Pure. Derivation: reference/rebalance.rst, "Predictions".
 """
 
 import math
@@ -10,12 +9,9 @@ import statistics
 
 import numpy as np
 
-from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['AGAIN_SECONDS', 'BLOCK_SECONDS', 'after', 'deviations',
-           'predicted']
+__all__ = ['AGAIN_SECONDS', 'BLOCK_SECONDS', 'after', 'deviations']
 
 #: Measurements that are farther apart than this count as independent.
 BLOCK_SECONDS = 3600.0
@@ -86,23 +82,3 @@ def after(prediction, begins, period, changed, measured, overloaded):
         seconds, expected, overload, blocks,
         deviations(expected / seconds, overload / seconds, blocks)
         if seconds else 0.0)
-
-
-def predicted(store, default_law, ignores_unknown, progress=None):
-    """Return {host: predicted share of overload} of the hosts of a store.
-
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param default_law: as in :class:`.StoredFleet`
-    :param ignores_unknown: as in :class:`.StoredFleet`
-    :param progress: None, or callable(done, total)
-    :raises StoreError: if the store cannot be read
-    """
-    hosts, uplinks, problems = policy_in_force.unpack(
-        store.fleet('host').facts, store.fleet('uplink').facts)
-    fleet = stored_fleet.StoredFleet(
-        store, lambda names: policy_in_force.Policies(hosts, uplinks, {},
-                                                      problems),
-        default_law, ignores_unknown=ignores_unknown)
-    names = list(hosts)
-    return {name: load.overload_probability for name, load in zip(
-        names, fleet.loads(names, progress))}

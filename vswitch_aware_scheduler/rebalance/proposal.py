@@ -194,7 +194,7 @@ def propose(store, read_fleet, cloud, driver, settings, now, progress=None):
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param read_fleet: callable(store), returns the fleet by which the filter
-        judges, as :class:`~..report.stored_fleet.StoredFleet`
+        judges, as :class:`.FleetView`
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`

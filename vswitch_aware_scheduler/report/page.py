@@ -11,6 +11,7 @@ from importlib import resources
 import math
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.report import pictures
 
 __all__ = ['Page', 'content_security_policy', 'require']
@@ -64,14 +65,14 @@ class Page:
             undefined=jinja2.StrictUndefined, trim_blocks=True,
             lstrip_blocks=True)
         environment.filters.update(
-            number=_number, percent=_percent, probability=_probability,
-            seconds=_seconds, picture=_picture)
+            iso_time=plain_text.iso_time, number=_number, percent=_percent,
+            probability=_probability, seconds=_seconds, picture=_picture)
         self._template = environment.get_template('page.html')
 
     def render(self, report):
         """Return the page of a report as text.
 
-        :param report: as returned by :meth:`.data.Fleet.report`
+        :param report: as returned by :meth:`.contents.Contents.report`
         """
         return self._template.render(
             report=report, script=_read('page.js'), style=_read('page.css'),
@@ -106,9 +107,10 @@ class Page:
                     ['Burn rate, 6 h', 'number']],
                 'rows': [[
                     row['host'], _profile(row), row['instances'],
-                    row['modelled'], _short(row['risk']), row['limit'],
+                    row['with_model'], _short(row['overload_probability']),
+                    row['limit'],
                     _state(row), _short(row['utilisation']),
-                    _short(row['loss']), _short(row['budget']),
+                    _short(row['loss_fraction']), _short(row['budget_left']),
                     _short(row['burn_rate'])] for row in report['hosts']],
                 'links': [link(row['host']) for row in report['hosts']],
                 'sort': [4, -1]}
@@ -123,8 +125,9 @@ class Page:
                     ['Burn rate, 6 h', 'number']],
                 'rows': [[
                     row['uplink'], row['hosts'], row['instances'],
-                    _short(row['risk']), row['limit'], _state(row),
-                    _short(row['utilisation']), _short(row['budget']),
+                    _short(row['overload_probability']), row['limit'],
+                    _state(row), _short(row['utilisation']),
+                    _short(row['budget_left']),
                     _short(row['burn_rate'])]
                     for row in report['uplinks']],
                 'sort': [3, -1]}
@@ -157,7 +160,8 @@ class Page:
 def _pictures(report):
     """Return {name: SVG} of the pictures for which there are data."""
     drawn = {}
-    judged = [row for row in report['hosts'] if row['risk'] is not None]
+    judged = [row for row in report['hosts']
+              if row['overload_probability'] is not None]
     if report['host'] is None and judged:
         drawn['hosts'] = pictures.hosts(judged)
     if report['refusals'] is not None:
@@ -179,7 +183,7 @@ def _profile(row):
 
 
 def _state(row):
-    if row['risk'] is None:
+    if row['overload_probability'] is None:
         return 'not judged'
     return 'above the limit' if row['above'] else 'within'
 

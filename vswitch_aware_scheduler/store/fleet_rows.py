@@ -24,7 +24,8 @@ WORKER_SECONDS = 86400
 #: Shapes of the facts of each kind.
 _FACTS = {
     'aggregate': {'name': str, 'metadata': {str: str}, 'hosts': [str]},
-    'host': {'in_nova?': (bool, None), 'uplinks?': ([str], None),
+    'host': {'in_nova?': (bool, None), 'nodes?': {str: bool},
+             'uplinks?': ([str], None),
              'origins?': (dict, None), 'prediction_margin?': float}}
 
 #: Shape of the state of a worker.

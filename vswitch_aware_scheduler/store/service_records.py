@@ -7,11 +7,11 @@ __all__ = ['FLEET_KINDS', 'FleetFacts', 'Modeler', 'Worker']
 
 #: Kinds of facts of the fleet. 'aggregate', by id: ``name``, ``metadata`` and
 #: ``hosts``. 'flavor', by name: its extra specs. 'host' and 'uplink': the
-#: policy in force, see :mod:`vswitch_aware_scheduler.modeler.fleet`; that of a
-#: host has ``in_nova``, whether Nova has the host, if this is known.
-#: 'options', by service: the options that have to be the same everywhere.
-FLEET_KINDS = ('aggregate', 'bare_metal', 'flavor', 'host', 'options',
-               'uplink')
+#: policy in force; that of a host has more, see
+#: :mod:`vswitch_aware_scheduler.fleet.facts`. 'node': only the time at which
+#: the compute nodes in the facts of hosts were read. 'options', by service:
+#: the options that have to be the same everywhere.
+FLEET_KINDS = ('aggregate', 'flavor', 'host', 'node', 'options', 'uplink')
 
 
 @dataclasses.dataclass(frozen=True)

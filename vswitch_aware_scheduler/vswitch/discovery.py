@@ -13,7 +13,10 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['SWITCHES', 'Proposal', 'parse_mapping', 'propose']
+__all__ = ['SOURCE', 'SWITCHES', 'Proposal', 'parse_mapping', 'propose']
+
+#: Source of the stored profiles that were discovered.
+SOURCE = 'discovered'
 
 _OVS = 'Open vSwitch agent'
 _NIC = 'NIC Switch agent'

@@ -24,7 +24,7 @@ from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import cloud_facts
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
@@ -351,7 +351,7 @@ class PartsTestCase(WithInventory):
         conf([], default_config_files=[], default_config_dirs=[])
         group = conf.vswitch_scheduler
         self.set_up = dataclasses.replace(
-            self.set_up, fleet=fleet.Fleet(
+            self.set_up, fleet=cloud_facts.CloudFacts(
                 cloud.access(), lambda: wiring.make_policies(group)))
         set_hosts('compute1', 'compute01')
         self.at = {250: lambda: set_hosts('g'), 550: lambda: self.store.write(

@@ -12,7 +12,10 @@ from unittest import mock
 from tests.fakes import store as fake_store
 from tests.unit.report import fleets
 from tests.unit.store import base
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
@@ -51,7 +54,7 @@ class PageTestCase(base.StoreTestCase):
         super().setUp()
         target = self.make_store()
         fleets.fill(target, base.NOW)
-        self.fleet = fleets.fleet(target)
+        self.contents = fleets.report_of(target)
         self.decisions = target.decisions()
 
 
@@ -64,7 +67,7 @@ class WholePageTestCase(unittest.TestCase):
         test = PageTestCase('setUp')
         test.setUp()
         cls.addClassCleanup(test.doCleanups)
-        cls.report = test.fleet.report(base.NOW, decisions=test.decisions)
+        cls.report = test.contents.report(base.NOW, decisions=test.decisions)
         cls.text = page.Page().render(cls.report)
         cls.reader = _Reader(cls.text)
 
@@ -154,7 +157,7 @@ class OtherPagesTestCase(PageTestCase):
                 'h1', balance=-51.84, why=fleets.HOSTILE,
                 unknown_why='9 of 10 instances were measured',
                 burn={'21600': 2.5}))])
-        report = fleets.fleet(target).report(base.NOW)
+        report = fleets.report_of(target).report(base.NOW)
         self.assertEqual(1, report['summary']['overspent'])
         text = page.Page().render(report)
         self.assertNotIn('<img src=x', text)
@@ -179,21 +182,24 @@ class OtherPagesTestCase(PageTestCase):
                      remove_placements=[base.instance_uuid(number)
                                         for number in range(1, 12)],
                      now=base.NOW)
-        text = page.Page().render(fleets.fleet(target).report(base.NOW))
+        fleets.write_policies(target, {})
+        text = page.Page().render(contents.Contents(
+            view.FleetView(target)).report(base.NOW))
         for part in ('The store has no host', 'No aggregate names an',
                      'no decision of a scheduler', 'No modeler has reported'):
             self.assertIn(part, text)
 
     def test_a_fleet_without_switch_profiles_has_a_page(self):
-        fleet = fleets.fleet(self.make_store(), lambda hosts: {})
-        report = fleet.report(base.NOW)
+        of_store = fleets.report_of(self.make_store(), admission.HostPolicy(
+            None, judged=False))
+        report = of_store.report(base.NOW)
         self.assertIn('No host with a switch profile has an instance',
                       page.Page().render(report))
-        text = page.Page().render(fleet.report(base.NOW, host='h1'))
+        text = page.Page().render(of_store.report(base.NOW, host='h1'))
         self.assertIn('no switch profile', text)
 
     def test_a_host_has_a_page_of_its_own(self):
-        report = self.fleet.report(base.NOW, host=fleets.HOSTILE)
+        report = self.contents.report(base.NOW, host=fleets.HOSTILE)
         text = page.Page(lambda host: '/host/x').render(report)
         self.assertNotIn('<img src=x', text)
         self.assertNotIn('id="map"', text)

@@ -10,7 +10,7 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -199,7 +199,7 @@ def _set(arguments, conf):
     record = _profile_of(arguments, conf)
     target = context.open_or_make_store(conf)
     generation = target.write(host_profiles=[record])
-    problem = fleet.hosts_not_in_nova(target, [record])
+    problem = facts.hosts_not_in_nova(target, [record])
     if problem is not None:
         context.say(problem)
     return _written(arguments, record.host, generation)

@@ -363,6 +363,18 @@ class AgesTestCase(FleetTestCase):
         self.modeled(0.0, False, h1=packed(None))
         self.assertIn('aggregates of Nova are not known', self.remarks())
 
+    def test_what_may_not_be_read_any_more_is_named_with_its_age(self):
+        self.put({'h1': (1,)}, {1: ON_OFF})
+        self.modeled(700.0, h1=packed(None))
+        self.store.write_fleet({'node': {}}, self.now - 800.0)
+        self.store.write_fleet({
+            kind: self.store.fleet(kind).facts
+            for kind in ('host', 'uplink', 'aggregate')}, self.now)
+        remarks = self.remarks()
+        for what, age in (('flavors', r'70\d'), ('compute nodes', r'80\d')):
+            self.assertRegex(remarks, rf'{what} of Nova are {age} s old')
+        self.assertNotIn('aggregates of Nova', remarks)
+
     def test_an_empty_store_says_what_is_missing(self):
         answer = self.ask('fleet')
         self.assertEqual([], answer['hosts'])
