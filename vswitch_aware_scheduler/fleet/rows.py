@@ -5,18 +5,20 @@ A row is a dictionary that JSON can represent.
 """
 
 import collections
-from collections.abc import Iterable
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import demand
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['BURN_SECONDS', 'COUNTS', 'host', 'projects', 'spenders', 'uplink']
+__all__ = ['BURN_SECONDS', 'CLAIM_COUNTS', 'COUNTS', 'claims', 'host', 'projects', 'spenders', 'uplink']
 
 #: Key of a row with the number of instances whose demand is by a rule.
 COUNTS = {demand.MODEL: 'with_model', demand.FLAVOR: 'with_flavor',
           demand.PRIOR: 'with_prior', demand.DEFAULT: 'unknown'}
+
+#: Counts of a worker that are 0 before it has claimed a host.
+CLAIM_COUNTS = {'claims_made': 0, 'claim_conflicts': 0, 'claim_misses': 0}
 
 #: Window of the burn rate of a row, a key of ``burn`` of an ErrorBudget.
 BURN_SECONDS = '21600'
@@ -59,7 +61,7 @@ def projects(view: fleet_view.FleetView) -> list[dict]:
 
     The numbers are those of the last seven days.
     """
-    spent = spenders(view.charges)
+    spent = spenders(view)
     times = model_store.of_projects(view.store.vm_times())
     return [{
         'project': project,
@@ -72,12 +74,36 @@ def projects(view: fleet_view.FleetView) -> list[dict]:
                               key=lambda name: (-spent.get(name, 0.0), name))]
 
 
-def spenders(charges: Iterable[model_store.Charge]) -> dict:
-    """Return {project or None: seconds of overload}, the most first."""
+def spenders(view: fleet_view.FleetView, host: str | None = None) -> dict:
+    """Return {project or None: seconds of overload}, the most first.
+
+    The numbers are those of the last seven days.
+
+    :param host: None: of all hosts and uplinks
+    """
     spent = collections.Counter()
-    for charge in charges:
-        spent[charge.project] += charge.seconds
+    for charge in view.charges:
+        if host is None or (charge.kind, charge.name) == (
+                model_store.HOST, host):
+            spent[charge.project] += charge.seconds
     return dict(spent.most_common())
+
+
+def claims(view: fleet_view.FleetView) -> dict:
+    """Return how claims of hosts have ended, of all workers that report.
+
+    :returns: {'workers': their number, 'longest_wait_seconds': of the claims
+        in the store, or None, name of a count of a worker: its sum}
+    """
+    counts, workers = collections.Counter(CLAIM_COUNTS), 0
+    for worker in view.workers:
+        its_counts = worker.state.get('claims') or {}
+        workers += bool(its_counts)
+        counts.update({name: count for name, count in its_counts.items()
+                       if isinstance(count, int)})
+    return {'workers': workers, 'longest_wait_seconds': max(
+        (claim.waited_seconds for claim in view.store.read_claims().claims),
+        default=None), **counts}
 
 
 def _numbers(policy, load):
@@ -113,5 +139,16 @@ def _budget(view, kind, name):
             'unknown_why': budget.unknown_why,
             'vm_seconds': budget.vm_seconds,
             'vm_overload_seconds': budget.vm_overload_seconds,
+            'prediction': _prediction(budget.prediction),
             'burn_rates': {f'{int(window) // 3600}h': budget.burn[window]
                            for window in sorted(budget.burn, key=int)}}}
+
+
+def _prediction(prediction):
+    """Return how the predicted overload compares with measurements."""
+    seconds = prediction.seconds
+    return None if not seconds else {
+        'predicted_share': prediction.expected_seconds / seconds,
+        'measured_share': prediction.overload_seconds / seconds,
+        'measured_seconds': seconds, 'deviations': prediction.deviations,
+        'contradicted': prediction.contradicted}

@@ -106,6 +106,11 @@ class FleetView:
         """List of :class:`.Charge` of the last seven days."""
         return self.store.charges()
 
+    @functools.cached_property
+    def workers(self):
+        """List of :class:`~.Worker` of schedulers."""
+        return self.store.workers()
+
     def read_at(self, kind):
         """Return when facts were last read completely, or None.
 

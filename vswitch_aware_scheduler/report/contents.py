@@ -121,6 +121,8 @@ class Contents:
                 row for row in self._rows if row['host'] == host],
             'details': [self.detail(name, limits) for name in names],
             'uplinks': self.uplinks() if host is None else [],
+            'projects': rows.projects(self._view) if host is None else [],
+            'claims': rows.claims(self._view) if host is None else None,
             'refusals': refusals(decisions, limits.refusal_buckets)
             if host is None else None,
             'models': self._models(now, limits) if host is None else None,
@@ -131,7 +133,7 @@ class Contents:
                 'waiting_for': modeler.waiting_for}
                 for modeler in store.modelers()],
             'workers': [] if host is not None else [
-                _worker(worker) for worker in store.workers()]}
+                _worker(worker) for worker in self._view.workers]}
 
     def _summary(self):
         judged = [row for row in self._rows
@@ -210,6 +212,7 @@ class Contents:
             'episodes': tightest and _episodes(
                 policy, models.values(), tightest),
             'vms': instances,
+            'spent_by': rows.spenders(self._view, host),
             'diagrams': [
                 {'instance': uuid, 'name': instance['name'],
                  'states': _states(models[uuid])}

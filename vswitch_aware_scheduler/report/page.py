@@ -104,14 +104,16 @@ class Page:
                     ['Limit', 'probability'], ['State', 'text'],
                     ['Utilisation', 'percent'], ['Loss', 'probability'],
                     ['Error budget left', 'percent'],
-                    ['Burn rate, 6 h', 'number']],
+                    ['Burn rate, 6 h', 'number'],
+                    ['Instances in overload', 'probability']],
                 'rows': [[
                     row['host'], _profile(row), row['instances'],
                     row['with_model'], _short(row['overload_probability']),
                     row['limit'],
                     _state(row), _short(row['utilisation']),
                     _short(row['loss_fraction']), _short(row['budget_left']),
-                    _short(row['burn_rate'])] for row in report['hosts']],
+                    _short(row['burn_rate']), _short(_vm_overload(row))]
+                    for row in report['hosts']],
                 'links': [link(row['host']) for row in report['hosts']],
                 'sort': [4, -1]}
             tables['uplinks'] = {
@@ -130,6 +132,16 @@ class Page:
                     _short(row['budget_left']),
                     _short(row['burn_rate'])]
                     for row in report['uplinks']],
+                'sort': [3, -1]}
+            tables['projects'] = {
+                'columns': [
+                    ['Project', 'text'], ['Hours of instances', 'number'],
+                    ['In overload', 'probability'],
+                    ['Overload spent, s', 'number']],
+                'rows': [[
+                    row['project'], _short(row['vm_hours']),
+                    _short(row['vm_overload']), _short(row['spent_seconds'])]
+                    for row in report['projects']],
                 'sort': [3, -1]}
             tables['stale'] = {
                 'columns': [
@@ -186,6 +198,13 @@ def _state(row):
     if row['overload_probability'] is None:
         return 'not judged'
     return 'above the limit' if row['above'] else 'within'
+
+
+def _vm_overload(row):
+    """Return the share of the time of instances beside others in overload."""
+    budget = row['error_budget']
+    return budget and budget['vm_overload_seconds'] / max(
+        budget['vm_seconds'], 1.0)
 
 
 def _short(value):

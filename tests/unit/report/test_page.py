@@ -176,6 +176,37 @@ class OtherPagesTestCase(PageTestCase):
             self.assertEqual((expected, second_host), (rows['h1'][at],
                                                        rows['h2'][at]))
 
+    def test_the_page_shows_overload_who_made_it_and_predictions(self):
+        target = self.make_store()
+        today = int(base.NOW // 86400)
+        target.settle_budgets(store.BudgetState(300.0, base.NOW), [
+            (None, fake_store.budget(
+                'h1', vm_seconds=7200.0, vm_overload_seconds=36.0,
+                prediction=store.Prediction(
+                    .01, seconds=40000.0, expected_seconds=400.0,
+                    overload_seconds=1000.0, deviations=3.5)))],
+            charges=[store.Charge('host', 'h1', base.instance_uuid(1), today,
+                                  'p1', 90.0)],
+            vm_times=[store.VMTime('p1', today, 3600.0, 18.0)])
+        for number, conflicts in ((1, 2), (2, 3)):
+            target.report_worker(store.Worker(
+                f'w{number}', 'ctl', base.NOW, base.NOW, {'claims': {
+                    'claims_made': 50, 'claim_conflicts': conflicts,
+                    'claim_misses': 1}}))
+        text = page.Page().render(
+            fleets.report_of(target).report(base.NOW))
+        words = ' '.join(text.split())
+        for part in ('predicted in 0.01 and measured in 0.025 of 11.1 h: '
+                     'measurements contradict the prediction',
+                     'by p1: 90 s.', 'by these workers: 100, conflicts 5, '
+                     'without waiting for the store 2'):
+            self.assertIn(part, words)
+        tables = json.loads(_Reader(text).contents[
+            'script', 'application/json'])
+        self.assertEqual([['p1', 1.0, .005, 90.0]],
+                         tables['projects']['rows'])
+        self.assertIn(.005, [row[-1] for row in tables['hosts']['rows']])
+
     def test_the_page_says_what_an_empty_fleet_lacks(self):
         target = self.make_store()
         target.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],

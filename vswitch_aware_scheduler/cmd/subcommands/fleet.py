@@ -313,6 +313,14 @@ def _budget_lines(budget, spenders):
         f'{budget["vm_seconds"] / 3600:.0f} hours, of which '
         f'{budget["vm_overload_seconds"] / 3600:.3g} beside others that '
         f'exceeded the capacity')
+    prediction = budget['prediction']
+    if prediction is not None:
+        yield 'Prediction', (
+            f'overload predicted in {prediction["predicted_share"]:.3g} and '
+            f'measured in {prediction["measured_share"]:.3g} of '
+            f'{prediction["measured_seconds"]:.0f} s'
+            + ('; measurements contradict it' if prediction['contradicted']
+               else ''))
     total = sum(spenders.values())
     yield 'Spent by', ', '.join(
         f'{project or "unknown"} {_percent(seconds / total)}'
@@ -321,6 +329,16 @@ def _budget_lines(budget, spenders):
     yield 'Burn rate', ', '.join(
         f'{rate:.3g} in {window}'
         for window, rate in budget['burn_rates'].items()) or 'not known'
+
+
+def _claims_line(claims):
+    wait = claims['longest_wait_seconds']
+    return (f'Claims of {claims["workers"]} workers of nova-scheduler: '
+            f'{claims["claims_made"]}, of which '
+            f'{claims["claim_conflicts"]} conflicts and '
+            f'{claims["claim_misses"]} without waiting for the store'
+            + ('' if wait is None else
+               f'; longest wait lately: {1e3 * wait:.0f} ms'))
 
 
 # Columns
@@ -406,6 +424,7 @@ def _print(arguments, conf):
         output.print_list(arguments, uplink_rows(fleet), uplink_columns(),
                           'uplinks', 'uplinks', other_keys=head)
     else:
+        head['claims'] = rows.claims(fleet)
         _print_hosts(arguments, fleet, head)
     if arguments.output_format in (None, 'table'):
         terminal.print_remarks('Remarks', head['remarks'])
@@ -432,17 +451,18 @@ def _print_hosts(arguments, fleet, head):
         add(its_rows)
     if arguments.host is not None:
         head['instances'] = instance_rows(fleet, arguments.host)
-        head['spent_by'] = rows.spenders(
-            charge for charge in fleet.charges
-            if (charge.kind, charge.name) == (model_store.HOST,
-                                              arguments.host))
+        head['spent_by'] = rows.spenders(fleet, arguments.host)
     demand = head.get('demand_by')
     output.print_selected(
         arguments, its_rows, total, columns, 'hosts', 'hosts' + (
             f'; room for instances whose demand is by {demand}'
             if demand else ''), other_keys=head)
-    if arguments.host is not None \
-            and arguments.output_format in (None, 'table'):
+    if arguments.output_format not in (None, 'table'):
+        return
+    if head['claims']['claims_made']:
+        terminal.print_line()
+        terminal.print_line(_claims_line(head['claims']))
+    if arguments.host is not None:
         terminal.print_line()
         terminal.print_fields(list(_budget_lines(
             its_rows[0]['error_budget'], head['spent_by'])))
