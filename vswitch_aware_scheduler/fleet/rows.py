@@ -11,7 +11,8 @@ from vswitch_aware_scheduler.admission import demand
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['BURN_SECONDS', 'CLAIM_COUNTS', 'COUNTS', 'claims', 'host', 'projects', 'spenders', 'uplink']
+__all__ = ['BURN_SECONDS', 'CLAIM_COUNTS', 'COUNTS', 'claims', 'host',
+           'projects', 'spenders', 'uplink']
 
 #: Key of a row with the number of instances whose demand is by a rule.
 COUNTS = {demand.MODEL: 'with_model', demand.FLAVOR: 'with_flavor',

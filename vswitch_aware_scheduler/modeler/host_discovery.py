@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the switch profiles of hosts that Neutron's agents imply.
 
-:func:`read_agents` reads the agents from Neutron,
-:mod:`~vswitch_aware_scheduler.vswitch .discovery` proposes profiles, and
-:func:`apply` writes them. Records from another source, for example from an
-operator, are kept unless the caller requests their replacement.
+:mod:`.clients.neutron` reads the agents, :mod:`.vswitch.discovery` proposes
+profiles, and :func:`apply` writes them. Records from another source, for
+example from an operator, are kept unless the caller requests their
+replacement.
 """
 
 import dataclasses
 
-from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.vswitch import discovery
 
-__all__ = ['Step', 'apply', 'plan', 'read_agents']
+__all__ = ['Step', 'apply', 'plan']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,42 +28,6 @@ class Step:
     host: str
     action: str
     before: model_store.HostProfile | None
-
-
-def read_agents(access, **sleep):
-    """Return the agents of Neutron, as dictionaries.
-
-    All agents are requested at once: ML2/OVN adds its agents to each page of
-    an answer, and a link to a next page as well.
-
-    :param access: :class:`.Access` of Neutron
-    :param sleep: keyword ``sleep`` of :class:`.Client`
-    :raises TelemetryError: if the agents cannot be read completely
-    """
-    name = f'neutron {access.where()}'
-    agents = {}
-    with openstack.SdkClient(access, name, 'network', **sleep) as client:
-        for page in openstack.pages(
-            client,
-            'agents',
-            '/agents',
-            _agent,
-            repeats=True,
-            connect_retries=0,
-        ):
-            agents.update(page)
-    return list(agents.values())
-
-
-def _agent(agent):
-    """Return an agent unchanged, if it is valid."""
-    for key, kind in (('id', str), ('host', str), ('agent_type', str),
-                      ('alive', bool), ('configurations', dict)):
-        if not isinstance(agent[key], kind):
-            raise ValueError(f'{key} of an agent: '
-                             f'{http.shown(agent[key])}; expected '
-                             f'{kind.__name__}')
-    return agent
 
 
 def plan(records, proposals, force=False):

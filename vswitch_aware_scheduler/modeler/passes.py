@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import typing
 
+from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import self_check
@@ -145,7 +146,7 @@ def _update_host_profiles(one_pass):
         return
     profiles = from_agents.profiles()
     steps = host_discovery.apply(one_pass.set_up.store, discovery.propose(
-        host_discovery.read_agents(from_agents.neutron), profiles,
+        neutron.read_agents(from_agents.neutron), profiles,
         discovery.parse_mapping(from_agents.mapping, profiles)))
     written = [step.host for step in steps
                if step.action in ('new', 'changed')]

@@ -4,6 +4,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import neutron_api
 from tests.unit.store import base
 from tests.unit.vswitch import agents
+from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
@@ -19,7 +20,7 @@ class ReadTestCase(base.StoreTestCase):
         self.neutron = self.enterContext(Neutron())
 
     def read(self, **more):
-        return host_discovery.read_agents(self.neutron.access(**more))
+        return neutron.read_agents(self.neutron.access(**more))
 
     def test_agents_come_as_they_are(self):
         self.neutron.agents = [agents.open_vswitch('a'),

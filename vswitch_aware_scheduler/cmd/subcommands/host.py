@@ -5,6 +5,7 @@ import dataclasses
 import re
 
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
@@ -93,7 +94,7 @@ def _proposals(arguments, conf, opened):
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
     proposals = [proposal for proposal in discovery.propose(
-        host_discovery.read_agents(_access(conf)), profiles, mapping)
+        neutron.read_agents(_access(conf)), profiles, mapping)
         if arguments.host in (None, proposal.host)]
     target = opened()
     if arguments.apply:
