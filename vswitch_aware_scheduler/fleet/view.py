@@ -248,9 +248,9 @@ def _loads(table, described):
     :param table: LoadTable
     :param described: list of (name, HostPolicy, {uuid: RateLaw})
     """
-    slots = [table.describe(*row) for row in described]
-    assessed = table.assess(slots, rate_law.SILENT)
+    table_rows = [table.describe(*row) for row in described]
+    assessed = table.assess(table_rows, rate_law.SILENT)
     return [Load(*values) for values in zip(
         assessed.overload_probability.tolist(),
         assessed.loss_fraction.tolist(), assessed.utilisation.tolist(),
-        map(assessed.limit, range(len(slots))), assessed.above.tolist())]
+        map(assessed.limit, range(len(table_rows))), assessed.above.tolist())]

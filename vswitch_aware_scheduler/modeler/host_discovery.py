@@ -12,11 +12,11 @@ import dataclasses
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.vswitch import discovery
 
-__all__ = ['Step', 'apply', 'plan']
+__all__ = ['ProfileChange', 'apply', 'plan']
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class ProfileChange:
     """The change of a host's record.
 
     :ivar before: HostProfile in the store, or None
@@ -36,14 +36,14 @@ def plan(records, proposals, force=False):
     :param records: iterable of the HostProfile in the store
     :param proposals: list of :class:`.discovery.Proposal`, one for each host
     :param force: whether to replace records from other sources
-    :returns: list of :class:`Step`, one for each proposal
+    :returns: list of :class:`ProfileChange`, one for each proposal
     """
     record_of = {record.host: record for record in records}
     return [
-        Step(proposal.host,
-             _action(record_of.get(proposal.host), proposal, force),
-             record_of.get(proposal.host)) for proposal in proposals
-    ]
+        ProfileChange(
+            proposal.host,
+            _action(record_of.get(proposal.host), proposal, force),
+            record_of.get(proposal.host)) for proposal in proposals]
 
 
 def _action(record, proposal, force):
@@ -65,7 +65,7 @@ def apply(store, proposals, force=False):
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param proposals: as in :func:`plan`
     :param force: whether to replace records from other sources
-    :returns: list of the :class:`Step` of each proposal
+    :returns: list of the :class:`ProfileChange` of each proposal
     :raises StoreError: if the store cannot be read or written
     """
     steps = plan(store.host_profiles(), proposals, force)

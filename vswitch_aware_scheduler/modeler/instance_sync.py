@@ -31,8 +31,8 @@ from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import guarantee
 
-__all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
-           'update']
+__all__ = ['FileSource', 'InventoryUpdate', 'NovaSource', 'Reading',
+           'make_source', 'update']
 
 #: Changes are requested from this many seconds before the last known one,
 #: because rows of a database become visible later than their time stamp.
@@ -80,7 +80,7 @@ class Reading:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class InventoryUpdate:
     """The result of an update.
 
     :ivar complete: whether everything was read, not only changes
@@ -103,7 +103,7 @@ def update(store, source, clock, complete_seconds, ports_seconds=0):
     :param clock: callable, returns seconds UTC
     :param complete_seconds: seconds after which everything is read again
     :param ports_seconds: seconds after which all ports are read again
-    :returns: :class:`Outcome`
+    :returns: :class:`InventoryUpdate`
     :raises TelemetryError: if the source cannot be read completely; nothing is
         written then
     :raises StoreError: if the store cannot be read or written
@@ -137,7 +137,7 @@ def update(store, source, clock, complete_seconds, ports_seconds=0):
             # A new generation without changes would cause work for all
             # readers.
             source.settle(reading, now)
-            return Outcome(since is None, len(reported), 0, 0)
+            return InventoryUpdate(since is None, len(reported), 0, 0)
         until = max(filter(None, (until, last_update.changed_until)),
                     default=None)
     store.write(
@@ -145,7 +145,8 @@ def update(store, source, clock, complete_seconds, ports_seconds=0):
         inventory=model_store.InventoryState(
             source.name, now, complete_at, until))
     source.settle(reading, now)
-    return Outcome(since is None, len(reported), len(changed), len(removed))
+    return InventoryUpdate(since is None, len(reported), len(changed),
+                           len(removed))
 
 
 def _with_ports_of(stored, placement):

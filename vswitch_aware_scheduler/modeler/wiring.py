@@ -38,8 +38,8 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
            'any_host_is_described', 'configured_driver', 'in_words',
            'instances_of_nova', 'make_driver', 'make_policies',
-           'make_rebalancer', 'make_store', 'read_fleet', 'review_aggregates',
-           'set_up', 'unprotected', 'why_no_instance']
+           'make_rebalancer', 'make_store', 'neutron_access', 'read_fleet',
+           'review_aggregates', 'set_up', 'unprotected', 'why_no_instance']
 
 LOG = logs.get_logger(__name__)
 
@@ -354,6 +354,17 @@ def _nova_access(conf):
     return arguments and http.Access(**arguments['access'])
 
 
+def neutron_access(conf: cfg.ConfigOpts, process: str) -> http.Access:
+    """Return the Access to Neutron, with the credentials of the inventory.
+
+    :param process: what the credentials are for, for the message
+    :raises InvalidInput: if there are no credentials
+    """
+    arguments = _credentials(conf, process)
+    return http.Access(
+        **{**arguments['access'], 'url': arguments['network_url']})
+
+
 @dataclasses.dataclass(frozen=True)
 class Discovery:
     """The parameters for the discovery of host profiles.
@@ -376,7 +387,7 @@ def _discovery(conf):
     group = conf[options.INVENTORY_GROUP]
     if not group.discover_hosts:
         return None
-    arguments = _credentials(conf, 'discover_hosts queries Neutron')
+    neutron = neutron_access(conf, 'discover_hosts queries Neutron')
 
     def profiles():
         return switch_profile.profiles(
@@ -384,10 +395,7 @@ def _discovery(conf):
 
     mapping = group.discover_profiles or []
     discovery.parse_mapping(mapping, profiles())
-    return Discovery(
-        http.Access(**{
-            **arguments['access'], 'url': arguments['network_url']
-        }), profiles, mapping)
+    return Discovery(neutron, profiles, mapping)
 
 
 def review_aggregates(conf):

@@ -278,10 +278,10 @@ def _tail(weights, policy, laws, capacities):
     :param laws: {instance uuid: RateLaw}
     """
     table = admission.LoadTable()
-    slots = [table.describe(number, admission.HostPolicy(
+    table_rows = [table.describe(number, admission.HostPolicy(
         _one_limit(weights, float(capacity), policy.profile)), laws)
         for number, capacity in enumerate(capacities)]
-    return table.assess(slots, rate_law.SILENT).overload_probability
+    return table.assess(table_rows, rate_law.SILENT).overload_probability
 
 
 def _one_limit(weights, capacity, profile):
