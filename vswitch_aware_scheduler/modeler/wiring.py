@@ -167,7 +167,7 @@ def set_up(conf, patience_seconds=None):
         discovery=_discovery(conf), rebalancer=(
             None if group.rebalance_mode == rebalance_settings.OFF
             else make_rebalancer(conf)), missing=missing,
-        predict=lambda store, progress: read_fleet(
+        predict=lambda store, progress=None: read_fleet(
             store, group).overload_probabilities(progress),
         unprotected=unprotected(conf),
         store_url=group.store_url)

@@ -58,11 +58,12 @@ class Contents:
     """The hosts of one state of the store, as data of a report.
 
     :param progress: callable(done, total)
+    :param remarks: what is wrong with the data of the view, in words
     """
 
     def __init__(self, view: fleet_view.FleetView,
-                 progress: Callable | None = None):
-        self._store, self._view = view.store, view
+                 progress: Callable | None = None, remarks: tuple = ()):
+        self._store, self._view, self._remarks = view.store, view, remarks
         hosts = sorted(view.policies)
         self._rows = [self._row(host, load) for host, load
                       in zip(hosts, view.loads(hosts, progress))]
@@ -115,7 +116,7 @@ class Contents:
             'generation': generation.number,
             'published_at': _time(generation.published_at or None),
             'inventory_at': inventory and _time(inventory.seen_at),
-            'host': host,
+            'host': host, 'remarks': list(self._remarks),
             'summary': self._summary(),
             'hosts': self._rows if host is None else [
                 row for row in self._rows if row['host'] == host],

@@ -22,6 +22,7 @@ from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd.subcommands import fleet as fleet_command
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
@@ -89,7 +90,7 @@ def run(arguments, conf, store, progress=None):
     :param progress: None, or callable(done, total)
     :raises InvalidInput: if the requested host is unknown
     """
-    fleet, head = fleet_command.open_view(store, conf)
+    fleet, head = fleet_command.open_view(store, conf[options.GROUP])
     subject = _subject(arguments, fleet, head['remarks'])
     hosts = sorted(fleet.policies, key=output.natural)
     fleet_command.check_host(fleet, arguments.host, 'vswitch-manage fleet')

@@ -96,15 +96,13 @@ def sort(its_rows: list[dict], key_name: str) -> None:
             (row[key] is None, sign * (row[key] or 0.0)) for key in keys])
 
 
-def open_view(store: model_store.Store, conf,
-              clock: Callable | None = None) -> tuple:
+def open_view(store: model_store.Store, group) -> tuple:
     """Return (FleetView, head of the answer about it).
 
-    :param conf: ConfigOpts with the options of this package
-    :param clock: returns seconds UTC; None uses ``time.time``
+    :param group: the options of [vswitch_scheduler]
     :returns: the head has ``remarks``, a list to which commands add
     """
-    fleet = wiring.read_fleet(store, conf[options.GROUP])
+    fleet = wiring.read_fleet(store, group)
     generation, inventory = fleet.snapshot.generation, fleet.inventory
     aggregates_read_at = fleet.read_at('aggregate')
     return fleet, {
@@ -114,8 +112,8 @@ def open_view(store: model_store.Store, conf,
         'policies_read_at': fleet.facts_read_at,
         'aggregates_read_at': aggregates_read_at,
         'inventory_seen_at': inventory and inventory.seen_at,
-        'remarks': list(_remarks(fleet, aggregates_read_at, conf[
-            options.GROUP], (clock or time.time)()))}
+        'remarks': list(_remarks(fleet, aggregates_read_at, group,
+                                 time.time()))}
 
 
 def _remarks(fleet, aggregates_read_at, group, now):
@@ -416,7 +414,7 @@ def instance_columns():
 
 
 def _print(arguments, conf):
-    fleet, head = open_view(context.open_store(conf), arguments.all_options)
+    fleet, head = open_view(context.open_store(conf), conf)
     if arguments.projects:
         output.print_list(arguments, rows.projects(fleet), project_columns(),
                           'projects', 'projects', other_keys=head)

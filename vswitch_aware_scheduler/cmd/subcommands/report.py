@@ -12,9 +12,9 @@ import time
 
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd.subcommands import fleet
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.report import contents as report_contents
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
@@ -129,7 +129,8 @@ def read_contents(group, target: store.Store, progress: Callable | None = None
     :param group: the options of [vswitch_scheduler]
     :param progress: callable(done, total)
     """
-    return report_contents.Contents(wiring.read_fleet(target, group), progress)
+    view, head = fleet.open_view(target, group)
+    return report_contents.Contents(view, progress, head['remarks'])
 
 
 def make_report(contents: report_contents.Contents, target: store.Store,

@@ -54,6 +54,9 @@ class ReportCommandTestCase(command_case.ManageTestCase):
             'uplinks': []}}}, 1.0)
         answer = self.ask('report', '--html', self.path)
         self.assertEqual(1, answer['summary']['above'])
+        with open(self.path, encoding='utf-8') as file:
+            self.assertRegex(file.read(),
+                             r'<li>policies of hosts are \d+ s old;')
 
     def test_hosts_are_those_of_the_command_fleet(self):
         opened = self.make_store()
