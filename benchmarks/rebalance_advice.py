@@ -19,12 +19,11 @@ import uuid
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.budgets import proposal
 from vswitch_aware_scheduler.budgets import rebalance_settings as settings
-from vswitch_aware_scheduler.report import stored_fleet
+from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
@@ -149,11 +148,10 @@ def read_fleet(target):
     """Return the fleet as the filter judges it; all instances have models."""
     policy = admission.HostPolicy(profile.SwitchProfile(
         'p', saturation_kbps=1e9))
-    return stored_fleet.StoredFleet(
-        target, lambda hosts: policy_in_force.Policies(
-            dict.fromkeys(hosts, policy), {}, {}, {}),
-        model.TrafficModel.on_off(100.0, 100.0, on_seconds=60.0,
-                                  off_seconds=600.0).law)
+    fleet = view.FleetView(target, model.TrafficModel.on_off(
+        100.0, 100.0, on_seconds=60.0, off_seconds=600.0).law)
+    fleet.policies = dict.fromkeys(fleet.policies, policy)
+    return fleet
 
 
 def main():

@@ -23,7 +23,7 @@ from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd.subcommands import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import cloud_facts
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import passes
 from vswitch_aware_scheduler.modeler import wiring
@@ -55,7 +55,7 @@ class BudgetsTestCase(base.VSwitchTestCase):
         self.set_up = dataclasses.replace(
             wiring.set_up(conf),
             inventory=instance_sync.make_source(access=access),
-            fleet=fleet.Fleet(
+            fleet=cloud_facts.CloudFacts(
                 http.Access(**access), lambda: wiring.make_policies(group)))
         for host in self.HOSTS:
             self.describe_host(host, saturation_kbps=100,

@@ -13,6 +13,7 @@ from nova.tests import fixtures as nova_fixtures
 from tests.fakes import keystone as fake_keystone
 from tests.fakes import store as fake_store
 from tests.functional import base
+from vswitch_aware_scheduler.clients import nova as nova_client
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler import store
@@ -24,7 +25,7 @@ class InventoryTestCase(base.VSwitchTestCase):
     def setUp(self):
         super().setUp()
         self.keystone = self.useFixture(fake_keystone.Keystone())
-        self.useFixture(fixtures.MockPatchObject(instance_sync, 'PAGE', 2))
+        self.useFixture(fixtures.MockPatchObject(nova_client, 'PAGE', 2))
         # Apart from the scheduler's: what it knows is not to matter here.
         url = 'sqlite:///' + os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'inventory.sqlite')

@@ -12,7 +12,7 @@ from tests.integration import base
 from tests.integration import servers
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.modeler import host_discovery
+from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import discovery
@@ -31,7 +31,7 @@ def state(agent):
 
 
 def read(server):
-    return host_discovery.read_agents(http.Access(
+    return neutron.read_agents(http.Access(
         url=server.url, retries=0, auth={
             'auth_type': 'none', 'endpoint': server.url}))
 

@@ -24,7 +24,7 @@ _CLIENTS = _VSWITCH | {'clients'}
 _STORE = _VSWITCH | {'store'}
 _ADMISSION = _STORE | {'admission'}
 _SERVICES = _ADMISSION | _CLIENTS | {
-    'budgets', 'cmd', 'conf', 'modeler', 'report', 'telemetry'}
+    'budgets', 'cmd', 'conf', 'fleet', 'modeler', 'report', 'telemetry'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -38,9 +38,10 @@ MAY_IMPORT = {
     'admission': _ADMISSION,
     'scheduler': _ADMISSION | {'conf'},
     'modeler': _ADMISSION | _CLIENTS | {
-        'budgets', 'conf', 'report', 'telemetry'},
-    'budgets': _ADMISSION | _CLIENTS,
-    'report': _ADMISSION,
+        'budgets', 'conf', 'fleet', 'telemetry'},
+    'budgets': _ADMISSION | _CLIENTS | {'telemetry'},
+    'fleet': _ADMISSION,
+    'report': _ADMISSION | {'fleet'},
     'cmd': _SERVICES,
     'lab': _SERVICES | {'scheduler'},
     # A single line that keeps a documented command.

@@ -22,7 +22,7 @@ __all__ = ['Policies', 'find', 'pack', 'unpack', 'with_uplinks']
 _FOR_PEOPLE = ('description', 'sources')
 
 #: Stored facts of a host beside its policy.
-_NOT_POLICY = ('origins', 'in_nova')
+_NOT_POLICY = ('origins', 'in_nova', 'nodes')
 
 #: Fields of a HostPolicy that need a conversion.
 _NOT_PLAIN = ('profile', 'uplinks')

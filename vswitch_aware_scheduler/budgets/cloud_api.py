@@ -7,11 +7,12 @@ of migrations shows the result. No configuration, no store and no rule.
 """
 
 import dataclasses
-import datetime
 import math
 
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.clients import openstack
+from vswitch_aware_scheduler.clients import placement
 from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['CLASSES', 'CloudApi', 'ComputeService', 'NovaMigration',
@@ -24,9 +25,6 @@ _COMPUTE = {'microversion': MICROVERSION}
 
 #: Events of an instance action have their error since 2.84 (Ussuri).
 _EVENTS = {'microversion': '2.84'}
-
-#: Forbidden traits since 1.22, all that a summary needs since 1.29.
-_PLACEMENT = {'microversion': '1.29'}
 
 #: Items of one answer.
 PAGE = 1000
@@ -76,7 +74,7 @@ class Shape:
 
 
 #: Resource classes in the order of :attr:`Shape.amounts`.
-CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
+CLASSES = placement.CLASSES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,9 +162,7 @@ class CloudApi:
         return self._access.where('nova')
 
     def _nova(self, access=None):
-        access = access or self._access
-        return openstack.SdkClient(access, f'nova {access.where()}',
-                                   'compute', **self._sleep)
+        return nova.Client(access or self._access, **self._sleep)
 
     def _one(self, subject, path, check, version=_COMPUTE, **query):
         """Return the checked answer of Nova to one GET request.
@@ -180,13 +176,13 @@ class CloudApi:
             return client.json(subject, 'GET', path, subject, check,
                                params=query, **version)[0]
 
-    def _all(self, kind, path, read, query, key='id', repeats=False):
+    def _all(self, kind, path, read, query, key='id'):
         """Return the list of the results of ``read`` for a list."""
         items = []
         with self._nova() as client:
             for page in openstack.pages(
                     client, kind, path, read, {'limit': PAGE, **query},
-                    repeats, key, **_COMPUTE):
+                    key=key, **_COMPUTE):
                 items += page.values()
         return items
 
@@ -203,17 +199,13 @@ class CloudApi:
 
     def aggregates(self) -> list:
         """Return [(metadata, set of hosts)] of all host aggregates."""
-        return self._one(
-            'aggregates', '/os-aggregates', lambda answer: [
-                (dict(aggregate['metadata']), set(aggregate['hosts']))
-                for aggregate in answer['aggregates']])
+        return [(aggregate['metadata'], set(aggregate['hosts'])) for aggregate
+                in nova.read_aggregates(self._access, **self._sleep).values()]
 
     def nodes(self) -> dict[str, str]:
         """Return {uuid of a compute node: host}."""
-        return dict(self._all(
-            'hypervisors', '/os-hypervisors/detail',
-            lambda item: (item['id'], item['service']['host']), {},
-            repeats=True))
+        with self._nova() as client:
+            return {uuid: host for uuid, (host, _) in client.nodes().items()}
 
     def room(self, shape: Shape) -> dict[str, tuple]:
         """Return the free resources where a Shape fits.
@@ -221,18 +213,8 @@ class CloudApi:
         :returns: {uuid of a compute node: free (VCPU, MEMORY_MB, DISK_GB)},
             without compute nodes on which it does not fit
         """
-        resources = ','.join(
-            f'{name}:{amount}' for name, amount
-            in zip(CLASSES, shape.amounts) if amount)
-        required = ','.join([*shape.traits, '!COMPUTE_STATUS_DISABLED'])
-        with openstack.SdkClient(
-                self._placement, f'placement {self._placement.where()}',
-                'placement', **self._sleep) as client:
-            return client.json(
-                'allocation candidates', 'GET', '/allocation_candidates',
-                'allocation candidates', _room,
-                params={'resources': resources, 'required': required},
-                **_PLACEMENT)[0]
+        return placement.free_amounts(self._placement, shape.amounts,
+                                      shape.traits, **self._sleep)
 
     # Instances
 
@@ -393,26 +375,7 @@ def _migration(item):
     return NovaMigration(
         item['id'], item['instance_uuid'], item['migration_type'],
         item['status'].lower(), item['source_compute'],
-        item['dest_compute'], _seconds(changed))
-
-
-def _seconds(text):
-    """Return a timestamp of Nova, which is UTC without offset, in seconds."""
-    moment = datetime.datetime.fromisoformat(text.removesuffix('Z'))
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.timezone.utc)
-    return moment.timestamp()
-
-
-def _room(answer):
-    candidates = {uuid for request in answer['allocation_requests']
-                  for uuid in request['allocations']}
-    return {uuid: tuple(
-        summary['resources'][name]['capacity']
-        - summary['resources'][name]['used']
-        if name in summary['resources'] else math.inf for name in CLASSES)
-        for uuid, summary in answer['provider_summaries'].items()
-        if uuid in candidates}
+        item['dest_compute'], nova.seconds(changed))
 
 
 def _why(action):

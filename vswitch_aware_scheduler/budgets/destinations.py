@@ -24,7 +24,7 @@ class Destinations:
 
     :param read_fleet: callable(), returns the fleet: an object with
         ``policies``, ``snapshot``, ``debts``, ``laws`` and ``demand``, as
-        :class:`~..report.stored_fleet.StoredFleet`
+        :class:`.FleetView`
     :param hosts: list of h names
     :param placements: {instance uuid: name of its host} of the n instances
         that may move, in the order of their rows

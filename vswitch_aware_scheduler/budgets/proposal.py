@@ -180,7 +180,7 @@ def propose(store, read_fleet, cloud, driver, settings, now: float,
     """Return what is proposed now.
 
     :param read_fleet: callable(store), returns the fleet by which the filter
-        judges, as :class:`~..report.stored_fleet.StoredFleet`
+        judges, as :class:`~..fleet.view.FleetView`
     :param now: current time, seconds UTC
     :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :raises NothingMeasured: if the store or telemetry has no traffic of the

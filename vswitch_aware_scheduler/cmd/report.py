@@ -67,8 +67,9 @@ def _serve(conf, started):
     target = store.Store(group.store_url, group.store_timeout_seconds)
     limits = report.limits(conf.details, conf.stale_hours)
     reports = server.Reports(
-        lambda: report.read_fleet(group, target),
-        lambda fleet, host: report.make_report(fleet, target, limits, host),
+        lambda: report.read_contents(group, target),
+        lambda contents, host: report.make_report(contents, target, limits,
+                                                  host),
         conf.refresh_seconds)
     try:
         serving = server.Server(conf.address, conf.port, reports)

@@ -28,7 +28,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.common import self_check
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import wiring
@@ -179,7 +179,7 @@ class Checks(upgradecheck.UpgradeCommands):
             problems.append(f'default_switch_profile is {default!r}')
         try:
             hosts = self._store().host_profiles()
-            not_in_nova = fleet.hosts_not_in_nova(self._store(), hosts)
+            not_in_nova = facts.hosts_not_in_nova(self._store(), hosts)
         except exceptions.StoreError as error:
             return _result(
                 upgradecheck.Code.WARNING,

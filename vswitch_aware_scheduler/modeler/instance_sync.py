@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies the inventory of instances from Nova to the store.
 
-:class:`NovaSource` reads instances from Nova, and their ports from Neutron,
-with openstacksdk. :class:`FileSource` reads a file. :func:`update` updates the
-store: it reads the changes since the last time, writes only differences, and
-reads everything at intervals.
+:class:`NovaSource` reads instances from Nova, and their ports from Neutron.
+:class:`FileSource` reads a file. :func:`update` updates the store: it reads
+the changes since the last time, writes only differences, and reads everything
+at intervals.
 
 Nova does not report an instance as changed when a port is attached, detached
 or gets another QoS policy. Therefore all ports are read at intervals of their
@@ -21,27 +21,18 @@ No configuration, no clock except the one that is passed.
 import collections
 import csv
 import dataclasses
-import datetime
-import typing
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.clients import openstack
+from vswitch_aware_scheduler.clients import neutron
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import guarantee
 
-__all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
-           'update']
-
-# Microversion of Stein: Nova reports instances in a cell that does not answer,
-# and the name of an instance's flavor.
-_VERSION = {'microversion': '2.69'}
-
-#: Number of instances or ports in one answer; by default Nova returns at most
-#: this number.
-PAGE = 1000
+__all__ = ['FileSource', 'InventoryUpdate', 'NovaSource', 'Reading',
+           'make_source', 'update']
 
 #: Changes are requested from this many seconds before the last known one,
 #: because rows of a database become visible later than their time stamp.
@@ -53,18 +44,8 @@ _MARK_SECONDS = 3600.0
 #: Seconds until everything is read again if a cell did not answer.
 _RETRY_SECONDS = 3600.0
 
-#: Whether an instance runs, by Nova's power state: running, paused, shut
-#: down, crashed, suspended. It sends nothing before it is built.
-_RUNS = {1: True, 3: False, 4: False, 6: False, 7: False}
-_UNBUILT = 'BUILD'
-
 #: Maximum number of instances that are requested individually in a pass.
 _MOST_ASKED = 500
-
-#: Number of networks in one query, because a URL is limited, and of networks
-#: above which all are read instead.
-_NETWORKS = 50
-_MANY_NETWORKS = 1000
 
 #: Of an instance whose ports this process has not judged yet: (hash of its
 #: ports, ids of those that do not name it, number of the reading).
@@ -73,13 +54,6 @@ _UNJUDGED = None, (), 0
 #: Ports are read if this share of the interval has passed, because passes do
 #: not begin at exactly equal intervals.
 _DUE_SHARE = 0.9
-
-_HOST = 'OS-EXT-SRV-ATTR:host'
-_POWER = 'OS-EXT-STS:power_state'
-_LAUNCHED = 'OS-SRV-USG:launched_at'
-_MAC = 'OS-EXT-IPS-MAC:mac_addr'
-_BOUND_TO = 'binding:host_id'
-_GUARANTEED = 'resource_request'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +80,7 @@ class Reading:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class InventoryUpdate:
     """The result of an update.
 
     :ivar complete: whether everything was read, not only changes
@@ -129,7 +103,7 @@ def update(store, source, clock, complete_seconds, ports_seconds=0):
     :param clock: callable, returns seconds UTC
     :param complete_seconds: seconds after which everything is read again
     :param ports_seconds: seconds after which all ports are read again
-    :returns: :class:`Outcome`
+    :returns: :class:`InventoryUpdate`
     :raises TelemetryError: if the source cannot be read completely; nothing is
         written then
     :raises StoreError: if the store cannot be read or written
@@ -163,7 +137,7 @@ def update(store, source, clock, complete_seconds, ports_seconds=0):
             # A new generation without changes would cause work for all
             # readers.
             source.settle(reading, now)
-            return Outcome(since is None, len(reported), 0, 0)
+            return InventoryUpdate(since is None, len(reported), 0, 0)
         until = max(filter(None, (until, last_update.changed_until)),
                     default=None)
     store.write(
@@ -171,7 +145,8 @@ def update(store, source, clock, complete_seconds, ports_seconds=0):
         inventory=model_store.InventoryState(
             source.name, now, complete_at, until))
     source.settle(reading, now)
-    return Outcome(since is None, len(reported), len(changed), len(removed))
+    return InventoryUpdate(since is None, len(reported), len(changed),
+                           len(removed))
 
 
 def _with_ports_of(stored, placement):
@@ -335,28 +310,24 @@ class NovaSource:
             all ports; None reads no ports unless everything is read
         :raises TelemetryError: if the answer cannot be read completely
         """
-        query = {'all_tenants': 'True'}
-        if since is not None:
-            query['changes-since'] = service.iso_time(since) + 'Z'
+        query = {} if since is None else {
+            'changes-since': service.iso_time(since) + 'Z'}
         placements, deleted, unanswered = {}, set(), set()
         addresses = {}
         until = None
-        with openstack.SdkClient(
-            self._access, self.name, 'compute', **self._sleep
-        ) as client:
-            for servers in _pages(client, 'servers', '/servers/detail',
-                                  _server, query, **_VERSION):
-                for status, changed, placement, macs in servers:
-                    uuid = placement.instance_uuid
-                    if status == 'DELETED':
-                        deleted.add(uuid)
-                    elif status == 'UNKNOWN':
-                        unanswered.add(uuid)
+        with self._nova() as client:
+            for servers in client.servers(query):
+                for server in servers:
+                    if server.status == nova.DELETED:
+                        deleted.add(server.uuid)
+                    elif server.status == nova.UNKNOWN:
+                        unanswered.add(server.uuid)
                     else:
-                        placements[uuid] = placement
-                        addresses[uuid] = macs
-                    if changed is not None:
-                        until = max(changed, until or changed)
+                        placements[server.uuid] = _record(server)
+                        addresses[server.uuid] = server.macs
+                    if server.changed_at is not None:
+                        until = max(server.changed_at,
+                                    until or server.changed_at)
         has_ports, judged = True, {}
         if self._network is not None:
             has_ports = since is None or stored is not None
@@ -384,23 +355,14 @@ class NovaSource:
         :returns: set of uuids
         :raises TelemetryError: if Nova does not answer
         """
-        missing = set()
         if not instance_uuids:
-            return missing
-        with openstack.SdkClient(
-            self._access, self.name, 'compute', **self._sleep
-        ) as client:
-            for uuid in instance_uuids[:_MOST_ASKED]:
-                try:
-                    client.json(
-                        'a server', 'GET', f'/servers/{uuid}',
-                        'the server, or HTTP 404', lambda answer:
-                        answer['server']['id'], **_VERSION)
-                except http.Refusal as refusal:
-                    if refusal.status != 404:
-                        raise
-                    missing.add(uuid)
-        return missing
+            return set()
+        with self._nova() as client:
+            return {uuid for uuid in instance_uuids[:_MOST_ASKED]
+                    if client.server(uuid) is None}
+
+    def _nova(self):
+        return nova.Client(self._access, self.name, **self._sleep)
 
     def _with_ports(self, placements, others):
         """Return InstanceRecords with what all ports of the cloud state.
@@ -419,11 +381,11 @@ class NovaSource:
             Nova is asked for those that may have other networks than before
         :returns: ({instance uuid: InstanceRecord}, what :meth:`settle` stores)
         """
-        with openstack.SdkClient(
-            self._network, self.name, 'network', **self._sleep
-        ) as client:
+        with neutron.Client(self._network, self.name,
+                            **self._sleep) as client:
             ports = _Ports(client)
-            self._read_types(client, ports.networks)
+            self._types.update(client.network_types(
+                ports.networks - self._types.keys()))
         self._readings += 1
         judged, renewed, suspects = {}, {}, []
         for uuid, record in others.items():
@@ -464,73 +426,33 @@ class NovaSource:
         records = {}
         if not instance_uuids:
             return records
-        with openstack.SdkClient(
-            self._access, self.name, 'compute', **self._sleep
-        ) as client:
+        with self._nova() as client:
             for uuid in instance_uuids:
-                try:
-                    (status, _, record, macs), _ = client.json(
-                        'a server', 'GET', f'/servers/{uuid}', 'the server',
-                        lambda answer: _server(answer['server']), **_VERSION)
-                except http.Refusal as refusal:
-                    # The next reading of changes shows that it is deleted.
-                    if refusal.status != 404:
-                        raise
-                    continue
-                if status not in ('UNKNOWN', 'DELETED'):
-                    records[uuid] = record
-                    self._addresses[uuid] = macs
+                # The next reading of changes shows that one is deleted.
+                server = client.server(uuid)
+                if server is not None and server.status not in (
+                        nova.UNKNOWN, nova.DELETED):
+                    records[uuid] = _record(server)
+                    self._addresses[uuid] = server.macs
         return records
-
-    def _read_types(self, client, networks):
-        """Read the types of networks that are not known yet."""
-        missing = networks - self._types.keys()
-        for query in [{}] if len(missing) > _MANY_NETWORKS else _some(
-                'id', missing):
-            query['fields'] = ['id', 'provider:network_type']
-            for page in _pages(client, 'networks', '/networks', _network,
-                               query):
-                self._types.update(page)
-        self._types.update(dict.fromkeys(networks - self._types.keys()))
-
-
-class _Port(typing.NamedTuple):
-    """A port of Neutron, as the API shows it to an administrator.
-
-    ``guaranteed`` has the rates that its QoS policy guarantees, None if they
-    may not be read.
-    """
-
-    id: str
-    device: str
-    network: str | None
-    mac: str
-    project: str | None
-    host: str | None
-    vnic_type: str | None
-    guaranteed: tuple | None = None
 
 
 class _Ports:
     """All ports and trunks of a cloud.
 
-    :param client: SdkClient of Neutron
+    :param client: :class:`.neutron.Client`
     :ivar networks: ids of the networks of ports that are bound or in a trunk
     """
 
     def __init__(self, client):
-        sub_ports, ports = _sub_ports_of(client), {}
-        query = {'fields': [
-            'id', 'device_id', 'network_id', 'mac_address', 'project_id',
-            _BOUND_TO, 'binding:vnic_type', _GUARANTEED]}
-        for page in _pages(client, 'ports', '/ports', _port, query):
-            ports.update((port.id, port) for port in page)
+        sub_ports = client.sub_ports()
+        ports = {port.id: port for port in client.ports()}
         # A sub-port uses no interface of its own. Nova does not know
         # sub-ports, which often have the address of their parent.
         self._sub_ports = {
-            parent: [ports.get(number, _Port(number, '', None, '', None, None,
-                                             None))._replace(vnic_type=None)
-                     for number in numbers]
+            parent: [ports.get(number, neutron.Port(
+                number, '', None, '', None, None, None))._replace(
+                    vnic_type=None) for number in numbers]
             for parent, numbers in sub_ports.items()}
         for numbers in sub_ports.values():
             for number in numbers:
@@ -560,7 +482,7 @@ class _Ports:
             for number, port in named.items()))
 
     def attached(self, placements, addresses):
-        """Return {instance uuid: list of its _Ports and their sub-ports}.
+        """Return {instance uuid: list of its Ports and their sub-ports}.
 
         None in a list represents an address without a port.
 
@@ -596,24 +518,10 @@ class _Ports:
         return result
 
 
-def _sub_ports_of(client):
-    """Return {id of a parent port: list of the ids of its sub-ports}."""
-    sub_ports = {}
-    try:
-        for page in _pages(client, 'trunks', '/trunks', _trunk, {
-                'fields': ['id', 'port_id', 'sub_ports']}):
-            sub_ports.update(page)
-    except http.Refusal as refusal:
-        # Neutron has no trunks.
-        if refusal.status != 404:
-            raise
-    return sub_ports
-
-
 def _attachments(ports, types):
     """Return the Attachments of the given ports.
 
-    :param ports: list of _Port, None for an unknown port
+    :param ports: list of Port, None for an unknown port
     :param types: {network: its type, None if Neutron does not report it}
     """
     networks, without_tunnel, functions = [], [], 0
@@ -637,93 +545,9 @@ def _guaranteed(ports):
     return None if None in rates and not any(total) else total
 
 
-def _pages(client, kind, path, read, query, **arguments):
-    """Yield the results of ``read`` for the items of a list, page by page."""
-    for page in openstack.pages(
-        client,
-        kind,
-        path,
-        read,
-        {**query, 'limit': PAGE},
-        connect_retries=0,
-        **arguments,
-    ):
-        yield page.values()
-
-
-def _server(item):
-    """Return (status, time of last change or None, InstanceRecord, MACs)."""
-    status = item['status']
-    macs = ()
-    if status in ('UNKNOWN', 'DELETED'):
-        placement = model_store.InstanceRecord(item['id'], None)
-    else:
-        if _HOST not in item:
-            raise ValueError(
-                f'no {_HOST}: the configured user is not an administrator')
-        placement = model_store.InstanceRecord(
-            item['id'], item[_HOST] or None,
-            item['flavor'].get('original_name'), item['tenant_id'],
-            running=False if status == _UNBUILT
-            else _RUNS.get(item.get(_POWER)),
-            began_at=_seconds(item.get(_LAUNCHED) or item.get('created')),
-            changed_at=_seconds(item.get('updated')))
-        # For an interface without an address, Nova lists a network without
-        # addresses.
-        listed = {
-            (network, address and address[_MAC])
-            for network, addresses in (item.get('addresses') or {}).items()
-            for address in addresses or [None]
-        }
-        macs = [mac for _, mac in sorted(listed, key=str)]
-    return status, _seconds(item.get('updated')), placement, macs
-
-
-def _seconds(text):
-    """Return a time of Nova in seconds UTC, or None."""
-    if not text:
-        return None
-    time = datetime.datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=datetime.timezone.utc)
-    return time.timestamp()
-
-
-def _port(item):
-    if _BOUND_TO not in item:
-        raise ValueError(
-            f'no {_BOUND_TO}: the configured user is not an administrator')
-    return _Port(item['id'], item['device_id'], item['network_id'],
-                 item['mac_address'], item['project_id'],
-                 item[_BOUND_TO] or None, item.get('binding:vnic_type'),
-                 _requested(item[_GUARANTEED]) if _GUARANTEED in item
-                 else None)
-
-
-def _requested(request):
-    """Return the guaranteed rates of a port's request for resources.
-
-    Neutron groups the resources from Yoga on.
-
-    :param request: mapping, or None
-    """
-    request = request or {}
-    return guarantee.of_resources(
-        group.get('resources') or {}
-        for group in request.get('request_groups') or [request])
-
-
-def _trunk(item):
-    return item['port_id'], [sub_port['port_id']
-                             for sub_port in item['sub_ports']]
-
-
-def _network(item):
-    return item['id'], item.get('provider:network_type')
-
-
-def _some(key, values):
-    """Yield queries for the values, each for at most _NETWORKS values."""
-    values = sorted(values)
-    for start in range(0, len(values), _NETWORKS):
-        yield {key: values[start:start + _NETWORKS]}
+def _record(server):
+    """Return the InstanceRecord of a server, without its ports."""
+    return model_store.InstanceRecord(
+        server.uuid, server.host, server.flavor, server.project,
+        running=server.running, began_at=server.began_at,
+        changed_at=server.changed_at)

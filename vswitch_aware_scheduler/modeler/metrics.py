@@ -23,6 +23,63 @@ _PREFIX = 'vswitch_modeler'
 #: not wait for it.
 WAITS = ('configuration', 'telemetry', 'store', 'coordination')
 
+#: {name: (kind, help text, labels)} of the metrics.
+_METRICS = {
+    'pass_seconds': (
+        'summary', 'Passes that succeeded, and how long they took.'),
+    'last_success_timestamp_seconds': (
+        'gauge', 'When the last pass that succeeded ended, seconds UTC.'),
+    'failures': ('counter', 'Passes that failed, by kind.', 'kind'),
+    'waiting': (
+        'gauge', 'Whether the modeler waits, by cause: its configuration, or '
+        'the cause of the failure of the last pass.', 'kind'),
+    'samples': ('counter', 'New samples that were counted.'),
+    'refused_samples': (
+        'counter', 'Samples that were read and refused, by reason.', 'reason'),
+    'models_fitted': ('counter', 'Number of fits of models.'),
+    'instances_forgotten': ('counter', 'Instances whose model was removed.'),
+    'instances_refused': (
+        'gauge', 'Instances that got no new model in the last pass, by '
+        'reason.', 'reason'),
+    'instances': (
+        'gauge', 'Instances in telemetry whose models this modeler fits.'),
+    'instances_waiting': (
+        'gauge', 'Instances with samples but without a model yet.'),
+    'ignored': (
+        'gauge', 'Resources in telemetry that are ignored, by reason.',
+        'reason'),
+    'generation': ('gauge', 'Last generation of the store.'),
+    'members': ('gauge', 'Modelers that share the instances.'),
+    'error_budgets': (
+        'gauge', 'Number of error budgets, by kind (host or uplink).', 'kind'),
+    'error_budgets_in_debt': (
+        'gauge', 'Number of negative error budgets, by kind (host or uplink).',
+        'kind'),
+    'error_budget_left_seconds': (
+        'gauge', 'Remaining seconds of overload in the error budgets, '
+        'negative in debt: minimum and mean, by kind (host or uplink).',
+        'kind', 'of'),
+    'error_budget_burn_rate': (
+        'gauge', 'Overload in a time window divided by the limit: maximum and '
+        'mean of the error budgets, by kind (host or uplink).',
+        'kind', 'of', 'window'),
+    'error_budget_unknown_ratio': (
+        'gauge', 'Share of the time in use that was not measured, of all '
+        'error budgets, by kind (host or uplink).', 'kind'),
+    'error_budget_overspent_seconds': (
+        'gauge', 'Seconds of overload that hosts in debt have spent more than '
+        'they have earned, by kind (host or uplink).', 'kind'),
+    'vm_overload_ratio': (
+        'gauge', 'Share of the time of instances in which the host was '
+        'overloaded and the instance itself did not exceed the capacity: '
+        'maximum of the hosts (since their budgets began), and maximum and '
+        'mean of the projects (in the last seven days).', 'by', 'of'),
+    'host_predictions': (
+        'gauge', 'Hosts whose predicted overload was compared with '
+        'measurements, by measured: as_predicted, more or less. More and less '
+        'contradict the prediction.', 'measured'),
+}
+
 
 class Metrics:
     """Counts the results of passes, and serves them over HTTP.
@@ -40,86 +97,14 @@ class Metrics:
         #: (address, port) that is listened on, or None.
         self.served_at = None
 
-        def make(kind, name, text, *labels):
-            return kind(f'{_PREFIX}_{name}', text, labels,
-                        registry=self._registry)
-
-        counter, gauge = prometheus_client.Counter, prometheus_client.Gauge
-        self._passes = make(
-            prometheus_client.Summary, 'pass_seconds',
-            'Passes that succeeded, and how long they took.')
-        self._last = make(
-            gauge, 'last_success_timestamp_seconds',
-            'When the last pass that succeeded ended, seconds UTC.')
-        self._failures = make(
-            counter, 'failures', 'Passes that failed, by kind.', 'kind')
-        self._waits = make(
-            gauge, 'waiting',
-            'Whether the modeler waits, by cause: its configuration, or the '
-            'cause of the failure of the last pass.', 'kind')
+        kinds = {'counter': prometheus_client.Counter,
+                 'gauge': prometheus_client.Gauge,
+                 'summary': prometheus_client.Summary}
+        self._of = {
+            name: kinds[kind](f'{_PREFIX}_{name}', text, labels,
+                              registry=self._registry)
+            for name, (kind, text, *labels) in _METRICS.items()}
         self.waits(None)
-        self._samples = make(
-            counter, 'samples', 'New samples that were counted.')
-        self._refused_samples = make(
-            counter, 'refused_samples',
-            'Samples that were read and refused, by reason.', 'reason')
-        self._fitted = make(
-            counter, 'models_fitted', 'Number of fits of models.')
-        self._forgotten = make(
-            counter, 'instances_forgotten',
-            'Instances whose model was removed.')
-        self._refused = make(
-            gauge, 'instances_refused',
-            'Instances that got no new model in the last pass, by reason.',
-            'reason')
-        self._instances = make(
-            gauge, 'instances',
-            'Instances in telemetry whose models this modeler fits.')
-        self._waiting = make(
-            gauge, 'instances_waiting',
-            'Instances with samples but without a model yet.')
-        self._ignored = make(
-            gauge, 'ignored',
-            'Resources in telemetry that are ignored, by reason.', 'reason')
-        self._generation = make(
-            gauge, 'generation', 'Last generation of the store.')
-        self._members = make(
-            gauge, 'members', 'Modelers that share the instances.')
-        self._budgets = make(
-            gauge, 'error_budgets',
-            'Number of error budgets, by kind (host or uplink).', 'kind')
-        self._in_debt = make(
-            gauge, 'error_budgets_in_debt',
-            'Number of negative error budgets, by kind (host or uplink).',
-            'kind')
-        self._left = make(
-            gauge, 'error_budget_left_seconds',
-            'Remaining seconds of overload in the error budgets, negative in '
-            'debt: minimum and mean, by kind (host or uplink).', 'kind', 'of')
-        self._burn_rate = make(
-            gauge, 'error_budget_burn_rate',
-            'Overload in a time window divided by the limit: maximum and mean '
-            'of the error budgets, by kind (host or uplink).', 'kind', 'of',
-            'window')
-        self._unmeasured = make(
-            gauge, 'error_budget_unknown_ratio',
-            'Share of the time in use that was not measured, of all error '
-            'budgets, by kind (host or uplink).', 'kind')
-        self._overspent = make(
-            gauge, 'error_budget_overspent_seconds',
-            'Seconds of overload that hosts in debt have spent more than they '
-            'have earned, by kind (host or uplink).', 'kind')
-        self._vm_overload = make(
-            gauge, 'vm_overload_ratio',
-            'Share of the time of instances in which the host was overloaded '
-            'and the instance itself did not exceed the capacity: maximum of '
-            'the hosts (since their budgets began), and maximum and mean of '
-            'the projects (in the last seven days).', 'by', 'of')
-        self._predictions = make(
-            gauge, 'host_predictions',
-            'Hosts whose predicted overload was compared with measurements, '
-            'by measured: as_predicted, more or less. More and less '
-            'contradict the prediction.', 'measured')
 
     def serve(self, address, port):
         """Serve the metrics at an address, instead of an earlier address.
@@ -149,32 +134,32 @@ class Metrics:
         :param members: number of modelers
         :param now: current time, seconds UTC
         """
-        self._passes.observe(outcome.seconds)
-        self._last.set(now)
-        self._samples.inc(outcome.samples)
+        self._of['pass_seconds'].observe(outcome.seconds)
+        self._of['last_success_timestamp_seconds'].set(now)
+        self._of['samples'].inc(outcome.samples)
         for reason, count in outcome.refused_samples.to_dict().items():
-            self._refused_samples.labels(reason).inc(count)
-        self._fitted.inc(outcome.fitted)
-        self._forgotten.inc(len(outcome.removed))
-        self._refused.clear()
+            self._of['refused_samples'].labels(reason).inc(count)
+        self._of['models_fitted'].inc(outcome.fitted)
+        self._of['instances_forgotten'].inc(len(outcome.removed))
+        self._of['instances_refused'].clear()
         for reason, count in outcome.reasons.items():
-            self._refused.labels(reason).set(count)
-        self._instances.set(outcome.instances)
-        self._waiting.set(outcome.waiting)
-        self._generation.set(outcome.generation.number)
-        self._members.set(members)
-        self._ignored.clear()
+            self._of['instances_refused'].labels(reason).set(count)
+        self._of['instances'].set(outcome.instances)
+        self._of['instances_waiting'].set(outcome.waiting)
+        self._of['generation'].set(outcome.generation.number)
+        self._of['members'].set(members)
+        self._of['ignored'].clear()
         for kind, count in outcome.ignored_kinds.items():
-            self._ignored.labels(kind).set(count)
+            self._of['ignored'].labels(kind).set(count)
 
     def waits(self, kind):
         """Report what the modeler waits for.
 
         :param kind: short text such as 'store', or None if it does not wait
         """
-        self._waits.clear()
+        self._of['waiting'].clear()
         for label in {*WAITS, *([kind] if kind else [])}:
-            self._waits.labels(label).set(label == kind)
+            self._of['waiting'].labels(label).set(label == kind)
 
     def budgeted(self, budgets, vm_times=()):
         """Report the error budgets.
@@ -185,45 +170,23 @@ class Metrics:
         of_kind = {}
         for budget in budgets:
             of_kind.setdefault(budget.kind, []).append(budget)
-        for metric in (self._budgets, self._in_debt, self._left,
-                       self._burn_rate, self._unmeasured, self._overspent,
-                       self._vm_overload):
-            metric.clear()
+        for name in ('error_budgets', 'error_budgets_in_debt',
+                     'error_budget_left_seconds', 'error_budget_burn_rate',
+                     'error_budget_unknown_ratio',
+                     'error_budget_overspent_seconds', 'vm_overload_ratio'):
+            self._of[name].clear()
         for kind, its_budgets in of_kind.items():
-            self._budgets.labels(kind).set(len(its_budgets))
-            self._in_debt.labels(kind).set(
-                sum(budget.in_debt for budget in its_budgets))
-            balances = [budget.balance for budget in its_budgets]
-            self._left.labels(kind, 'least').set(min(balances))
-            self._left.labels(kind, 'mean').set(sum(balances) / len(balances))
-            for window in rules.WINDOWS:
-                rates = [
-                    budget.burn.get(str(window), 0.0) for budget in its_budgets
-                ]
-                labels = self._burn_rate.labels
-                window_name = f'{window // 3600}h'
-                labels(kind, 'most', window_name).set(max(rates))
-                labels(kind, 'mean', window_name).set(sum(rates) / len(rates))
-            unknown = sum(budget.unknown_seconds for budget in its_budgets)
-            measured = sum(budget.measured_seconds for budget in its_budgets)
-            self._unmeasured.labels(kind).set(
-                unknown / max(unknown + measured, 1.0))
-            self._overspent.labels(kind).set(
-                -sum(min(balance, 0.0) for balance in balances))
-
-        projects = model_store.of_projects(vm_times)
-        of_hosts, of_projects = ([time.vm_overload_share for time in times]
-                                 for times in (of_kind.get(
-                                     model_store.HOST, ()), projects.values()))
+            self._set_kind(kind, its_budgets)
+        of_hosts = of_kind.get(model_store.HOST, ())
+        projects = model_store.of_projects(vm_times).values()
         for by, of, value in (
-                ('host', 'most', max(of_hosts, default=0.0)),
-                ('project', 'most', max(of_projects, default=0.0)),
+                ('host', 'most', _most_overload(of_hosts)),
+                ('project', 'most', _most_overload(projects)),
                 ('project', 'mean',
-                 sum(time.overload_seconds for time in projects.values())
-                 / max(sum(time.seconds for time in projects.values()), 1.0))):
-            self._vm_overload.labels(by, of).set(value)
-        compared = [budget.prediction
-                    for budget in of_kind.get(model_store.HOST, ())
+                 sum(time.overload_seconds for time in projects)
+                 / max(sum(time.seconds for time in projects), 1.0))):
+            self._of['vm_overload_ratio'].labels(by, of).set(value)
+        compared = [budget.prediction for budget in of_hosts
                     if budget.prediction.seconds]
         against = [prediction.deviations for prediction in compared
                    if prediction.contradicted]
@@ -231,11 +194,39 @@ class Metrics:
                 ('as_predicted', len(compared) - len(against)),
                 ('more', sum(deviations > 0 for deviations in against)),
                 ('less', sum(deviations < 0 for deviations in against))):
-            self._predictions.labels(result).set(count)
+            self._of['host_predictions'].labels(result).set(count)
+
+    def _set_kind(self, kind, budgets):
+        """Report the error budgets of a kind."""
+        balances = [budget.balance for budget in budgets]
+        unknown = sum(budget.unknown_seconds for budget in budgets)
+        measured = sum(budget.measured_seconds for budget in budgets)
+        for name, labels, value in (
+                ('error_budgets', (), len(budgets)),
+                ('error_budgets_in_debt', (),
+                 sum(budget.in_debt for budget in budgets)),
+                ('error_budget_left_seconds', ('least',), min(balances)),
+                ('error_budget_left_seconds', ('mean',),
+                 sum(balances) / len(balances)),
+                ('error_budget_unknown_ratio', (),
+                 unknown / max(unknown + measured, 1.0)),
+                ('error_budget_overspent_seconds', (),
+                 -sum(min(balance, 0.0) for balance in balances))):
+            self._of[name].labels(kind, *labels).set(value)
+        for window in rules.WINDOWS:
+            rates = [budget.burn.get(str(window), 0.0) for budget in budgets]
+            for of, rate in (('most', max(rates)),
+                             ('mean', sum(rates) / len(rates))):
+                self._of['error_budget_burn_rate'].labels(
+                    kind, of, f'{window // 3600}h').set(rate)
 
     def failed(self, kind):
         """Count a pass that failed.
 
         :param kind: short text such as 'store'
         """
-        self._failures.labels(kind).inc()
+        self._of['failures'].labels(kind).inc()
+
+
+def _most_overload(times):
+    return max((time.vm_overload_share for time in times), default=0.0)

@@ -11,10 +11,11 @@ import functools
 import typing
 
 from vswitch_aware_scheduler.budgets import accounts
+from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import self_check
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
@@ -68,7 +69,7 @@ class Pass:
     @functools.cached_property
     def most_kbps(self):
         """{instance uuid: largest possible rate}; see :func:`.most_kbps`."""
-        return fleet.most_kbps(self.set_up.store)
+        return facts.most_kbps(self.set_up.store)
 
     def run(self, report, before=lambda: None):
         """Run all steps that concern this modeler.
@@ -145,7 +146,7 @@ def _update_host_profiles(one_pass):
         return
     profiles = from_agents.profiles()
     steps = host_discovery.apply(one_pass.set_up.store, discovery.propose(
-        host_discovery.read_agents(from_agents.neutron), profiles,
+        neutron.read_agents(from_agents.neutron), profiles,
         discovery.parse_mapping(from_agents.mapping, profiles)))
     written = [step.host for step in steps
                if step.action in ('new', 'changed')]
@@ -159,7 +160,7 @@ def _update_fleet(one_pass):
     set_up = one_pass.set_up
     if set_up.fleet is None:
         return None
-    policies = set_up.fleet.update(set_up.store, one_pass.clock)
+    policies = set_up.fleet.update(set_up.store, float(one_pass.clock()))
     if policies.problems:
         host, problem = sorted(policies.problems.items())[0]
         return (f'{len(policies.problems)} hosts have no policy, {host} among '
@@ -172,7 +173,7 @@ def _check_hosts(one_pass):
     set_up = one_pass.set_up
     if set_up.fleet is None:
         return None
-    return fleet.hosts_not_in_nova(set_up.store,
+    return facts.hosts_not_in_nova(set_up.store,
                                    set_up.store.host_profiles())
 
 

@@ -15,7 +15,7 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['FADING_SECONDS', 'MEMBER_SECONDS', 'Outcome', 'plan', 'update']
+__all__ = ['FADING_SECONDS', 'MEMBER_SECONDS', 'PriorUpdate', 'plan', 'update']
 
 #: Time after which the weight of a deleted instance is halved.
 FADING_SECONDS = 7 * 86400.0
@@ -27,7 +27,7 @@ _DAY_SECONDS = 86400.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class PriorUpdate:
     """The result of an update.
 
     :ivar written: number of priors that were written
@@ -55,7 +55,7 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES,
         first and last sample are this many seconds apart
     :param needs_inventory: whether instances only count if the store has an
         inventory; False: without an inventory, all instances count
-    :returns: :class:`Outcome`
+    :returns: :class:`PriorUpdate`
     :raises StoreError: if the store cannot be read or written
     """
     now = float(clock())
@@ -78,7 +78,7 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
     :param needs_inventory: as in :func:`update`
     :param models: StoredModels with counts that will be written
     :param unmodelled: Unmodelled that will be written
-    :returns: (:class:`Outcome`, list of Priors to write, list of Priors to
+    :returns: (:class:`PriorUpdate`, list of Priors to write, list of Priors to
         remove)
     :raises StoreError: if the store cannot be read
     """
@@ -131,9 +131,9 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
                if _content(stored.get(key)) != _content(its_prior)]
     removed = [its_prior for key, its_prior in stored.items()
                if key not in expected_priors]
-    return Outcome(len(pools), len(expected_priors) - len(pools), len(changed),
-                   len(removed), len({*laws, *counts}) - len(weights)
-                   ), changed, removed
+    return PriorUpdate(
+        len(pools), len(expected_priors) - len(pools), len(changed),
+        len(removed), len({*laws, *counts}) - len(weights)), changed, removed
 
 
 def _instances(store, uuids, now, needs_inventory):

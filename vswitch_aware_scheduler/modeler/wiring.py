@@ -5,11 +5,11 @@ Only this module of the modeler reads the configuration.
 """
 
 import dataclasses
-import functools
 
 from oslo_config import cfg
 
-from vswitch_aware_scheduler.admission import host_policies as policies
+from vswitch_aware_scheduler.admission import host_policies
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
 from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import rebalance_settings
@@ -19,13 +19,13 @@ from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import facts
+from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.modeler import cloud_facts
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
-from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
-from vswitch_aware_scheduler.modeler import stored_fleet
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
@@ -38,8 +38,8 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
            'any_host_is_described', 'configured_driver', 'in_words',
            'instances_of_nova', 'make_driver', 'make_policies',
-           'make_rebalancer', 'make_store', 'read_fleet', 'review_aggregates',
-           'set_up', 'unprotected', 'why_no_instance']
+           'make_rebalancer', 'make_store', 'neutron_access', 'read_fleet',
+           'review_aggregates', 'set_up', 'unprotected', 'why_no_instance']
 
 LOG = logs.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class SetUp:
 
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
     :ivar settings: :class:`.Settings`
-    :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
+    :ivar fleet: :class:`.CloudFacts` that writes the facts of hosts, or None
     :ivar budgets: whether error budgets are computed
     :ivar predict: as in :func:`.accounts.update`
     :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
@@ -167,10 +167,8 @@ def set_up(conf, patience_seconds=None):
         discovery=_discovery(conf), rebalancer=(
             None if group.rebalance_mode == rebalance_settings.OFF
             else make_rebalancer(conf)), missing=missing,
-        predict=functools.partial(
-            predictions.predicted, default_law=model.TrafficModel.on_off(
-                **options.default_demand(group)).law,
-            ignores_unknown=group.unknown_instance_policy == 'ignore'),
+        predict=lambda store, progress=None: read_fleet(
+            store, group).overload_probabilities(progress),
         unprotected=unprotected(conf),
         store_url=group.store_url)
 
@@ -293,17 +291,6 @@ def _ignore(topic, problem):
     """Ignore a problem: the scheduler reports problems of hosts."""
 
 
-def _host_policies(group, report=_ignore):
-    profiles = switch_profile.profiles(group.switch_profiles_file)
-    default = group.default_switch_profile or None
-    if default is not None:
-        switch_profile.named(default, profiles)
-    return policies.HostPolicies(
-        profiles, default, group.admission_policy,
-        group.overload_probability, group.unknown_host_policy == 'pass',
-        report, group.enforcement, group.prediction_margin)
-
-
 def make_policies(group, report=_ignore):
     """Return (HostPolicies, UplinkPolicies) of the options.
 
@@ -311,32 +298,36 @@ def make_policies(group, report=_ignore):
     :param report: callable(topic, problem or None), receives invalid values
     :raises VSwitchError: if a profile or another option is invalid
     """
-    return _host_policies(group, report), uplinks.UplinkPolicies(
-        switch_profile.profiles(group.switch_profiles_file),
-        group.admission_policy, group.overload_probability, report,
+    profiles = switch_profile.profiles(group.switch_profiles_file)
+    default = group.default_switch_profile or None
+    if default is not None:
+        switch_profile.named(default, profiles)
+    return host_policies.HostPolicies(
+        profiles, default, group.admission_policy,
+        group.overload_probability, group.unknown_host_policy == 'pass',
+        report, group.enforcement, group.prediction_margin
+    ), uplinks.UplinkPolicies(
+        profiles, group.admission_policy, group.overload_probability, report,
         group.prediction_margin)
 
 
-def read_fleet(store, group, host_facts=None):
-    """Return the :class:`.StoredFleet` of a store, as the filter judges it.
+def read_fleet(store: model_store.Store, group) -> view.FleetView:
+    """Return the hosts of a store, as the filter judges them.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param group: the options of [vswitch_scheduler]
-    :param host_facts: as in :func:`.stored_fleet.read`
     :raises StoreError: if the store cannot be read
     """
-    return stored_fleet.read(
-        store, lambda: make_policies(group),
-        model.TrafficModel.on_off(**options.default_demand(group)).law,
+    return view.FleetView(
+        store, model.TrafficModel.on_off(**options.default_demand(group)).law,
         group.error_budgets, group.unknown_instance_policy == 'ignore',
-        host_facts)
+        lambda: make_policies(group))
 
 
 def _fleet(conf):
-    """Return the :class:`.fleet.Fleet` that options select."""
+    """Return the :class:`.CloudFacts` that options select."""
     group = conf[options.GROUP]
-    return fleet.Fleet(_nova_access(conf), lambda: make_policies(group),
-                       options.alike(group))
+    return cloud_facts.CloudFacts(_nova_access(conf), lambda: make_policies(
+        group), options.alike(group))
 
 
 def _credentials(conf, process=None):
@@ -363,6 +354,17 @@ def _nova_access(conf):
     return arguments and http.Access(**arguments['access'])
 
 
+def neutron_access(conf: cfg.ConfigOpts, process: str) -> http.Access:
+    """Return the Access to Neutron, with the credentials of the inventory.
+
+    :param process: what the credentials are for, for the message
+    :raises InvalidInput: if there are no credentials
+    """
+    arguments = _credentials(conf, process)
+    return http.Access(
+        **{**arguments['access'], 'url': arguments['network_url']})
+
+
 @dataclasses.dataclass(frozen=True)
 class Discovery:
     """The parameters for the discovery of host profiles.
@@ -385,7 +387,7 @@ def _discovery(conf):
     group = conf[options.INVENTORY_GROUP]
     if not group.discover_hosts:
         return None
-    arguments = _credentials(conf, 'discover_hosts queries Neutron')
+    neutron = neutron_access(conf, 'discover_hosts queries Neutron')
 
     def profiles():
         return switch_profile.profiles(
@@ -393,10 +395,7 @@ def _discovery(conf):
 
     mapping = group.discover_profiles or []
     discovery.parse_mapping(mapping, profiles())
-    return Discovery(
-        http.Access(**{
-            **arguments['access'], 'url': arguments['network_url']
-        }), profiles, mapping)
+    return Discovery(neutron, profiles, mapping)
 
 
 def review_aggregates(conf):
@@ -413,14 +412,14 @@ def review_aggregates(conf):
         return None
     group = conf[options.GROUP]
     problems = {}
-    host_policies, uplink_policies = make_policies(group,
-                                                   problems.__setitem__)
-    aggregates = nova.read_aggregates(access)
-    metadata = {}
-    for _, of_host in sorted(aggregates.items()):
-        host_policies.find(of_host, None)
-        metadata.update(of_host)
-    uplink_policies.find(sorted(metadata.items()))
+    policies = make_policies(group, problems.__setitem__)
+    aggregates = [aggregate for aggregate
+                  in nova.read_aggregates(access).values()
+                  if aggregate['hosts']]
+    problems.update(policy_in_force.find(
+        sorted({host for aggregate in aggregates
+                for host in aggregate['hosts']}),
+        aggregates, {}, *policies).problems)
     return sorted({problem for problem in problems.values() if problem})
 
 
@@ -438,26 +437,22 @@ def any_host_is_described(conf, store):
     :raises VSwitchError: if the store cannot be read, or if a profile or
         another option is invalid
     """
-    host_policies = _host_policies(conf[options.GROUP])
-    bare_metal = store.fleet('bare_metal').facts
-    profiles = {profile.host: profile for profile in store.host_profiles()}
+    group = conf[options.GROUP]
+    policies = make_policies(group)
 
     def any_has_profile(aggregates):
-        # No name stands for the hosts about which nothing is known.
-        return any(host_policies.find(
-            aggregates.get(host, []), profiles.get(host),
-            host in bare_metal).profile is not None
-            for host in {None} | profiles.keys() | aggregates.keys())
+        return any(policy.profile is not None for policy in facts.policies(
+            store, *policies, aggregates, placed_on=set()).hosts.values())
 
-    if any_has_profile({}):
+    if group.default_switch_profile or any_has_profile({}):
         return True
     access = _nova_access(conf)
     if access is None:
         return None
     aggregates = nova.read_aggregates(access)
     return any_has_profile(aggregates) or any(
-        uplinks.is_in(metadata) for of_host in aggregates.values()
-        for _, metadata in of_host)
+        uplinks.is_in(aggregate['metadata'])
+        for aggregate in aggregates.values() if aggregate['hosts'])
 
 
 def make_rebalancer(conf):

@@ -11,6 +11,7 @@ from importlib import resources
 import math
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.report import pictures
 
 __all__ = ['Page', 'content_security_policy', 'require']
@@ -64,14 +65,14 @@ class Page:
             undefined=jinja2.StrictUndefined, trim_blocks=True,
             lstrip_blocks=True)
         environment.filters.update(
-            number=_number, percent=_percent, probability=_probability,
-            seconds=_seconds, picture=_picture)
+            iso_time=plain_text.iso_time, number=_number, percent=_percent,
+            probability=_probability, seconds=_seconds, picture=_picture)
         self._template = environment.get_template('page.html')
 
     def render(self, report):
         """Return the page of a report as text.
 
-        :param report: as returned by :meth:`.data.Fleet.report`
+        :param report: as returned by :meth:`.contents.Contents.report`
         """
         return self._template.render(
             report=report, script=_read('page.js'), style=_read('page.css'),
@@ -103,13 +104,16 @@ class Page:
                     ['Limit', 'probability'], ['State', 'text'],
                     ['Utilisation', 'percent'], ['Loss', 'probability'],
                     ['Error budget left', 'percent'],
-                    ['Burn rate, 6 h', 'number']],
+                    ['Burn rate, 6 h', 'number'],
+                    ['Instances in overload', 'probability']],
                 'rows': [[
                     row['host'], _profile(row), row['instances'],
-                    row['modelled'], _short(row['risk']), row['limit'],
+                    row['with_model'], _short(row['overload_probability']),
+                    row['limit'],
                     _state(row), _short(row['utilisation']),
-                    _short(row['loss']), _short(row['budget']),
-                    _short(row['burn_rate'])] for row in report['hosts']],
+                    _short(row['loss_fraction']), _short(row['budget_left']),
+                    _short(row['burn_rate']), _short(_vm_overload(row))]
+                    for row in report['hosts']],
                 'links': [link(row['host']) for row in report['hosts']],
                 'sort': [4, -1]}
             tables['uplinks'] = {
@@ -123,10 +127,21 @@ class Page:
                     ['Burn rate, 6 h', 'number']],
                 'rows': [[
                     row['uplink'], row['hosts'], row['instances'],
-                    _short(row['risk']), row['limit'], _state(row),
-                    _short(row['utilisation']), _short(row['budget']),
+                    _short(row['overload_probability']), row['limit'],
+                    _state(row), _short(row['utilisation']),
+                    _short(row['budget_left']),
                     _short(row['burn_rate'])]
                     for row in report['uplinks']],
+                'sort': [3, -1]}
+            tables['projects'] = {
+                'columns': [
+                    ['Project', 'text'], ['Hours of instances', 'number'],
+                    ['In overload', 'probability'],
+                    ['Overload spent, s', 'number']],
+                'rows': [[
+                    row['project'], _short(row['vm_hours']),
+                    _short(row['vm_overload']), _short(row['spent_seconds'])]
+                    for row in report['projects']],
                 'sort': [3, -1]}
             tables['stale'] = {
                 'columns': [
@@ -157,7 +172,8 @@ class Page:
 def _pictures(report):
     """Return {name: SVG} of the pictures for which there are data."""
     drawn = {}
-    judged = [row for row in report['hosts'] if row['risk'] is not None]
+    judged = [row for row in report['hosts']
+              if row['overload_probability'] is not None]
     if report['host'] is None and judged:
         drawn['hosts'] = pictures.hosts(judged)
     if report['refusals'] is not None:
@@ -179,9 +195,16 @@ def _profile(row):
 
 
 def _state(row):
-    if row['risk'] is None:
+    if row['overload_probability'] is None:
         return 'not judged'
     return 'above the limit' if row['above'] else 'within'
+
+
+def _vm_overload(row):
+    """Return the share of the time of instances beside others in overload."""
+    budget = row['error_budget']
+    return budget and budget['vm_overload_seconds'] / max(
+        budget['vm_seconds'], 1.0)
 
 
 def _short(value):

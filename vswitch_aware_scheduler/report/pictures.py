@@ -76,7 +76,8 @@ def hosts(rows):
 
     :param rows: one or more rows of :attr:`.data.Fleet.hosts` with a profile
     """
-    risk = np.log10(np.clip([row['risk'] for row in rows], _FLOOR, 1.0))
+    risk = np.log10(np.clip(
+        [row['overload_probability'] for row in rows], _FLOOR, 1.0))
     used = np.clip([row['utilisation'] for row in rows], 0.0, 1.2)
     limits = {row['limit'] for row in rows}
 

@@ -56,20 +56,20 @@ def require_loopback(address):
 class Reports:
     """Creates pages and caches them; thread-safe.
 
-    :param make_fleet: callable(), returns a :class:`.data.Fleet`
-    :param make_report: callable(fleet, host or None), returns a report
+    :param read_contents: callable(), returns :class:`.Contents`
+    :param make_report: callable(contents, host or None), returns a report
     :param seconds: seconds after which the fleet is read again
     :param clock: callable, returns monotonic seconds
     """
 
-    def __init__(self, make_fleet, make_report, seconds=60.0,
+    def __init__(self, read_contents, make_report, seconds=60.0,
                  clock=time.monotonic):
-        self._make_fleet = make_fleet
+        self._read_contents = read_contents
         self._make_report = make_report
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._fleet, self._until, self._pages = None, None, {}
+        self._contents, self._until, self._pages = None, None, {}
         self._page = page.Page(host_path)
 
     def page(self, host=None):
@@ -79,15 +79,15 @@ class Reports:
         """
         # One at a time, because reading a fleet takes memory.
         with self._lock:
-            if self._fleet is None or self._clock() >= self._until:
-                self._fleet, self._pages = None, {}
-                self._fleet = self._make_fleet()
+            if self._contents is None or self._clock() >= self._until:
+                self._contents, self._pages = None, {}
+                self._contents = self._read_contents()
                 self._until = self._clock() + self._seconds
-            if host is not None and host not in self._fleet:
+            if host is not None and host not in self._contents:
                 return None
             if host not in self._pages:
                 text = self._page.render(self._make_report(
-                    self._fleet, host))
+                    self._contents, host))
                 # Do not cache the pages of all hosts.
                 if len(self._pages) >= 100:
                     self._pages.clear()

@@ -21,11 +21,11 @@ __all__ = ['FLEET_KINDS', 'FleetFacts', 'Modeler', 'Worker', 'modelers',
 
 #: Kinds of facts of the fleet. 'aggregate', by id: ``name``, ``metadata`` and
 #: ``hosts``. 'flavor', by name: its extra specs. 'host' and 'uplink': the
-#: policy in force, see :mod:`vswitch_aware_scheduler.modeler.fleet`; that of a
-#: host has ``in_nova``, whether Nova has the host, if this is known.
-#: 'options', by service: the options that have to be the same everywhere.
-FLEET_KINDS = ('aggregate', 'bare_metal', 'flavor', 'host', 'options',
-               'uplink')
+#: policy in force; that of a host has more, see
+#: :mod:`vswitch_aware_scheduler.fleet.facts`. 'node': only the time at which
+#: the compute nodes in the facts of hosts were read. 'options', by service:
+#: the options that have to be the same everywhere.
+FLEET_KINDS = ('aggregate', 'flavor', 'host', 'node', 'options', 'uplink')
 
 #: How long, in seconds, the state of a process is kept after its last report.
 _KEPT_SECONDS = 86400
@@ -33,7 +33,8 @@ _KEPT_SECONDS = 86400
 #: Shapes of the facts of each kind.
 _FACTS = {
     'aggregate': {'name': str, 'metadata': {str: str}, 'hosts': [str]},
-    'host': {'in_nova?': (bool, None), 'uplinks?': ([str], None),
+    'host': {'in_nova?': (bool, None), 'nodes?': {str: bool},
+             'uplinks?': ([str], None),
              'origins?': (dict, None), 'prediction_margin?': float}}
 
 #: Shape of the state of a worker.

@@ -15,7 +15,10 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['SWITCHES', 'ProposedProfile', 'parse_mapping', 'propose']
+__all__ = ['SOURCE', 'SWITCHES', 'ProposedProfile', 'parse_mapping', 'propose']
+
+#: Source of the stored profiles that were discovered.
+SOURCE = 'discovered'
 
 _Profiles: typing.TypeAlias = dict[str, switch_profile.SwitchProfile]
 _Agent: typing.TypeAlias = dict[str, typing.Any]

@@ -18,7 +18,7 @@ from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.report import stored_fleet
+from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import model
@@ -230,12 +230,8 @@ def policy_of(capacity, **limits):
 
 
 def read_fleet(store):
-    """Return the StoredFleet of a store that :meth:`Fleet.write` filled."""
-    policies, uplinks, problems = policy_in_force.unpack(
-        store.fleet('host').facts, store.fleet('uplink').facts)
-    return stored_fleet.StoredFleet(
-        store, lambda _: policy_in_force.Policies(policies, uplinks, {},
-                                                  problems))
+    """Return the FleetView of a store that :meth:`Fleet.write` filled."""
+    return view.FleetView(store)
 
 
 def account(host, balance, limit=.01, now=NOW):

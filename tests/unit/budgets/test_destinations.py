@@ -18,7 +18,7 @@ HOSTS = ['h0', 'h1', 'h2', 'h3']
 
 
 class Fleet:
-    """What a StoredFleet has of some hosts.
+    """What a FleetView has of some hosts.
 
     :param policies: {host: HostPolicy}
     :param instances: {uuid: (host, law, number of networks)}

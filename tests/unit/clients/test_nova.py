@@ -18,15 +18,14 @@ class NovaTestCase(unittest.TestCase):
     def read(self):
         return nova.read_cloud(self.access, 'vswitch:')
 
-    def test_aggregates_are_listed_by_host(self):
+    def test_aggregates_have_all_their_metadata(self):
         self.cloud.host('h1', profile='slow')
         self.cloud.aggregates.append(('all', {'other': '1'}, ['h1', 'h2']))
-        self.assertEqual({
-            'h1': [('of h1', {'availability_zone': 'nova',
-                              'vswitch:profile': 'slow'}),
-                   ('all', {'other': '1'})],
-            'h2': [('all', {'other': '1'})],
-        }, nova.read_aggregates(self.access))
+        self.assertEqual([
+            {'name': 'of h1', 'hosts': ['h1'], 'metadata': {
+                'availability_zone': 'nova', 'vswitch:profile': 'slow'}},
+            {'name': 'all', 'hosts': ['h1', 'h2'], 'metadata': {'other': '1'}},
+        ], list(nova.read_aggregates(self.access).values()))
 
     def test_only_keys_with_the_prefix_are_returned(self):
         self.cloud.host('h1', profile='slow')

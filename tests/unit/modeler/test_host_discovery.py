@@ -4,6 +4,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import neutron_api
 from tests.unit.store import base
 from tests.unit.vswitch import agents
+from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
@@ -19,7 +20,7 @@ class ReadTestCase(base.StoreTestCase):
         self.neutron = self.enterContext(Neutron())
 
     def read(self, **more):
-        return host_discovery.read_agents(self.neutron.access(**more))
+        return neutron.read_agents(self.neutron.access(**more))
 
     def test_agents_come_as_they_are(self):
         self.neutron.agents = [agents.open_vswitch('a'),
@@ -103,9 +104,9 @@ class ApplyTestCase(base.StoreTestCase):
                 for switch in self.store.host_profiles()}
 
     def test_what_is_proposed_is_written_and_once(self):
-        expected = {'a': ('ovs-flat', {}, host_discovery.SOURCE),
+        expected = {'a': ('ovs-flat', {}, discovery.SOURCE),
                     'b': ('ovs-vxlan', {'line_rate_kbps': 5},
-                          host_discovery.SOURCE)}
+                          discovery.SOURCE)}
         self.assertEqual(
             {'a': 'new', 'b': 'new', 'c': 'none'},
             self.actions(host_discovery.apply(self.store, self.proposals)))
@@ -119,18 +120,18 @@ class ApplyTestCase(base.StoreTestCase):
 
     def test_what_was_discovered_before_is_replaced(self):
         self.store.write(host_profiles=[
-            store.HostProfile('a', 'ovs-gre', {}, host_discovery.SOURCE),
-            store.HostProfile('b', 'ovs-vxlan', {}, host_discovery.SOURCE),
-            store.HostProfile('c', 'ovs-gre', {}, host_discovery.SOURCE)])
+            store.HostProfile('a', 'ovs-gre', {}, discovery.SOURCE),
+            store.HostProfile('b', 'ovs-vxlan', {}, discovery.SOURCE),
+            store.HostProfile('c', 'ovs-gre', {}, discovery.SOURCE)])
         steps = host_discovery.apply(self.store, self.proposals)
         self.assertEqual({'a': 'changed', 'b': 'changed', 'c': 'none'},
                          self.actions(steps))
         self.assertEqual('ovs-gre', steps[0].before.profile)
-        self.assertEqual(('ovs-flat', {}, host_discovery.SOURCE),
+        self.assertEqual(('ovs-flat', {}, discovery.SOURCE),
                          self.stored()['a'])
         self.assertEqual({'line_rate_kbps': 5}, self.stored()['b'][1])
         # No proposal is no reason to forget.
-        self.assertEqual(('ovs-gre', {}, host_discovery.SOURCE),
+        self.assertEqual(('ovs-gre', {}, discovery.SOURCE),
                          self.stored()['c'])
 
     def test_what_others_wrote_stays_unless_it_is_forced(self):
@@ -143,7 +144,7 @@ class ApplyTestCase(base.StoreTestCase):
                 self.assertEqual(('ovs-gre', {}, source), self.stored()['a'])
                 self.assertEqual('changed', self.actions(host_discovery.apply(
                     self.store, self.proposals, force=True))['a'])
-                self.assertEqual(('ovs-flat', {}, host_discovery.SOURCE),
+                self.assertEqual(('ovs-flat', {}, discovery.SOURCE),
                                  self.stored()['a'])
 
     def test_what_others_wrote_likewise_stays_theirs(self):

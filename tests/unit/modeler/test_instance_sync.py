@@ -87,7 +87,8 @@ class NovaTestCase(InventoryTestCase):
             self.cloud.put(number, f'h{number % 3}', f'f{number % 2}')
         self.cloud.put(30, None, status='ERROR')
         outcome = self.update()
-        self.assertEqual(instance_sync.Outcome(True, 31, 31, 0), outcome)
+        self.assertEqual(instance_sync.InventoryUpdate(True, 31, 31, 0),
+                         outcome)
         self.assertEqual(
             {base.instance_uuid(n): (f'h{n % 3}', f'f{n % 2}', 'p')
              for n in range(30)} | {base.instance_uuid(30): (None, 'f', 'p')},
@@ -100,7 +101,8 @@ class NovaTestCase(InventoryTestCase):
         self.update()
         generation = self.store.generation()
         # Nothing new: the overlap is read again, and nothing is written.
-        self.assertEqual(instance_sync.Outcome(False, 3, 0, 0), self.update())
+        self.assertEqual(instance_sync.InventoryUpdate(False, 3, 0, 0),
+                         self.update())
         self.assertEqual(generation, self.store.generation())
         [since] = self.cloud.asked()[-1]['changes-since']
         self.assertEqual(
@@ -109,7 +111,8 @@ class NovaTestCase(InventoryTestCase):
         self.cloud.put(0, 'h2', 'large', at=500)
         self.cloud.put(5, 'h3', at=501)
         self.cloud.delete(uuids[1], 502)
-        self.assertEqual(instance_sync.Outcome(False, 4, 2, 1), self.update())
+        self.assertEqual(instance_sync.InventoryUpdate(False, 4, 2, 1),
+                         self.update())
         self.assertEqual(
             {uuids[0]: ('h2', 'large', 'p'), uuids[2]: ('h1', 'f', 'p'),
              base.instance_uuid(5): ('h3', 'f', 'p')}, self.places())
@@ -154,7 +157,7 @@ class NovaTestCase(InventoryTestCase):
 
         self.cloud._page = page
         outcome = self.update(complete_seconds=0)
-        self.assertEqual(instance_sync.Outcome(True, 1, 0, 1), outcome)
+        self.assertEqual(instance_sync.InventoryUpdate(True, 1, 0, 1), outcome)
         self.assertEqual(set(uuids[1:]), set(self.places()))
         self.assertEqual(('h1', 'f', 'p'), self.places()[uuids[2]])
         self.assertEqual(2, len(hidden))
@@ -638,7 +641,7 @@ class FileTestCase(InventoryTestCase):
     def test_a_file_is_all_there_is(self):
         source = self.write('instance_uuid,host,flavor,project,networks',
                             'a,h1,f,p,n2 n1', 'b,,,,')
-        self.assertEqual(instance_sync.Outcome(True, 2, 2, 0),
+        self.assertEqual(instance_sync.InventoryUpdate(True, 2, 2, 0),
                          self.update(source))
         self.assertEqual(
             {'a': store.InstanceRecord(
@@ -647,7 +650,7 @@ class FileTestCase(InventoryTestCase):
             self.store.placements())
         # Without the column, attachments are unknown.
         source = self.write('instance_uuid,host', 'a,h2')
-        self.assertEqual(instance_sync.Outcome(True, 1, 1, 1),
+        self.assertEqual(instance_sync.InventoryUpdate(True, 1, 1, 1),
                          self.update(source))
         self.assertEqual({'a': store.InstanceRecord('a', 'h2')},
                          self.store.placements())

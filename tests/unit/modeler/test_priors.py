@@ -101,7 +101,7 @@ class PriorsTestCase(base.ModelerTestCase):
         small_store = self.other_store('few')
         small_store.write([store_base.constant(1)], unmodelled=[
             store.Unmodelled(store_base.instance_uuid(2), counts(100.0, 12))])
-        self.assertEqual(priors.Outcome(0, 0, 0, 0),
+        self.assertEqual(priors.PriorUpdate(0, 0, 0, 0),
                          priors.update(small_store, lambda: 5.0))
         self.assertEqual(0, priors.update(
             self.other_store('none'), lambda: 5.0).groups)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
-import functools
 import itertools
 import os
 import re
@@ -24,12 +23,12 @@ from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.modeler import cloud_facts
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
-from vswitch_aware_scheduler.modeler import predictions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.modeler import systemd
@@ -218,9 +217,8 @@ class BudgetsTestCase(WithInventory):
 
     def test_passes_compare_the_prediction_with_what_is_measured(self):
         self.set_up = dataclasses.replace(
-            self.set_up, predict=functools.partial(
-                predictions.predicted, default_law=None,
-                ignores_unknown=True))
+            self.set_up, predict=lambda store, progress: view.FleetView(
+                store).overload_probabilities(progress))
         self.end_at(300.0 * 20 + 1)
         self.serve()
         prediction = self.store.error_budgets()[
@@ -351,7 +349,7 @@ class PartsTestCase(WithInventory):
         conf([], default_config_files=[], default_config_dirs=[])
         group = conf.vswitch_scheduler
         self.set_up = dataclasses.replace(
-            self.set_up, fleet=fleet.Fleet(
+            self.set_up, fleet=cloud_facts.CloudFacts(
                 cloud.access(), lambda: wiring.make_policies(group)))
         set_hosts('compute1', 'compute01')
         self.at = {250: lambda: set_hosts('g'), 550: lambda: self.store.write(

@@ -6,8 +6,8 @@ import time
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.report import data
-from vswitch_aware_scheduler.report import stored_fleet
+from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import decisions
 from vswitch_aware_scheduler.traffic import model
@@ -54,18 +54,18 @@ def fill(target, now=None):
         for number in range(1, 7)])
 
 
-def policies(hosts):
-    """Return the policy of each host."""
-    return dict.fromkeys(hosts, POLICY)
+def write_policies(target, policies):
+    """Write {host: HostPolicy} as a modeler would."""
+    target.write_fleet({
+        'host': {host: policy_in_force.pack(policy)
+                 for host, policy in policies.items()},
+        'uplink': {uplink.name: policy_in_force.pack(uplink.policy)
+                   for policy in policies.values()
+                   for uplink in policy.uplinks}}, time.time())
 
 
-def fleet(target, find=policies):
-    """Return the Fleet of a store."""
-    def find_policies(hosts):
-        found = find(hosts)
-        return policy_in_force.Policies(
-            found, {uplink.name: uplink for policy in found.values()
-                    for uplink in policy.uplinks}, {}, {})
-
-    return data.Fleet(target, stored_fleet.StoredFleet(
-        target, find_policies, DEFAULT))
+def report_of(target, policy=POLICY, **policies):
+    """Return the Contents of a store whose hosts have some policies."""
+    write_policies(target, {**dict.fromkeys(('h1', 'h2', HOSTILE), policy),
+                            **policies})
+    return contents.Contents(view.FleetView(target, DEFAULT))

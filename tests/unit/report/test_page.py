@@ -12,7 +12,10 @@ from unittest import mock
 from tests.fakes import store as fake_store
 from tests.unit.report import fleets
 from tests.unit.store import base
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
@@ -51,7 +54,7 @@ class PageTestCase(base.StoreTestCase):
         super().setUp()
         target = self.make_store()
         fleets.fill(target, base.NOW)
-        self.fleet = fleets.fleet(target)
+        self.contents = fleets.report_of(target)
         self.decisions = target.decisions()
 
 
@@ -64,7 +67,7 @@ class WholePageTestCase(unittest.TestCase):
         test = PageTestCase('setUp')
         test.setUp()
         cls.addClassCleanup(test.doCleanups)
-        cls.report = test.fleet.report(base.NOW, decisions=test.decisions)
+        cls.report = test.contents.report(base.NOW, decisions=test.decisions)
         cls.text = page.Page().render(cls.report)
         cls.reader = _Reader(cls.text)
 
@@ -154,7 +157,7 @@ class OtherPagesTestCase(PageTestCase):
                 'h1', balance=-51.84, why=fleets.HOSTILE,
                 unknown_why='9 of 10 instances were measured',
                 burn={'21600': 2.5}))])
-        report = fleets.fleet(target).report(base.NOW)
+        report = fleets.report_of(target).report(base.NOW)
         self.assertEqual(1, report['summary']['overspent'])
         text = page.Page().render(report)
         self.assertNotIn('<img src=x', text)
@@ -173,27 +176,61 @@ class OtherPagesTestCase(PageTestCase):
             self.assertEqual((expected, second_host), (rows['h1'][at],
                                                        rows['h2'][at]))
 
+    def test_the_page_shows_overload_who_made_it_and_predictions(self):
+        target = self.make_store()
+        today = int(base.NOW // 86400)
+        target.settle_budgets(store.BudgetState(300.0, base.NOW), [
+            (None, fake_store.budget(
+                'h1', vm_seconds=7200.0, vm_overload_seconds=36.0,
+                prediction=store.Prediction(
+                    .01, seconds=40000.0, expected_seconds=400.0,
+                    overload_seconds=1000.0, deviations=3.5)))],
+            charges=[store.Charge('host', 'h1', base.instance_uuid(1), today,
+                                  'p1', 90.0)],
+            vm_times=[store.VMTime('p1', today, 3600.0, 18.0)])
+        for number, conflicts in ((1, 2), (2, 3)):
+            target.report_worker(store.Worker(
+                f'w{number}', 'ctl', base.NOW, base.NOW, {'claims': {
+                    'claims_made': 50, 'claim_conflicts': conflicts,
+                    'claim_misses': 1}}))
+        text = page.Page().render(
+            fleets.report_of(target).report(base.NOW))
+        words = ' '.join(text.split())
+        for part in ('predicted in 0.01 and measured in 0.025 of 11.1 h: '
+                     'measurements contradict the prediction',
+                     'by p1: 90 s.', 'by these workers: 100, conflicts 5, '
+                     'without waiting for the store 2'):
+            self.assertIn(part, words)
+        tables = json.loads(_Reader(text).contents[
+            'script', 'application/json'])
+        self.assertEqual([['p1', 1.0, .005, 90.0]],
+                         tables['projects']['rows'])
+        self.assertIn(.005, [row[-1] for row in tables['hosts']['rows']])
+
     def test_the_page_says_what_an_empty_fleet_lacks(self):
         target = self.make_store()
         target.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
                      remove_placements=[base.instance_uuid(number)
                                         for number in range(1, 12)],
                      now=base.NOW)
-        text = page.Page().render(fleets.fleet(target).report(base.NOW))
+        fleets.write_policies(target, {})
+        text = page.Page().render(contents.Contents(
+            view.FleetView(target)).report(base.NOW))
         for part in ('The store has no host', 'No aggregate names an',
                      'no decision of a scheduler', 'No modeler has reported'):
             self.assertIn(part, text)
 
     def test_a_fleet_without_switch_profiles_has_a_page(self):
-        fleet = fleets.fleet(self.make_store(), lambda hosts: {})
-        report = fleet.report(base.NOW)
+        of_store = fleets.report_of(self.make_store(), admission.HostPolicy(
+            None, judged=False))
+        report = of_store.report(base.NOW)
         self.assertIn('No host with a switch profile has an instance',
                       page.Page().render(report))
-        text = page.Page().render(fleet.report(base.NOW, host='h1'))
+        text = page.Page().render(of_store.report(base.NOW, host='h1'))
         self.assertIn('no switch profile', text)
 
     def test_a_host_has_a_page_of_its_own(self):
-        report = self.fleet.report(base.NOW, host=fleets.HOSTILE)
+        report = self.contents.report(base.NOW, host=fleets.HOSTILE)
         text = page.Page(lambda host: '/host/x').render(report)
         self.assertNotIn('<img src=x', text)
         self.assertNotIn('id="map"', text)

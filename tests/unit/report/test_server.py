@@ -23,8 +23,8 @@ class ServerTestCase(base.StoreTestCase):
         fleets.fill(store, base.NOW)
         self.now, self.read, self.error = 0.0, 0, None
         self.reports = server.Reports(
-            lambda: self._fleet(store),
-            lambda fleet, host: fleet.report(base.NOW, host=host),
+            lambda: self._contents(store),
+            lambda contents, host: contents.report(base.NOW, host=host),
             60.0, lambda: self.now)
         self.server = server.Server('127.0.0.1', 0, self.reports)
         self.addCleanup(self.server.server_close)
@@ -34,11 +34,11 @@ class ServerTestCase(base.StoreTestCase):
         self.addCleanup(thread.join)
         self.addCleanup(self.server.shutdown)
 
-    def _fleet(self, store):
+    def _contents(self, store):
         self.read += 1
         if self.error is not None:
             raise self.error
-        return fleets.fleet(store)
+        return fleets.report_of(store)
 
     def ask(self, path='/', method='GET', host=None, hosts=()):
         """Return (status, headers, text)."""
@@ -54,7 +54,7 @@ class ServerTestCase(base.StoreTestCase):
 
     def test_a_client_that_hangs_up_leaves_no_traceback(self):
         ended, gone = threading.Event(), threading.Event()
-        shutdown, make = self.server.shutdown_request, self._fleet
+        shutdown, make = self.server.shutdown_request, self._contents
 
         def end(request):
             shutdown(request)
@@ -65,7 +65,7 @@ class ServerTestCase(base.StoreTestCase):
             return make(store)
 
         with mock.patch.object(self.server, 'shutdown_request', end), \
-                mock.patch.object(self, '_fleet', wait), \
+                mock.patch.object(self, '_contents', wait), \
                 contextlib.redirect_stderr(io.StringIO()) as stderr, \
                 self.assertNoLogs(level='INFO'):
             client = socket.create_connection(self.server.server_address[:2])

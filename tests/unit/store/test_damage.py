@@ -302,6 +302,6 @@ class EveryColumnTestCase(base.StoreTestCase):
                             table, column, value[:30], words, errors))
                 target = store.Store(self.url)
                 answer = report.make_report(
-                    report.read_fleet(conf[options.GROUP], target), target,
+                    report.read_contents(conf[options.GROUP], target), target,
                     report.limits(5, 24.0), None)
                 self.assertIsNotNone(answer)

@@ -8,6 +8,7 @@ Computes tables and explanations with the code of the scheduler.
 import bisect
 import collections
 import dataclasses
+import time
 
 import numpy as np
 
@@ -20,8 +21,8 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd.subcommands import fleet as fleet_command
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
@@ -89,13 +90,10 @@ def run(arguments, conf, store, progress=None):
     :param progress: None, or callable(done, total)
     :raises InvalidInput: if the requested host is unknown
     """
-    fleet = fleet_command.Fleet(store, conf)
-    subject = _subject(arguments, fleet, store)
-    hosts = fleet.hosts
-    if arguments.host is not None and arguments.host not in hosts:
-        raise exceptions.InvalidInput(
-            f'host: {arguments.host!r}; expected a host in the store: '
-            '"vswitch-manage fleet" prints them')
+    fleet, head = fleet_command.open_view(store, conf[options.GROUP])
+    subject = _subject(arguments, fleet, head['remarks'])
+    hosts = sorted(fleet.policies, key=output.natural)
+    fleet_command.check_host(fleet, arguments.host, 'vswitch-manage fleet')
     judged = _Judged(fleet, subject, hosts, progress)
     assessment = judged.assessment
     counts = explanation.counts(assessment)
@@ -118,60 +116,53 @@ def run(arguments, conf, store, progress=None):
                                     nearest[0] if nearest else None),
         'admitted': int(assessment.admitted.sum()), 'refused': counts,
         'nearest': nearest[0].host if nearest else None,
-        'inventory_seen_at': fleet.inventory and fleet.inventory.seen_at,
-        'inventory_age_seconds': fleet.age(
-            fleet.inventory and fleet.inventory.seen_at),
-        'policies_read_at': fleet.policies_read_at,
-        'aggregates_read_at': fleet.aggregates_read_at,
-        'generation': fleet.generation.number,
-        'published_at': fleet.generation.published_at
-        if fleet.generation.number else None,
-        'remarks': fleet.remarks, 'hosts': rows}
+        **head, 'inventory_age_seconds': fleet.inventory and max(
+            time.time() - fleet.inventory.seen_at, 0.0), 'hosts': rows}
 
 
 # The instance.
 
-def _subject(arguments, fleet, store):
+def _subject(arguments, fleet, remarks):
     uuid, flavor, project = None, arguments.flavor, arguments.of_project
     if arguments.server is not None:
-        uuid = instances.find_uuid(store, arguments.server)
-        _, flavor, project = _placement(fleet, store, uuid)
+        uuid = instances.find_uuid(fleet.store, arguments.server)
+        _, flavor, project = _placement(fleet, uuid, remarks)
         project = arguments.of_project or project
-    attachments = uuid and fleet.stored.snapshot.attachments(uuid)
+    attachments = uuid and fleet.snapshot.attachments(uuid)
     if arguments.networks:
         attachments = vswitch_attachments.Attachments(
             tuple(arguments.networks), (),
             attachments.virtual_functions if attachments else 0)
     return _Subject(uuid, flavor, project,
-                    _demand(fleet, uuid, flavor, project),
+                    _demand(fleet, uuid, flavor, project, remarks),
                     attachments or vswitch_attachments.UNKNOWN)
 
 
-def _placement(fleet, store, uuid):
+def _placement(fleet, uuid, remarks):
     """Return (host, flavor, project) of an instance, None if unknown."""
-    placed = fleet.stored.snapshot.placement(uuid)
+    placed = fleet.snapshot.placement(uuid)
     if placed is not None:
         return placed
     # Nova found no host for the instance, or has deleted it.
-    decisions = store.decisions(instance_uuid=uuid, limit=1)
+    decisions = fleet.store.decisions(instance_uuid=uuid, limit=1)
     if decisions:
         return None, decisions[0].flavor, decisions[0].project
-    fleet.remarks.append(
+    remarks.append(
         f'neither the inventory nor a decision has instance {uuid}: its '
         f'flavor and project are not known')
     return None, None, None
 
 
-def _demand(fleet, uuid, flavor, project):
+def _demand(fleet, uuid, flavor, project, remarks):
     """Return the Demand of the instance, as a scheduler does."""
     def report(name, problem):
         if problem is not None:
-            fleet.remarks.append(f'flavor {name}: {problem}')
+            remarks.append(f'flavor {name}: {problem}')
 
-    demand = fleet.stored.demand(uuid, flavor, project, report)
+    demand = fleet.demand(uuid, flavor, project, report)
     if demand.kind != demand_rules.MODEL and flavor is not None \
-            and flavor not in fleet.stored.flavors:
-        fleet.remarks.append(
+            and flavor not in fleet.flavors:
+        remarks.append(
             f'the store has no flavor {flavor!r}: it is treated as a flavor '
             f'without extra specs')
     return demand
@@ -182,7 +173,7 @@ def _demand(fleet, uuid, flavor, project):
 class _Judged:
     """All hosts of a fleet, judged for an instance.
 
-    :param fleet: Fleet
+    :param fleet: FleetView
     :param subject: _Subject
     :param hosts: list of names
     :param progress: None, or callable(done, total)
@@ -190,37 +181,20 @@ class _Judged:
 
     def __init__(self, fleet, subject, hosts, progress=None):
         self._fleet, self._subject = fleet, subject
-        attachments = fleet.stored.snapshot.attachments
-        debts = fleet.stored.debts
-        self._table = admission.LoadTable(attachments=attachments, debts=debts)
+        self._policies = [fleet.policies[host] for host in hosts]
         # Hosts without their uplinks, and uplinks alone: to separate their
         # numbers.
-        self._own = admission.LoadTable(attachments=attachments, debts=debts)
-        self._uplinks = admission.LoadTable(
-            attachments=lambda uuid: (
-                networks := attachments(uuid)) and networks.all_tunnelled,
-            debts={
-                (model_store.HOST, name): debt
-                for (kind, name), debt in debts.items()
-                if kind == model_store.UPLINK})
-        residents_behind = collections.defaultdict(dict)
-        self._policies = [fleet.stored.policies[host] for host in hosts]
-        if not any(policy.uplinks for policy in self._policies):
-            self._own = self._table
-        without_uplinks = {policy: dataclasses.replace(policy, uplinks=())
-                           for policy in self._policies}
-        of_uplink = {}
-        for host, policy in zip(hosts, self._policies):
-            residents = {uuid: law for uuid, (law, _)
-                         in fleet.stored.demands(host).items()}
-            self._table.describe(host, policy, residents)
-            if self._own is not self._table:
-                self._own.describe(host, without_uplinks[policy], residents)
-            for uplink in policy.uplinks:
-                residents_behind[uplink.name].update(residents)
-                of_uplink[uplink.name] = uplink
-        for name, uplink in of_uplink.items():
-            self._uplinks.describe(name, uplink.policy, residents_behind[name])
+        fleet.loads(hosts)
+        self._table = self._own = fleet.host_table
+        self._uplinks = fleet.uplink_table
+        names = {uplink.name for policy in self._policies
+                 for uplink in policy.uplinks}
+        if names:
+            fleet.uplink_loads(sorted(names))
+            self._table = admission.LoadTable(
+                attachments=fleet.snapshot.attachments, debts=fleet.debts)
+            for host, policy in zip(hosts, self._policies):
+                self._table.describe(host, policy, fleet.laws(host))
         self._laws = [subject.demand.law_on(policy)
                       for policy in self._policies]
         if progress is not None:
@@ -252,7 +226,7 @@ class _Judged:
         value, limit = assessment.decisive(i) or (None, None)
         residents = self._table.residents(host)
         rules = [rule for _, rule
-                 in self._fleet.stored.demands(host).values()]
+                 in self._fleet.demands(host).values()]
         after, before = self._after, self._before
         has_profile = policy.profile is not None
         return {
@@ -262,7 +236,7 @@ class _Judged:
             'check': None if admitted else assessment.check(i),
             'value': value, 'limit': limit, 'text': assessment.explain(i),
             'profile': policy.profile.name if has_profile else None,
-            'origins': self._fleet.stored.origins.get(host, {}),
+            'origins': self._fleet.origins.get(host, {}),
             'is_there': self._subject.uuid in residents,
             'instances': len(residents), 'rules': dict(
                 collections.Counter(rules)),
@@ -332,7 +306,7 @@ class _Judged:
                    'before': float(before.overload_probability[i]),
                    'after': float(after.overload_probability[i]),
                    'limit': after.limit(i), 'passes': self._keeps_limit(i)}
-        debt = self._fleet.stored.debts.get(
+        debt = self._fleet.debts.get(
             (model_store.HOST, after.host(i)))
         if debt is not None:
             yield {'check': 'error budget', 'unit': 'days',
@@ -377,7 +351,7 @@ class _Judged:
         host, reason = assessment.host(i), assessment.reason[i]
         numbers = assessment.decisive(i)
         if reason == admission.DEBT:
-            days = self._fleet.stored.debts[model_store.HOST, host].days
+            days = self._fleet.debts[model_store.HOST, host].days
             yield (f'the host is in use for {min(days, 3.0):.3g} days without '
                    f'overload, or no other host passes, or error_budgets is '
                    f'false')

@@ -6,15 +6,10 @@ of each host, and the scheduler's LoadTable computes the sums. No request
 is sent to a service.
 """
 
-import collections
+from collections.abc import Callable
 import dataclasses
-import math
 import time
 
-import numpy as np
-
-from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.cmd import context
@@ -25,13 +20,18 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.fleet import episodes
+from vswitch_aware_scheduler.fleet import room
+from vswitch_aware_scheduler.fleet import rows
+from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import superposition
 
-__all__ = ['SORTS', 'SUMMARY', 'Fleet', 'add_arguments', 'host_columns',
-           'instance_columns', 'project_columns', 'sort', 'uplink_columns']
+__all__ = ['SORTS', 'SUMMARY', 'add_arguments', 'add_episodes', 'add_room',
+           'check_host', 'host_columns', 'host_rows', 'instance_columns',
+           'instance_rows', 'open_view', 'project_columns', 'sort',
+           'uplink_columns', 'uplink_rows']
 
 #: What it does.
 SUMMARY = 'print the load and the overload probability of each host'
@@ -86,445 +86,206 @@ def add_arguments(parser):
     output.add_list_arguments(parser)
 
 
-def sort(rows, key_name):
-    """Sort rows of hosts by a key. Rows without a value come last.
-
-    :param rows: list of rows, which is changed
-    :param key_name: one of :data:`SORTS`
-    """
+def sort(its_rows: list[dict], key_name: str) -> None:
+    """Sort rows of hosts by a key of :data:`SORTS`, without a value last."""
     keys = {'risk': ('overload_probability', 'utilisation'),
             'budget': ('budget_left',)}.get(key_name, (key_name,))
     sign = -1.0 if SORTS[key_name] else 1.0
     if key_name != 'host':
-        rows.sort(key=lambda row: [
+        its_rows.sort(key=lambda row: [
             (row[key] is None, sign * (row[key] or 0.0)) for key in keys])
 
 
-class Fleet:
-    """The hosts of a store, as "fleet" and "explain" show them.
+def open_view(store: model_store.Store, group) -> tuple:
+    """Return (FleetView, head of the answer about it).
 
-    :param store: Store
-    :param conf: ConfigOpts with the options of this package
-    :param clock: callable, returns seconds UTC; None uses ``time.time``
-    :ivar stored: :class:`.StoredFleet`
+    :param group: the options of [vswitch_scheduler]
+    :returns: the head has ``remarks``, a list to which commands add
     """
-
-    def __init__(self, store, conf, clock=None):
-        self._store = store
-        self._options = conf[options.GROUP]
-        self._now = (clock or time.time)()
-        self.remarks = []
-        self.generation = store.generation()
-        self.inventory = store.inventory()
-        facts = store.fleet('host')
-        self.policies_read_at = facts.read_at
-        self.aggregates_read_at = store.fleet('aggregate').read_at
-        self.stored = wiring.read_fleet(store, self._options, facts.facts)
-        problems = self.stored.problems
-        for name, problem in sorted(problems.items())[:1]:
-            self.remarks.append(
-                f'the policies of {len(problems)} hosts or uplinks cannot be '
-                f'used, {name} among them: {problem}; they are not judged')
-        self._remark_ages()
-
-    def _remark_ages(self):
-        interval = self._options.modeler_interval_seconds
-        old = max(_PASSES * interval, 900.0)
-        if self.policies_read_at is None:
-            self.remarks.append(
-                'no modeler has stored the policies of hosts: they follow '
-                'from the options of this command and the store, without '
-                'aggregates of Nova that are not in the store; start '
-                'vswitch-modeler')
-        elif self._now - self.policies_read_at > old:
-            self.remarks.append(
-                f'policies of hosts are {self._ago(self.policies_read_at)} '
-                f'old; expected at most {old:.0f} s: is vswitch-modeler '
-                f'running?')
-        if self.policies_read_at is not None:
-            if self.aggregates_read_at is None:
-                self.remarks.append(
-                    f'aggregates of Nova are not known: set auth_type in the '
-                    f'group [{options.INVENTORY_GROUP}] for vswitch-modeler')
-            elif self.policies_read_at - self.aggregates_read_at > 1.0:
-                self.remarks.append(
-                    f'aggregates of Nova are '
-                    f'{self._ago(self.aggregates_read_at)} old: the modeler '
-                    f'may not read them any more')
-        if self.inventory is None:
-            self.remarks.append(
-                'the store has no inventory, so no instance is known to be on '
-                'a host; set auth_type or path in the group '
-                f'[{options.INVENTORY_GROUP}] for vswitch-modeler')
-        elif self._now - self.inventory.seen_at > max(
-                _INVENTORY_SECONDS, old):
-            self.remarks.append(
-                f'the inventory is {self._ago(self.inventory.seen_at)} old: '
-                f'does vswitch-modeler run?')
-        settled = max((budget.until for budget
-                       in self.stored.error_budgets.values()),
-                      default=self._now)
-        if self._now - settled > max(old, model_store.FRESH_SECONDS):
-            self.remarks.append(
-                f'error budgets were computed up to {self._ago(settled)} ago: '
-                f'is error_budgets set, and does vswitch-modeler run?')
-        if not self.generation.number:
-            self.remarks.append('nothing has been learned yet: no instance '
-                                'has a model')
-        elif self._options.max_generation_age_seconds and (
-                self._now - self.generation.published_at
-                > self._options.max_generation_age_seconds):
-            self.remarks.append(
-                f'the last generation is '
-                f'{self._ago(self.generation.published_at)} old')
-
-    def _ago(self, seconds):
-        return f'{self.age(seconds):.0f} s'
-
-    def age(self, seconds):
-        """Return the age of a time in seconds; None for None.
-
-        :param seconds: seconds UTC, or None
-        """
-        return None if seconds is None else max(self._now - seconds, 0.0)
-
-    @property
-    def hosts(self):
-        """Names of all hosts, sorted."""
-        return sorted(self.stored.policies, key=output.natural)
-
-    # What hosts carry
-
-    def host_rows(self, only_host=None, progress=None):
-        """Return a dictionary for each host, sorted by name.
-
-        :param only_host: name of the only host, or None for all
-        :param progress: None, or callable(done, total)
-        :raises InvalidInput: if the requested host is unknown
-        """
-        hosts = self.hosts
-        if only_host is not None:
-            if only_host not in hosts:
-                raise exceptions.InvalidInput(
-                    f'host: {only_host!r}; expected a host in the store: '
-                    '"vswitch-manage fleet -c host" prints them')
-            hosts = [only_host]
-        return [self._host_row(host, load) for host, load
-                in zip(hosts, self.stored.loads(hosts, progress))]
-
-    def uplink_rows(self):
-        """Return a dictionary for each uplink, sorted by name."""
-        stored = self.stored
-        names = sorted(stored.uplinks, key=output.natural)
-        hosts_behind = stored.hosts_behind()
-        return [{
-            'uplink': name, 'hosts': len(hosts_behind.get(name, ())),
-            'instances': len(stored.uplink_table.residents(name)),
-            **self._numbers(stored.uplinks[name].policy, load),
-            **_budget(stored.error_budgets.get((model_store.UPLINK, name)))}
-            for name, load in zip(names, stored.uplink_loads(names))]
-
-    def project_rows(self):
-        """Return a dictionary for each project, those that spent most first.
-
-        The numbers are those of the last seven days.
-        """
-        spent = self._spent(self._store.charges())
-        times = model_store.of_projects(self._store.vm_times())
-        return [{
-            'project': project,
-            'vm_hours': times[project].seconds / 3600
-            if project in times else 0.0,
-            'vm_overload': times[project].vm_overload_share
-            if project in times else None,
-            'spent_seconds': spent.get(project, 0.0)}
-            for project in sorted(times.keys() | spent.keys() - {None},
-                                  key=lambda name: (-spent.get(name, 0.0),
-                                                    name))]
-
-    def spenders(self, host):
-        """Return {project or None: seconds of overload of a host it made}.
-
-        :param host: name of the host
-        """
-        return self._spent(
-            charge for charge in self._store.charges()
-            if (charge.kind, charge.name) == (model_store.HOST, host))
-
-    @staticmethod
-    def _spent(charges):
-        spent = collections.Counter()
-        for charge in charges:
-            spent[charge.project] += charge.seconds
-        return dict(spent.most_common())
-
-    def _host_row(self, host, load):
-        rules = [rule for _, rule in self.stored.demands(host).values()]
-        policy = self.stored.policies[host]
-        origins = self.stored.origins.get(host, {})
-        return {
-            'host': host,
-            'profile': policy.profile and policy.profile.name,
-            'origin': origins.get('profile'), 'origins': origins,
-            'judged': policy.judged, 'enforced': policy.enforced,
-            'instances': len(rules),
-            'with_model': rules.count(demand_rules.MODEL),
-            'with_flavor': rules.count(demand_rules.FLAVOR),
-            'with_prior': rules.count(demand_rules.PRIOR),
-            'unknown': rules.count(demand_rules.DEFAULT),
-            **self._numbers(policy, load),
-            **_budget(self.stored.error_budgets.get((model_store.HOST, host))),
-            'uplinks': [uplink.name for uplink in policy.uplinks]}
-
-    def _numbers(self, policy, load):
-        has_profile = policy.profile is not None
-        limited = has_profile and policy.policy == admission.PROBABILITY
-        return {
-            'admission_policy': policy.policy,
-            'utilisation': load.utilisation if has_profile else None,
-            'overload_probability': (load.overload_probability
-                                     if has_profile else None),
-            'loss_fraction': load.loss_fraction if has_profile else None,
-            'limit': load.limit,
-            'prediction_margin': policy.prediction_margin,
-            'asked_limit': policy.overload_probability if limited else None}
-
-    # Episodes
-
-    def add_episodes(self, rows):
-        """Add the number of overload episodes per day to rows of hosts.
-
-        The number follows from the overload probability and the mean length of
-        an episode. For that length, instances count as independent of each
-        other, and those without a model with their mean rate.
-
-        :param rows: list of rows of hosts
-        """
-        if len(rows) > MOST_EPISODES:
-            for row in rows:
-                row['episodes_per_day'] = row['mean_episode_seconds'] = None
-            self.remarks.append(
-                f'episodes are computed of at most {MOST_EPISODES} hosts; '
-                f'restrict the list by --limit or --host')
-            return
-        for row in rows:
-            seconds = self._episode_seconds(row['host'])
-            overload = row['overload_probability']
-            row['episodes_per_day'] = None if overload is None else (
-                overload * _DAY_SECONDS / seconds if seconds else 0.0)
-            row['mean_episode_seconds'] = seconds
-
-    def _episode_seconds(self, host):
-        """Return the mean length of an episode, or None without episodes."""
-        policy = self.stored.policies[host]
-        if policy.profile is None:
-            return None
-        laws = self.stored.laws(host)
-        chains, average = [], np.zeros(3)
-        if any(_may_overload(laws.values(), policy, limit)
-               for limit in policy.limits):
-            chains_by_uuid = self._store.chains(laws)
-            chains = [chain for _, chain in chains_by_uuid.values()]
-            average = sum((law.mean for uuid, law in laws.items()
-                           if uuid not in chains_by_uuid), average)
-        share = rate = 0.0
-        for limit in policy.limits if chains else ():
-            if _may_overload(laws.values(), policy, limit):
-                added = _overload_of(chains, average, policy, limit)
-                share, rate = share + added[0], rate + added[1]
-        return share / rate if share and rate else None
-
-    # Room
-
-    def add_room(self, rows, flavor, project=None, progress=None):
-        """Add how many more instances of a flavor fit on each host.
-
-        :param rows: list of rows of hosts
-        :param flavor: name of the flavor
-        :param project: id of the project, or None
-        :param progress: None, or callable(done, total)
-        :returns: the rule that gave the demand, in words
-        """
-        demand = self._new_demand(flavor, project)
-        hosts = [row['host'] for row in rows]
-        policies, uplinks = self.stored.policies, self.stored.uplinks
-        rooms = _rooms(
-            self.stored.host_table, hosts,
-            [demand.law_on(policies[host]) for host in hosts], progress)
-        names = sorted({name for row in rows for name in row['uplinks']})
-        if names:
-            self.uplink_rows()
-            of_uplink = dict(zip(names, _rooms(
-                self.stored.uplink_table, names,
-                [demand.law_on(uplinks[name].policy) for name in names])))
-        for row, room in zip(rows, rooms):
-            row['room'] = min([room, *(of_uplink[name]
-                                       for name in row['uplinks'])])
-            if not row['judged'] or (row['profile'] is None
-                                     and not row['uplinks']):
-                row['room'] = None
-        return demand.rule
-
-    def _new_demand(self, flavor, project):
-        """Return the Demand of a new instance, without busy times.
-
-        Several new instances are not busy at the same times.
-        """
-        flavors = self.stored.flavors
-        if self.stored.flavors_read_at is not None and flavor not in flavors:
-            existing = ', '.join(
-                sorted(flavors)) or 'those of Nova: it has none'
-            raise exceptions.InvalidInput(
-                f'flavor: {flavor!r}; expected one of {existing}')
-        self.remarks += [
-            f'No instance has {kind} {value!r}: that is how a new one counts.'
-            for kind, value, _ in instances.unseen_groups(
-                self._store, None if flavors.get(flavor) else flavor, project)]
-        demand = self.stored.demand(None, flavor, project)
-        return dataclasses.replace(demand, law=demand.law.independent())
-
-    # Instances of a host
-
-    def instance_rows(self, host):
-        """Return a dictionary for each instance of a host, by contribution.
-
-        The contribution of an instance is the difference to the host without
-        it.
-
-        :param host: name of the host
-        """
-        self.host_rows(host)
-        policy, demands = self.stored.policies[host], self.stored.demands(host)
-        slot = [self.stored.host_table.slot(host)]
-        with_all = self.stored.host_table.assess(slot, rate_law.SILENT)
-        names = self._store.chains(demands)
-        has_profile = policy.profile is not None
-        rows = []
-        for uuid, (law, rule) in demands.items():
-            without_it = self.stored.host_table.assess(slot, rate_law.SILENT,
-                                                       uuid)
-            adds = [float(getattr(with_all, name)[0]
-                          - getattr(without_it, name)[0])
-                    if has_profile else None for name in (
-                        'overload_probability', 'loss_fraction',
-                        'utilisation')]
-            flavor, project = self.stored.instances(host)[uuid]
-            rows.append({
-                'instance_uuid': uuid, 'name': names.get(uuid, (None,))[0],
-                'flavor': flavor, 'project': project,
-                'rule': rule,
-                'mean': rates.by_name(law.mean.tolist(), law.packets_known),
-                'adds_overload_probability': adds[0],
-                'adds_loss_fraction': adds[1], 'adds_utilisation': adds[2]})
-        rows.sort(key=lambda row: [
-            -(row[key] or 0.0) for key in (
-                'adds_overload_probability', 'adds_utilisation')])
-        return rows
+    fleet = wiring.read_fleet(store, group)
+    generation, inventory = fleet.snapshot.generation, fleet.inventory
+    aggregates_read_at = fleet.read_at('aggregate')
+    return fleet, {
+        'generation': generation.number,
+        'published_at': (generation.published_at
+                         if generation.number else None),
+        'policies_read_at': fleet.facts_read_at,
+        'aggregates_read_at': aggregates_read_at,
+        'inventory_seen_at': inventory and inventory.seen_at,
+        'remarks': list(_remarks(fleet, aggregates_read_at, group,
+                                 time.time()))}
 
 
-def _may_overload(laws, policy, limit):
-    weights, capacity, _ = limit
-    if not math.isfinite(capacity):
-        return False
-    packet_bytes = policy.profile.typical_packet_bytes
-    return sum(float(law.values(weights, packet_bytes).max())
-               for law in laws) > capacity
+def _remarks(fleet, aggregates_read_at, group, now):
+    """Yield what is wrong with the data, and how old they are."""
+    def ago(seconds):
+        return f'{max(now - seconds, 0.0):.0f} s'
+
+    for name, problem in sorted(fleet.problems.items())[:1]:
+        yield (f'the policies of {len(fleet.problems)} hosts or uplinks '
+               f'cannot be used, {name} among them: {problem}; they are not '
+               f'judged')
+    old = max(_PASSES * group.modeler_interval_seconds, 900.0)
+    read_at = fleet.facts_read_at
+    if read_at is None:
+        yield ('no modeler has stored the policies of hosts: they follow '
+               'from the options of this command and the store, without '
+               'aggregates of Nova that are not in the store; start '
+               'vswitch-modeler')
+    elif now - read_at > old:
+        yield (f'policies of hosts are {ago(read_at)} old; expected at most '
+               f'{old:.0f} s: is vswitch-modeler running?')
+    if read_at is not None:
+        if aggregates_read_at is None:
+            yield (f'aggregates of Nova are not known: set auth_type in the '
+                   f'group [{options.INVENTORY_GROUP}] for vswitch-modeler')
+        for what, its_time in (
+                ('aggregates', aggregates_read_at),
+                ('flavors', fleet.flavors_read_at),
+                ('compute nodes', fleet.read_at('node'))):
+            if its_time is not None and read_at - its_time > 1.0:
+                yield (f'{what} of Nova are {ago(its_time)} old: the modeler '
+                       f'may not read them any more')
+    if fleet.inventory is None:
+        yield ('the store has no inventory, so no instance is known to be on '
+               'a host; set auth_type or path in the group '
+               f'[{options.INVENTORY_GROUP}] for vswitch-modeler')
+    elif now - fleet.inventory.seen_at > max(_INVENTORY_SECONDS, old):
+        yield (f'the inventory is {ago(fleet.inventory.seen_at)} old: does '
+               f'vswitch-modeler run?')
+    settled = max((budget.until for budget in fleet.error_budgets.values()),
+                  default=now)
+    if now - settled > max(old, model_store.FRESH_SECONDS):
+        yield (f'error budgets were computed up to {ago(settled)} ago: is '
+               f'error_budgets set, and does vswitch-modeler run?')
+    generation = fleet.snapshot.generation
+    if not generation.number:
+        yield 'nothing has been learned yet: no instance has a model'
+    elif group.max_generation_age_seconds and (
+            now - generation.published_at > group.max_generation_age_seconds):
+        yield f'the last generation is {ago(generation.published_at)} old'
 
 
-def _overload_of(chains, average, policy, limit):
-    """Return the overload of one limit: (share of time, overloads/s).
+def check_host(fleet: view.FleetView, host: str | None,
+               hint: str = 'vswitch-manage fleet -c host') -> None:
+    """Check that a requested host exists.
 
-    :param average: sum of the mean rates of instances without a model
+    :param host: None: no host is requested
+    :param hint: the command that prints hosts, for the message
+    :raises InvalidInput: if the host is unknown
     """
-    weights, capacity, _ = limit
-    free = capacity - float(np.dot(weights, average))
-    if free <= 0:
-        return 0.0, 0.0
-    if weights[2]:
-        packet_bytes = policy.profile.typical_packet_bytes
-        chains = [chain if chain.packets_known
-                  else chain.with_packets(packet_bytes)
-                  for chain in chains]
-    total = superposition.Superposition(chains, free, weights)
-    return total.overload_probability(), total.episodes_per_second()
+    if host is not None and host not in fleet.policies:
+        raise exceptions.InvalidInput(
+            f'host: {host!r}; expected a host in the store: "{hint}" prints '
+            f'them')
 
 
-def _rooms(table, names, laws, progress=None):
-    """Return how many more instances some hosts of a table admit.
+def host_rows(fleet: view.FleetView, only_host: str | None = None,
+              progress: Callable | None = None) -> list[dict]:
+    """Return a row for each host, sorted by name.
 
-    The table is unchanged afterwards.
-
-    :param laws: RateLaw of a new instance, for each host
-    :returns: list of numbers between 0 and sizing.MOST
+    :param progress: callable(done, total)
+    :raises InvalidInput: if the requested host is unknown
     """
-    low, high = [0] * len(names), [None] * len(names)
-    dummies = [0] * len(names)
-    rounds = 0
-    while True:
-        active = [i for i in range(len(names))
-                  if high[i] is None or high[i] - low[i] > 1]
-        active = [i for i in active if low[i] < sizing.MOST]
-        if not active:
-            break
-        if progress is not None:
-            rounds += 1
-            progress(min(rounds, 20), 21)
-        number = {i: min(max(2 * low[i], 1), sizing.MOST)
-                  if high[i] is None else (low[i] + high[i]) // 2
-                  for i in active}
-        _set_dummies(table, names, laws, dummies,
-                     {i: number[i] - 1 for i in active})
-        assessment = table.assess_each(
-            table.slots_of([names[i] for i in active]),
-            [laws[i] for i in active])
-        for i, fits in zip(active, assessment.fits.tolist()):
-            if fits:
-                low[i] = number[i]
-            else:
-                high[i] = number[i]
-    _set_dummies(table, names, laws, dummies,
-                 dict.fromkeys(range(len(names)), 0))
-    return low
+    check_host(fleet, only_host)
+    hosts = sorted(fleet.policies, key=output.natural) \
+        if only_host is None else [only_host]
+    return _in_words(rows.host(fleet, host, load) for host, load
+                     in zip(hosts, fleet.loads(hosts, progress)))
 
 
-def _set_dummies(table, names, laws, dummies, numbers):
-    changes = {}
-    for i, number in numbers.items():
-        added = {('new', k): laws[i] for k in range(dummies[i], number)}
-        removed = [('new', k) for k in range(number, dummies[i])]
-        if added or removed:
-            changes[names[i]] = added, removed
-        dummies[i] = number
-    table.change(changes)
+def uplink_rows(fleet: view.FleetView) -> list[dict]:
+    """Return a row for each uplink, sorted by name."""
+    names = sorted(fleet.uplinks, key=output.natural)
+    return _in_words(rows.uplink(fleet, name, load) for name, load
+                     in zip(names, fleet.uplink_loads(names)))
 
 
-def _budget(budget):
-    """Return what rows have of an ErrorBudget, or of None."""
-    if budget is None:
-        return {'budget_left': None, 'burn_rate': None, 'error_budget': None}
-    return {
-        'budget_left': budget.left, 'burn_rate': budget.burn.get('21600'),
-        'error_budget': {
-            'left_seconds': budget.balance, 'left_days': budget.days,
-            'in_debt': budget.in_debt, 'accepts': budget.accepts,
-            'asked_limit': budget.overload_probability,
-            'earned_share': budget.earned_share,
-            'limits': accounts.limits_in_words(budget.limits),
-            'since_at': budget.since, 'why': budget.why,
-            'settled_until': budget.until,
-            'measured_seconds': budget.measured_seconds,
-            'overload_seconds': budget.overload_seconds,
-            'unknown_seconds': budget.unknown_seconds,
-            'unknown_why': budget.unknown_why,
-            'vm_seconds': budget.vm_seconds,
-            'vm_overload_seconds': budget.vm_overload_seconds,
-            'burn_rates': {f'{int(window) // 3600}h': rate
-                           for window, rate in sorted(
-                               budget.burn.items(), key=_window)}}}
+def _in_words(its_rows):
+    """Return rows, with the limits of error budgets in words."""
+    its_rows = list(its_rows)
+    for budget in filter(None, (row['error_budget'] for row in its_rows)):
+        budget['limits'] = accounts.limits_in_words(budget['limits'])
+    return its_rows
 
 
-def _window(item):
-    return int(item[0])
+# Episodes and room
+
+def add_episodes(fleet: view.FleetView, its_rows: list[dict],
+                 remarks: list[str]) -> None:
+    """Add the number of overload episodes per day to rows of hosts.
+
+    The number follows from the overload probability and the mean length of an
+    episode.
+    """
+    is_known = len(its_rows) <= MOST_EPISODES
+    if not is_known:
+        remarks.append(
+            f'episodes are computed of at most {MOST_EPISODES} hosts; '
+            f'restrict the list by --limit or --host')
+    for row in its_rows:
+        seconds = episodes.mean_seconds(fleet, row['host']) \
+            if is_known else None
+        overload = row['overload_probability']
+        row['episodes_per_day'] = None if overload is None or not is_known \
+            else overload * _DAY_SECONDS / seconds if seconds else 0.0
+        row['mean_episode_seconds'] = seconds
+
+
+def add_room(fleet: view.FleetView, its_rows: list[dict], remarks: list[str],
+             flavor: str, project: str | None = None,
+             progress: Callable | None = None) -> str:
+    """Add how many more instances of a flavor fit on each host.
+
+    :returns: the rule that gave the demand, in words
+    """
+    flavors = fleet.flavors
+    if fleet.flavors_read_at is not None and flavor not in flavors:
+        existing = ', '.join(
+            sorted(flavors)) or 'those of Nova: it has none'
+        raise exceptions.InvalidInput(
+            f'flavor: {flavor!r}; expected one of {existing}')
+    remarks += [
+        f'No instance has {kind} {value!r}: that is how a new one counts.'
+        for kind, value, _ in instances.unseen_groups(
+            fleet.store, None if flavors.get(flavor) else flavor, project)]
+    demand = fleet.demand(None, flavor, project)
+    # Several new instances are not busy at the same times.
+    rooms = room.room(
+        fleet, [row['host'] for row in its_rows],
+        dataclasses.replace(demand, law=demand.law.independent()), progress)
+    for row, number in zip(its_rows, rooms):
+        row['room'] = number
+    return demand.rule
+
+
+def instance_rows(fleet: view.FleetView, host: str) -> list[dict]:
+    """Return a row for each instance of a host, by contribution.
+
+    The contribution of an instance is the difference to the host without it.
+    """
+    fleet.loads([host])
+    demands = fleet.demands(host)
+    table_row = [fleet.host_table.slot(host)]
+    with_all = fleet.host_table.assess(table_row, rate_law.SILENT)
+    names = fleet.store.chains(demands)
+    has_profile = fleet.policies[host].profile is not None
+    its_rows = []
+    for uuid, (law, rule) in demands.items():
+        without_it = fleet.host_table.assess(table_row, rate_law.SILENT, uuid)
+        flavor, project = fleet.instances(host)[uuid]
+        its_rows.append({
+            'instance_uuid': uuid, 'name': names.get(uuid, (None,))[0],
+            'flavor': flavor, 'project': project, 'rule': rule,
+            'mean': rates.by_name(law.mean.tolist(), law.packets_known),
+            **{f'adds_{name}': float(getattr(with_all, name)[0]
+                                     - getattr(without_it, name)[0])
+               if has_profile else None for name in (
+                   'overload_probability', 'loss_fraction', 'utilisation')}})
+    its_rows.sort(key=lambda row: [
+        -(row[key] or 0.0) for key in (
+            'adds_overload_probability', 'adds_utilisation')])
+    return its_rows
 
 
 def _budget_lines(budget, spenders):
@@ -550,6 +311,14 @@ def _budget_lines(budget, spenders):
         f'{budget["vm_seconds"] / 3600:.0f} hours, of which '
         f'{budget["vm_overload_seconds"] / 3600:.3g} beside others that '
         f'exceeded the capacity')
+    prediction = budget['prediction']
+    if prediction is not None:
+        yield 'Prediction', (
+            f'overload predicted in {prediction["predicted_share"]:.3g} and '
+            f'measured in {prediction["measured_share"]:.3g} of '
+            f'{prediction["measured_seconds"]:.0f} s'
+            + ('; measurements contradict it' if prediction['contradicted']
+               else ''))
     total = sum(spenders.values())
     yield 'Spent by', ', '.join(
         f'{project or "unknown"} {_percent(seconds / total)}'
@@ -558,6 +327,16 @@ def _budget_lines(budget, spenders):
     yield 'Burn rate', ', '.join(
         f'{rate:.3g} in {window}'
         for window, rate in budget['burn_rates'].items()) or 'not known'
+
+
+def _claims_line(claims):
+    wait = claims['longest_wait_seconds']
+    return (f'Claims of {claims["workers"]} workers of nova-scheduler: '
+            f'{claims["claims_made"]}, of which '
+            f'{claims["claim_conflicts"]} conflicts and '
+            f'{claims["claim_misses"]} without waiting for the store'
+            + ('' if wait is None else
+               f'; longest wait lately: {1e3 * wait:.0f} ms'))
 
 
 # Columns
@@ -635,70 +414,67 @@ def instance_columns():
 
 
 def _print(arguments, conf):
-    fleet = Fleet(context.open_store(conf), arguments.all_options)
-    facts = {'generation': fleet.generation.number,
-             'published_at': (fleet.generation.published_at
-                              if fleet.generation.number else None),
-             'policies_read_at': fleet.policies_read_at,
-             'aggregates_read_at': fleet.aggregates_read_at,
-             'inventory_seen_at': (fleet.inventory
-                                   and fleet.inventory.seen_at),
-             'remarks': fleet.remarks}
+    fleet, head = open_view(context.open_store(conf), conf)
     if arguments.projects:
-        output.print_list(arguments, fleet.project_rows(), project_columns(),
-                          'projects', 'projects', other_keys=facts)
+        output.print_list(arguments, rows.projects(fleet), project_columns(),
+                          'projects', 'projects', other_keys=head)
     elif arguments.uplinks:
-        output.print_list(arguments, fleet.uplink_rows(),
-                          uplink_columns(), 'uplinks', 'uplinks',
-                          other_keys=facts)
+        output.print_list(arguments, uplink_rows(fleet), uplink_columns(),
+                          'uplinks', 'uplinks', other_keys=head)
     else:
-        _print_hosts(arguments, fleet, facts)
+        head['claims'] = rows.claims(fleet)
+        _print_hosts(arguments, fleet, head)
     if arguments.output_format in (None, 'table'):
-        terminal.print_remarks('Remarks', fleet.remarks)
+        terminal.print_remarks('Remarks', head['remarks'])
     return 0
 
 
-def _print_hosts(arguments, fleet, facts):
+def _print_hosts(arguments, fleet, head):
     with terminal.progress('summing') as progress:
-        rows = fleet.host_rows(arguments.host, progress)
+        its_rows = host_rows(fleet, arguments.host, progress)
     columns = host_columns(arguments.flavor is not None,
-                           any(row['uplinks'] for row in rows))
+                           any(row['uplinks'] for row in its_rows))
     # Compute slow values only for the rows that are printed, unless they
     # determine which rows these are.
-    pending = {'room': lambda rows: _add_room(arguments, fleet, rows, facts),
-               'episodes_per_day': fleet.add_episodes}
+    pending = {
+        'room': lambda some: _add_room(arguments, fleet, some, head),
+        'episodes_per_day': lambda some: add_episodes(fleet, some,
+                                                      head['remarks'])}
     for key in list(pending):
         if key == arguments.sort or output.is_sorted_by(arguments, key):
-            pending.pop(key)(rows)
-    sort(rows, arguments.sort)
-    rows, total = output.select(arguments, rows, columns)
+            pending.pop(key)(its_rows)
+    sort(its_rows, arguments.sort)
+    its_rows, total = output.select(arguments, its_rows, columns)
     for add in pending.values():
-        add(rows)
-    instance_rows = None
+        add(its_rows)
     if arguments.host is not None:
-        instance_rows = facts['instances'] = fleet.instance_rows(
-            arguments.host)
-        facts['spent_by'] = fleet.spenders(arguments.host)
-    demand = facts.get('demand_by')
+        head['instances'] = instance_rows(fleet, arguments.host)
+        head['spent_by'] = rows.spenders(fleet, arguments.host)
+    demand = head.get('demand_by')
     output.print_selected(
-        arguments, rows, total, columns, 'hosts', 'hosts' + (
+        arguments, its_rows, total, columns, 'hosts', 'hosts' + (
             f'; room for instances whose demand is by {demand}'
-            if demand else ''), other_keys=facts)
-    if instance_rows is not None \
-            and arguments.output_format in (None, 'table'):
+            if demand else ''), other_keys=head)
+    if arguments.output_format not in (None, 'table'):
+        return
+    if head['claims']['claims_made']:
+        terminal.print_line()
+        terminal.print_line(_claims_line(head['claims']))
+    if arguments.host is not None:
         terminal.print_line()
         terminal.print_fields(list(_budget_lines(
-            rows[0]['error_budget'], facts['spent_by'])))
+            its_rows[0]['error_budget'], head['spent_by'])))
         terminal.print_below('Instances, by the load that they add')
         terminal.print_line()
-        output.print_plain(instance_rows, instance_columns())
+        output.print_plain(head['instances'], instance_columns())
 
 
-def _add_room(arguments, fleet, rows, facts):
+def _add_room(arguments, fleet, its_rows, head):
     if arguments.flavor is None:
-        for row in rows:
+        for row in its_rows:
             row['room'] = None
         return
     with terminal.progress('searching') as progress:
-        facts['demand_by'] = fleet.add_room(rows, arguments.flavor,
-                                            arguments.project, progress)
+        head['demand_by'] = add_room(
+            fleet, its_rows, head['remarks'], arguments.flavor,
+            arguments.project, progress)

@@ -4,14 +4,15 @@
 import dataclasses
 import re
 
-from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import host_discovery
+from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import discovery
@@ -71,18 +72,6 @@ def _add_set_arguments(parser):
                         'on this host; may be given several times')
 
 
-def _access(conf):
-    """Return the Access to Neutron, with the credentials of the inventory."""
-    inventory = options.inventory_options(conf)
-    if inventory is None or inventory['access']['auth'] is None:
-        raise exceptions.InvalidInput(
-            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
-            'expected auth_type and the options of its plugin, for the '
-            'requests to Neutron')
-    return http.Access(
-        **{**inventory['access'], 'url': inventory['network_url']})
-
-
 def _proposals(arguments, conf, opened):
     """Return the answer of "host discover" as a dictionary.
 
@@ -93,7 +82,8 @@ def _proposals(arguments, conf, opened):
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
     proposals = [proposal for proposal in discovery.propose(
-        host_discovery.read_agents(_access(conf)), profiles, mapping)
+        neutron.read_agents(wiring.neutron_access(
+            conf, 'host discover queries Neutron')), profiles, mapping)
         if arguments.host in (None, proposal.host)]
     target = opened()
     if arguments.apply:
@@ -199,7 +189,7 @@ def _set(arguments, conf):
     record = _profile_of(arguments, conf)
     target = context.open_or_make_store(conf)
     generation = target.write(host_profiles=[record])
-    problem = fleet.hosts_not_in_nova(target, [record])
+    problem = facts.hosts_not_in_nova(target, [record])
     if problem is not None:
         context.say(problem)
     return _written(arguments, record.host, generation)

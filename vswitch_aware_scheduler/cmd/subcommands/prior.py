@@ -9,7 +9,7 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
@@ -83,7 +83,7 @@ def _p99_kbps(law):
 def _kinds_of_hosts(target, conf):
     """Return {capacities: HostPolicy}, those of the most hosts first."""
     policies = {}
-    for policy in fleet.stored_policies(
+    for policy in facts.policies(
             target, *wiring.make_policies(conf)).hosts.values():
         text = ', '.join(_limit(*limit) for limit in policy.capacities
                          if limit[2] < math.inf)

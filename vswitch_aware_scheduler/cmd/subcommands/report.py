@@ -4,6 +4,7 @@
 ``vswitch-report`` serves the same page: cmd/report.py.
 """
 
+from collections.abc import Callable
 import dataclasses
 import os
 import tempfile
@@ -11,14 +12,15 @@ import time
 
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd.subcommands import fleet
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.modeler import wiring
-from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler.report import contents as report_contents
 from vswitch_aware_scheduler.report import page
+from vswitch_aware_scheduler import store
 
 __all__ = ['DETAILS', 'STALE_HOURS', 'SUMMARY', 'add_arguments', 'limits',
-           'make_report', 'read_fleet']
+           'make_report', 'read_contents']
 
 #: What it does.
 SUMMARY = 'write an HTML page with the load and the risk of each host'
@@ -88,7 +90,7 @@ def _write(arguments, group, progress=None):
     page.require()
     target = context.open_store(group)
     report = make_report(
-        read_fleet(group, target, progress), target,
+        read_contents(group, target, progress), target,
         limits(arguments.details, arguments.stale_hours))
     text = page.Page().render(report)
     if arguments.html == '-':
@@ -114,38 +116,34 @@ def _write_file(path, text):
         raise
 
 
-def limits(details, stale_hours):
-    """Return the :class:`.report.data.Limits` of two options.
+def limits(details: int, stale_hours: float) -> report_contents.Limits:
+    """Return the Limits of two options."""
+    return report_contents.Limits(details=details,
+                                  stale_seconds=3600.0 * stale_hours)
 
-    :param details: number of hosts in detail
-    :param stale_hours: age of the last sample in hours
+
+def read_contents(group, target: store.Store, progress: Callable | None = None
+                  ) -> report_contents.Contents:
+    """Return what a report shows of a store.
+
+    :param group: the options of [vswitch_scheduler]
+    :param progress: callable(done, total)
     """
-    return data.Limits(details=details, stale_seconds=3600.0 * stale_hours)
+    view, head = fleet.open_view(target, group)
+    return report_contents.Contents(view, progress, head['remarks'])
 
 
-def read_fleet(group, target, progress=None):
-    """Return the :class:`.report.data.Fleet` of a store.
-
-    :param group: options of the group [vswitch_scheduler]
-    :param target: Store
-    :param progress: None, or callable(done, total)
-    """
-    return data.Fleet(
-        target, wiring.read_fleet(target, group), progress)
-
-
-def make_report(fleet, target, limits, host=None):
+def make_report(contents: report_contents.Contents, target: store.Store,
+                limits: report_contents.Limits,
+                host: str | None = None) -> dict:
     """Return the report of a fleet or of one host, as plain data.
 
-    :param fleet: :class:`.report.data.Fleet`
-    :param target: Store, for the last decisions
-    :param limits: :class:`.report.data.Limits`
-    :param host: name of a host, or None
+    :param target: for the last decisions
     """
     now = time.time()
     if host is not None:
         # The page of one host has enough room for all its models.
         limits = dataclasses.replace(limits, diagrams=_HOST_DIAGRAMS)
-    return fleet.report(now, limits, () if host is not None else
-                        target.decisions(since=now - _DECISION_SECONDS,
-                                         limit=_MOST_DECISIONS), host)
+    return contents.report(now, limits, () if host is not None else
+                           target.decisions(since=now - _DECISION_SECONDS,
+                                            limit=_MOST_DECISIONS), host)

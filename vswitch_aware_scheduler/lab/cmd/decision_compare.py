@@ -10,8 +10,8 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.lab.evaluate import realised
-from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store as model_store
 
@@ -56,7 +56,7 @@ def run(arguments, conf, store, driver, progress=None, clock=None):
     """
     end = (clock or time.time)() if arguments.end is None else arguments.end
     last, left_out = _last_decisions(store, arguments.start, end)
-    policies = fleet.stored_policies(
+    policies = facts.policies(
         store, *wiring.make_policies(conf[options.GROUP])).hosts
     instances = collections.defaultdict(list)
     for uuid, placement in store.placements().items():

@@ -5,9 +5,9 @@ import time
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler.report import page
-from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
 
 __all__ = ['write']
@@ -42,11 +42,9 @@ def write(path, store_url, placements, hosts, profiles, admission_policy,
     target.write_fleet({'host': {
         host: {**policy_in_force.pack(policy), 'origins': {}}
         for host, policy in policies.items()}, 'uplink': {}}, now)
-    stored = stored_fleet.StoredFleet(
-        target, lambda _: policy_in_force.Policies(policies, {}, {}, {}))
-    fleet = data.Fleet(target, stored)
+    report = contents.Contents(view.FleetView(target))
     # The traffic is old: no model is stale in the demo.
     ends = [window_end for _, _, window_end, _ in target.model_times()]
-    text = page.Page().render(fleet.report(max(ends, default=now)))
+    text = page.Page().render(report.report(max(ends, default=now)))
     with open(path, 'w', encoding='utf-8') as file:
         file.write(text)

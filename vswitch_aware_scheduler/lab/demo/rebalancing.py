@@ -25,7 +25,7 @@ from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.report import stored_fleet
+from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.telemetry import base as telemetry
@@ -164,7 +164,6 @@ class Replay:
         policies = {host: admission.HostPolicy(
             profiles[name], admission.PROBABILITY, overload_probability)
             for host, name in hosts}
-        self._policies = policy_in_force.Policies(policies, {}, {}, {})
         target.write_fleet({'host': {
             host: {**policy_in_force.pack(policy), 'origins': {}}
             for host, policy in policies.items()}, 'uplink': {}},
@@ -246,7 +245,7 @@ class Replay:
             self.moves.append((end, move.instance_uuid, move.destination))
 
     def _read_fleet(self, target):
-        return stored_fleet.StoredFleet(target, lambda _: self._policies)
+        return view.FleetView(target)
 
     def _write(self, end, now):
         """Write what a modeler would have written until now."""

@@ -186,6 +186,43 @@ class HostsTestCase(FleetTestCase):
         self.assertRegex(
             remark, r'error budgets were computed up to 9\d\d\d s ago')
 
+    def test_predictions_and_claims_are_shown(self):
+        self.put({'h1': (1,)})
+        self.modeled(h1=packed(profile.SwitchProfile(
+            'p', saturation_kbps=250.0)))
+        answer = self.ask('fleet')
+        self.assertEqual((0, None), (answer['claims']['workers'],
+                                     answer['claims']['longest_wait_seconds']))
+        self.store.settle_budgets(store.BudgetState(300.0, self.now), [
+            (None, fake_store.budget(
+                'h1', until=self.now, prediction=store.Prediction(
+                    .01, seconds=4000.0, expected_seconds=40.0,
+                    overload_seconds=20.0)))])
+        self.store.report_worker(store.Worker(
+            'w', 'ctl', self.now, self.now, {'claims': {
+                'claims_made': 50, 'claim_conflicts': 2, 'claim_misses': 1,
+                'claims_elsewhere': 4}}))
+        with self.store.claiming() as (_, write):
+            write([store.StoredClaim(
+                fake_store.instance_uuid(9), 'token', 'h1', None, ON_OFF.law,
+                'default', 'w', waited_seconds=.012)])
+        answer = self.ask('fleet')
+        self.assertEqual({
+            'workers': 1, 'longest_wait_seconds': .012, 'claims_made': 50,
+            'claim_conflicts': 2, 'claim_misses': 1, 'claims_elsewhere': 4},
+            answer['claims'])
+        self.assertEqual({
+            'predicted_share': .01, 'measured_share': .005,
+            'measured_seconds': 4000.0, 'deviations': 0.0,
+            'contradicted': False},
+            answer['hosts'][0]['error_budget']['prediction'])
+        text = self.run_command('fleet', '--host', 'h1')[1]
+        for part in ('predicted in 0.01 and measured in 0.005 of 4000 s',
+                     '1 workers of nova-scheduler: 50, of which 2 conflicts '
+                     'and 1 without waiting for the store; longest wait '
+                     'lately: 12 ms'):
+            self.assertIn(part, text)
+
     def test_a_table_and_csv(self):
         self.put({'h1': (1, 2)}, {1: ON_OFF, 2: ON_OFF})
         self.modeled(h1=packed(
@@ -362,6 +399,18 @@ class AgesTestCase(FleetTestCase):
         self.put({'h1': (1,)}, {1: ON_OFF})
         self.modeled(0.0, False, h1=packed(None))
         self.assertIn('aggregates of Nova are not known', self.remarks())
+
+    def test_what_may_not_be_read_any_more_is_named_with_its_age(self):
+        self.put({'h1': (1,)}, {1: ON_OFF})
+        self.modeled(700.0, h1=packed(None))
+        self.store.write_fleet({'node': {}}, self.now - 800.0)
+        self.store.write_fleet({
+            kind: self.store.fleet(kind).facts
+            for kind in ('host', 'uplink', 'aggregate')}, self.now)
+        remarks = self.remarks()
+        for what, age in (('flavors', r'70\d'), ('compute nodes', r'80\d')):
+            self.assertRegex(remarks, rf'{what} of Nova are {age} s old')
+        self.assertNotIn('aggregates of Nova', remarks)
 
     def test_an_empty_store_says_what_is_missing(self):
         answer = self.ask('fleet')

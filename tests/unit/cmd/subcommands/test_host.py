@@ -115,7 +115,7 @@ class DiscoverTestCase(HostTestCase):
 
     def test_discovery_needs_the_user_of_the_inventory(self):
         self._configure()
-        self.assert_fails(r'auth_type.*\[vswitch_inventory\] is not set',
+        self.assert_fails(r'auth_type.*\[vswitch_inventory\]: not set',
                           'host', 'discover')
         self._configure('[vswitch_inventory]', 'path = inventory.csv')
         self.assert_fails('auth_type', 'host', 'discover')

@@ -6,7 +6,8 @@ import math
 from tests.unit.report import fleets
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile
@@ -20,47 +21,48 @@ def _above(n, k):
     return math.fsum(_binomial(n, i) for i in range(k + 1, n + 1))
 
 
-class FleetTestCase(base.StoreTestCase):
+class ContentsTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
         fleets.fill(self.store, base.NOW)
-        self.fleet = fleets.fleet(self.store)
+        self.contents = fleets.report_of(self.store)
 
     def test_hosts_have_the_risk_of_the_binomial_law(self):
-        rows = {row['host']: row for row in self.fleet.hosts}
+        rows = {row['host']: row for row in self.contents.hosts}
         self.assertEqual({'h1', 'h2', fleets.HOSTILE}, set(rows))
         self.assertEqual((10, 10), (rows['h1']['instances'],
-                                    rows['h1']['modelled']))
-        self.assertAlmostEqual(_above(10, 3), rows['h1']['risk'], places=9)
+                                    rows['h1']['with_model']))
+        self.assertAlmostEqual(
+            _above(10, 3), rows['h1']['overload_probability'], places=9)
         self.assertAlmostEqual(100 / 350, rows['h1']['utilisation'])
         self.assertFalse(rows['h1']['above'])
         self.assertEqual((1, 0, 0.0), tuple(
-            rows['h2'][key] for key in ('instances', 'modelled', 'risk')))
+            rows['h2'][key] for key in ('instances', 'with_model',
+                                        'overload_probability')))
         self.assertAlmostEqual(5 / 350, rows['h2']['utilisation'])
 
     def test_a_host_above_its_limit_is_told_and_comes_first(self):
         strict = dataclasses.replace(fleets.POLICY, overload_probability=.01)
-        fleet = fleets.fleet(self.store, lambda hosts: {
-            host: strict if host == 'h1' else fleets.POLICY
-            for host in hosts})
+        report = fleets.report_of(self.store, h1=strict)
         self.assertEqual([True, False], [
-            row['above'] for row in fleet.hosts if row['instances']])
-        self.assertEqual(['h1', 'h2'], fleet.worst(5))
+            row['above'] for row in report.hosts if row['instances']])
+        self.assertEqual(['h1', 'h2'], report.worst(5))
 
     def test_a_host_without_a_profile_is_not_judged(self):
-        fleet = fleets.fleet(self.store, lambda hosts: {})
-        for row in fleet.hosts:
+        report = fleets.report_of(self.store, admission.HostPolicy(
+            None, judged=False))
+        for row in report.hosts:
             self.assertEqual((None, None, False), (
-                row['risk'], row['utilisation'], row['above']))
-        self.assertEqual([], fleet.worst(5))
-        detail = fleet.detail('h1')
+                row['overload_probability'], row['utilisation'], row['above']))
+        self.assertEqual([], report.worst(5))
+        detail = report.detail('h1')
         self.assertEqual((None, [], 10), (
             detail['distribution'], detail['limits'], len(detail['vms'])))
 
     def test_the_distribution_is_that_of_the_sum(self):
-        distribution = self.fleet.detail('h1')['distribution']
+        distribution = self.contents.detail('h1')['distribution']
         self.assertEqual((350.0, 100.0, 'kbit/s'), (
             distribution['capacity'], round(distribution['mean'], 6),
             distribution['unit']))
@@ -73,12 +75,12 @@ class FleetTestCase(base.StoreTestCase):
 
     def test_episodes_a_day_are_those_of_the_closed_form(self):
         rate = _binomial(10, 3) * 7 / fleets.OFF
-        episodes = self.fleet.detail('h1')['episodes']
+        episodes = self.contents.detail('h1')['episodes']
         self.assertAlmostEqual(1, episodes['per_day'] / (rate * 86400))
         self.assertAlmostEqual(
             1, episodes['mean_seconds'] * rate / _above(10, 3))
         # Of an instance without a model nobody can tell.
-        self.assertIsNone(self.fleet.detail('h2')['episodes'])
+        self.assertIsNone(self.contents.detail('h2')['episodes'])
 
     def test_each_kind_of_limit_has_a_distribution(self):
         law = model.TrafficModel.on_off(100.0, 10.0, 2.0, on_seconds=1.0,
@@ -95,9 +97,8 @@ class FleetTestCase(base.StoreTestCase):
             with self.subTest(limits=limits):
                 policy = admission.HostPolicy(
                     profile.SwitchProfile('own', **limits))
-                fleet = fleets.fleet(self.store, lambda hosts: dict.fromkeys(
-                    hosts, policy))
-                distribution = fleet.detail('h2')['distribution']
+                report = fleets.report_of(self.store, policy)
+                distribution = report.detail('h2')['distribution']
                 self.assertAlmostEqual(mean, distribution['mean'])
                 self.assertEqual(capacity, distribution['capacity'])
                 half = [above for rate, above in zip(
@@ -111,35 +112,38 @@ class FleetTestCase(base.StoreTestCase):
             profile.SwitchProfile('up', line_rate_kbps=250.0),
             overload_probability=.01))
         policy = dataclasses.replace(fleets.POLICY, uplinks=(uplink,))
-        fleet = fleets.fleet(self.store, lambda hosts: dict.fromkeys(
-            hosts, policy))
-        shared, = fleet.uplinks()
+        report = fleets.report_of(self.store, policy)
+        shared, = report.uplinks()
         self.assertEqual(('tor', 3, 11, True), tuple(
             shared[key] for key in ('uplink', 'hosts', 'instances', 'above')))
         # Beside the 5 of the one without a model.
-        self.assertAlmostEqual(_above(10, 2), shared['risk'], places=6)
+        self.assertAlmostEqual(_above(10, 2), shared['overload_probability'],
+                               places=6)
         self.assertAlmostEqual(_above(10, 3), next(
-            row['risk'] for row in fleet.hosts if row['host'] == 'h1'))
+            row['overload_probability'] for row in report.hosts
+            if row['host'] == 'h1'))
 
     def test_a_model_without_new_samples_is_stale(self):
-        models = self.fleet.report(base.NOW)['models']
+        models = self.contents.report(base.NOW)['models']
         self.assertEqual((10, 1, [base.instance_uuid(2)]), (
             models['total'], models['stale'],
             [row['instance'] for row in models['listed']]))
         self.assertEqual([9, 0, 0, 1, 0, 0],
                          [count for _, count in models['ages']])
-        later = self.fleet.report(base.NOW + 86400, data.Limits(listed=3))
+        later = self.contents.report(base.NOW + 86400,
+                                     contents.Limits(listed=3))
         self.assertEqual((10, 3), (later['models']['stale'],
                                    len(later['models']['listed'])))
 
     def test_refusals_add_up_in_intervals_of_time(self):
-        refusals = self.fleet.report(base.NOW, data.Limits(refusal_buckets=3),
-                                     self.store.decisions())['refusals']
+        refusals = self.contents.report(
+            base.NOW, contents.Limits(refusal_buckets=3),
+            self.store.decisions())['refusals']
         self.assertEqual((6, 3, {'overload': 12}), (
             refusals['requests'], refusals['no_host'], refusals['reasons']))
         self.assertEqual([2, 2, 2], [interval['requests']
                                      for interval in refusals['buckets']])
-        self.assertIsNone(self.fleet.report(base.NOW)['refusals'])
+        self.assertIsNone(self.contents.report(base.NOW)['refusals'])
 
     def test_workers_are_shown_whatever_they_have_written(self):
         for number, state in enumerate((
@@ -152,16 +156,16 @@ class FleetTestCase(base.StoreTestCase):
                           (None, None, [])], [
             (worker['models'], worker['record_age_seconds'],
              worker['problems'])
-            for worker in self.fleet.report(base.NOW)['workers']
+            for worker in self.contents.report(base.NOW)['workers']
             if worker['host'] == 'ctl'])
 
     def test_rules_are_counted(self):
         self.assertEqual(
             {'model': 10, 'flavor': 0, 'prior': 0, 'default': 1},
-            self.fleet.report(base.NOW)['summary']['rules'])
+            self.contents.report(base.NOW)['summary']['rules'])
 
     def test_the_report_of_one_host_has_only_that(self):
-        report = self.fleet.report(base.NOW, host='h2')
+        report = self.contents.report(base.NOW, host='h2')
         self.assertEqual((['h2'], ['h2']), (
             [row['host'] for row in report['hosts']],
             [detail['host'] for detail in report['details']]))
@@ -171,7 +175,9 @@ class FleetTestCase(base.StoreTestCase):
                          remove_placements=[base.instance_uuid(number)
                                             for number in range(1, 12)],
                          now=base.NOW)
-        report = fleets.fleet(self.store).report(base.NOW)
+        fleets.write_policies(self.store, {})
+        report = contents.Contents(view.FleetView(self.store)).report(
+            base.NOW)
         self.assertEqual(([], [], None), (
             report['hosts'], report['details'],
             report['summary']['mean_utilisation']))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet as plain data, for a report.
+"""What a report page shows, as plain data.
 
-Reads the store and computes with the same code as the scheduler. Draws nothing
-and uses no HTML. Numbers are floats. Names are strings as in the store: the
-caller has to escape them.
+Draws nothing and uses no HTML. Numbers are floats. Names are strings as in the
+store: the caller has to escape them.
 """
 
 import collections
+from collections.abc import Callable
 import dataclasses
 import math
 
@@ -14,16 +14,16 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import assessment
-from vswitch_aware_scheduler.admission import demand
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
-from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.fleet import rows
+from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['Fleet', 'Limits', 'refusals']
+__all__ = ['Contents', 'Limits', 'refusals']
 
 #: Number of points of the distribution of a sum.
 _POINTS = 48
@@ -54,74 +54,47 @@ class Limits:
     refusal_buckets: int = 48
 
 
-class Fleet:
+class Contents:
     """The hosts of one state of the store, as data of a report.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param stored: :class:`.StoredFleet` of this store
-    :param progress: None, or callable(done, total)
+    :param progress: callable(done, total)
+    :param remarks: what is wrong with the data of the view, in words
     """
 
-    def __init__(self, store, stored, progress=None):
-        self._store = store
-        self._stored = stored
-        self._rules = collections.Counter()
-        hosts = sorted(stored.policies)
+    def __init__(self, view: fleet_view.FleetView,
+                 progress: Callable | None = None, remarks: tuple = ()):
+        self._store, self._view, self._remarks = view.store, view, remarks
+        hosts = sorted(view.policies)
         self._rows = [self._row(host, load) for host, load
-                      in zip(hosts, stored.loads(hosts, progress))]
+                      in zip(hosts, view.loads(hosts, progress))]
 
     def _row(self, host, load):
-        policy = self._stored.policies[host]
-        rules = collections.Counter(
-            rule for _, rule in self._stored.demands(host).values())
-        self._rules.update(rules)
+        policy = self._view.policies[host]
         has_profile = policy.profile is not None
-        risk = load.overload_probability if has_profile else None
         return {
-            'host': host,
-            'profile': policy.profile.name if has_profile else None,
+            **rows.host(self._view, host, load),
             'measure': policy.profile.calibration_command
             if has_profile and policy.profile.is_measured_elsewhere else None,
-            'instances': rules.total(),
-            'modelled': rules[demand.MODEL],
-            'risk': risk,
             'limit': policy.limit_in_force if has_profile else None,
-            'above': has_profile and load.above,
-            'utilisation': load.utilisation if has_profile else None,
-            'loss': load.loss_fraction if has_profile else None,
-            **self._budget(model_store.HOST, host)}
-
-    def _budget(self, kind, name):
-        """Return the keys of a row that describe an error budget."""
-        budget = self._stored.error_budgets.get((kind, name))
-        if budget is None:
-            return {'budget': None, 'burn_rate': None, 'budget_days': None,
-                    'budget_since': None, 'budget_why': None,
-                    'budget_unknown': None}
-        return {
-            'budget': budget.left, 'burn_rate': budget.burn.get('21600'),
-            'budget_days': budget.days, 'budget_since': _time(budget.since),
-            'budget_why': budget.why, 'budget_unknown': budget.unknown_why}
+            'above': has_profile and load.above}
 
     @property
-    def hosts(self):
-        """List of dictionaries, one for each host, sorted by name."""
+    def hosts(self) -> list[dict]:
+        """Rows of the hosts, sorted by name."""
         return self._rows
 
-    def worst(self, count):
-        """Return the names of the hosts with the largest risk.
-
-        :param count: number of hosts
-        """
+    def worst(self, count: int) -> list[str]:
+        """Return the names of the hosts with the largest risk."""
         judged = [row for row in self._rows
-                  if row['risk'] is not None and row['instances']]
+                  if row['overload_probability'] is not None
+                  and row['instances']]
         judged.sort(key=lambda row: (
-            -row['risk'] / max(row['limit'], 1e-12), -row['utilisation'],
-            row['host']))
+            -row['overload_probability'] / max(row['limit'], 1e-12),
+            -row['utilisation'], row['host']))
         return [row['host'] for row in judged[:count]]
 
     def __contains__(self, host):
-        return host in self._stored.policies
+        return host in self._view.policies
 
     # The whole report.
 
@@ -136,19 +109,21 @@ class Fleet:
         """
         store = self._store
         names = self.worst(limits.details) if host is None else [host]
-        inventory = store.inventory()
-        generation = self._stored.snapshot.generation
+        inventory = self._view.inventory
+        generation = self._view.snapshot.generation
         return {
             'generated_at': _time(now), 'store': store.url,
             'generation': generation.number,
             'published_at': _time(generation.published_at or None),
             'inventory_at': inventory and _time(inventory.seen_at),
-            'host': host,
+            'host': host, 'remarks': list(self._remarks),
             'summary': self._summary(),
             'hosts': self._rows if host is None else [
                 row for row in self._rows if row['host'] == host],
             'details': [self.detail(name, limits) for name in names],
             'uplinks': self.uplinks() if host is None else [],
+            'projects': rows.projects(self._view) if host is None else [],
+            'claims': rows.claims(self._view) if host is None else None,
             'refusals': refusals(decisions, limits.refusal_buckets)
             if host is None else None,
             'models': self._models(now, limits) if host is None else None,
@@ -159,20 +134,23 @@ class Fleet:
                 'waiting_for': modeler.waiting_for}
                 for modeler in store.modelers()],
             'workers': [] if host is not None else [
-                _worker(worker) for worker in store.workers()]}
+                _worker(worker) for worker in self._view.workers]}
 
     def _summary(self):
-        judged = [row for row in self._rows if row['risk'] is not None]
+        judged = [row for row in self._rows
+                  if row['overload_probability'] is not None]
         return {
             'hosts': len(self._rows), 'judged': len(judged),
             'above': sum(row['above'] for row in judged),
             'overspent': sum(budget.in_debt for budget
-                             in self._stored.error_budgets.values()),
+                             in self._view.error_budgets.values()),
             'instances': sum(row['instances'] for row in self._rows),
-            'rules': {kind: self._rules[kind] for kind in demand.KINDS},
+            'rules': {kind: sum(row[key] for row in self._rows)
+                      for kind, key in rows.COUNTS.items()},
             'mean_utilisation': _mean(
                 [row['utilisation'] for row in judged]),
-            'mean_risk': _mean([row['risk'] for row in judged])}
+            'mean_risk': _mean(
+                [row['overload_probability'] for row in judged])}
 
     def _models(self, now, limits):
         """Return the ages of the models, and the stale ones."""
@@ -189,7 +167,7 @@ class Fleet:
                              minlength=len(edges) + 1).tolist()
         rows = []
         for window_end, uuid, name, updated_at in stale[:limits.listed]:
-            placement = self._stored.snapshot.placement(uuid)
+            placement = self._view.snapshot.placement(uuid)
             rows.append({
                 'instance': uuid, 'name': name,
                 'host': placement and placement[0],
@@ -200,21 +178,12 @@ class Fleet:
                 'ages': list(zip(('1 hour', '6 hours', '1 day', '3 days',
                                   '1 week', 'older'), counts))}
 
-    def uplinks(self):
-        """Return a list of dictionaries, one for each uplink."""
-        names = sorted(self._stored.uplinks)
-        behind = self._stored.hosts_behind()
-        rows = []
-        for name, load in zip(names, self._stored.uplink_loads(names)):
-            policy = self._stored.uplinks[name].policy
-            rows.append({
-                'uplink': name, 'hosts': len(behind.get(name, ())),
-                'instances': len(self._stored.uplink_table.residents(name)),
-                'risk': load.overload_probability,
-                'limit': policy.limit_in_force, 'above': load.above,
-                'utilisation': load.utilisation, 'loss': load.loss_fraction,
-                **self._budget(model_store.UPLINK, name)})
-        return rows
+    def uplinks(self) -> list[dict]:
+        """Return a row for each uplink."""
+        names = sorted(self._view.uplinks)
+        return [{**rows.uplink(self._view, name, load), 'above': load.above,
+                 'limit': self._view.uplinks[name].policy.limit_in_force}
+                for name, load in zip(names, self._view.uplink_loads(names))]
 
     # One host.
 
@@ -225,7 +194,7 @@ class Fleet:
         :param limits: :class:`Limits`
         """
         row = next(row for row in self._rows if row['host'] == host)
-        policy, laws = self._stored.policies[host], self._stored.laws(host)
+        policy, laws = self._view.policies[host], self._view.laws(host)
         host_limits = [self._limit(policy, number, laws)
                        for number in range(len(policy.limits))]
         host_limits = [limit for limit in host_limits if limit]
@@ -244,6 +213,7 @@ class Fleet:
             'episodes': tightest and _episodes(
                 policy, models.values(), tightest),
             'vms': instances,
+            'spent_by': rows.spenders(self._view, host),
             'diagrams': [
                 {'instance': uuid, 'name': instance['name'],
                  'states': _states(models[uuid])}
@@ -282,14 +252,14 @@ class Fleet:
         instances = []
         for uuid, law in laws.items():
             record = self._store.model(uuid)
-            flavor, project = self._stored.instances(host)[uuid]
+            flavor, project = self._view.instances(host)[uuid]
             weights = tightest['weights'] if tightest else (1.0, 1.0, 0.0)
             values = law.values(weights, policy.profile
                                 and policy.profile.typical_packet_bytes)
             instances.append({
                 'instance': uuid, 'name': record and record.name,
                 'flavor': flavor, 'project': project,
-                'counts_by': self._stored.demands(host)[uuid][1],
+                'counts_by': self._view.demands(host)[uuid][1],
                 'mean_kbps': float(law.mean[:2].sum()),
                 'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
                 'share': float(law.probabilities @ values)
@@ -309,10 +279,10 @@ def _tail(weights, policy, laws, capacities):
     :param laws: {instance uuid: RateLaw}
     """
     table = admission.LoadTable()
-    slots = [table.describe(number, admission.HostPolicy(
+    table_rows = [table.describe(number, admission.HostPolicy(
         _one_limit(weights, float(capacity), policy.profile)), laws)
         for number, capacity in enumerate(capacities)]
-    return table.assess(slots, rate_law.SILENT).overload_probability
+    return table.assess(table_rows, rate_law.SILENT).overload_probability
 
 
 def _one_limit(weights, capacity, profile):

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts and uplinks of a store, and their load.
+"""The hosts and uplinks of a store, their load and their budgets.
 
-The inventory in the store has the host of each instance, and the scheduler's
-LoadTable computes the sums. No service is asked. Commands and the report add
-what they show.
+The inventory in the store has the host of each instance, the facts of hosts
+have their policies, and the scheduler's LoadTable computes the sums. No
+service is asked. Commands and the report add what they show.
 """
 
 import dataclasses
+import functools
+import typing
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import demand as demand_rules
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['Load', 'StoredFleet']
+__all__ = ['FleetView', 'Load']
 
 #: Number of hosts that are computed between two reports of progress.
 _HOSTS_AT_ONCE = 200
@@ -38,18 +42,20 @@ class Load:
     above: bool
 
 
-class StoredFleet:
-    """The hosts of one state of the store.
+class FleetView:
+    """The hosts of one state of the store, as the filter judges them.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param find_policies: callable(set of host names), returns
-        :class:`.Policies`; a host that it leaves out is not judged
     :param default_law: RateLaw of an instance about which nothing is known;
         None: it counts as silent
     :param uses_budgets: whether error budgets change decisions
     :param ignores_unknown: whether a resident about which nothing is known
         counts as silent; a new instance has the default law
+    :param make_policies: callable(), returns (HostPolicies, UplinkPolicies)
+        for hosts whose facts no modeler has stored yet; None: such hosts are
+        not judged
     :ivar snapshot: :class:`.Snapshot`
+    :ivar facts_read_at: when a modeler stored the facts of hosts, seconds UTC,
+        or None
     :ivar flavors: {name of a flavor: its extra specs}
     :ivar flavors_read_at: when they were read from Nova, seconds UTC, or None
     :ivar error_budgets: {(kind, name): ErrorBudget}
@@ -63,8 +69,11 @@ class StoredFleet:
     :raises StoreError: if the store cannot be read
     """
 
-    def __init__(self, store, find_policies, default_law=None,
-                 uses_budgets=False, ignores_unknown=False):
+    def __init__(self, store: model_store.Store,
+                 default_law: rate_law.RateLaw | None = None,
+                 uses_budgets: bool = False, ignores_unknown: bool = False,
+                 make_policies: typing.Callable | None = None):
+        self.store = store
         self.snapshot = snapshots.Snapshot().updated(store.read_changes())
         flavors = store.fleet('flavor')
         self.flavors, self.flavors_read_at = flavors.facts, flavors.read_at
@@ -77,14 +86,7 @@ class StoredFleet:
                 in self.snapshot.placements().items():
             if host:
                 self._instances.setdefault(host, {})[uuid] = flavor, project
-        hosts = self._instances.keys() | {
-            profile.host for profile in store.host_profiles()}
-        policies = find_policies(hosts)
-        self.uplinks, self.origins = policies.uplinks, policies.origins
-        self.problems = policies.problems
-        self.policies = {
-            **dict.fromkeys(hosts, admission.HostPolicy(None, judged=False)),
-            **policies.hosts}
+        self._read_policies(make_policies)
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self.host_table = admission.LoadTable(
             attachments=self.snapshot.attachments, debts=self.debts)
@@ -93,6 +95,51 @@ class StoredFleet:
                 (model_store.HOST, name): debt
                 for (kind, name), debt in self.debts.items()
                 if kind == model_store.UPLINK})
+
+    @functools.cached_property
+    def inventory(self):
+        """:class:`.InventoryState` of the store, or None."""
+        return self.store.inventory()
+
+    @functools.cached_property
+    def charges(self):
+        """List of :class:`.Charge` of the last seven days."""
+        return self.store.charges()
+
+    @functools.cached_property
+    def workers(self):
+        """List of :class:`~.Worker` of schedulers."""
+        return self.store.workers()
+
+    def read_at(self, kind):
+        """Return when facts were last read completely, or None.
+
+        :param kind: one of :data:`.FLEET_KINDS`
+        """
+        return self.store.fleet(kind).read_at
+
+    def _read_policies(self, make_policies):
+        """Read the facts of hosts; compute the policies of hosts without."""
+        stored = self.store.fleet('host')
+        self.facts_read_at = stored.read_at
+        self.policies, self.uplinks, self.problems = policy_in_force.unpack(
+            stored.facts, self.store.fleet('uplink').facts)
+        self.origins = {host: data.get('origins') or {}
+                        for host, data in stored.facts.items()}
+        hosts = self._instances.keys() | {
+            profile.host for profile in self.store.host_profiles()}
+        missing = hosts - stored.facts.keys()
+        if missing and make_policies is not None:
+            computed = facts.policies(self.store, *make_policies(),
+                                      placed_on=hosts)
+            self.problems.update(computed.problems)
+            for host in missing:
+                self.policies[host] = computed.hosts[host]
+                self.origins[host] = computed.origins[host]
+            if not stored.facts:
+                self.uplinks = computed.uplinks
+        for host in (hosts | stored.facts.keys()) - self.policies.keys():
+            self.policies[host] = admission.HostPolicy(None, judged=False)
 
     def _is_tunnelled(self, uuid):
         attachments = self.snapshot.attachments(uuid)
@@ -164,8 +211,18 @@ class StoredFleet:
             loads += _loads(self.host_table, described)
         return loads
 
+    def overload_probabilities(self, progress=None):
+        """Return {host: overload probability without its uplinks}.
+
+        :param progress: None, or callable(done, total)
+        """
+        hosts = list(self.policies)
+        return {host: load.overload_probability for host, load
+                in zip(hosts, self.loads(hosts, progress))}
+
+    @functools.cached_property
     def hosts_behind(self):
-        """Return {name of an uplink: list of the hosts behind it}."""
+        """{name of an uplink: list of the hosts behind it}."""
         behind = {}
         for host, policy in self.policies.items():
             for uplink in policy.uplinks:
@@ -177,7 +234,7 @@ class StoredFleet:
 
         :param names: list of names of uplinks
         """
-        behind = self.hosts_behind()
+        behind = self.hosts_behind
         return _loads(self.uplink_table, [
             (name, self.uplinks[name].policy,
              {uuid: law for host in behind.get(name, ())
@@ -191,9 +248,9 @@ def _loads(table, described):
     :param table: LoadTable
     :param described: list of (name, HostPolicy, {uuid: RateLaw})
     """
-    slots = [table.describe(*row) for row in described]
-    assessed = table.assess(slots, rate_law.SILENT)
+    table_rows = [table.describe(*row) for row in described]
+    assessed = table.assess(table_rows, rate_law.SILENT)
     return [Load(*values) for values in zip(
         assessed.overload_probability.tolist(),
         assessed.loss_fraction.tolist(), assessed.utilisation.tolist(),
-        map(assessed.limit, range(len(slots))), assessed.above.tolist())]
+        map(assessed.limit, range(len(table_rows))), assessed.above.tolist())]

@@ -18,7 +18,8 @@ from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
-from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.fleet import facts
+from vswitch_aware_scheduler.modeler import cloud_facts
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
@@ -34,7 +35,7 @@ def make_policies():
                                            ignore))
 
 
-class FleetTestCase(base.StoreTestCase):
+class CloudFactsTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
@@ -43,9 +44,9 @@ class FleetTestCase(base.StoreTestCase):
         self.now = base.NOW
 
     def update(self, asks=True):
-        return fleet.Fleet(
+        return cloud_facts.CloudFacts(
             self.cloud.access() if asks else None, make_policies,
-            sleep=lambda seconds: None).update(self.store, lambda: self.now)
+            sleep=lambda seconds: None).update(self.store, self.now)
 
     def stored(self, kind='host'):
         return self.store.fleet(kind)
@@ -124,7 +125,7 @@ class FleetTestCase(base.StoreTestCase):
         self.assertEqual(base.NOW, self.stored().read_at)
 
     def not_in_nova(self):
-        return fleet.hosts_not_in_nova(self.store, self.store.host_profiles())
+        return facts.hosts_not_in_nova(self.store, self.store.host_profiles())
 
     def test_hosts_that_nova_does_not_have_are_named(self):
         self.cloud.host('compute7')
@@ -137,8 +138,8 @@ class FleetTestCase(base.StoreTestCase):
         self.update()
         self.assertEqual({'compute7': True, 'compute07': False, 'x': False,
                           'network1': False}, {
-            host: facts['in_nova']
-            for host, facts in self.stored().facts.items()})
+            host: row['in_nova']
+            for host, row in self.stored().facts.items()})
         self.assertIn('Nova has no host of the name: compute07 (nearest '
                       'name: compute7), x;', self.not_in_nova())
         self.store.write(remove_hosts=['compute07', 'x'])
@@ -173,20 +174,25 @@ class FleetTestCase(base.StoreTestCase):
         self.cloud.types['a'] = 'ironic'
         self.cloud.host('b')
         self.assertFalse(self.update().hosts['a'].judged)
-        self.assertEqual({'a': {}}, self.stored('bare_metal').facts)
+        self.assertEqual({'a': [True], 'b': [False]}, {
+            host: list(row['nodes'].values())
+            for host, row in self.stored().facts.items()})
         # The same without a question to Nova, and without the permission.
         self.assertFalse(self.update(asks=False).hosts['a'].judged)
         answer = self.cloud.answer
         self.cloud.answer = lambda method, path, *more: (
             (403, {}) if path.startswith('/v2.1/os-hypervisors')
             else answer(method, path, *more))
+        self.now += 300
         self.assertFalse(self.update().hosts['a'].judged)
+        self.assertEqual(base.NOW, self.stored('node').read_at)
+        self.assertTrue(self.stored().facts['b']['in_nova'])
         self.cloud.answer = answer
         self.cloud.types.clear()
         self.assertTrue(self.update().hosts['a'].judged)
 
     def test_hosts_say_what_an_instance_cannot_exceed(self):
-        self.assertEqual({}, fleet.most_kbps(self.store))
+        self.assertEqual({}, facts.most_kbps(self.store))
         uuids = [base.instance_uuid(number) for number in range(4)]
         self.cloud.host('rack', line_rate_kbps='12')
         self.store.write(
@@ -197,20 +203,20 @@ class FleetTestCase(base.StoreTestCase):
                     'saturation_kbps': 20.0, 'line_rate_kbps': 10.0}),
                 store.HostProfile('rack', None, {'saturation_kbps': 20.0})])
         # No modeler has read the fleet yet.
-        self.assertEqual({}, fleet.most_kbps(self.store))
+        self.assertEqual({}, facts.most_kbps(self.store))
         self.update()
         expected = {uuids[0]: 30.0, uuids[3]: 32.0}
-        self.assertEqual(expected, fleet.most_kbps(self.store))
+        self.assertEqual(expected, facts.most_kbps(self.store))
         # What was read last stays in force if Nova does not answer.
         self.cloud.faults[:] = [stand_ins.status(500)] * 9
         with self.assertRaises(exceptions.TelemetryError):
             self.update()
-        self.assertEqual(expected, fleet.most_kbps(self.store))
+        self.assertEqual(expected, facts.most_kbps(self.store))
         # Physical machines are not limited by a virtual switch.
         self.cloud.faults.clear()
         self.cloud.types['rack'] = 'ironic'
         self.update()
-        self.assertEqual({uuids[0]: 30.0}, fleet.most_kbps(self.store))
+        self.assertEqual({uuids[0]: 30.0}, facts.most_kbps(self.store))
 
     def run_step(self, name, set_up):
         return passes.run_step(name, set_up, lambda: self.now)
@@ -219,7 +225,7 @@ class FleetTestCase(base.StoreTestCase):
         self.cloud.host('a', profile='slow')
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(self.run_step('fleet', set_up))
-        set_up.fleet = fleet.Fleet(
+        set_up.fleet = cloud_facts.CloudFacts(
             self.cloud.access(), make_policies,
             sleep=lambda seconds: None)
         self.assertIsNone(self.run_step('fleet', set_up))
@@ -228,8 +234,9 @@ class FleetTestCase(base.StoreTestCase):
         self.assertIn('stay as they are', self.run_step('fleet', set_up))
 
     def test_schedulers_with_other_options_are_told(self):
-        set_up = types.SimpleNamespace(store=self.store, fleet=fleet.Fleet(
-            None, make_policies, {'enforcement': 'enforce'}))
+        set_up = types.SimpleNamespace(
+            store=self.store, fleet=cloud_facts.CloudFacts(
+                None, make_policies, {'enforcement': 'enforce'}))
         self.run_step('fleet', set_up)
         self.assertEqual({'modeler': {'enforcement': 'enforce'}},
                          self.stored('options').facts)
