@@ -49,10 +49,9 @@ from vswitch_aware_scheduler.telemetry import taut_string
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['AGGREGATES_AROUND', 'GRACE_PERIODS', 'Aggregates', 'Part',
-           'Readings', 'configured_seconds', 'finite', 'from_counters',
+           'Readings', 'configured_seconds', 'from_counters',
            'from_increments', 'from_rates', 'guessed_update_seconds',
-           'instance_series', 'joined', 'margin_seconds', 'together',
-           'update_seconds']
+           'instance_series', 'margin_seconds', 'together', 'update_seconds']
 
 #: Number of periods without an answer before an interface counts as detached
 #: from its instance.
@@ -204,46 +203,6 @@ class Part:
     began: int | None = None
 
 
-def finite(times, values):
-    """Return the readings that are numbers, sorted by time.
-
-    :param times: (n,) seconds UTC, in any order
-    :param values: (n,) values of the counter
-    :returns: (times, values); of several values at one time, the last one
-    """
-    times, values = np.asarray(times, float), np.asarray(values, float)
-    usable = np.isfinite(times) & np.isfinite(values)
-    times, values = times[usable], values[usable]
-    order = np.argsort(times, kind='stable')
-    times, values = times[order], values[order]
-    last = np.ones(times.size, dtype=bool)
-    last[:-1] = times[1:] != times[:-1]
-    return times[last], values[last]
-
-
-def joined(series):
-    """Return the readings of several series of one counter as one series.
-
-    Where two series overlap, the one that started later replaces the other.
-
-    :param series: list of (times, values) as :func:`finite` returns them
-    :returns: (times, values)
-    """
-    series = sorted(((times, values) for times, values in series
-                     if times.size), key=lambda readings: readings[0][0])
-    if not series:
-        return np.empty(0), np.empty(0)
-    times, values = series[0]
-    for later_times, later_values in series[1:]:
-        low = np.searchsorted(times, later_times[0])
-        high = np.searchsorted(times, later_times[-1], side='right')
-        times, values = (
-            np.concatenate([ours[:low], theirs, ours[high:]])
-            for ours, theirs in ((times, later_times),
-                                 (values, later_values)))
-    return times, values
-
-
 def together(columns, period_seconds):
     """Return :class:`Readings` of the counters of an interface.
 
@@ -251,8 +210,8 @@ def together(columns, period_seconds):
     different times, the last reading of each period is used, for the periods
     in which every counter has a reading.
 
-    :param columns: for each counter (times, values) as :func:`finite` returns
-        them
+    :param columns: for each counter (times, values) as
+        :func:`.joining.usable` returns them
     :param period_seconds: length of a period in seconds
     """
     first = columns[0][0]
@@ -290,8 +249,8 @@ def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
     An interval that is shorter than that of the readings is only visible in
     steady traffic: such a counter rises by a varying whole number of updates.
 
-    :param series: list of (times, values) of counters, as :func:`finite`
-        returns them
+    :param series: list of (times, values) of counters, as
+        :func:`.joining.usable` returns them
     :param min_changes: minimum number of changes of a series that counts
     :param period_seconds: if there are several readings in a period, a dozen
         changes are needed to treat counters as continuous; None: fewer changes

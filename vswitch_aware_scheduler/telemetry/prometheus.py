@@ -13,6 +13,7 @@ counter that stood still, and a missing answer like no traffic.
 import collections
 import contextlib
 import dataclasses
+import itertools
 import math
 import re
 import time
@@ -25,6 +26,7 @@ from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters as interface_counters
+from vswitch_aware_scheduler.telemetry import joining
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['EXPORTERS', 'Names', 'PrometheusDriver']
@@ -292,7 +294,15 @@ class PrometheusDriver(service.ServiceDriver):
                 self._names, self._exporter = names, best
         return _Reading(client, names, self._period_seconds,
                         self._samples_per_request,
-                        min(max(since, oldest), now), now)
+                        min(max(since, oldest), now), now, self._is_home,
+                        self._note)
+
+    def _note(self, reason):
+        """Count what is not used, and log it when it is new."""
+        if reason not in self._ignored:
+            LOG.warning('Telemetry %s: not used: %s', self.source, reason)
+        self._ignored = {**self._ignored,
+                         reason: self._ignored.get(reason, 0) + 1}
 
     def _numbers(self, client, now):
         """Return {exporter: number of instances that the server has of it}.
@@ -397,8 +407,8 @@ class PrometheusDriver(service.ServiceDriver):
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
             for shard in reading.shards(instance_values, begin, finish):
-                counters = reading.counters(shard, begin, finish) \
-                    if first < last else {}
+                counters = self._without_outages(reading.counters(
+                    shard, begin, finish)) if first < last else {}
                 for uuid, _ in shard:
                     links = counters.get(uuid, {})
                     if uuid in self.hosts:
@@ -413,6 +423,37 @@ class PrometheusDriver(service.ServiceDriver):
                         complete)
                     done += 1
                     progress(done, len(instance_values))
+
+    def _without_outages(self, counters):
+        """Remove readings of sources that repeated their last poll.
+
+        :param counters: as returned by :meth:`_Reading.counters`
+        """
+        sources = {}
+        for uuid, links in counters.items():
+            for hosts in links.values():
+                for key, columns in hosts.items():
+                    sources.setdefault(key[-1], {}).setdefault(
+                        uuid, []).append(columns)
+        for source, instances in sources.items():
+            outages = joining.outages({
+                uuid: [column for columns in of_instance
+                       for column in columns.values()]
+                for uuid, of_instance in instances.items()})
+            for begin, end in outages:
+                LOG.debug('Telemetry %s: %s repeated its last values from '
+                          '%.0f to %.0f', self.source, http.shown(source),
+                          begin, end)
+                for columns in itertools.chain(*instances.values()):
+                    for number, (times, values) in columns.items():
+                        keep = (times <= begin) | (times >= end)
+                        columns[number] = times[keep], values[keep]
+        return counters
+
+    def _is_home(self, uuid, label):
+        """Whether a label names the host of an instance in Nova."""
+        return uuid in self.hosts \
+            and self._host_of(label) == self.hosts[uuid]
 
     def _leave_out_others(self, links, home):
         """Remove readings of other hosts than the host of the instance.
@@ -488,12 +529,14 @@ def _parts(links, count, period_seconds, update, until):
         reported = {number for columns in hosts.values() for number in columns}
         numbers = list(range(count)) if len(reported) == count \
             else sorted(reported & {0, 1})
+        of_hosts = [columns for _, columns in sorted(hosts.items())
+                    if numbers and columns.keys() >= set(numbers)]
+        if len(of_hosts) > 1:
+            of_hosts = joining.continued(of_hosts, update)
         readings = [
             interface_counters.together([columns[number] for number in (
                 numbers if len(numbers) > 1 else numbers * 2)],
-                period_seconds)
-            for _, columns in sorted(hosts.items())
-            if numbers and columns.keys() >= set(numbers)]
+                period_seconds) for columns in of_hosts]
         if not readings:
             complete = False
             continue
@@ -514,17 +557,26 @@ class _Reading:
     :param samples_per_request: approximate number of samples in one request
     :param since: start of the time, seconds UTC
     :param now: end of the time, seconds UTC
+    :param is_home: callable(uuid, value of the last host label), returns
+        whether Nova has the instance on that host
+    :param note: callable(reason), counts what cannot be used
     """
 
     def __init__(self, client, names, period_seconds, samples_per_request,
-                 since, now):
+                 since, now, is_home, note):
         self._client = client
         self._names = names
         self._period_seconds = period_seconds
         self._samples_per_request = samples_per_request
         self._since = since
         self._now = now
+        self._is_home = is_home
+        self._note = note
+        #: {values of the identity labels: uuids that have them}, or None.
         self._identities = None
+        self._spans = {}
+        #: Number of series of sent bytes, one for each interface.
+        self.interface_count = 0
         self._sample_seconds = _FIRST_GUESS_SECONDS
         self._lists = service.Division(
             is_complete=True, smaller=_longer_ends)
@@ -551,18 +603,19 @@ class _Reading:
                     {names.instance_label, *names.identity_labels}):
                 uuid = _uuid(labels.get(names.instance_label))
                 if uuid:
-                    self._identities[_values(
-                        labels, names.identity_labels)] = uuid
+                    self._identities.setdefault(_values(
+                        labels, names.identity_labels), set()).add(uuid)
         values_by_uuid = {}
         for labels in self._series(
                 names.egress_query, names.select_label,
                 {names.select_label, names.instance_label,
                  *names.identity_labels}):
-            uuid = self._uuid_of(labels)
             value = labels.get(names.select_label)
-            if uuid and value and (
-                    instance_uuids is None or uuid in instance_uuids):
-                values_by_uuid.setdefault(uuid, set()).add(value)
+            uuids = self._uuids_of(labels) if value else ()
+            self.interface_count += bool(uuids)
+            for uuid in uuids:
+                if instance_uuids is None or uuid in instance_uuids:
+                    values_by_uuid.setdefault(uuid, set()).add(value)
         return sorted(values_by_uuid.items())
 
     def _series(self, query, label, names):
@@ -581,11 +634,56 @@ class _Reading:
         for answer in self._lists.answers(ask, ['.*']):
             yield from answer
 
-    def _uuid_of(self, labels):
+    def _uuids_of(self, labels):
+        """Return the uuids of the instances that a series may be of."""
         if self._identities is None:
-            return _uuid(labels.get(self._names.instance_label))
+            uuid = _uuid(labels.get(self._names.instance_label))
+            return {uuid} if uuid else set()
         return self._identities.get(
-            _values(labels, self._names.identity_labels))
+            _values(labels, self._names.identity_labels), set())
+
+    def _owners(self, labels, first, last):
+        """Return [(uuid, begin, end)]: whose readings those of a series are.
+
+        A name may be that of several instances. If one was there after the
+        other, the time decides, else Nova's record of their host. Otherwise
+        nobody has the readings.
+
+        :param first: first period
+        :param last: end of the periods, exclusive
+        """
+        uuids = self._uuids_of(labels)
+        if len(uuids) < 2:
+            return [(uuid, -math.inf, math.inf) for uuid in uuids]
+        names = self._names
+        key = _values(labels, names.identity_labels)
+        at = key, first, last
+        if at not in self._spans:
+            self._spans[at] = self._find_owners(key, sorted(uuids), _values(
+                labels, names.host_labels)[-1], first, last)
+        return self._spans[at]
+
+    def _find_owners(self, key, uuids, host, first, last):
+        label = self._names.identity_labels[0]
+        seen = {}
+        for labels, times, _ in self._all_samples(
+                self._names.identity_query, label, key[:1], first, last):
+            uuid = _uuid(labels.get(self._names.instance_label))
+            if uuid and times.size and _values(
+                    labels, self._names.identity_labels) == key:
+                low, high = seen.get(uuid, (math.inf, -math.inf))
+                seen[uuid] = min(low, times[0]), max(high, times[-1])
+        spans = sorted((*span, uuid) for uuid, span in seen.items())
+        if all(one[1] < other[0] for one, other in zip(spans, spans[1:])):
+            begins = [-math.inf, *(span[0] for span in spans[1:]), math.inf]
+            return [(uuid, begin, end) for (*_, uuid), begin, end
+                    in zip(spans, begins, begins[1:])]
+        at_home = [uuid for uuid in uuids if self._is_home(uuid, host)]
+        if len(at_home) == 1:
+            return [(at_home[0], -math.inf, math.inf)]
+        self._note(f'name: {http.shown(key[0], 100)} of the instances '
+                   f'{" and ".join(uuids)}')
+        return []
 
     def shards(self, instance_values, first, last):
         """Divide the list of instances into parts for one query each.
@@ -630,30 +728,44 @@ class _Reading:
         """
         instance_uuids = {uuid for uuid, _ in shard}
         values = sorted({value for _, values in shard for value in values})
-        counters = {}
+        pieces = {}
         for number, query in enumerate(self._names.queries[:queries]):
             for labels, times, readings in self._all_samples(
-                    query, values, first, last):
-                uuid = self._uuid_of(labels)
-                if uuid not in instance_uuids:
-                    continue
-                counters.setdefault(uuid, {}).setdefault(
-                    _values(labels, self._names.interface_labels), {}
-                ).setdefault(
-                    _values(labels, self._names.host_labels), {}
-                ).setdefault(number, {}).setdefault(
-                    tuple(sorted(labels.items())), []).append(
-                    (times, readings))
-        for links in counters.values():
-            for hosts in links.values():
-                for columns in hosts.values():
-                    for number, series in columns.items():
-                        # Series of one host may differ in irrelevant labels,
-                        # such as the name of the instance.
-                        columns[number] = interface_counters.joined([
-                            interface_counters.finite(
-                                *map(np.concatenate, zip(*pieces)))
-                            for _, pieces in sorted(series.items())])
+                    query, self._names.select_label, values, first, last):
+                for uuid, begin, end in self._owners(labels, first, last):
+                    if uuid not in instance_uuids:
+                        continue
+                    inside = (times >= begin) & (times < end)
+                    pieces.setdefault(uuid, {}).setdefault(
+                        _values(labels, self._names.interface_labels), {}
+                    ).setdefault(
+                        _values(labels, self._names.host_labels), {}
+                    ).setdefault(number, {}).setdefault(
+                        tuple(sorted(labels.items())), []).append(
+                        (times[inside], readings[inside]))
+        return {uuid: self._joined(uuid, links)
+                for uuid, links in pieces.items()}
+
+    def _joined(self, uuid, links):
+        """Return the counters of an instance, from the pieces of its series.
+
+        An interface that cannot be decided has no host.
+        """
+        counters = {}
+        for interface, hosts in links.items():
+            for host, columns in hosts.items():
+                joined = joining.join({
+                    number: {labels: joining.usable(
+                        *map(np.concatenate, zip(*parts)))
+                        for labels, parts in series.items()}
+                    for number, series in columns.items()})
+                if joined.undecided:
+                    self._note(f'interface: {uuid}: the values of its series '
+                               f'neither agree nor differ')
+                for place, counter in enumerate(joined.counters):
+                    by_host = counters.setdefault((interface, place), {})
+                    if not joined.undecided:
+                        by_host[host] = counter
         return counters
 
     def columns(self, shard, first, last):
@@ -668,7 +780,7 @@ class _Reading:
             for hosts in links.values() for columns in hosts.values()
             for column in columns.values()]
 
-    def _all_samples(self, query, values, first, last):
+    def _all_samples(self, query, label, values, first, last):
         """Yield (labels, times, values) in requests of a limited size."""
         begin = 0
         while begin < len(values):
@@ -677,15 +789,15 @@ class _Reading:
             low = first
             while low < last:
                 high = min(last, low + self._longest(len(part)))
-                yield from self._samples(query, part, low, high)
+                yield from self._samples(query, label, part, low, high)
                 low = high
             begin += len(part)
 
-    def _samples(self, query, values, low, high):
+    def _samples(self, query, label, values, low, high):
         """Yield (labels, times, values) of the given periods."""
         def ask(values, low, high, divisible):
             series = self._client.samples(
-                _with_values(query, self._names.select_label, values),
+                _with_values(query, label, values),
                 low * self._period_seconds, high * self._period_seconds,
                 divisible)
             densest = max((len(times) for _, times, _ in series), default=0)

@@ -42,29 +42,6 @@ class CountersTestCase(unittest.TestCase):
 
 class ReadingsTest(unittest.TestCase):
 
-    def test_what_is_not_finite_is_no_reading(self):
-        times, values = counters.finite(
-            [12, 2, 11, NAN], [1, np.inf, NAN, 5])
-        self.assertEqual(([12], [1]), (times.tolist(), values.tolist()))
-
-    def test_readings_are_put_in_order_and_the_last_of_a_time_counts(self):
-        times, values = counters.finite([25, 1, 9, 21, 9], [4, 1, 2, 3, 5])
-        self.assertEqual([1, 9, 21, 25], times.tolist())
-        self.assertEqual([1, 5, 3, 4], values.tolist())
-
-    def test_of_overlapping_series_the_later_one_counts(self):
-        earlier = np.array([0., 10, 20, 30, 60]), np.array([1., 2, 3, 3, 3])
-        later = np.array([15., 25, 35]), np.array([7., 8, 9])
-        for series in ([earlier, later], [later, earlier]):
-            times, values = counters.joined(series)
-            self.assertEqual([0, 10, 15, 25, 35, 60], times.tolist())
-            self.assertEqual([1, 2, 7, 8, 9, 3], values.tolist())
-
-    def test_no_series_joined_is_no_reading(self):
-        nothing = np.empty(0), np.empty(0)
-        for series in ([], [nothing]):
-            self.assertEqual(0, counters.joined(series)[0].size)
-
     def test_counters_read_at_the_same_times_keep_all_readings(self):
         times = np.array([1., 2, 3])
         readings = counters.together([(times, times), (times, times * 2)], 10)
@@ -73,8 +50,8 @@ class ReadingsTest(unittest.TestCase):
 
     def test_a_period_needs_a_reading_of_every_counter(self):
         readings = counters.together([
-            counters.finite([0, 7, 10, 20], [0, 1, 2, 3]),
-            counters.finite([4, 24], [5, 6])], 10)
+            (np.array([0, 7, 10, 20]), np.array([0, 1, 2, 3])),
+            (np.array([4, 24]), np.array([5, 6]))], 10)
         self.assertEqual([[7, 4], [20, 24]], readings.times.tolist())
         self.assertEqual([[1, 5], [3, 6]], readings.counters.tolist())
 
