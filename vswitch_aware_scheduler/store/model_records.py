@@ -104,6 +104,7 @@ class ResumePoint:
     :ivar last_time: start of its last counted sample, seconds UTC; None if its
         counts are missing or have an unknown format
     :ivar period_seconds: sampling period of its counts; None in the same cases
+    :ivar source: name of the source of its samples
     :ivar mark: the first bytes of its counts, which change with the counts;
         None if they are missing
     """
@@ -111,6 +112,7 @@ class ResumePoint:
     modelled: bool
     last_time: float | None
     period_seconds: float | None
+    source: str = 'unknown'
     mark: bytes | None = dataclasses.field(default=None, compare=False,
                                            repr=False)
 
@@ -124,12 +126,14 @@ class Learned:
     :ivar counts: TransitionCounts; None if they are missing, damaged or have
         an unknown format
     :ivar name: name of the instance for operators, or None if unknown
+    :ivar source: name of the source of the samples
     """
 
     modelled: bool
     counts: estimate.TransitionCounts | None
     refused: series.Refused
     name: str | None = None
+    source: str = 'unknown'
 
     @property
     def is_hidden(self):

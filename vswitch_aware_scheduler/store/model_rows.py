@@ -122,23 +122,29 @@ def resume_points(connection, instance_uuids=None):
     :param instance_uuids: collection of uuids, or None for all
     """
     points = {}
-    for column, modelled in (
-            (tables.unmodelled_instance.c.counts, False),
-            (tables.traffic_model_detail.c.counts, True)):
-        uuid = column.table.c.instance_uuid
-        query = sa.select(uuid, sa.func.substr(
-            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
+    unmodelled, model = tables.unmodelled_instance, tables.traffic_model
+    detail = tables.traffic_model_detail
+    for rows, table, column, modelled in (
+            (unmodelled, unmodelled, unmodelled.c.counts, False),
+            (model.join(detail, detail.c.instance_uuid
+                        == model.c.instance_uuid),
+             model, detail.c.counts, True)):
+        uuid = table.c.instance_uuid
+        query = sa.select(uuid, table.c.source, sa.func.substr(
+            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary)
+        ).select_from(rows)
         for chunk_query in (
                 [query] if instance_uuids is None else
                 [query.where(uuid.in_(chunk))
                  for chunk in sql.key_chunks(instance_uuids)]):
-            for instance_uuid, data in sql.stream(connection, chunk_query):
+            for instance_uuid, source, data in sql.stream(
+                    connection, chunk_query):
                 data = bytes(data) if isinstance(
                     data, (bytes, memoryview)) else None
                 period, last = (None, None) if data is None else \
                     estimate.period_and_last_time(data)
                 points[instance_uuid] = model_records.ResumePoint(
-                    modelled, last, period, data)
+                    modelled, last, period, source, data)
     return points
 
 
@@ -177,20 +183,23 @@ def learned(connection, instance_uuids):
     for chunk in sql.key_chunks(instance_uuids):
         for modelled, query in (
                 (False, sa.select(unmodelled.instance_uuid, unmodelled.refused,
-                                  unmodelled.name, unmodelled.counts)
+                                  unmodelled.name, unmodelled.source,
+                                  unmodelled.counts)
                  .where(unmodelled.instance_uuid.in_(chunk))),
                 (True, sa.select(model.c.instance_uuid, model.c.refused,
-                                 model.c.name, detail.c.counts)
+                                 model.c.name, model.c.source,
+                                 detail.c.counts)
                  .join(detail, detail.c.instance_uuid
                        == model.c.instance_uuid)
                  .where(model.c.instance_uuid.in_(chunk)))):
-            for instance_uuid, refused, name, data in connection.execute(
-                    query):
+            for instance_uuid, refused, name, source, data in (
+                    connection.execute(query)):
                 counts = data and damage.usable(
                     {}, 'counts', instance_uuid, functools.partial(
                         estimate.TransitionCounts.from_bytes, data))
                 counts_by_uuid[instance_uuid] = model_records.Learned(
-                    modelled, counts or None, _refused(refused), name)
+                    modelled, counts or None, _refused(refused), name,
+                    source)
     return counts_by_uuid
 
 

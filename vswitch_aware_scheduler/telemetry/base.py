@@ -109,6 +109,19 @@ class Driver(abc.ABC):
     #: hosts then ignore what other hosts report about an instance.
     hosts = types.MappingProxyType({})
 
+    #: What :attr:`variant` was when a reader learned from this source. A
+    #: driver that detects its variant then changes it only for a good reason.
+    variant_before = ''
+
+    @property
+    def variant(self):
+        """Name of what the samples come from within the source, or ''.
+
+        It is known after :meth:`instances`. The samples of another variant
+        are measured otherwise: a reader does not add them to earlier ones.
+        """
+        return ''
+
     @property
     def period_seconds(self):
         """Requested sampling period in seconds, or None.

@@ -17,6 +17,7 @@ import itertools
 import math
 import re
 import time
+import zlib
 
 import numpy as np
 
@@ -253,6 +254,16 @@ class PrometheusDriver(service.ServiceDriver):
         self._seen_update = update_interval_seconds
 
     @property
+    def variant(self):
+        """Name of the exporter, with a number of names of their own."""
+        if self._names is None:
+            return ''
+        if not self._overrides:
+            return self._exporter
+        return (f'{self._exporter or "names"} '
+                f'{zlib.crc32(repr(self._names).encode()):08x}')
+
+    @property
     def ignored(self):
         """{reason: number} of series of instances that are on another host."""
         return dict(self._ignored)
@@ -286,7 +297,9 @@ class PrometheusDriver(service.ServiceDriver):
         names = self._names
         if names is None:
             numbers = self._numbers(client, now)
-            best = max(numbers, key=numbers.get)
+            before = self.variant_before.partition(' ')[0]
+            best = max(numbers, key=lambda exporter: numbers[exporter] * (
+                2 if exporter == before else 1))
             names = dataclasses.replace(EXPORTERS[best], **self._overrides)
             if numbers[best]:
                 LOG.info('Telemetry %s: exporter %s, which has the series of '

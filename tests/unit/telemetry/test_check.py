@@ -82,6 +82,23 @@ class ExamineTest(testtools.TestCase):
         self.assertEqual([UUIDS[0]],
                          [found.uuid for found in driver.instances()])
 
+    def test_the_exporter_that_was_learned_from_is_kept(self):
+        series = stand_ins.SHAPES['libvirt-inovex'](INTERFACES[:3]) \
+            + stand_ins.SHAPES['ceilometer'](INTERFACES)
+        for before, expected in (
+                ('', 'ceilometer'), ('libvirt-inovex', 'libvirt-inovex'),
+                ('libvirt-kumina', 'ceilometer'),
+                ('ceilometer 12345678', 'ceilometer')):
+            driver = self.make(series)
+            driver.variant_before = before
+            driver.instances()
+            self.assertEqual(expected, driver.variant)
+        # Names of their own make other samples.
+        self.assertNotEqual(*(
+            prometheus.PrometheusDriver(
+                {'url': 'http://a'}, names={'egress_query': query}).variant
+            for query in ('one', 'other')))
+
     def test_a_server_without_instances_is_no_success(self):
         for series in ([], FOREIGN):
             findings = self.examine(self.make(series))
