@@ -370,6 +370,28 @@ rejected queries.
 
 Related options: ``requests_per_second``.
 """),
+    cfg.DictOpt(
+        'headers', secret=True,
+        help="""
+Headers of every request, such as the tenant of a server with several tenants.
+
+Format: name:value, separated by commas, such as X-Scope-OrgID:cloud.
+
+When it is wrong, the server refuses requests, or has no instance.
+
+Related options: ``token_file``, ``auth_type``.
+"""),
+    cfg.StrOpt(
+        'token_file',
+        help="""
+File with a token, which the driver sends as ``Authorization: Bearer``.
+
+The driver reads the file in each pass, so that the token may be replaced.
+
+When it is wrong, the driver fails with the reason.
+
+Related options: ``headers``, ``auth_type``.
+"""),
     number.FloatOpt(
         'update_interval_seconds', min=0, max=86400,
         help="""
@@ -524,7 +546,11 @@ def driver_options(conf, driver):
     if names:
         values['names'] = {name: value for name, value in names.items()
                            if value is not None}
-    return {'access': access_of(conf, group_name), **values}
+    access = access_of(conf, group_name)
+    for name in ('headers', 'token_file'):
+        if name in values:
+            access[name] = values.pop(name)
+    return {'access': access, **values}
 
 
 def access_of(conf, group_name):

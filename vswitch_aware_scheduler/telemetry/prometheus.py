@@ -881,7 +881,8 @@ class _PrometheusClient(http.Client):
 
     def _behind_keystone(self):
         # Aetos only supports GET.
-        return self._access.auth is not None
+        auth = self._access.auth
+        return auth is not None and auth['auth_type'] != 'http_basic'
 
     def _items(self, description, path, parameters, keys, read, divisible,
                method='POST', marks=('warnings', 'isPartial')):
