@@ -56,6 +56,7 @@ TESTED_WITH = {
     'store/service_records.py': 'store/test_modelers.py',
     'store/sql.py': 'store/test_database.py',
     'telemetry/service.py': 'telemetry/test_prometheus.py',
+    'traffic/packed_counts.py': 'traffic/test_estimate.py',
     'traffic/rate_law.py': 'store/test_packing.py',
     'vswitch/attachments.py': 'admission/test_tunnel_table.py',
 }

@@ -14,6 +14,7 @@ from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import packed_counts
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 
@@ -131,7 +132,7 @@ def resume_points(connection, instance_uuids=None):
              model, detail.c.counts, True)):
         uuid = table.c.instance_uuid
         query = sa.select(uuid, table.c.source, sa.func.substr(
-            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary)
+            column, 1, packed_counts.HEADER_BYTES, type_=sa.LargeBinary)
         ).select_from(rows)
         for chunk_query in (
                 [query] if instance_uuids is None else
@@ -142,7 +143,7 @@ def resume_points(connection, instance_uuids=None):
                 data = bytes(data) if isinstance(
                     data, (bytes, memoryview)) else None
                 period, last = (None, None) if data is None else \
-                    estimate.period_and_last_time(data)
+                    packed_counts.period_and_last_time(data)
                 points[instance_uuid] = model_records.ResumePoint(
                     modelled, last, period, source, data)
     return points
