@@ -150,9 +150,12 @@ class Driver(abc.ABC):
 
         :returns: dictionary with the keys ``server`` (what answers),
             ``limits`` ({name: value}), ``exporter`` (the names that are read),
-            ``exporters`` ({name: number of instances of all known names}) and
-            ``update_seconds`` (interval at which the counters were seen to
-            change in the last reading), each only if known
+            ``exporters`` ({name: number of instances of all known names}),
+            ``unusable`` ({name of another exporter: why it cannot be used}),
+            ``interfaces``, ``series`` (their numbers), ``update_seconds``
+            (interval at which the counters were seen to change) and
+            ``configured`` ({name of an option of times: value}), each only if
+            known
         :raises TelemetryError: if the source cannot be read
         """
         return {}

@@ -30,7 +30,7 @@ from vswitch_aware_scheduler.telemetry import counters as interface_counters
 from vswitch_aware_scheduler.telemetry import joining
 from vswitch_aware_scheduler.telemetry import service
 
-__all__ = ['EXPORTERS', 'Names', 'PrometheusDriver']
+__all__ = ['EXPORTERS', 'Names', 'PrometheusDriver', 'UNUSABLE']
 
 LOG = logs.get_logger(__name__)
 
@@ -185,6 +185,25 @@ EXPORTERS = {
 }
 
 
+#: {exporter that cannot be used: (selector of its series, why)}
+UNUSABLE = {
+    'a libvirt exporter without uuids': (
+        _LIBVIRT.egress_query,
+        'its series have the name of the domain, but no uuid'),
+    'node_exporter': (
+        'node_network_transmit_bytes_total{device=~"tap.*"}',
+        'its series have the name of the tap device, but no uuid'),
+    'openstack-exporter': (
+        'openstack_nova_server_status', 'it does not count traffic'),
+    'KubeVirt': (
+        'kubevirt_vmi_network_transmit_bytes_total',
+        'its machines are not instances of Nova'),
+    'the exporter of Ceilometer before October 2024': (
+        'ceilometer_network_outgoing_bytes_total',
+        'it adds each reading to the previous ones'),
+}
+
+
 class PrometheusDriver(service.ServiceDriver):
     """Telemetry from a Prometheus server, read again in every call."""
 
@@ -252,6 +271,7 @@ class PrometheusDriver(service.ServiceDriver):
         self._names_of, self._by_name = None, {}
         self._ignored = {}
         self._seen_update = update_interval_seconds
+        self._interface_count = 0
 
     @property
     def variant(self):
@@ -276,7 +296,9 @@ class PrometheusDriver(service.ServiceDriver):
         """
         self._ignored = {}
         with self._client(_PrometheusClient) as client:
-            instance_values = self._reading(client).instances(None)
+            reading = self._reading(client)
+            instance_values = reading.instances(None)
+            self._interface_count = reading.interface_count
         return [base.Instance(uuid, sorted(values)[0])
                 for uuid, values in instance_values]
 
@@ -311,9 +333,7 @@ class PrometheusDriver(service.ServiceDriver):
                         self._note)
 
     def _note(self, reason):
-        """Count what is not used, and log it when it is new."""
-        if reason not in self._ignored:
-            LOG.warning('Telemetry %s: not used: %s', self.source, reason)
+        """Count what is not used."""
         self._ignored = {**self._ignored,
                          reason: self._ignored.get(reason, 0) + 1}
 
@@ -344,12 +364,30 @@ class PrometheusDriver(service.ServiceDriver):
     def facts(self):
         """Return {name: value} about the server and the exporter."""
         with self._client(_PrometheusClient) as client:
+            now = self._clock()
+            numbers = {name: number for name, number in self._numbers(
+                client, now).items() if number}
+            unusable = {} if numbers else {
+                name: why for name, (selector, why) in UNUSABLE.items()
+                if client.values('__name__', selector,
+                                 now - self._max_age_seconds, now)}
+            update = self._seen_update
+            if self._update_seconds is not None:
+                reading = self._reading(client)
+                last = self._settled()
+                update = self._measured_update(
+                    reading, reading.instances(None),
+                    math.floor((now - self._max_age_seconds)
+                               / self._period_seconds), last, last)
             return {
                 **client.server(), 'exporter': self._exporter,
-                'exporters': {
-                    name: number for name, number in self._numbers(
-                        client, self._clock()).items() if number},
-                'update_seconds': self._seen_update}
+                'exporters': numbers, 'unusable': unusable,
+                'interfaces': self._interface_count,
+                'series': self._interface_count * len(
+                    self._names.queries if self._names else ()),
+                'update_seconds': update, 'configured': {
+                    'period_seconds': self._period_seconds,
+                    'update_interval_seconds': self._update_seconds}}
 
     def _settled(self):
         """Return the last period that ended long enough ago."""
@@ -375,6 +413,14 @@ class PrometheusDriver(service.ServiceDriver):
                 _PROBES[0][0] * 900 / self._period_seconds)
         else:
             high = last + 1
+        return self._measured_update(reading, instance_values, oldest, high,
+                                     last)
+
+    def _measured_update(self, reading, instance_values, oldest, high, last):
+        """Return the interval that the counters show, None if too few do.
+
+        :param high: end of the periods of the first attempt
+        """
         series = []
         for hours, instances in _PROBES:
             high = min(high, last + 1)
