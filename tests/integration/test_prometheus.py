@@ -15,6 +15,7 @@ from tests.integration import base
 from tests.integration import feeds
 from tests.integration import servers
 from vswitch_aware_scheduler.telemetry import check
+from vswitch_aware_scheduler.telemetry import exporters
 from vswitch_aware_scheduler.telemetry import prometheus
 
 
@@ -75,7 +76,7 @@ class ExportersTest(base.WithServer, testtools.TestCase):
     def test_each_exporter_is_found_and_read(self):
         now = float(self.traffic.t0) + 300 * 100
         for exporter in telemetry_stand_ins.SHAPES:
-            names = prometheus.EXPORTERS[exporter]
+            names = exporters.EXPORTERS[exporter]
             driver = self.make(exporter, {
                 name: f'{getattr(names, name)}{{served="{exporter}"}}'
                 for name in ('egress_query', 'ingress_query',

@@ -11,7 +11,6 @@ counter that stood still, and a missing answer like no traffic.
 """
 
 import collections
-import contextlib
 import dataclasses
 import itertools
 import math
@@ -27,21 +26,19 @@ from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters as interface_counters
+from vswitch_aware_scheduler.telemetry import curves
+from vswitch_aware_scheduler.telemetry import exporters
 from vswitch_aware_scheduler.telemetry import joining
+from vswitch_aware_scheduler.telemetry import prometheus_api
 from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.telemetry import update_interval
 
-__all__ = ['EXPORTERS', 'Names', 'PrometheusDriver', 'UNUSABLE']
+__all__ = ['PrometheusDriver']
 
 LOG = logs.get_logger(__name__)
 
-_SELECTOR = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)?(\{.*\})?', re.DOTALL)
-_LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*')
 _UUID = re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-'
                    r'[0-9a-f]{12}', re.IGNORECASE)
-
-#: Maximum length of a selector in the URL of a GET, and in the body of a POST.
-_GET_CHARACTERS = 3000
-_POST_CHARACTERS = 100000
 
 #: Assumed time between two samples of a series, until an answer shows it.
 _FIRST_GUESS_SECONDS = 10.0
@@ -56,152 +53,6 @@ _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 
 #: Maximum length of a pattern that selects values by their last characters.
 _LONGEST_PATTERN = 60
-
-
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """Names and labels of the counters of an exporter.
-
-    :ivar egress_query: selector of the series of bytes that instances sent
-    :ivar ingress_query: selector of the series of bytes that instances
-        received
-    :ivar egress_packets_query: selector for sent packets, or '' to count no
-        packets
-    :ivar ingress_packets_query: selector for received packets, or ''
-    :ivar select_label: label whose values select series
-    :ivar instance_label: label that contains the uuid of the instance
-    :ivar interface_labels: labels that distinguish the interfaces of an
-        instance
-    :ivar host_labels: labels that distinguish the hosts of an instance;
-        missing labels are ignored
-    :ivar identity_query: '' if ``instance_label`` is a label of the counters,
-        else a selector of series with this label
-    :ivar identity_labels: labels that the counters have in common with the
-        series of ``identity_query``
-    :raises InvalidInput: if a value is invalid
-    """
-
-    egress_query: str
-    ingress_query: str
-    egress_packets_query: str
-    ingress_packets_query: str
-    select_label: str
-    instance_label: str
-    interface_labels: tuple
-    host_labels: tuple
-    identity_query: str = ''
-    identity_labels: tuple = ()
-
-    def __post_init__(self):
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.name.endswith('_query'):
-                optional = 'packets' in item.name or 'identity' in item.name
-                self._check_selector(item.name, value, optional)
-            elif item.name.endswith('_labels'):
-                labels = value.split(',') if isinstance(value, str) else value
-                labels = tuple(label.strip() for label in labels)
-                object.__setattr__(self, item.name, labels)
-                for label in labels:
-                    self._check_label(item.name, label)
-            else:
-                self._check_label(item.name, value)
-        if bool(self.egress_packets_query) != bool(self.ingress_packets_query):
-            raise exceptions.InvalidInput(
-                f'telemetry driver prometheus: egress_packets_query = '
-                f'{self.egress_packets_query!r}, ingress_packets_query = '
-                f'{self.ingress_packets_query!r}; expected both or none')
-        if self.identity_query and not self.identity_labels:
-            raise exceptions.InvalidInput(
-                'identity_labels of telemetry driver prometheus: empty; '
-                'expected the labels that connect the series of '
-                'identity_query with the counters')
-
-    @staticmethod
-    def _check_selector(name, value, optional):
-        if isinstance(value, str) and (value or optional) \
-                and _SELECTOR.fullmatch(value):
-            return
-        raise exceptions.InvalidInput(
-            f'{name} of telemetry driver prometheus: {value!r}; expected a '
-            f'selector of series such as name or name{{label="value"}}')
-
-    @staticmethod
-    def _check_label(name, value):
-        if not isinstance(value, str) or not _LABEL.fullmatch(value):
-            raise exceptions.InvalidInput(
-                f'{name} of telemetry driver prometheus: {value!r}; '
-                f'expected the name of a label')
-
-    @property
-    def queries(self):
-        """The selectors of all counters: bytes and, if configured, packets."""
-        return tuple(filter(None, (
-            self.egress_query, self.ingress_query,
-            self.egress_packets_query, self.ingress_packets_query)))
-
-
-_LIBVIRT = Names(
-    'libvirt_domain_interface_stats_transmit_bytes_total',
-    'libvirt_domain_interface_stats_receive_bytes_total',
-    'libvirt_domain_interface_stats_transmit_packets_total',
-    'libvirt_domain_interface_stats_receive_packets_total',
-    'domain', 'instance_id', ('target_device',), ('instance',),
-    'libvirt_domain_openstack_info', ('domain', 'instance'))
-
-_CEILOMETER = Names(
-    'ceilometer_network_outgoing_bytes', 'ceilometer_network_incoming_bytes',
-    'ceilometer_network_outgoing_packets',
-    'ceilometer_network_incoming_packets',
-    # Some exporters have one resource for all interfaces of an instance.
-    'resource', 'resource', ('resource', 'device'),
-    ('vm_instance', 'instance'))
-
-#: Names of exporters; the manual names their origin.
-EXPORTERS = {
-    # The exporter of Ceilometer's polling agent, and sg-core.
-    'ceilometer': _CEILOMETER,
-    # Ceilometer's publisher prometheus:// and a Pushgateway.
-    'ceilometer-pushgateway': dataclasses.replace(
-        _CEILOMETER, select_label='resource_id', instance_label='resource_id',
-        interface_labels=('resource_id',), host_labels=('instance',), **{
-            name: getattr(_CEILOMETER, name).removeprefix('ceilometer_')
-            for name in ('egress_query', 'ingress_query',
-                         'egress_packets_query', 'ingress_packets_query')}),
-    'libvirt-inovex': _LIBVIRT,
-    'libvirt-tinkoff': dataclasses.replace(
-        _LIBVIRT, instance_label='uuid',
-        identity_query='libvirt_domain_info_meta'),
-    'libvirt-zhangjianweibj': dataclasses.replace(
-        _LIBVIRT, select_label='instanceId', instance_label='instanceId',
-        identity_query='', identity_labels=()),
-    'libvirt-kumina': dataclasses.replace(
-        _LIBVIRT, select_label='uuid', instance_label='uuid',
-        identity_query='', identity_labels=()),
-    'libvirtd-vexxhost': Names(
-        'libvirtd_domain_net_tx_bytes', 'libvirtd_domain_net_rx_bytes',
-        'libvirtd_domain_net_tx_packets', 'libvirtd_domain_net_rx_packets',
-        'uuid', 'uuid', ('interface',), ('instance',)),
-}
-
-
-#: {exporter that cannot be used: (selector of its series, why)}
-UNUSABLE = {
-    'a libvirt exporter without uuids': (
-        _LIBVIRT.egress_query,
-        'its series have the name of the domain, but no uuid'),
-    'node_exporter': (
-        'node_network_transmit_bytes_total{device=~"tap.*"}',
-        'its series have the name of the tap device, but no uuid'),
-    'openstack-exporter': (
-        'openstack_nova_server_status', 'it does not count traffic'),
-    'KubeVirt': (
-        'kubevirt_vmi_network_transmit_bytes_total',
-        'its machines are not instances of Nova'),
-    'the exporter of Ceilometer before October 2024': (
-        'ceilometer_network_outgoing_bytes_total',
-        'it adds each reading to the previous ones'),
-}
 
 
 class PrometheusDriver(service.ServiceDriver):
@@ -220,9 +71,9 @@ class PrometheusDriver(service.ServiceDriver):
         :param access: :class:`.Access`, or a mapping of its arguments
         :param period_seconds: sampling period of the samples; not shorter than
             the interval in which the counters are polled
-        :param names: mapping of arguments of :class:`Names` that replace those
-            of the exporter
-        :param exporter: one of :data:`EXPORTERS`; None: the one of which the
+        :param names: mapping of arguments of :class:`.Names` that replace
+            those of the exporter
+        :param exporter: one of :data:`.EXPORTERS`; None: the one of which the
             server has most instances
         :param settle_seconds: time after its end before a period is read
         :param max_age_seconds: maximum age of instances and samples that are
@@ -241,8 +92,9 @@ class PrometheusDriver(service.ServiceDriver):
                          max_age_seconds, clock, sleep)
         self._require(max_age_seconds is not None, 'max_age_seconds',
                       max_age_seconds, 'a number from 0')
-        self._require(exporter is None or exporter in EXPORTERS, 'exporter',
-                      exporter, f'one of {", ".join(EXPORTERS)}, or None')
+        self._require(
+            exporter is None or exporter in exporters.EXPORTERS, 'exporter',
+            exporter, f'one of {", ".join(exporters.EXPORTERS)}, or None')
         self._require(
             isinstance(samples_per_request, int) and samples_per_request >= 1,
             'samples_per_request', samples_per_request, 'an integer above 0')
@@ -257,7 +109,8 @@ class PrometheusDriver(service.ServiceDriver):
         self._names = None
         try:
             names = dataclasses.replace(
-                EXPORTERS[exporter or 'ceilometer'], **self._overrides)
+                exporters.EXPORTERS[exporter or 'ceilometer'],
+                **self._overrides)
         except TypeError as error:
             raise exceptions.InvalidInput(
                 f'names of telemetry driver prometheus: {error}; expected '
@@ -295,7 +148,7 @@ class PrometheusDriver(service.ServiceDriver):
         :raises TelemetryError: if Prometheus does not answer
         """
         self._ignored = {}
-        with self._client(_PrometheusClient) as client:
+        with self._client(prometheus_api.PrometheusClient) as client:
             reading = self._reading(client)
             instance_values = reading.instances(None)
             self._interface_count = reading.interface_count
@@ -309,7 +162,7 @@ class PrometheusDriver(service.ServiceDriver):
         :returns: set of uuids
         :raises TelemetryError: if Prometheus does not answer
         """
-        with self._client(_PrometheusClient) as client:
+        with self._client(prometheus_api.PrometheusClient) as client:
             return {uuid for uuid, _ in self._reading(
                 client, since).instances(None)}
 
@@ -322,7 +175,8 @@ class PrometheusDriver(service.ServiceDriver):
             before = self.variant_before.partition(' ')[0]
             best = max(numbers, key=lambda exporter: numbers[exporter] * (
                 2 if exporter == before else 1))
-            names = dataclasses.replace(EXPORTERS[best], **self._overrides)
+            names = dataclasses.replace(
+                exporters.EXPORTERS[best], **self._overrides)
             if numbers[best]:
                 LOG.info('Telemetry %s: exporter %s, which has the series of '
                          '%d instances', self.source, best, numbers[best])
@@ -351,7 +205,7 @@ class PrometheusDriver(service.ServiceDriver):
 
     def _numbers_since(self, client, since, now):
         numbers = {}
-        for exporter, names in EXPORTERS.items():
+        for exporter, names in exporters.EXPORTERS.items():
             numbers[exporter] = len(set(filter(None, map(_uuid, client.values(
                 names.instance_label, names.identity_query
                 or names.egress_query, since, now)))))
@@ -363,12 +217,13 @@ class PrometheusDriver(service.ServiceDriver):
 
     def facts(self):
         """Return {name: value} about the server and the exporter."""
-        with self._client(_PrometheusClient) as client:
+        with self._client(prometheus_api.PrometheusClient) as client:
             now = self._clock()
             numbers = {name: number for name, number in self._numbers(
                 client, now).items() if number}
             unusable = {} if numbers else {
-                name: why for name, (selector, why) in UNUSABLE.items()
+                name: why
+                for name, (selector, why) in exporters.UNUSABLE.items()
                 if client.values('__name__', selector,
                                  now - self._max_age_seconds, now)}
             update = self._seen_update
@@ -431,19 +286,19 @@ class PrometheusDriver(service.ServiceDriver):
                 step = max(1, len(instance_values) // instances)
                 series = reading.columns(
                     instance_values[::step][:instances], low, high)
-            update = interface_counters.update_seconds(
+            update = update_interval.update_seconds(
                 series, period_seconds=self._period_seconds)
             if update is not None:
                 return update
             high = last + 1
-        return interface_counters.guessed_update_seconds(
+        return update_interval.guessed_update_seconds(
             series, self._period_seconds, (last + 1) * self._period_seconds)
 
     def _series(self, start, end, instances, progress):
         if instances is not None and not instances:
             progress(0, 0)
             return
-        with self._client(_PrometheusClient) as client:
+        with self._client(prometheus_api.PrometheusClient) as client:
             reading = self._reading(client)
             instance_values = reading.instances(instances)
             progress(0, len(instance_values))
@@ -458,7 +313,7 @@ class PrometheusDriver(service.ServiceDriver):
             if update is None:
                 # No period is old enough.
                 first, update = last, 0.0
-            margin = math.ceil(interface_counters.margin_seconds(
+            margin = math.ceil(curves.margin_seconds(
                 self._period_seconds, update) / self._period_seconds)
             begin = max(
                 0, first - max(margin, interface_counters.GRACE_PERIODS))
@@ -610,7 +465,7 @@ def _parts(links, count, period_seconds, update, until):
 class _Reading:
     """The state of one reading of a server.
 
-    :param client: _PrometheusClient
+    :param client: prometheus_api.PrometheusClient
     :param names: Names
     :param period_seconds: length of a period
     :param samples_per_request: approximate number of samples in one request
@@ -914,151 +769,3 @@ def _with_pattern(selector, label, pattern):
     name, brace, conditions = selector.partition('{')
     inside = conditions.rpartition('}')[0].strip().rstrip(',') if brace else ''
     return f'{name}{{{inside + "," if inside else ""}{matcher}}}'
-
-
-class _PrometheusClient(http.Client):
-    """Requests to the HTTP API."""
-
-    @property
-    def selector_characters(self):
-        """Return the maximum number of characters of values in a selector."""
-        return _GET_CHARACTERS if self._behind_keystone() \
-            else _POST_CHARACTERS
-
-    def _behind_keystone(self):
-        # Aetos only supports GET.
-        auth = self._access.auth
-        return auth is not None and auth['auth_type'] != 'http_basic'
-
-    def _items(self, description, path, parameters, keys, read, divisible,
-               method='POST', marks=('warnings', 'isPartial')):
-        """Send a request, and return ``read(item)`` of each item of a list.
-
-        :param keys: keys that lead to the list in the ``data`` of the answer
-        :param divisible: whether the caller can request less
-        :param method: HTTP method
-        :param marks: members of an answer that is not complete
-        """
-        def checked(answer):
-            if answer['status'] != 'success':
-                raise ValueError(f'status {answer["status"]!r}')
-            # Such an answer covers only a part of the data, for example
-            # because a remote store is down. It is not used, and the next pass
-            # reads the same periods again.
-            for mark in marks:
-                if answer.get(mark):
-                    raise ValueError(f'{mark} {answer[mark]!r}')
-            content = answer['data']
-            if keys and content['resultType'] != 'matrix':
-                raise ValueError(f'resultType {content["resultType"]!r}')
-            for key in keys:
-                content = content[key]
-            return service.require_list(content)
-
-        if self._behind_keystone():
-            method = 'GET'
-        arguments = {'params' if method == 'GET' else 'data': parameters}
-        return self.json(
-            description, method, f'/api/v1/{path}',
-            'an answer of Prometheus without warnings',
-            checked, (('data', *keys), read), divisible, **arguments)[0]
-
-    def series(self, selector, start, end, names, divisible):
-        """Return the labels of the series that existed in a period of time.
-
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
-        :param names: names of the labels to return
-        :param divisible: whether the caller can request less
-        """
-        def read(labels):
-            return {name: _text(labels[name]) for name in names
-                    if name in labels}
-
-        return self._items(
-            f'series of {http.shown(selector)}', 'series',
-            {'match[]': selector, 'start': f'{start:.3f}',
-             'end': f'{end:.3f}'}, (), read, divisible)
-
-    def values(self, label, selector, start, end):
-        """Return the values of a label, about a thousand at most.
-
-        :param label: name of the label
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
-        """
-        try:
-            return self._items(
-                f'values of {label} of {http.shown(selector)}',
-                f'label/{label}/values',
-                {'match[]': selector, 'start': f'{start:.3f}',
-                 'end': f'{end:.3f}', 'limit': '1000'}, (), _text, False,
-                method='GET', marks=('isPartial',))
-        except http.Refusal as refusal:
-            if refusal.status != 404:
-                raise
-            # A server without this request.
-            labels = self.series(selector, start, end, {label}, False)
-            return sorted({found[label] for found in labels if label in found})
-
-    def server(self):
-        """Return {'server': what answers, 'limits': {name: value}}."""
-        def get(path):
-            with contextlib.suppress(exceptions.TelemetryError):
-                return self.json(path, 'GET', path, 'facts about the server',
-                                 lambda answer: answer['data'])[0]
-            return {}
-
-        build = get('/api/v1/status/buildinfo')
-        flags = get('/api/v1/status/flags')
-        name = build.get('application') or (
-            'Prometheus' if 'storage.tsdb.path' in flags else
-            'a server with the API of Prometheus')
-        return {
-            'server': f'{name} {build.get("version", "")}'.strip(),
-            'limits': {name: value for name, value in sorted(flags.items())
-                       if name.startswith(('query.', 'storage.remote.read'))
-                       and re.search('max|timeout|limit', name)}}
-
-    def samples(self, selector, start, end, divisible):
-        """Return [(labels, times, values)], ``start <= times < end``.
-
-        A series without usable readings, such as a native histogram, has no
-        times and values.
-
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
-        :param divisible: whether the caller can request less
-        """
-        def read(series):
-            labels = {str(name): _text(value)
-                      for name, value in series['metric'].items()}
-            readings = series.get('values', ())
-            times = service.numbers([_at(reading, 0) for reading in readings])
-            values = service.numbers([_at(reading, 1)
-                                      for reading in readings])
-            inside = (times >= start) & (times < end)
-            return labels, times[inside], values[inside]
-
-        # The range of Prometheus 2 includes both of its ends, that of
-        # Prometheus 3 only the later one. To work with both, the range starts
-        # and ends one millisecond earlier.
-        milliseconds = round((end - start) * 1000)
-        return self._items(
-            f'samples of {http.shown(selector)}', 'query',
-            {'query': f'{selector}[{milliseconds}ms]',
-             'time': f'{end - .001:.3f}'}, ('result',), read, divisible)
-
-
-def _text(value):
-    return value if isinstance(value, str) else repr(value)
-
-
-def _at(reading, number):
-    """Return one of the two values of a reading, or None if missing."""
-    if isinstance(reading, list) and len(reading) == 2:
-        return reading[number]
-    return None

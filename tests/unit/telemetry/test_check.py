@@ -13,6 +13,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import check
+from vswitch_aware_scheduler.telemetry import exporters
 from vswitch_aware_scheduler.telemetry import prometheus
 
 TRAFFIC = telemetry_driver.sample_traffic()
@@ -61,7 +62,7 @@ class ExamineTest(testtools.TestCase):
             np.testing.assert_allclose(one.rates[:, 0], 1.0)
             np.testing.assert_allclose(one.rates[:, 2], .25)
 
-    @ddt.data(*prometheus.EXPORTERS)
+    @ddt.data(*exporters.EXPORTERS)
     def test_a_wrong_exporter_is_named_with_the_right_one(self, wrong):
         right = 'libvirt-inovex' if wrong == 'ceilometer' else 'ceilometer'
         findings = self.examine(
@@ -72,7 +73,7 @@ class ExamineTest(testtools.TestCase):
         self.assertIn(f'exporter = {right}', findings.problems[1])
 
     def test_every_known_exporter_has_a_tested_shape(self):
-        self.assertEqual(set(stand_ins.SHAPES), set(prometheus.EXPORTERS))
+        self.assertEqual(set(stand_ins.SHAPES), set(exporters.EXPORTERS))
 
     @ddt.data(*stand_ins.UNUSABLE_SHAPES)
     def test_an_exporter_that_cannot_be_used_is_named_with_the_reason(
@@ -82,11 +83,11 @@ class ExamineTest(testtools.TestCase):
         findings = self.examine(driver, dict.fromkeys(UUIDS, 'compute-1'))
         self.assertEqual([name], list(findings.facts['unusable']))
         self.assertIn(name, findings.problems[1])
-        self.assertIn(prometheus.UNUSABLE[name][1], findings.problems[1])
+        self.assertIn(exporters.UNUSABLE[name][1], findings.problems[1])
 
     def test_every_unusable_exporter_has_a_tested_shape(self):
         self.assertEqual(set(stand_ins.UNUSABLE_SHAPES),
-                         set(prometheus.UNUSABLE))
+                         set(exporters.UNUSABLE))
 
     def test_series_interfaces_and_the_configured_times_are_printed(self):
         lines = self.examine(self.make(

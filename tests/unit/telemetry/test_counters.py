@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.contract import telemetry_simulator as simulator
 from vswitch_aware_scheduler.telemetry import counters
+from vswitch_aware_scheduler.telemetry import update_interval
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 UUID = '6f6d3a4e-32d8-4c27-9a0e-1d2c3b4a5f60'
@@ -151,7 +152,7 @@ class UpdatesTest(unittest.TestCase):
             traffic, day, np.random.default_rng(seed))
         update = update_known
         if update_known is None:
-            update = counters.update_seconds([
+            update = update_interval.update_seconds([
                 (times, values) for _, times, values in hosts])
         part = counters.from_counters(
             [counters.Readings(np.stack([times] * 2, axis=1),
@@ -208,7 +209,7 @@ class UpdatesTest(unittest.TestCase):
         _, times, values = simulator.Source(
             update_seconds=update, jitter_seconds=2, **source).readings(
                 self.STEADY, 10800.0, np.random.default_rng(1))[0]
-        self.assertAlmostEqual(1.0, counters.update_seconds(
+        self.assertAlmostEqual(1.0, update_interval.update_seconds(
             [(times, values)]) / update, delta=0.02)
 
     def steady_peak(self, **source):
@@ -238,9 +239,10 @@ class UpdatesTest(unittest.TestCase):
         for count, enough in ((10, False), (60, True)):
             series = [(times[:count], values[:count])]
             # Where one reading of each period is all, it is enough.
-            self.assertAlmostEqual(100.0 if enough else 0.0,
-                                   counters.update_seconds(series), delta=2)
-            self.assertEqual(enough, counters.update_seconds(
+            self.assertAlmostEqual(
+                100.0 if enough else 0.0,
+                update_interval.update_seconds(series), delta=2)
+            self.assertEqual(enough, update_interval.update_seconds(
                 series, period_seconds=300.0) is not None)
 
     def test_a_reset_says_nothing_of_the_interval(self):
@@ -287,7 +289,7 @@ class UpdatesTest(unittest.TestCase):
                       1 + .05 * random.standard_normal(times.size),
                       np.repeat(random.choice([1.0, 2.0], 720), 4)[
                           :times.size]):
-            self.assertEqual(0.0, counters.update_seconds(
+            self.assertEqual(0.0, update_interval.update_seconds(
                 [(times, np.cumsum(rises))]))
 
 

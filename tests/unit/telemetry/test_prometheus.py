@@ -452,7 +452,7 @@ class RequestsTest(PrometheusTestCase):
 
     def test_aetos_is_asked_by_get_and_with_a_token(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'vswitch_aware_scheduler.telemetry.prometheus._GET_CHARACTERS',
+            'vswitch_aware_scheduler.telemetry.prometheus_api._GET_CHARACTERS',
             300))
         driver = self.make()
         good = rates(driver)
