@@ -44,6 +44,10 @@ _LATE_TOLERANCE = 0.25
 #: Number of values around an empty period that are from an unknown moment.
 AGGREGATES_AROUND = 5
 
+#: Places of the first and the last value that are tried, in units of their
+#: bounds.
+_PLACES = (0.0, -0.5, 0.5, -1.0, 1.0)
+
 #: A rise of aggregates that is this multiple of all earlier rises may belong
 #: to two polls.
 _LARGER = 1.3
@@ -190,9 +194,24 @@ def aggregated_curve(times, counters, is_over, period_seconds, update,
         return Curve(times, counters, min(
             end, float(times[-1].min()))), period_seconds
 
-    strings = [taut_string.taut_string(
-        clock + slack, column, clock - slack, column, (clock[0], column[0]),
-        (clock[-1], column[-1])) for column in counters.T]
+    def string(column, offsets):
+        return taut_string.taut_string(
+            clock + slack, column, clock - slack, column,
+            (clock[0] + offsets[0], column[0]),
+            (clock[-1] + offsets[1], column[-1]))
+
+    def bend(offsets):
+        at, volumes = string(counters[:, :2].sum(axis=1), offsets)
+        return abs(np.diff(np.diff(volumes) / np.diff(at))).sum()
+
+    # Choose the ends at which the curve bends least.
+    offsets = (0.0, 0.0)
+    for end_of in (0, 1):
+        choices = [list(offsets) for _ in _PLACES]
+        for choice, place in zip(choices, _PLACES):
+            choice[end_of] = place * slack[-end_of]
+        offsets = min(choices, key=bend)
+    strings = [string(column, offsets) for column in counters.T]
     # The moments of the first and of the last value are unknown, so that rates
     # that depend on them are not used.
     begin = clock[0] + 2 * period_seconds * bool(slack[0])

@@ -14,7 +14,8 @@ import itertools
 
 import numpy as np
 
-__all__ = ['Joined', 'continued', 'join', 'outages', 'usable']
+__all__ = ['Joined', 'PERIODS_BEFORE', 'continued', 'join', 'outages',
+           'usable']
 
 #: Smallest share of values that agree if two counters are the same, and
 #: largest share if they are different.
@@ -37,6 +38,11 @@ _TOGETHER = 3
 #: changes of any of their counters, and follows this number of changes.
 _STILL = 4.0
 _CHANGES = 4
+#: A standstill that has not ended yet may become one.
+_MAYBE_STILL = 2.0
+
+#: Number of periods before a reading that show whether a source stood still.
+PERIODS_BEFORE = 8
 #: After an outage counters rise by more than this multiple of the usual rise.
 _JUMP = 2.0
 
@@ -302,8 +308,10 @@ def outages(series):
                        for each in changes.values())[:_TOGETHER])
     apart = np.diff(np.append(moments, end))
     still = []
-    for at in np.flatnonzero(apart > _STILL * usual).tolist():
+    for at in np.flatnonzero(apart > _MAYBE_STILL * usual).tolist():
         begin = moments[at]
+        if at + 1 < moments.size and apart[at] <= _STILL * usual:
+            continue
         # All of them changed shortly before.
         steady = [each for each in changes.values() if np.count_nonzero(
             (each <= begin) & (each > begin - 2 * _CHANGES * usual))

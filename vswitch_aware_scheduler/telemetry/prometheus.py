@@ -316,7 +316,7 @@ class PrometheusDriver(service.ServiceDriver):
             margin = math.ceil(curves.margin_seconds(
                 self._period_seconds, update) / self._period_seconds)
             begin = max(
-                0, first - max(margin, interface_counters.GRACE_PERIODS))
+                0, first - max(margin, joining.PERIODS_BEFORE))
             # Readings that complete the last period and are old enough.
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0

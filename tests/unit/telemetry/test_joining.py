@@ -9,6 +9,7 @@ import testtools
 
 from tests.contract import telemetry_counters
 from tests.contract import telemetry_services
+from tests.contract import telemetry_simulator as simulator
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler.telemetry import joining
@@ -200,6 +201,39 @@ class OutageTest(SeriesTestCase):
         for series in self.make(self.series(5, POLLS)).series():
             self.assertGreater(series.rates[:, 0].min(), 0)
             self.assertLessEqual(series.times[-1], POLLED[100])
+
+    def read_in_passes(self, series, every=3600):
+        """Return {uuid: rates by period} as a modeler reads them."""
+        server = self.useFixture(simulator.Server(series))
+        clock = fake_clock.Clock(0)
+        driver = prometheus.PrometheusDriver(
+            telemetry_services.access(server.url), clock=clock)
+        rates, start = {}, None
+        for now in np.arange(POLLED[0] + every, POLLED[-1] + 7200, every):
+            clock.now = server.now = now
+            newest = start
+            for series in driver.series(start):
+                known = rates.setdefault(series.instance_uuid, {})
+                self.assertFalse(known.keys() & set(series.times))
+                known.update(zip(series.times.tolist(),
+                                 series.rates[:, 0].tolist()))
+                if len(series):
+                    newest = np.nextafter(series.times[-1], np.inf)
+            start = newest
+        return rates
+
+    def test_passes_see_the_outage_as_one_reading_does(self):
+        for every in (900, 1500, 5100):
+            for rates in self.read_in_passes(self.series(5), every).values():
+                self.assertGreater(min(rates.values()), 0)
+                self.assertGreater(len(rates), POLLS - 95)
+                self.assertLess(max(rates.values()), 5 * 1.01 * RATES.max()
+                                / 125)
+            # And the silence.
+            for rates in self.read_in_passes(
+                    self.series(5, jumps=False), every).values():
+                self.assertLessEqual(70, sum(
+                    rate == 0 for rate in rates.values()))
 
     def test_silence_of_all_is_silence_once_they_send_again(self):
         for series in self.make(self.series(5, jumps=False)).series():
