@@ -90,6 +90,17 @@ class ExportersTest(base.WithServer, testtools.TestCase):
             for series in driver.series():
                 np.testing.assert_allclose(series.rates[:, 0], 1.0)
 
+    def test_what_cannot_be_used_is_named(self):
+        for exporter, shape in telemetry_stand_ins.UNUSABLE_SHAPES.items():
+            server = base.started(servers.Prometheus(feeds.open_metrics(
+                sorted(shape(self.interfaces), key=lambda row: row[0]))))
+            self.addCleanup(server.cleanUp)
+            findings = check.examine(prometheus.PrometheusDriver(
+                telemetry_services.access(server.url), exporter=None,
+                clock=fake_clock.Clock(float(self.traffic.t0) + 30000)),
+                float(self.traffic.t0) + 30000)
+            self.assertEqual([exporter], list(findings.facts['unusable']))
+
     def make(self, exporter, names):
         return prometheus.PrometheusDriver(
             telemetry_services.access(self.server.url), exporter=exporter,

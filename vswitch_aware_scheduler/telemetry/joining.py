@@ -4,7 +4,7 @@
 Labels do not always separate the interfaces of an instance, and do not always
 connect the readings of one counter. Two series that overlap in time are
 readings of the same counter (of two replicas, or of agents that alternate) if
-each value is between those that the other one has shortly before and shortly
+each value is between those that the other one has up to two changes before and
 after. Otherwise they are different counters. Pure: no clock, no I/O.
 Derivation: reference/counters.rst, "Several series".
 """
@@ -207,13 +207,17 @@ class _Counter:
         for number in self._common(unit):
             if unit[number][0][0] > self._last(number)[0]:
                 continue
-            times, values = self.columns()[number]
-            inside = unit[number][0] <= times[-1]
-            at = np.searchsorted(times, unit[number][0][inside])
+            end = self.columns()[number][0][-1]
+            times, values = _changes(*self.columns()[number])
+            moments, level = _changes(*unit[number])
+            inside = moments <= (times[-1] if times.size > 2 else end)
+            if not inside.any():
+                inside = moments <= end
+            at = np.searchsorted(times, moments[inside])
             around = np.stack([
                 values[np.clip(at + shift, 0, times.size - 1)]
                 for shift in (-2, -1, 0, 1)])
-            value = unit[number][1][inside]
+            value = level[inside]
             agree += np.count_nonzero((around.min(axis=0) <= value)
                                       & (value <= around.max(axis=0)))
             count += value.size
@@ -251,6 +255,12 @@ class _Counter:
         return bool(self._common(unit))
 
 
+def _changes(times, values):
+    """Return the first reading of each value: a source may repeat values."""
+    changed = np.append(True, np.diff(values) != 0)
+    return times[changed], values[changed]
+
+
 def _merged(series):
     """Return the readings of several series of one counter as one series.
 
@@ -274,9 +284,14 @@ def _merged(series):
     for at, time, value, is_reset in zip(
             order.tolist(), times[order].tolist(), values[order].tolist(),
             reset[order].tolist()):
-        if is_reset or value >= top and time - newest >= closest:
-            keep.append(at)
-            top, newest = value, time
+        if is_reset or value >= top:
+            if keep and not is_reset and time - newest < closest:
+                # Of close readings the last one is the newest poll.
+                keep[-1] = at
+            else:
+                keep.append(at)
+                newest = time
+            top = value
     return times[keep], values[keep]
 
 

@@ -309,6 +309,9 @@ class PrometheusDriver(service.ServiceDriver):
             first = max(first, lowest)
             update = self._update(reading, instance_values, lowest, first,
                                   last, start)
+            if update not in (None, self._seen_update):
+                LOG.info('Telemetry %s: counters are updated every %g s '
+                         '(0: at each reading)', self.source, update)
             self._seen_update = update
             if update is None:
                 # No period is old enough.

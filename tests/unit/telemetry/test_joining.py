@@ -90,6 +90,26 @@ class SameCounterTest(SeriesTestCase):
             series for agent in range(agents) for series in series_of(
                 POLLED[agent::agents], publisher=f'agent-{agent}')])
 
+    @ddt.data(1, 2, 3)
+    def test_agents_that_repeat_their_own_polls_are_one_counter(self, agents):
+        # Each polls in turn, and repeats its last poll at each scrape.
+        scrapes = T0 + 60. * np.arange(5 * POLLS)
+        series = []
+        for agent in range(agents):
+            polls = POLLED[agent::agents]
+            at = np.searchsorted(polls, scrapes, side='right') - 1
+            series += series_of(scrapes[at >= 0],
+                                volume(polls[at[at >= 0]]),
+                                publisher=f'agent-{agent}')
+        read, = self.make(series).series()
+        at = np.round((read.times - T0) / 300).astype(int)
+        self.assertGreater(len(read), POLLS - 15)
+        # When a poll was is known to a scrape.
+        np.testing.assert_allclose(
+            read.rates[:, 0], RATES[at] / 125, atol=1700)
+        self.assertAlmostEqual(1.0, read.rates[:, 0].mean()
+                               / RATES[at].mean() * 125, delta=.01)
+
     @ddt.data(0.5, 1.0, 20.0)
     def test_a_replica_has_what_the_other_one_misses(self, skew):
         inside = np.arange(POLLS)
