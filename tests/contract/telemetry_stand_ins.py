@@ -360,6 +360,29 @@ def _direct(name, label, tap_label, series):
 
 
 _LIBVIRT = 'libvirt_domain_interface_stats_{way}_{kind}_total'
+#: What exporters serve that cannot be used.
+UNUSABLE_SHAPES = {
+    'a libvirt exporter without uuids': lambda interfaces: [
+        row for row in libvirt_series(interfaces)
+        if not row[0].endswith('info')],
+    'node_exporter': lambda interfaces: [
+        (f'node_network_{way}_bytes_total',
+         {'device': tap.tap, 'instance': 'compute-1:9100'}, tap.times,
+         tap.counters[:, column]) for tap in interfaces
+        for column, way in enumerate(('transmit', 'receive'))],
+    'openstack-exporter': lambda interfaces: [
+        ('openstack_nova_server_status',
+         {'id': tap.instance_uuid, 'status': 'ACTIVE'}, tap.times,
+         0 * tap.times) for tap in interfaces],
+    'KubeVirt': lambda interfaces: [
+        (f'kubevirt_vmi_network_{way}_bytes_total', {'name': tap.domain},
+         tap.times, tap.counters[:, column]) for tap in interfaces
+        for column, way in enumerate(('transmit', 'receive'))],
+    'the exporter of Ceilometer before October 2024': lambda interfaces: [
+        (f'{name}_total', *row)
+        for name, *row in ceilometer_series(interfaces)],
+}
+
 #: What each exporter is known to serve.
 SHAPES = {
     'ceilometer': ceilometer_series,

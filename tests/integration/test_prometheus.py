@@ -15,6 +15,7 @@ from tests.integration import base
 from tests.integration import feeds
 from tests.integration import servers
 from vswitch_aware_scheduler.telemetry import check
+from vswitch_aware_scheduler.telemetry import exporters
 from vswitch_aware_scheduler.telemetry import prometheus
 
 
@@ -75,7 +76,7 @@ class ExportersTest(base.WithServer, testtools.TestCase):
     def test_each_exporter_is_found_and_read(self):
         now = float(self.traffic.t0) + 300 * 100
         for exporter in telemetry_stand_ins.SHAPES:
-            names = prometheus.EXPORTERS[exporter]
+            names = exporters.EXPORTERS[exporter]
             driver = self.make(exporter, {
                 name: f'{getattr(names, name)}{{served="{exporter}"}}'
                 for name in ('egress_query', 'ingress_query',
@@ -88,6 +89,17 @@ class ExportersTest(base.WithServer, testtools.TestCase):
             self.assertIn('query.max-samples', findings.facts['limits'])
             for series in driver.series():
                 np.testing.assert_allclose(series.rates[:, 0], 1.0)
+
+    def test_what_cannot_be_used_is_named(self):
+        for exporter, shape in telemetry_stand_ins.UNUSABLE_SHAPES.items():
+            server = base.started(servers.Prometheus(feeds.open_metrics(
+                sorted(shape(self.interfaces), key=lambda row: row[0]))))
+            self.addCleanup(server.cleanUp)
+            findings = check.examine(prometheus.PrometheusDriver(
+                telemetry_services.access(server.url), exporter=None,
+                clock=fake_clock.Clock(float(self.traffic.t0) + 30000)),
+                float(self.traffic.t0) + 30000)
+            self.assertEqual([exporter], list(findings.facts['unusable']))
 
     def make(self, exporter, names):
         return prometheus.PrometheusDriver(

@@ -62,7 +62,12 @@ TESTED_WITH = {
     'store/profile_rows.py': 'store/test_database.py',
     'store/service_records.py': 'store/test_modelers.py',
     'store/sql.py': 'store/test_database.py',
+    'telemetry/curves.py': 'telemetry/test_counters.py',
+    'telemetry/exporters.py': 'telemetry/test_check.py',
+    'telemetry/prometheus_api.py': 'telemetry/test_prometheus.py',
     'telemetry/service.py': 'telemetry/test_prometheus.py',
+    'telemetry/update_interval.py': 'telemetry/test_counters.py',
+    'traffic/packed_counts.py': 'traffic/test_estimate.py',
     'traffic/rate_law.py': 'store/test_packing.py',
     'vswitch/attachments.py': 'admission/test_tunnel_table.py',
 }

@@ -85,6 +85,10 @@ class Access:
     :ivar backoff_seconds: pause before the first retry; doubled for each
         further one
     :ivar requests_per_second: largest number of requests per second
+    :ivar headers: {name: value} of further headers of each request. Not part
+        of the repr.
+    :ivar token_file: file with the token of ``Authorization: Bearer``, read
+        again for each reading, or None
     :raises InvalidInput: if a value is invalid
     """
 
@@ -101,6 +105,9 @@ class Access:
     retries: int = 3
     backoff_seconds: float = 1.0
     requests_per_second: float = 10.0
+    headers: types.MappingProxyType | None = dataclasses.field(
+        default=None, repr=False, hash=False)
+    token_file: str | None = None
 
     def __post_init__(self):
         if self.url is not None:
@@ -218,6 +225,8 @@ class Client:
 
     def __enter__(self):
         access = self._access
+        self._headers = {'Accept': 'application/json',
+                         **(access.headers or {}), **self._token()}
         cert = access.certfile
         if cert and access.keyfile:
             cert = (cert, access.keyfile)
@@ -235,6 +244,19 @@ class Client:
 
     def __exit__(self, *_):
         self._http.close()
+
+    def _token(self):
+        path = self._access.token_file
+        if path is None:
+            return {}
+        try:
+            with open(path, encoding='utf-8') as stream:
+                token = stream.read().strip()
+        except (OSError, ValueError) as error:
+            raise exceptions.TelemetryError(
+                f'telemetry {self._source}: token_file: {path}: {error}; '
+                f'expected a readable file with a token') from error
+        return {'Authorization': f'Bearer {token}'}
 
     def adapter_options(self):
         """Return arguments for an Adapter of keystoneauth1."""
@@ -290,7 +312,7 @@ class Client:
             response = self.adapter.request(
                 path, method, raise_exc=False, log=False,
                 authenticated=self._access.auth is not None,
-                headers={'Accept': 'application/json'}, **arguments)
+                headers=self._headers, **arguments)
             if self._on_headers is not None:
                 self._on_headers(response.headers)
             body = response.content

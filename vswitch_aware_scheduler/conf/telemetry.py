@@ -13,6 +13,45 @@ from vswitch_aware_scheduler.conf import number
 __all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
            'driver_options', 'register_opts']
 
+_TLS = [
+    cfg.StrOpt(
+        'cafile',
+        help="""
+File of the CA certificates that verify the TLS certificates of the service and
+of keystone.
+
+Without it the CA certificates of the system are used. Verification cannot be
+switched off.
+
+When it is wrong, the driver fails immediately, because it cannot verify the
+certificate of the service.
+
+Related options: ``certfile``.
+"""),
+    cfg.StrOpt(
+        'certfile',
+        help="""
+File of the client certificate, for a service that requires one.
+
+Without it the driver sends no client certificate.
+
+When it is wrong, the driver fails with the reason.
+
+Related options: ``keyfile``.
+"""),
+    cfg.StrOpt(
+        'keyfile',
+        help="""
+File of the key of the client certificate.
+
+Without it the key is read from ``certfile``.
+
+When it is wrong, the driver fails with the reason.
+
+Related options: ``certfile``.
+"""),
+]
+
 
 def access_opts(service, example, path=''):
     """Return the options of the access to a service.
@@ -65,42 +104,12 @@ When it is wrong, the driver fails because the catalog has no such endpoint.
 
 Related options: ``url``, ``interface``.
 """),
-        cfg.StrOpt(
-            'cafile',
-            help="""
-File of the CA certificates that verify the TLS certificates of the service and
-of keystone.
+    ] + _TLS + _limit_opts(service)
 
-Without it the CA certificates of the system are used. Verification cannot be
-switched off.
 
-When it is wrong, the driver fails immediately, because it cannot verify the
-certificate of the service.
-
-Related options: ``certfile``.
-"""),
-        cfg.StrOpt(
-            'certfile',
-            help="""
-File of the client certificate, for a service that requires one.
-
-Without it the driver sends no client certificate.
-
-When it is wrong, the driver fails with the reason.
-
-Related options: ``keyfile``.
-"""),
-        cfg.StrOpt(
-            'keyfile',
-            help="""
-File of the key of the client certificate.
-
-Without it the key is read from ``certfile``.
-
-When it is wrong, the driver fails with the reason.
-
-Related options: ``certfile``.
-"""),
+def _limit_opts(service):
+    """Return the options that limit time, size and number of requests."""
+    return [
         number.FloatOpt(
             'timeout_seconds', default=60.0, min=1, max=3600,
             help=f"""
@@ -370,6 +379,28 @@ rejected queries.
 
 Related options: ``requests_per_second``.
 """),
+    cfg.DictOpt(
+        'headers', secret=True,
+        help="""
+Headers of every request, such as the tenant of a server with several tenants.
+
+Format: name:value, separated by commas, such as X-Scope-OrgID:cloud.
+
+When it is wrong, the server refuses requests, or has no instance.
+
+Related options: ``token_file``, ``auth_type``.
+"""),
+    cfg.StrOpt(
+        'token_file',
+        help="""
+File with a token, which the driver sends as ``Authorization: Bearer``.
+
+The driver reads the file in each pass, so that the token may be replaced.
+
+When it is wrong, the driver fails with the reason.
+
+Related options: ``headers``, ``auth_type``.
+"""),
     number.FloatOpt(
         'update_interval_seconds', min=0, max=86400,
         help="""
@@ -524,7 +555,11 @@ def driver_options(conf, driver):
     if names:
         values['names'] = {name: value for name, value in names.items()
                            if value is not None}
-    return {'access': access_of(conf, group_name), **values}
+    access = access_of(conf, group_name)
+    for name in ('headers', 'token_file'):
+        if name in values:
+            access[name] = values.pop(name)
+    return {'access': access, **values}
 
 
 def access_of(conf, group_name):

@@ -9,8 +9,9 @@ unchanged. No thread, no configuration, no clock except the one that is passed.
 Guarantees of a pass:
 
 - *Nothing twice, nothing lost.* The samples of an instance are read from its
-  last counted sample on. If the sampling period has changed, all samples that
-  telemetry still has are read again, and replace the counted ones. Samples of
+  last counted sample on. If the sampling period or the source (the driver or
+  its exporter) has changed, all samples that telemetry still has are read
+  again, and replace the counted ones. Samples of
   an instance that is refused (see :class:`Refused`) are not counted and are
   read again.
 - *No answer does not mean no traffic.* If telemetry has nothing new about an
@@ -27,6 +28,7 @@ the next usable one, unless nothing else was new. Derivation:
 reference/model.rst, "Estimation".
 """
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -62,7 +64,8 @@ _STEPS = 1000
 class Settings:
     """The parameters of a pass.
 
-    :ivar source: name of the source of the samples, stored with the models
+    :ivar source: name of the driver. It is stored with the models, together
+        with the :attr:`~.base.Driver.variant`
     :ivar min_samples: minimum number of samples to fit a model
     :ivar half_life_seconds: age at which the weight of a sample is one half;
         None: all samples have the same weight forever
@@ -265,11 +268,18 @@ class _Pass:
         self._points = {uuid: point
                         for uuid, point in self._basis.points.items()
                         if share(uuid)}
-        for uuid, point in self._points.items():
-            # Counts with another period cannot be continued.
-            if driver.period_seconds not in (None, point.period_seconds):
-                self._points[uuid] = dataclasses.replace(point, last_time=None)
+        sources = collections.Counter(
+            point.source for point in self._points.values())
+        driver.variant_before = max(
+            sources, key=sources.get, default='').partition(' ')[2]
         instances = list(driver.instances())
+        self._source = f'{settings.source} {driver.variant}'.strip()
+        for uuid, point in self._points.items():
+            # Counts with another period or of another source cannot be
+            # continued.
+            if point.source != self._source or driver.period_seconds \
+                    not in (None, point.period_seconds):
+                self._points[uuid] = dataclasses.replace(point, last_time=None)
         self._ignored = dict(driver.ignored)
         self._names = {
             instance.uuid: instance.name
@@ -439,7 +449,7 @@ class _Pass:
                 self._is_hidden(series.instance_uuid, refused, learned.counts)
                 self._unmodelled.append(model_store.Unmodelled(
                     series.instance_uuid, learned.counts, refused,
-                    self._settings.source, learned.name))
+                    learned.source, learned.name))
 
     def _is_hidden(self, instance_uuid, refused, counts):
         """Record that the traffic of an instance is mostly unknown.
@@ -453,12 +463,18 @@ class _Pass:
 
     def _refused_so_far(self, learned, later):
         """Return the rejected samples before later counts, with their age."""
-        if not _continues(learned, later[0]):
+        if not self._continues(learned, later[0]):
             return rate_series.Refused()
         half_life = self._settings.half_life_seconds
         return learned.refused if half_life is None else learned.refused.aged(
             0.5 ** ((later[-1].last_time - learned.counts.last_time)
                     / half_life))
+
+    def _continues(self, learned, later):
+        """Return whether later counts continue the stored counts."""
+        return (learned is not None and learned.counts is not None
+                and learned.source == self._source
+                and learned.counts.period_seconds == later.period_seconds)
 
     def _without_low_bounds(self, new_parts):
         """Return series without lower bounds that are too low.
@@ -525,7 +541,7 @@ class _Pass:
         """
         half_life = self._settings.half_life_seconds
         first, *remaining = later
-        if not _continues(learned, first):
+        if not self._continues(learned, first):
             merged = first
         else:
             remaining, merged = later, learned.counts
@@ -547,6 +563,8 @@ class _Pass:
                 return 'counting restarted: stored counts cannot be read'
             if learned.counts.period_seconds != merged.period_seconds:
                 return 'counting restarted: the sampling period has changed'
+            if learned.source != self._source:
+                return 'counting restarted: the source has changed'
         if merged.total_samples < self._settings.min_samples:
             return f'fewer than {self._settings.min_samples} samples'
         return 'no traffic'
@@ -570,7 +588,7 @@ class _Pass:
                 merged.append((piece, counts, {
                     'refused': self._refused_so_far(
                         learned, piece.counts) + piece.refused,
-                    'source': self._settings.source,
+                    'source': self._source,
                     'name': (self._names.get(piece.instance_uuid)
                              or '')[:255] or None}))
             self._take([item for item in merged if item[0].fits])
@@ -641,12 +659,6 @@ class _Pass:
                 if uuid not in self._asked
                 and not (uuid in self._names and uuid in self._projects)
                 and last.get(uuid, math.inf) < newest - seconds]
-
-
-def _continues(learned, later):
-    """Return whether later counts continue the stored counts."""
-    return (learned is not None and learned.counts is not None
-            and learned.counts.period_seconds == later.period_seconds)
 
 
 def _floor_kbps(learned, priors, placement, default_kbps):

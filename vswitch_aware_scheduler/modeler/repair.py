@@ -43,7 +43,7 @@ def learn_again(store, clock, settings, share=None):
     models = [
         model_store.StoredModel.from_counts(
             uuid, model, learned.counts, refused=learned.refused,
-            source=settings.source, name=learned.name)
+            source=learned.source, name=learned.name)
         for (uuid, learned), model in zip(with_counts.items(), fits)
         if not isinstance(model, Exception)]
     replaced = {model.instance_uuid for model in models}

@@ -20,6 +20,7 @@ from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import packed_counts
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 
@@ -152,6 +153,7 @@ class ResumePoint:
     :ivar last_time: start of its last counted sample, seconds UTC; None if its
         counts are missing or have an unknown format
     :ivar period_seconds: sampling period of its counts; None in the same cases
+    :ivar source: name of the source of its samples
     :ivar mark: the first bytes of its counts, which change with the counts;
         None if they are missing
     """
@@ -159,6 +161,7 @@ class ResumePoint:
     modelled: bool
     last_time: float | None
     period_seconds: float | None
+    source: str = 'unknown'
     mark: bytes | None = dataclasses.field(default=None, compare=False,
                                            repr=False)
 
@@ -171,12 +174,14 @@ class Learned:
     :ivar counts: TransitionCounts; None if they are missing, damaged or have
         an unknown format
     :ivar name: name of the instance for operators, or None if unknown
+    :ivar source: name of the source of the samples
     """
 
     modelled: bool
     counts: estimate.TransitionCounts | None
     refused: series.Refused
     name: str | None = None
+    source: str = 'unknown'
 
     @property
     def is_hidden(self) -> bool:
@@ -327,19 +332,23 @@ def resume_points(connection: sa.Connection,
     :param instance_uuids: None for all
     """
     points = {}
-    for column, modelled in ((unmodelled_table.c.counts, False),
-                             (detail_table.c.counts, True)):
-        uuid = column.table.c.instance_uuid
-        query = sa.select(uuid, sa.func.substr(
-            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
+    for modelled, table, rows, column in (
+            (False, unmodelled_table, unmodelled_table,
+             unmodelled_table.c.counts),
+            (True, model_table, _WITH_DETAIL, detail_table.c.counts)):
+        uuid = table.c.instance_uuid
+        query = sa.select(uuid, table.c.source, sa.func.substr(
+            column, 1, packed_counts.HEADER_BYTES, type_=sa.LargeBinary)
+        ).select_from(rows)
         for its_query in sql.restricted(query, uuid, instance_uuids):
-            for instance_uuid, data in sql.stream(connection, its_query):
+            for instance_uuid, source, data in sql.stream(
+                    connection, its_query):
                 data = bytes(data) if isinstance(
                     data, (bytes, memoryview)) else None
                 period, last = (None, None) if data is None else \
-                    estimate.period_and_last_time(data)
+                    packed_counts.period_and_last_time(data)
                 points[instance_uuid] = ResumePoint(
-                    modelled, last, period, data)
+                    modelled, last, period, source, data)
     return points
 
 
@@ -374,21 +383,22 @@ def learned(connection: sa.Connection, instance_uuids: abc.Iterable[str]
     """
     counts_by_uuid = {}
     for chunk in sql.key_chunks(instance_uuids):
-        for modelled, table, source, column in (
+        for modelled, table, rows, column in (
                 (False, unmodelled_table, unmodelled_table,
                  unmodelled_table.c.counts),
                 (True, model_table, _WITH_DETAIL, detail_table.c.counts)):
-            for uuid, refused, name, data in connection.execute(sa.select(
-                    table.c.instance_uuid, table.c.refused, table.c.name,
-                    column).select_from(source).where(
-                        table.c.instance_uuid.in_(chunk))):
+            for uuid, refused, name, source, data in connection.execute(
+                    sa.select(
+                        table.c.instance_uuid, table.c.refused, table.c.name,
+                        table.c.source, column).select_from(rows).where(
+                            table.c.instance_uuid.in_(chunk))):
                 try:
                     counts = data and estimate.TransitionCounts.from_bytes(
                         data)
                 except Exception:
                     counts = None
                 counts_by_uuid[uuid] = Learned(
-                    modelled, counts or None, _refused(refused), name)
+                    modelled, counts or None, _refused(refused), name, source)
     return counts_by_uuid
 
 

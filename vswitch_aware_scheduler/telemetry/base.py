@@ -109,6 +109,19 @@ class Driver(abc.ABC):
     #: hosts then ignore what other hosts report about an instance.
     hosts = types.MappingProxyType({})
 
+    #: What :attr:`variant` was when a reader learned from this source. A
+    #: driver that detects its variant then changes it only for a good reason.
+    variant_before = ''
+
+    @property
+    def variant(self):
+        """Name of what the samples come from within the source, or ''.
+
+        It is known after :meth:`instances`. The samples of another variant
+        are measured otherwise: a reader does not add them to earlier ones.
+        """
+        return ''
+
     @property
     def period_seconds(self):
         """Requested sampling period in seconds, or None.
@@ -137,9 +150,12 @@ class Driver(abc.ABC):
 
         :returns: dictionary with the keys ``server`` (what answers),
             ``limits`` ({name: value}), ``exporter`` (the names that are read),
-            ``exporters`` ({name: number of instances of all known names}) and
-            ``update_seconds`` (interval at which the counters were seen to
-            change in the last reading), each only if known
+            ``exporters`` ({name: number of instances of all known names}),
+            ``unusable`` ({name of another exporter: why it cannot be used}),
+            ``interfaces``, ``series`` (their numbers), ``update_seconds``
+            (interval at which the counters were seen to change) and
+            ``configured`` ({name of an option of times: value}), each only if
+            known
         :raises TelemetryError: if the source cannot be read
         """
         return {}

@@ -22,6 +22,13 @@ _SECONDS = 6 * 3600.0
 #: Number of instances that are named.
 _NAMED = 5
 
+#: {kind of what a driver ignores: what to do}
+_MENDS = {
+    'name': 'let the exporters of the instances have different values of '
+            'identity_labels',
+    'interface': 'set interface_labels to labels that distinguish the '
+                 'interfaces'}
+
 
 @dataclasses.dataclass(frozen=True)
 class Example:
@@ -82,6 +89,9 @@ class Findings:
                 f'{name} ({number} instances)' for name, number
                 in facts['exporters'].items()) or 'none of the known ones')
                 + f'; in use: {facts.get("exporter") or "none"}')
+        if 'interfaces' in facts:
+            lines.append(f'series: {facts["series"]} of {facts["interfaces"]} '
+                         f'interfaces')
         lines.append(f'instances: {self.instances}' + (
             '' if self.in_nova is None else
             f', of which Nova has {self.in_nova}; {self.nova_only} instances '
@@ -89,7 +99,9 @@ class Findings:
         if facts.get('update_seconds') is not None:
             seconds = facts['update_seconds']
             lines.append('update interval of the counters: ' + (
-                f'{seconds:g} s' if seconds else 'each reading'))
+                f'{seconds:g} s' if seconds else 'each reading') + ''.join(
+                f', {name} = {"not set" if value is None else value}'
+                for name, value in facts.get('configured', {}).items()))
         lines += [
             f'{example.name} ({example.uuid}): ' + (
                 f'egress {example.egress_kbps:.4g} kbit/s, ingress '
@@ -134,6 +146,33 @@ def examine(driver, now, in_nova=None):
         _problems(driver, facts, has, counted, in_nova, missing, examples))
 
 
+def _missing_problems(in_nova, missing, counted):
+    """Return which instances of Nova have no telemetry, and why.
+
+    If no instance of a host has telemetry, the host is the reason.
+    """
+    seen = {in_nova[uuid] for uuid in counted}
+    silent, shown = {}, {}
+    for uuid in missing:
+        host = in_nova[uuid] or 'unknown host'
+        (shown if host in seen else silent).setdefault(host, []).append(uuid)
+    return [
+        f'{sum(map(len, hosts.values()))} of {len(in_nova)} instances of Nova '
+        f'have no telemetry: {_some(sum(hosts.values(), []))}: {why}: '
+        f'{_some(sorted(hosts))}'
+        for hosts, why in (
+            (silent, 'no instance of their hosts has any: check that the '
+                     'exporter runs there and is scraped'),
+            (shown, 'other instances of their hosts have some: check that '
+                    'these instances run, and that the exporter sees their '
+                    'interfaces, on')) if hosts]
+
+
+def _some(names):
+    return ', '.join(names[:_NAMED]) + (
+        ' and others' if len(names) > _NAMED else '')
+
+
 def _example(series, name):
     rates = np.asarray(series.rates)
     means = rates[:, :2].mean(axis=0).tolist() if len(rates) else (None, None)
@@ -160,6 +199,9 @@ def _problems(driver, facts, has, counted, in_nova, missing, examples):
                 + f': remove the option exporter, or set exporter = '
                 f'{max(others, key=others.get)}')
         elif 'exporters' in facts:
+            problems += [f'telemetry has series of {name}, which cannot be '
+                         f'used: {why}'
+                         for name, why in facts['unusable'].items()]
             problems.append(
                 'telemetry has no series of a known exporter: check the url, '
                 'that the exporter is scraped, or set egress_query, '
@@ -173,19 +215,27 @@ def _problems(driver, facts, has, counted, in_nova, missing, examples):
             f'Nova has none of the {len(has)} instances of telemetry: check '
             f'that both belong to the same cloud, and instance_label')
     elif missing:
-        problems.append(
-            f'{len(missing)} of {len(in_nova)} instances of Nova have no '
-            f'telemetry: {", ".join(missing[:_NAMED])}'
-            + (' and others' if len(missing) > _NAMED else '')
-            + ': check the exporter on their hosts: '
-            + ', '.join(sorted({in_nova[uuid] or 'unknown host'
-                                for uuid in missing})[:_NAMED]))
+        problems += _missing_problems(in_nova, missing, counted)
     if examples and not any(example.samples for example in examples):
         problems.append(
             f'the instances {", ".join(e.uuid for e in examples)} have no '
             f'sample in the last {_SECONDS / 3600:g} hours: check the '
             f'exporter, and period_seconds')
+    for kind, mend in _MENDS.items():
+        reasons = [reason for reason in driver.ignored
+                   if reason.startswith(f'{kind}:')]
+        if reasons:
+            problems.append(f'{reasons[0]}'
+                            + (' and others' if len(reasons) > 1 else '')
+                            + f': not learned: {mend}')
     update, period = facts.get('update_seconds'), driver.period_seconds
+    configured = facts.get('configured', {}).get('update_interval_seconds')
+    if None not in (update, configured) \
+            and abs(update - configured) > 0.1 * max(update, configured):
+        problems.append(
+            f'counters are updated every {update:g} s, and '
+            f'update_interval_seconds is {configured:g}: remove '
+            f'update_interval_seconds, or set it to {update:g}')
     if update and period and update > 1.01 * period:
         problems.append(
             f'counters are updated every {update:g} s, and period_seconds is '

@@ -41,18 +41,16 @@ Derivation: reference/counters.rst.
 import bisect
 import dataclasses
 import math
-import operator
 
 import numpy as np
 
-from vswitch_aware_scheduler.telemetry import taut_string
+from vswitch_aware_scheduler.telemetry import curves
+from vswitch_aware_scheduler.telemetry import update_interval
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['AGGREGATES_AROUND', 'GRACE_PERIODS', 'Aggregates', 'Part',
-           'Readings', 'configured_seconds', 'finite', 'from_counters',
-           'from_increments', 'from_rates', 'guessed_update_seconds',
-           'instance_series', 'joined', 'margin_seconds', 'together',
-           'update_seconds']
+__all__ = ['Aggregates', 'GRACE_PERIODS', 'KBPS_PER_BYTE', 'KPPS_PER_PACKET',
+           'Part', 'Readings', 'from_counters', 'from_increments',
+           'from_rates', 'instance_series', 'together']
 
 #: Number of periods without an answer before an interface counts as detached
 #: from its instance.
@@ -72,58 +70,6 @@ _LONGEST_GAP = 10000
 KBPS_PER_BYTE = 0.008
 KPPS_PER_PACKET = 0.001
 
-#: Readings that are further apart, in periods, leave a gap.
-_GAP_PERIODS = 1.5
-
-#: Updates and readings of a counter have different intervals if that of the
-#: updates is at least this multiple of that of the readings.
-_STEPPED = 1.25
-
-#: Below this multiple of the interval of the readings, several updates may
-#: come between two readings.
-_VISIBLE = 1.9
-
-#: Below this multiple of the interval of the readings, updates cannot be
-#: separated well.
-_SHARP = 2.2
-
-#: Longer intervals are caused by the traffic, in seconds.
-_LONGEST = 4000.0
-
-#: Intervals that are commonly configured, in seconds.
-_USUAL_SECONDS = (10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0,
-                  240.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
-
-#: Counters that do not change for this time, in seconds, belong to idle
-#: instances.
-_WAIT_SECONDS = 10000.0
-
-#: A reading is missing if two are further apart than this, in intervals of the
-#: readings.
-_MISSED = 1.6
-
-#: Number of updates before and after an update that narrow its time window.
-_NEIGHBOURS = 3
-
-#: Readings up to this number of periods later may change a curve.
-_NEIGHBOUR_PERIODS = 2
-
-#: After this number of intervals without a change, later readings of a counter
-#: of steady traffic are needed before its rates are returned, because the
-#: poller may stand still.
-_LATE = 3
-_LATEST = 12
-
-#: Number of changes before and after among which two are steady.
-_AROUND = 4
-
-#: Largest relative difference between the rate over missed updates and the
-#: rates before and after.
-_LATE_TOLERANCE = 0.25
-
-#: Minimum number of changes of a counter to determine its update interval.
-_MIN_CHANGES = 4
-
 #: An interval that differs from the period by at most this share is treated
 #: as equal.
 _SAME_AS_PERIOD = 0.01
@@ -131,35 +77,6 @@ _SAME_AS_PERIOD = 0.01
 #: If updates cannot be separated, the readings bound the curve if an update
 #: may be this late, in periods.
 _LATENESS_PERIODS = 0.03
-
-#: Number of values around an empty period that are from an unknown moment.
-AGGREGATES_AROUND = 5
-
-#: Places of the first and the last value that are tried, in units of their
-#: bounds.
-_PLACES = (0.0, -0.5, 0.5, -1.0, 1.0)
-
-#: A rise of aggregates that is this multiple of all earlier rises may belong
-#: to two polls.
-_LARGER = 1.3
-
-#: An update may be early or late by this share of the interval, plus
-#: _JITTER_SECONDS.
-_JITTER = 0.05
-_JITTER_SECONDS = 2.0
-
-#: Maximum number of updates between two readings of a steady counter at which
-#: the updates can be detected.
-_MOST_UPDATES = 10
-
-#: Number of updates at each end of a run of bounded readings that are not
-#: used.
-_UNSURE_UPDATES = 2
-
-#: Permitted difference of such a rise from a whole number of updates, in
-#: addition to the jitter; and its maximum.
-_EXACTLY_WHOLE = 0.05
-_WHOLE = 0.3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -204,46 +121,6 @@ class Part:
     began: int | None = None
 
 
-def finite(times, values):
-    """Return the readings that are numbers, sorted by time.
-
-    :param times: (n,) seconds UTC, in any order
-    :param values: (n,) values of the counter
-    :returns: (times, values); of several values at one time, the last one
-    """
-    times, values = np.asarray(times, float), np.asarray(values, float)
-    usable = np.isfinite(times) & np.isfinite(values)
-    times, values = times[usable], values[usable]
-    order = np.argsort(times, kind='stable')
-    times, values = times[order], values[order]
-    last = np.ones(times.size, dtype=bool)
-    last[:-1] = times[1:] != times[:-1]
-    return times[last], values[last]
-
-
-def joined(series):
-    """Return the readings of several series of one counter as one series.
-
-    Where two series overlap, the one that started later replaces the other.
-
-    :param series: list of (times, values) as :func:`finite` returns them
-    :returns: (times, values)
-    """
-    series = sorted(((times, values) for times, values in series
-                     if times.size), key=lambda readings: readings[0][0])
-    if not series:
-        return np.empty(0), np.empty(0)
-    times, values = series[0]
-    for later_times, later_values in series[1:]:
-        low = np.searchsorted(times, later_times[0])
-        high = np.searchsorted(times, later_times[-1], side='right')
-        times, values = (
-            np.concatenate([ours[:low], theirs, ours[high:]])
-            for ours, theirs in ((times, later_times),
-                                 (values, later_values)))
-    return times, values
-
-
 def together(columns, period_seconds):
     """Return :class:`Readings` of the counters of an interface.
 
@@ -251,8 +128,8 @@ def together(columns, period_seconds):
     different times, the last reading of each period is used, for the periods
     in which every counter has a reading.
 
-    :param columns: for each counter (times, values) as :func:`finite` returns
-        them
+    :param columns: for each counter (times, values) as
+        :func:`.joining.usable` returns them
     :param period_seconds: length of a period in seconds
     """
     first = columns[0][0]
@@ -277,193 +154,6 @@ def _last_of_periods(times, values, period_seconds):
     return periods[last], times[last], values[last]
 
 
-# When a source updates its counters
-
-def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
-    """Return the interval at which a source updates its counters.
-
-    A counter of traffic without pauses changes at each update. The interval of
-    a series is its usual time between two changes. The interval of the source
-    is that of its busiest series, excluding a tenth of them, so that one
-    unusual series does not determine the result.
-
-    An interval that is shorter than that of the readings is only visible in
-    steady traffic: such a counter rises by a varying whole number of updates.
-
-    :param series: list of (times, values) of counters, as :func:`finite`
-        returns them
-    :param min_changes: minimum number of changes of a series that counts
-    :param period_seconds: if there are several readings in a period, a dozen
-        changes are needed to treat counters as continuous; None: fewer changes
-        are sufficient
-    :returns: seconds; 0.0 if the counters are continuous as far as their
-        readings show; None if too few of them change
-    """
-    candidates = []
-    for times, values in series:
-        if times.size > 2:
-            between = float(np.median(np.diff(times)))
-            apart = _usual_intervals(times, values, between, min_changes)
-            if apart.size and apart.mean() <= _LONGEST:
-                candidates.append((float(apart.mean()), between, apart.size,
-                                   values))
-    if not candidates:
-        return None
-    candidates.sort(key=operator.itemgetter(0))
-    interval, between, count, _ = candidates[len(candidates) // 10]
-    if interval < _VISIBLE * between:
-        numbers = [_updates_of_reading(values, between)
-                   for *_, values in candidates]
-        hidden = list(filter(None, numbers))
-        if hidden:
-            return between / float(np.median(hidden))
-        if period_seconds is not None and between < period_seconds / 2 \
-                and all(number is None for number in numbers):
-            return None
-    if interval < _STEPPED * between:
-        return 0.0
-    # The first and the last change were each between two readings.
-    return configured_seconds(interval, between / count)
-
-
-def guessed_update_seconds(series, period_seconds, until):
-    """Return the assumed interval if it cannot be determined.
-
-    :param series: as in :func:`update_seconds`
-    :param period_seconds: length of a period in seconds
-    :param until: end of the time that was read, seconds UTC
-    :returns: seconds, or None if later readings may still show it
-    """
-    update = update_seconds(series, 3, period_seconds)
-    if update is not None:
-        return update
-    if any(times.size and until - times[-1] < _WAIT_SECONDS
-           and times[-1] - times[0] < _WAIT_SECONDS
-           and np.median(np.diff(times)) < period_seconds / 2
-           for times, _ in series if times.size > 1):
-        return None
-    # Rates over less than a period would not be useful.
-    update = update_seconds(series, 2)
-    if update is not None:
-        return update
-    return float(period_seconds) if any(times.size > 1 and np.median(
-        np.diff(times)) < period_seconds / 2 for times, _ in series) else 0.0
-
-
-def configured_seconds(seconds, uncertain):
-    """Return the usual interval that a measured one is close to, or itself.
-
-    :param seconds: measured interval
-    :param uncertain: possible error of the interval
-    """
-    nearest = min(_USUAL_SECONDS, key=lambda usual: abs(usual - seconds))
-    tolerance = max(0.005 * seconds, uncertain)
-    return nearest if abs(nearest - seconds) <= tolerance else seconds
-
-
-def _usual_intervals(times, values, between, min_changes):
-    """Return the times between changes of a counter without pauses."""
-    changed = np.flatnonzero(np.diff(values) != 0)
-    nothing = np.empty(0)
-    if changed.size < min_changes:
-        return nothing
-    # A change is between two readings. If a reading is missing in between, the
-    # time of the change is uncertain.
-    low, high = times[changed], times[changed + 1]
-    is_certain = (high - low) <= _MISSED * between
-    apart = np.diff((low + high) / 2)[is_certain[:-1] & is_certain[1:]]
-    if not apart.size:
-        return nothing
-    # Changes follow each other at the interval, with an error of the interval
-    # of the readings, and further apart if there was no traffic.
-    shortest = np.quantile(apart, 0.1)
-    near = apart < max(1.7 * shortest, shortest + 2.05 * between)
-    return apart[near] if near.sum() >= max(1, min_changes - 2) else nothing
-
-
-def _updates_of_reading(values, between):
-    """Return the mean number of updates from a reading to the next.
-
-    If the traffic is steady, each rise contains a whole number of updates. The
-    number is almost always the same, and never differs twice in succession.
-
-    :returns: 0.0 if nothing indicates updates, None if there are too few rises
-    """
-    rises = np.diff(values)
-    # A negative rise is a reset.
-    rises = rises[rises >= 0]
-    if rises.size < 3 * _MIN_CHANGES:
-        return None
-    # A pause has several readings; its neighbours are partial rises.
-    pause = np.convolve(rises <= 0, [1, 1], 'full') > 1
-    pause = pause[:-1] | pause[1:]
-    beside = np.concatenate([[True], pause, [True]])
-    rises = rises[~(beside[:-2] | beside[1:-1] | beside[2:])]
-    if rises.size < 3 * _MIN_CHANGES:
-        return None
-    # Half of the rises may include one more update.
-    usual = np.quantile(rises, 0.4, method='nearest')
-    if usual <= 0:
-        return 0.0
-    for number in range(1, _MOST_UPDATES + 1):
-        unit = usual / number
-        for _ in range(2):
-            whole = np.round(rises / unit)
-            unit = rises.sum() / whole.sum()
-        updates = rises / unit
-        unusual = np.flatnonzero(whole != number)
-        if not unusual.size:
-            continue
-        # Each end of a rise may be early or late by the jitter.
-        exactly = 2 * _JITTER_SECONDS * number / between + _EXACTLY_WHOLE
-        off = abs(updates - whole) > (
-            min(exactly, _WHOLE) if unusual.size > 1 else _EXACTLY_WHOLE)
-        together = np.append(
-            (np.diff(whole[unusual]) == 0) & (np.diff(unusual) == 1), False)
-        if max(off.mean(), off[unusual].mean()) <= 0.05 \
-                and together.mean() <= 0.5:
-            return float(whole.sum() / whole.size)
-    return 0.0
-
-
-def margin_seconds(period_seconds, update):
-    """Return how much time to read before and after a period.
-
-    :param period_seconds: length of a period in seconds
-    :param update: seconds as returned by :func:`update_seconds`
-    """
-    return _delay(period_seconds, update) + update \
-        + _GAP_PERIODS * period_seconds
-
-
-def _neighbours(period_seconds, update):
-    return max(_NEIGHBOURS, math.ceil(_NEIGHBOUR_PERIODS * period_seconds
-                                      / update))
-
-
-def _delay(period_seconds, update):
-    """Return for how long later readings affect the rates of earlier ones."""
-    if not update:
-        return 0.0
-    return (max(_neighbours(period_seconds, update), _LATE + 1) + 1) * update
-
-
-# From counters to rates
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Curve:
-    """The volume of an interface over time, as points of a curve.
-
-    :ivar times: (k, c) seconds, increasing
-    :ivar volumes: (k, c) values of the counters at these times
-    :ivar end: later readings do not change points before this time
-    """
-
-    times: np.ndarray
-    volumes: np.ndarray
-    end: float
-
-
 @dataclasses.dataclass
 class _Run:
     """Readings without a gap or a reset between them, as rates."""
@@ -484,20 +174,20 @@ def _runs(host, readings, newest, period_seconds, update):
     if not len(times):
         return []
     reset = (np.diff(counters, axis=0) < 0).any(axis=1)
-    gap = _GAP_PERIODS * period_seconds
+    gap = curves.GAP_PERIODS * period_seconds
     aggregated = isinstance(readings, Aggregates)
     if aggregated and len(times) > 1:
         # One period may be empty because a poll was late, in addition to the
         # periods without a poll.
         gap += min(float(np.median(np.diff(times[:, 0]))),
-                   2 * AGGREGATES_AROUND * period_seconds)
+                   2 * curves.AGGREGATES_AROUND * period_seconds)
     apart = (np.diff(times, axis=0) > gap).any(axis=1)
     cuts = np.flatnonzero(reset | apart) + 1
     runs = []
     for begin, end in zip([0, *cuts], [*cuts, len(times)]):
         is_over = end < len(times) or newest - times[end - 1].max() > gap
         sides = [bool(0 < at < len(times) and times[at].max()
-                      - times[at - 1].max() < 2 * AGGREGATES_AROUND
+                      - times[at - 1].max() < 2 * curves.AGGREGATES_AROUND
                       * period_seconds and apart[at - 1])
                  for at in (begin, end)] if aggregated else None
         first, rates = _rates(times[begin:end], counters[begin:end],
@@ -521,15 +211,15 @@ def _rates(times, counters, is_over, period_seconds, update, sides=None):
     between = float(np.median(np.diff(times[:, 0]))) if len(times) > 1 \
         else 0.0
     if sides is not None:
-        curve, interval = _aggregated_curve(
+        curve, interval = curves.aggregated_curve(
             times, counters, is_over, period_seconds, update, sides)
     elif min(update, between) > _LATENESS_PERIODS * period_seconds \
-            or update >= _STEPPED * between and update:
-        curve = _updated_curve(times, counters, is_over, between,
-                               period_seconds, update)
+            or update >= update_interval.STEPPED * between and update:
+        curve = curves.updated_curve(times, counters, is_over, between,
+                                     period_seconds, update)
         interval = 0.0
     else:
-        curve = _Curve(times, counters, float(times[-1].min()))
+        curve = curves.Curve(times, counters, float(times[-1].min()))
         interval = between
     begin = float(curve.times[0].max())
     first = math.ceil(begin / period_seconds)
@@ -578,245 +268,6 @@ def _rises(times, volumes, bounds, joins_readings):
                     ) / np.diff(bounds)
     return np.divide(np.diff(volumes[nearest]), seconds, out=plain,
                      where=seconds > 0)
-
-
-def _updated_curve(times, counters, is_over, between, period_seconds, update):
-    """Return the :class:`_Curve` of counters that are updated at intervals.
-
-    A reading shows the volume of the last update before it. If the counter
-    changed, that update came after the previous reading, at most an interval
-    ago. The curve is the straightest that agrees with this. Derivation:
-    reference/counters.rst.
-    """
-    clock = times[:, 0]
-    volume = counters[:, :2].sum(axis=1)
-    changed = np.flatnonzero((np.diff(counters, axis=0) > 0).any(axis=1)) + 1
-    if _began_late(clock, counters, changed, update):
-        return _updated_curve(times[changed[0]:], counters[changed[0]:],
-                              is_over, between, period_seconds, update)
-    # Rows with the first and with the last reading of each volume.
-    first = np.concatenate([[0], changed])
-    last = np.concatenate([changed - 1, [len(clock) - 1]])
-    # Largest age of the update that a volume belongs to. If several updates
-    # come between two readings, a missing one is not visible.
-    longest = (1 + (update < _SHARP * between) + _JITTER) * update \
-        + _JITTER_SECONDS
-    after, before = _windows(clock, changed, between, update, longest)
-    still = clock[last] - longest
-    still[:-1][_are_late((after + before) / 2, volume[changed], between,
-                         update)] = -math.inf
-    low_times = np.concatenate([clock[:1], before])
-    high_times = np.maximum(still, np.concatenate([[-math.inf], after]))
-    high_times = np.maximum.accumulate(high_times)
-    age = min(update, between) / 2
-    strings = [taut_string.taut_string(
-        low_times, column[first], high_times, column[first],
-        (clock[0] - age, column[0]), (clock[-1] - age, column[-1]))
-        for column in counters.T]
-    # The age of the first and of the last volume is unknown, so that rates
-    # that depend on them are not used.
-    unsure = _UNSURE_UPDATES * update + between
-    when = np.unique(np.concatenate([
-        [clock[0] + unsure], *(points for points, _ in strings)]))
-    when = when[when >= clock[0] + unsure]
-    end = float(clock[-1]) - (unsure if is_over else _delay(
-        period_seconds, update) + 2 * between)
-    if not is_over:
-        end = min(end, _steady_until(clock, changed, between, update))
-    return _Curve(
-        # The counters of one interface are read shortly after each other.
-        when[:, None] + (times[:1] - times[:1, :1]),
-        np.stack([np.interp(when, *string) for string in strings], axis=1),
-        end)
-
-
-def _aggregated_curve(times, counters, is_over, period_seconds, update,
-                      sides):
-    """Return the :class:`_Curve` of aggregates, and their interval.
-
-    If the polls keep their place in the periods, a value is that of the start
-    of its period, or of another moment that is the same in all periods. A late
-    poll may leave a period empty and fall into the next period together with
-    the next poll. Values around an empty period are therefore from an unknown
-    moment of their periods, and the curve is the straightest that agrees with
-    this.
-
-    :param update: interval of the polls in seconds if their place was seen to
-        change, else 0
-    :param sides: whether several periods are empty before and after the run
-    :returns: the curve, and the period, or 0 if polls may have changed their
-        place
-    """
-    clock = times[:, 0]
-    around = AGGREGATES_AROUND * period_seconds
-    near = (clock <= clock[0] + around) & sides[0]
-    near |= (clock >= clock[-1] - around) & sides[1]
-    for at in np.flatnonzero(np.diff(clock) > _GAP_PERIODS * period_seconds):
-        near |= (clock >= clock[at] - around) & (
-            clock <= clock[at + 1] + around)
-    if near.mean() > 0.5:
-        # There is no usual place: use the middle.
-        slack = np.full(clock.size, period_seconds / 2)
-    else:
-        slack = np.where(near, period_seconds, 0.0)
-    if update:
-        slack = np.maximum(slack, update / 2 + _JITTER_SECONDS)
-    end = math.inf if is_over else min(
-        _sure_until(clock, counters), float(clock[-1]) - around * near.any())
-    if not slack.any():
-        return _Curve(times, counters, min(
-            end, float(times[-1].min()))), period_seconds
-
-    def string(column, offsets):
-        return taut_string.taut_string(
-            clock + slack, column, clock - slack, column,
-            (clock[0] + offsets[0], column[0]),
-            (clock[-1] + offsets[1], column[-1]))
-
-    def bend(offsets):
-        at, volumes = string(counters[:, :2].sum(axis=1), offsets)
-        return abs(np.diff(np.diff(volumes) / np.diff(at))).sum()
-
-    # Choose the ends at which the curve bends least.
-    offsets = (0.0, 0.0)
-    for end_of in (0, 1):
-        choices = [list(offsets) for _ in _PLACES]
-        for choice, place in zip(choices, _PLACES):
-            choice[end_of] = place * slack[-end_of]
-        offsets = min(choices, key=bend)
-    strings = [string(column, offsets) for column in counters.T]
-    # The moments of the first and of the last value are unknown, so that rates
-    # that depend on them are not used.
-    begin = clock[0] + 2 * period_seconds * bool(slack[0])
-    end = min(end, clock[-1] - 2 * period_seconds * bool(slack[-1]))
-    when = np.unique(np.concatenate([
-        [begin], *(points for points, _ in strings)]))
-    when = when[when >= begin]
-    return _Curve(
-        when[:, None] + (times[:1] - times[:1, :1]),
-        np.stack([np.interp(when, *string) for string in strings], axis=1),
-        end), 0.0
-
-
-def _sure_until(clock, counters):
-    """Return the time until which aggregates will not change.
-
-    A rise that is larger than all earlier ones may belong to two polls. The
-    next periods show whether one period is empty instead.
-    """
-    rises = np.diff(counters[:, :2].sum(axis=1))
-    for at in range(max(1, rises.size - AGGREGATES_AROUND), rises.size):
-        before = rises[max(0, at - AGGREGATES_AROUND):at]
-        if rises[at] > _LARGER * before.max():
-            return float(clock[at])
-    return math.inf
-
-
-def _windows(clock, changed, between, update, longest):
-    """Return the time windows of the updates that changed a counter.
-
-    Each window is between two readings. Updates follow each other at the
-    interval, so that adjacent updates narrow the windows.
-
-    :returns: (k,) start and (k,) end of the windows
-    """
-    before = clock[changed]
-    after = np.maximum(clock[changed - 1], before - longest)
-    if update < _SHARP * between:
-        return after, before
-    steps = np.round(np.diff((after + before) / 2) / update)
-    # If readings are missing, the number of updates is unknown.
-    wide = before - after
-    steps[wide[1:] + wide[:-1] > update] += 2 * _NEIGHBOURS
-    number = np.concatenate([[0], np.cumsum(np.maximum(steps, 1))])
-    jitter = _JITTER * update + _JITTER_SECONDS
-    low, high = after.copy(), before.copy()
-    for away in range(1, _NEIGHBOURS + 1):
-        for ours, theirs in ((slice(away, None), slice(None, -away)),
-                             (slice(None, -away), slice(away, None))):
-            near = abs(number[ours] - number[theirs]) <= _NEIGHBOURS
-            moved = (number[ours] - number[theirs]) * update
-            low[ours] = np.where(near, np.maximum(
-                low[ours], after[theirs] + moved - jitter), low[ours])
-            high[ours] = np.where(near, np.minimum(
-                high[ours], before[theirs] + moved + jitter), high[ours])
-    agree = low < high
-    return np.where(agree, low, after), np.where(agree, high, before)
-
-
-def _steady_until(clock, changed, between, update):
-    """Return the time until which a counter of steady traffic is reliable.
-
-    If the counter then stands still, the next updates show whether the poller
-    stood still.
-    """
-    at = np.append(clock[changed], clock[-1])
-    steady = _is_steady(np.diff(at), between, update)
-    for still in range(max(2, steady.size - 3), steady.size):
-        if steady[max(0, still - _AROUND):still].sum() >= 2 \
-                and not steady[still] \
-                and at[still + 1] - at[still] < _LATEST * update:
-            return float(at[still])
-    return math.inf
-
-
-def _began_late(clock, counters, changed, update):
-    """Whether the first change includes traffic from before all readings.
-
-    This is the case if the counter stood still until then, rises steadily
-    after it, and rose by more than it does in an interval.
-    """
-    apart = np.diff(clock[changed[:3]])
-    if apart.size < 2 or (apart > 1.5 * update).any() \
-            or clock[changed[0] - 1] - clock[0] < 0.5 * update:
-        return False
-    volume = counters[:, :2].sum(axis=1)
-    rise = np.diff(volume[np.append(0, changed[:3])])
-    return bool(abs(rise[2] - rise[1]) <= _LATE_TOLERANCE * rise[1]
-                and rise[0] > (1 + _LATE_TOLERANCE) * rise[1] > 0)
-
-
-def _are_late(moments, volume, between, update):
-    """Return before which changes updates were missing.
-
-    If a poller misses updates, the next rise includes all of them. A rise is
-    interpreted in this way if the traffic is steady: the changes around it,
-    with two before and two after that follow each other at the interval, have
-    the same rate as the whole time.
-
-    :param moments: (k,) times of the changes
-    :param volume: (k,) volume after each of them
-    :returns: (k,) bool
-    """
-    late = np.zeros(moments.size, dtype=bool)
-    rises, apart = np.diff(volume), np.diff(moments)
-    steady = _is_steady(apart, between, update)
-    tolerance = max(_LATE_TOLERANCE, between / (2 * update))
-    for at in np.flatnonzero(~steady).tolist():
-        rate = rises[at] / apart[at]
-        # Nothing is known about the time before the first change.
-        sides = _around(steady, range(at - 1, -1, -1)), _around(
-            steady, range(at + 1, steady.size))
-        late[at + 1] = steady[sides[1]].sum() == 2 and all(
-            steady[side].sum() == min(2, len(side)) and abs(
-                rises[side].sum() / max(apart[side].sum(), len(side) * update)
-                - rate) <= tolerance * rate for side in sides if side)
-    return late
-
-
-def _is_steady(apart, between, update):
-    """Return which changes follow the previous ones at the interval."""
-    return apart < max(1.5 * update, update + between)
-
-
-def _around(steady, numbers):
-    """Return the first of the numbers, up to the second steady change."""
-    positions = []
-    for number in numbers[:_AROUND]:
-        positions.append(number)
-        if steady[positions].sum() == 2:
-            break
-    return positions
 
 
 def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
@@ -923,7 +374,7 @@ def from_increments(periods, increments, seconds):
     largest[at] = np.maximum(largest[at], per_second[at + 1])
     moved = np.zeros(periods.size, dtype=bool)
     moved[1:] = (steps == 2) & (
-        per_second <= (1 + _JITTER) * largest).all(axis=1)[1:]
+        per_second <= (1 + curves.JITTER) * largest).all(axis=1)[1:]
     # The time of the very first increment is unknown.
     moved[1:2] = False
     keep = (follows | moved) & ~reset

@@ -72,6 +72,9 @@ _PLAIN_COLUMNS = ('instance', 'time', 'egress_kbps', 'ingress_kbps')
 _FORMATS = ('a GWA-T-12 CSV file or a folder of them, an .npz trace, or CSV '
             'with the header ' + ','.join(_PLAIN_COLUMNS))
 
+#: A number that is written with a comma, for decimals or for thousands.
+_DECIMAL_COMMA = re.compile(r'[+-]?[0-9.]*(,[0-9]+)+(\.[0-9]*)?', re.ASCII)
+
 #: Number of rows between two reports of progress.
 _ROWS_PER_REPORT = 65536
 
@@ -540,6 +543,11 @@ class _BadCells:
     def note(self, line, column, cell):
         if cell.strip().lower() in self._EMPTY:
             return
+        if _DECIMAL_COMMA.fullmatch(cell.strip()):
+            # The whole file is written like this, or is ambiguous.
+            raise _error(self._path, f'line {line}: {column}',
+                         _shown(cell.strip()),
+                         'a number with a decimal point, and no comma')
         self._count += 1
         self._first = self._first or (line, column, _shown(cell.strip()))
 

@@ -30,7 +30,9 @@ from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters
+from vswitch_aware_scheduler.telemetry import curves
 from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.telemetry import update_interval
 
 __all__ = ['AGGREGATIONS', 'GnocchiDriver']
 
@@ -62,8 +64,8 @@ _MAX_POINTS_OF_METRIC = 20000
 
 #: Number of additional periods that are read before and after the requested
 #: ones. They show whether polls were late.
-_BEFORE = 2 * counters.AGGREGATES_AROUND
-_AFTER = counters.AGGREGATES_AROUND + 1
+_BEFORE = 2 * curves.AGGREGATES_AROUND
+_AFTER = curves.AGGREGATES_AROUND + 1
 
 
 class GnocchiDriver(service.ServiceDriver):
@@ -370,7 +372,7 @@ class GnocchiDriver(service.ServiceDriver):
         if not intervals:
             return None
         seconds = float(np.median(intervals))
-        return counters.configured_seconds(seconds, 0.1 * seconds)
+        return update_interval.configured_seconds(seconds, 0.1 * seconds)
 
     def _report_unusable(self, usable, total, coarse, methods):
         """Log that some interfaces cannot be read, or raise if none can.
@@ -500,7 +502,7 @@ class GnocchiDriver(service.ServiceDriver):
             for _, links in shard for link in links
             if link.id in answers and link.aggregation != 'rate:mean'
             for periods, values in answers[link.id].values()]
-        update = counters.update_seconds(series) or 0.0
+        update = update_interval.update_seconds(series) or 0.0
         # Longer intervals are caused by traffic, or leave periods empty. The
         # mean of two polls is half an interval later than one poll.
         return min(2 * update, self._period_seconds) \

@@ -11,11 +11,12 @@ counter that stood still, and a missing answer like no traffic.
 """
 
 import collections
-import contextlib
 import dataclasses
+import itertools
 import math
 import re
 import time
+import zlib
 
 import numpy as np
 
@@ -25,20 +26,19 @@ from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import counters as interface_counters
+from vswitch_aware_scheduler.telemetry import curves
+from vswitch_aware_scheduler.telemetry import exporters
+from vswitch_aware_scheduler.telemetry import joining
+from vswitch_aware_scheduler.telemetry import prometheus_api
 from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.telemetry import update_interval
 
-__all__ = ['EXPORTERS', 'Names', 'PrometheusDriver']
+__all__ = ['PrometheusDriver']
 
 LOG = logs.get_logger(__name__)
 
-_SELECTOR = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)?(\{.*\})?', re.DOTALL)
-_LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*')
 _UUID = re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-'
                    r'[0-9a-f]{12}', re.IGNORECASE)
-
-#: Maximum length of a selector in the URL of a GET, and in the body of a POST.
-_GET_CHARACTERS = 3000
-_POST_CHARACTERS = 100000
 
 #: Assumed time between two samples of a series, until an answer shows it.
 _FIRST_GUESS_SECONDS = 10.0
@@ -53,133 +53,6 @@ _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 
 #: Maximum length of a pattern that selects values by their last characters.
 _LONGEST_PATTERN = 60
-
-
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """Names and labels of the counters of an exporter.
-
-    :ivar egress_query: selector of the series of bytes that instances sent
-    :ivar ingress_query: selector of the series of bytes that instances
-        received
-    :ivar egress_packets_query: selector for sent packets, or '' to count no
-        packets
-    :ivar ingress_packets_query: selector for received packets, or ''
-    :ivar select_label: label whose values select series
-    :ivar instance_label: label that contains the uuid of the instance
-    :ivar interface_labels: labels that distinguish the interfaces of an
-        instance
-    :ivar host_labels: labels that distinguish the hosts of an instance;
-        missing labels are ignored
-    :ivar identity_query: '' if ``instance_label`` is a label of the counters,
-        else a selector of series with this label
-    :ivar identity_labels: labels that the counters have in common with the
-        series of ``identity_query``
-    :raises InvalidInput: if a value is invalid
-    """
-
-    egress_query: str
-    ingress_query: str
-    egress_packets_query: str
-    ingress_packets_query: str
-    select_label: str
-    instance_label: str
-    interface_labels: tuple
-    host_labels: tuple
-    identity_query: str = ''
-    identity_labels: tuple = ()
-
-    def __post_init__(self):
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.name.endswith('_query'):
-                optional = 'packets' in item.name or 'identity' in item.name
-                self._check_selector(item.name, value, optional)
-            elif item.name.endswith('_labels'):
-                labels = value.split(',') if isinstance(value, str) else value
-                labels = tuple(label.strip() for label in labels)
-                object.__setattr__(self, item.name, labels)
-                for label in labels:
-                    self._check_label(item.name, label)
-            else:
-                self._check_label(item.name, value)
-        if bool(self.egress_packets_query) != bool(self.ingress_packets_query):
-            raise exceptions.InvalidInput(
-                f'telemetry driver prometheus: egress_packets_query = '
-                f'{self.egress_packets_query!r}, ingress_packets_query = '
-                f'{self.ingress_packets_query!r}; expected both or none')
-        if self.identity_query and not self.identity_labels:
-            raise exceptions.InvalidInput(
-                'identity_labels of telemetry driver prometheus: empty; '
-                'expected the labels that connect the series of '
-                'identity_query with the counters')
-
-    @staticmethod
-    def _check_selector(name, value, optional):
-        if isinstance(value, str) and (value or optional) \
-                and _SELECTOR.fullmatch(value):
-            return
-        raise exceptions.InvalidInput(
-            f'{name} of telemetry driver prometheus: {value!r}; expected a '
-            f'selector of series such as name or name{{label="value"}}')
-
-    @staticmethod
-    def _check_label(name, value):
-        if not isinstance(value, str) or not _LABEL.fullmatch(value):
-            raise exceptions.InvalidInput(
-                f'{name} of telemetry driver prometheus: {value!r}; '
-                f'expected the name of a label')
-
-    @property
-    def queries(self):
-        """The selectors of all counters: bytes and, if configured, packets."""
-        return tuple(filter(None, (
-            self.egress_query, self.ingress_query,
-            self.egress_packets_query, self.ingress_packets_query)))
-
-
-_LIBVIRT = Names(
-    'libvirt_domain_interface_stats_transmit_bytes_total',
-    'libvirt_domain_interface_stats_receive_bytes_total',
-    'libvirt_domain_interface_stats_transmit_packets_total',
-    'libvirt_domain_interface_stats_receive_packets_total',
-    'domain', 'instance_id', ('target_device',), ('instance',),
-    'libvirt_domain_openstack_info', ('domain', 'instance'))
-
-_CEILOMETER = Names(
-    'ceilometer_network_outgoing_bytes', 'ceilometer_network_incoming_bytes',
-    'ceilometer_network_outgoing_packets',
-    'ceilometer_network_incoming_packets',
-    # Some exporters have one resource for all interfaces of an instance.
-    'resource', 'resource', ('resource', 'device'),
-    ('vm_instance', 'instance'))
-
-#: Names of exporters; the manual names their origin.
-EXPORTERS = {
-    # The exporter of Ceilometer's polling agent, and sg-core.
-    'ceilometer': _CEILOMETER,
-    # Ceilometer's publisher prometheus:// and a Pushgateway.
-    'ceilometer-pushgateway': dataclasses.replace(
-        _CEILOMETER, select_label='resource_id', instance_label='resource_id',
-        interface_labels=('resource_id',), host_labels=('instance',), **{
-            name: getattr(_CEILOMETER, name).removeprefix('ceilometer_')
-            for name in ('egress_query', 'ingress_query',
-                         'egress_packets_query', 'ingress_packets_query')}),
-    'libvirt-inovex': _LIBVIRT,
-    'libvirt-tinkoff': dataclasses.replace(
-        _LIBVIRT, instance_label='uuid',
-        identity_query='libvirt_domain_info_meta'),
-    'libvirt-zhangjianweibj': dataclasses.replace(
-        _LIBVIRT, select_label='instanceId', instance_label='instanceId',
-        identity_query='', identity_labels=()),
-    'libvirt-kumina': dataclasses.replace(
-        _LIBVIRT, select_label='uuid', instance_label='uuid',
-        identity_query='', identity_labels=()),
-    'libvirtd-vexxhost': Names(
-        'libvirtd_domain_net_tx_bytes', 'libvirtd_domain_net_rx_bytes',
-        'libvirtd_domain_net_tx_packets', 'libvirtd_domain_net_rx_packets',
-        'uuid', 'uuid', ('interface',), ('instance',)),
-}
 
 
 class PrometheusDriver(service.ServiceDriver):
@@ -198,9 +71,9 @@ class PrometheusDriver(service.ServiceDriver):
         :param access: :class:`.Access`, or a mapping of its arguments
         :param period_seconds: sampling period of the samples; not shorter than
             the interval in which the counters are polled
-        :param names: mapping of arguments of :class:`Names` that replace those
-            of the exporter
-        :param exporter: one of :data:`EXPORTERS`; None: the one of which the
+        :param names: mapping of arguments of :class:`.Names` that replace
+            those of the exporter
+        :param exporter: one of :data:`.EXPORTERS`; None: the one of which the
             server has most instances
         :param settle_seconds: time after its end before a period is read
         :param max_age_seconds: maximum age of instances and samples that are
@@ -219,8 +92,9 @@ class PrometheusDriver(service.ServiceDriver):
                          max_age_seconds, clock, sleep)
         self._require(max_age_seconds is not None, 'max_age_seconds',
                       max_age_seconds, 'a number from 0')
-        self._require(exporter is None or exporter in EXPORTERS, 'exporter',
-                      exporter, f'one of {", ".join(EXPORTERS)}, or None')
+        self._require(
+            exporter is None or exporter in exporters.EXPORTERS, 'exporter',
+            exporter, f'one of {", ".join(exporters.EXPORTERS)}, or None')
         self._require(
             isinstance(samples_per_request, int) and samples_per_request >= 1,
             'samples_per_request', samples_per_request, 'an integer above 0')
@@ -235,7 +109,8 @@ class PrometheusDriver(service.ServiceDriver):
         self._names = None
         try:
             names = dataclasses.replace(
-                EXPORTERS[exporter or 'ceilometer'], **self._overrides)
+                exporters.EXPORTERS[exporter or 'ceilometer'],
+                **self._overrides)
         except TypeError as error:
             raise exceptions.InvalidInput(
                 f'names of telemetry driver prometheus: {error}; expected '
@@ -249,6 +124,17 @@ class PrometheusDriver(service.ServiceDriver):
         self._names_of, self._by_name = None, {}
         self._ignored = {}
         self._seen_update = update_interval_seconds
+        self._interface_count = 0
+
+    @property
+    def variant(self):
+        """Name of the exporter, with a number of names of their own."""
+        if self._names is None:
+            return ''
+        if not self._overrides:
+            return self._exporter
+        return (f'{self._exporter or "names"} '
+                f'{zlib.crc32(repr(self._names).encode()):08x}')
 
     @property
     def ignored(self):
@@ -262,8 +148,10 @@ class PrometheusDriver(service.ServiceDriver):
         :raises TelemetryError: if Prometheus does not answer
         """
         self._ignored = {}
-        with self._client(_PrometheusClient) as client:
-            instance_values = self._reading(client).instances(None)
+        with self._client(prometheus_api.PrometheusClient) as client:
+            reading = self._reading(client)
+            instance_values = reading.instances(None)
+            self._interface_count = reading.interface_count
         return [base.Instance(uuid, sorted(values)[0])
                 for uuid, values in instance_values]
 
@@ -274,7 +162,7 @@ class PrometheusDriver(service.ServiceDriver):
         :returns: set of uuids
         :raises TelemetryError: if Prometheus does not answer
         """
-        with self._client(_PrometheusClient) as client:
+        with self._client(prometheus_api.PrometheusClient) as client:
             return {uuid for uuid, _ in self._reading(
                 client, since).instances(None)}
 
@@ -284,15 +172,24 @@ class PrometheusDriver(service.ServiceDriver):
         names = self._names
         if names is None:
             numbers = self._numbers(client, now)
-            best = max(numbers, key=numbers.get)
-            names = dataclasses.replace(EXPORTERS[best], **self._overrides)
+            before = self.variant_before.partition(' ')[0]
+            best = max(numbers, key=lambda exporter: numbers[exporter] * (
+                2 if exporter == before else 1))
+            names = dataclasses.replace(
+                exporters.EXPORTERS[best], **self._overrides)
             if numbers[best]:
                 LOG.info('Telemetry %s: exporter %s, which has the series of '
                          '%d instances', self.source, best, numbers[best])
                 self._names, self._exporter = names, best
         return _Reading(client, names, self._period_seconds,
                         self._samples_per_request,
-                        min(max(since, oldest), now), now)
+                        min(max(since, oldest), now), now, self._is_home,
+                        self._note)
+
+    def _note(self, reason):
+        """Count what is not used."""
+        self._ignored = {**self._ignored,
+                         reason: self._ignored.get(reason, 0) + 1}
 
     def _numbers(self, client, now):
         """Return {exporter: number of instances that the server has of it}.
@@ -308,7 +205,7 @@ class PrometheusDriver(service.ServiceDriver):
 
     def _numbers_since(self, client, since, now):
         numbers = {}
-        for exporter, names in EXPORTERS.items():
+        for exporter, names in exporters.EXPORTERS.items():
             numbers[exporter] = len(set(filter(None, map(_uuid, client.values(
                 names.instance_label, names.identity_query
                 or names.egress_query, since, now)))))
@@ -320,13 +217,32 @@ class PrometheusDriver(service.ServiceDriver):
 
     def facts(self):
         """Return {name: value} about the server and the exporter."""
-        with self._client(_PrometheusClient) as client:
+        with self._client(prometheus_api.PrometheusClient) as client:
+            now = self._clock()
+            numbers = {name: number for name, number in self._numbers(
+                client, now).items() if number}
+            unusable = {} if numbers else {
+                name: why
+                for name, (selector, why) in exporters.UNUSABLE.items()
+                if client.values('__name__', selector,
+                                 now - self._max_age_seconds, now)}
+            update = self._seen_update
+            if self._update_seconds is not None:
+                reading = self._reading(client)
+                last = self._settled()
+                update = self._measured_update(
+                    reading, reading.instances(None),
+                    math.floor((now - self._max_age_seconds)
+                               / self._period_seconds), last, last)
             return {
                 **client.server(), 'exporter': self._exporter,
-                'exporters': {
-                    name: number for name, number in self._numbers(
-                        client, self._clock()).items() if number},
-                'update_seconds': self._seen_update}
+                'exporters': numbers, 'unusable': unusable,
+                'interfaces': self._interface_count,
+                'series': self._interface_count * len(
+                    self._names.queries if self._names else ()),
+                'update_seconds': update, 'configured': {
+                    'period_seconds': self._period_seconds,
+                    'update_interval_seconds': self._update_seconds}}
 
     def _settled(self):
         """Return the last period that ended long enough ago."""
@@ -352,6 +268,14 @@ class PrometheusDriver(service.ServiceDriver):
                 _PROBES[0][0] * 900 / self._period_seconds)
         else:
             high = last + 1
+        return self._measured_update(reading, instance_values, oldest, high,
+                                     last)
+
+    def _measured_update(self, reading, instance_values, oldest, high, last):
+        """Return the interval that the counters show, None if too few do.
+
+        :param high: end of the periods of the first attempt
+        """
         series = []
         for hours, instances in _PROBES:
             high = min(high, last + 1)
@@ -362,19 +286,19 @@ class PrometheusDriver(service.ServiceDriver):
                 step = max(1, len(instance_values) // instances)
                 series = reading.columns(
                     instance_values[::step][:instances], low, high)
-            update = interface_counters.update_seconds(
+            update = update_interval.update_seconds(
                 series, period_seconds=self._period_seconds)
             if update is not None:
                 return update
             high = last + 1
-        return interface_counters.guessed_update_seconds(
+        return update_interval.guessed_update_seconds(
             series, self._period_seconds, (last + 1) * self._period_seconds)
 
     def _series(self, start, end, instances, progress):
         if instances is not None and not instances:
             progress(0, 0)
             return
-        with self._client(_PrometheusClient) as client:
+        with self._client(prometheus_api.PrometheusClient) as client:
             reading = self._reading(client)
             instance_values = reading.instances(instances)
             progress(0, len(instance_values))
@@ -385,20 +309,23 @@ class PrometheusDriver(service.ServiceDriver):
             first = max(first, lowest)
             update = self._update(reading, instance_values, lowest, first,
                                   last, start)
+            if update not in (None, self._seen_update):
+                LOG.info('Telemetry %s: counters are updated every %g s '
+                         '(0: at each reading)', self.source, update)
             self._seen_update = update
             if update is None:
                 # No period is old enough.
                 first, update = last, 0.0
-            margin = math.ceil(interface_counters.margin_seconds(
+            margin = math.ceil(curves.margin_seconds(
                 self._period_seconds, update) / self._period_seconds)
             begin = max(
-                0, first - max(margin, interface_counters.GRACE_PERIODS))
+                0, first - max(margin, joining.PERIODS_BEFORE))
             # Readings that complete the last period and are old enough.
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
             for shard in reading.shards(instance_values, begin, finish):
-                counters = reading.counters(shard, begin, finish) \
-                    if first < last else {}
+                counters = self._without_outages(reading.counters(
+                    shard, begin, finish)) if first < last else {}
                 for uuid, _ in shard:
                     links = counters.get(uuid, {})
                     if uuid in self.hosts:
@@ -413,6 +340,37 @@ class PrometheusDriver(service.ServiceDriver):
                         complete)
                     done += 1
                     progress(done, len(instance_values))
+
+    def _without_outages(self, counters):
+        """Remove readings of sources that repeated their last poll.
+
+        :param counters: as returned by :meth:`_Reading.counters`
+        """
+        sources = {}
+        for uuid, links in counters.items():
+            for hosts in links.values():
+                for key, columns in hosts.items():
+                    sources.setdefault(key[-1], {}).setdefault(
+                        uuid, []).append(columns)
+        for source, instances in sources.items():
+            outages = joining.outages({
+                uuid: [column for columns in of_instance
+                       for column in columns.values()]
+                for uuid, of_instance in instances.items()})
+            for begin, end in outages:
+                LOG.debug('Telemetry %s: %s repeated its last values from '
+                          '%.0f to %.0f', self.source, http.shown(source),
+                          begin, end)
+                for columns in itertools.chain(*instances.values()):
+                    for number, (times, values) in columns.items():
+                        keep = (times <= begin) | (times >= end)
+                        columns[number] = times[keep], values[keep]
+        return counters
+
+    def _is_home(self, uuid, label):
+        """Whether a label names the host of an instance in Nova."""
+        return uuid in self.hosts \
+            and self._host_of(label) == self.hosts[uuid]
 
     def _leave_out_others(self, links, home):
         """Remove readings of other hosts than the host of the instance.
@@ -488,12 +446,14 @@ def _parts(links, count, period_seconds, update, until):
         reported = {number for columns in hosts.values() for number in columns}
         numbers = list(range(count)) if len(reported) == count \
             else sorted(reported & {0, 1})
+        of_hosts = [columns for _, columns in sorted(hosts.items())
+                    if numbers and columns.keys() >= set(numbers)]
+        if len(of_hosts) > 1:
+            of_hosts = joining.continued(of_hosts, update)
         readings = [
             interface_counters.together([columns[number] for number in (
                 numbers if len(numbers) > 1 else numbers * 2)],
-                period_seconds)
-            for _, columns in sorted(hosts.items())
-            if numbers and columns.keys() >= set(numbers)]
+                period_seconds) for columns in of_hosts]
         if not readings:
             complete = False
             continue
@@ -508,23 +468,32 @@ def _parts(links, count, period_seconds, update, until):
 class _Reading:
     """The state of one reading of a server.
 
-    :param client: _PrometheusClient
+    :param client: prometheus_api.PrometheusClient
     :param names: Names
     :param period_seconds: length of a period
     :param samples_per_request: approximate number of samples in one request
     :param since: start of the time, seconds UTC
     :param now: end of the time, seconds UTC
+    :param is_home: callable(uuid, value of the last host label), returns
+        whether Nova has the instance on that host
+    :param note: callable(reason), counts what cannot be used
     """
 
     def __init__(self, client, names, period_seconds, samples_per_request,
-                 since, now):
+                 since, now, is_home, note):
         self._client = client
         self._names = names
         self._period_seconds = period_seconds
         self._samples_per_request = samples_per_request
         self._since = since
         self._now = now
+        self._is_home = is_home
+        self._note = note
+        #: {values of the identity labels: uuids that have them}, or None.
         self._identities = None
+        self._spans = {}
+        #: Number of series of sent bytes, one for each interface.
+        self.interface_count = 0
         self._sample_seconds = _FIRST_GUESS_SECONDS
         self._lists = service.Division(
             is_complete=True, smaller=_longer_ends)
@@ -551,18 +520,19 @@ class _Reading:
                     {names.instance_label, *names.identity_labels}):
                 uuid = _uuid(labels.get(names.instance_label))
                 if uuid:
-                    self._identities[_values(
-                        labels, names.identity_labels)] = uuid
+                    self._identities.setdefault(_values(
+                        labels, names.identity_labels), set()).add(uuid)
         values_by_uuid = {}
         for labels in self._series(
                 names.egress_query, names.select_label,
                 {names.select_label, names.instance_label,
                  *names.identity_labels}):
-            uuid = self._uuid_of(labels)
             value = labels.get(names.select_label)
-            if uuid and value and (
-                    instance_uuids is None or uuid in instance_uuids):
-                values_by_uuid.setdefault(uuid, set()).add(value)
+            uuids = self._uuids_of(labels) if value else ()
+            self.interface_count += bool(uuids)
+            for uuid in uuids:
+                if instance_uuids is None or uuid in instance_uuids:
+                    values_by_uuid.setdefault(uuid, set()).add(value)
         return sorted(values_by_uuid.items())
 
     def _series(self, query, label, names):
@@ -581,11 +551,56 @@ class _Reading:
         for answer in self._lists.answers(ask, ['.*']):
             yield from answer
 
-    def _uuid_of(self, labels):
+    def _uuids_of(self, labels):
+        """Return the uuids of the instances that a series may be of."""
         if self._identities is None:
-            return _uuid(labels.get(self._names.instance_label))
+            uuid = _uuid(labels.get(self._names.instance_label))
+            return {uuid} if uuid else set()
         return self._identities.get(
-            _values(labels, self._names.identity_labels))
+            _values(labels, self._names.identity_labels), set())
+
+    def _owners(self, labels, first, last):
+        """Return [(uuid, begin, end)]: whose readings those of a series are.
+
+        A name may be that of several instances. If one was there after the
+        other, the time decides, else Nova's record of their host. Otherwise
+        nobody has the readings.
+
+        :param first: first period
+        :param last: end of the periods, exclusive
+        """
+        uuids = self._uuids_of(labels)
+        if len(uuids) < 2:
+            return [(uuid, -math.inf, math.inf) for uuid in uuids]
+        names = self._names
+        key = _values(labels, names.identity_labels)
+        at = key, first, last
+        if at not in self._spans:
+            self._spans[at] = self._find_owners(key, sorted(uuids), _values(
+                labels, names.host_labels)[-1], first, last)
+        return self._spans[at]
+
+    def _find_owners(self, key, uuids, host, first, last):
+        label = self._names.identity_labels[0]
+        seen = {}
+        for labels, times, _ in self._all_samples(
+                self._names.identity_query, label, key[:1], first, last):
+            uuid = _uuid(labels.get(self._names.instance_label))
+            if uuid and times.size and _values(
+                    labels, self._names.identity_labels) == key:
+                low, high = seen.get(uuid, (math.inf, -math.inf))
+                seen[uuid] = min(low, times[0]), max(high, times[-1])
+        spans = sorted((*span, uuid) for uuid, span in seen.items())
+        if all(one[1] < other[0] for one, other in zip(spans, spans[1:])):
+            begins = [-math.inf, *(span[0] for span in spans[1:]), math.inf]
+            return [(uuid, begin, end) for (*_, uuid), begin, end
+                    in zip(spans, begins, begins[1:])]
+        at_home = [uuid for uuid in uuids if self._is_home(uuid, host)]
+        if len(at_home) == 1:
+            return [(at_home[0], -math.inf, math.inf)]
+        self._note(f'name: {http.shown(key[0], 100)} of the instances '
+                   f'{" and ".join(uuids)}')
+        return []
 
     def shards(self, instance_values, first, last):
         """Divide the list of instances into parts for one query each.
@@ -630,30 +645,44 @@ class _Reading:
         """
         instance_uuids = {uuid for uuid, _ in shard}
         values = sorted({value for _, values in shard for value in values})
-        counters = {}
+        pieces = {}
         for number, query in enumerate(self._names.queries[:queries]):
             for labels, times, readings in self._all_samples(
-                    query, values, first, last):
-                uuid = self._uuid_of(labels)
-                if uuid not in instance_uuids:
-                    continue
-                counters.setdefault(uuid, {}).setdefault(
-                    _values(labels, self._names.interface_labels), {}
-                ).setdefault(
-                    _values(labels, self._names.host_labels), {}
-                ).setdefault(number, {}).setdefault(
-                    tuple(sorted(labels.items())), []).append(
-                    (times, readings))
-        for links in counters.values():
-            for hosts in links.values():
-                for columns in hosts.values():
-                    for number, series in columns.items():
-                        # Series of one host may differ in irrelevant labels,
-                        # such as the name of the instance.
-                        columns[number] = interface_counters.joined([
-                            interface_counters.finite(
-                                *map(np.concatenate, zip(*pieces)))
-                            for _, pieces in sorted(series.items())])
+                    query, self._names.select_label, values, first, last):
+                for uuid, begin, end in self._owners(labels, first, last):
+                    if uuid not in instance_uuids:
+                        continue
+                    inside = (times >= begin) & (times < end)
+                    pieces.setdefault(uuid, {}).setdefault(
+                        _values(labels, self._names.interface_labels), {}
+                    ).setdefault(
+                        _values(labels, self._names.host_labels), {}
+                    ).setdefault(number, {}).setdefault(
+                        tuple(sorted(labels.items())), []).append(
+                        (times[inside], readings[inside]))
+        return {uuid: self._joined(uuid, links)
+                for uuid, links in pieces.items()}
+
+    def _joined(self, uuid, links):
+        """Return the counters of an instance, from the pieces of its series.
+
+        An interface that cannot be decided has no host.
+        """
+        counters = {}
+        for interface, hosts in links.items():
+            for host, columns in hosts.items():
+                joined = joining.join({
+                    number: {labels: joining.usable(
+                        *map(np.concatenate, zip(*parts)))
+                        for labels, parts in series.items()}
+                    for number, series in columns.items()})
+                if joined.undecided:
+                    self._note(f'interface: {uuid}: the values of its series '
+                               f'neither agree nor differ')
+                for place, counter in enumerate(joined.counters):
+                    by_host = counters.setdefault((interface, place), {})
+                    if not joined.undecided:
+                        by_host[host] = counter
         return counters
 
     def columns(self, shard, first, last):
@@ -668,7 +697,7 @@ class _Reading:
             for hosts in links.values() for columns in hosts.values()
             for column in columns.values()]
 
-    def _all_samples(self, query, values, first, last):
+    def _all_samples(self, query, label, values, first, last):
         """Yield (labels, times, values) in requests of a limited size."""
         begin = 0
         while begin < len(values):
@@ -677,15 +706,15 @@ class _Reading:
             low = first
             while low < last:
                 high = min(last, low + self._longest(len(part)))
-                yield from self._samples(query, part, low, high)
+                yield from self._samples(query, label, part, low, high)
                 low = high
             begin += len(part)
 
-    def _samples(self, query, values, low, high):
+    def _samples(self, query, label, values, low, high):
         """Yield (labels, times, values) of the given periods."""
         def ask(values, low, high, divisible):
             series = self._client.samples(
-                _with_values(query, self._names.select_label, values),
+                _with_values(query, label, values),
                 low * self._period_seconds, high * self._period_seconds,
                 divisible)
             densest = max((len(times) for _, times, _ in series), default=0)
@@ -743,150 +772,3 @@ def _with_pattern(selector, label, pattern):
     name, brace, conditions = selector.partition('{')
     inside = conditions.rpartition('}')[0].strip().rstrip(',') if brace else ''
     return f'{name}{{{inside + "," if inside else ""}{matcher}}}'
-
-
-class _PrometheusClient(http.Client):
-    """Requests to the HTTP API."""
-
-    @property
-    def selector_characters(self):
-        """Return the maximum number of characters of values in a selector."""
-        return _GET_CHARACTERS if self._behind_keystone() \
-            else _POST_CHARACTERS
-
-    def _behind_keystone(self):
-        # Aetos only supports GET.
-        return self._access.auth is not None
-
-    def _items(self, description, path, parameters, keys, read, divisible,
-               method='POST', marks=('warnings', 'isPartial')):
-        """Send a request, and return ``read(item)`` of each item of a list.
-
-        :param keys: keys that lead to the list in the ``data`` of the answer
-        :param divisible: whether the caller can request less
-        :param method: HTTP method
-        :param marks: members of an answer that is not complete
-        """
-        def checked(answer):
-            if answer['status'] != 'success':
-                raise ValueError(f'status {answer["status"]!r}')
-            # Such an answer covers only a part of the data, for example
-            # because a remote store is down. It is not used, and the next pass
-            # reads the same periods again.
-            for mark in marks:
-                if answer.get(mark):
-                    raise ValueError(f'{mark} {answer[mark]!r}')
-            content = answer['data']
-            if keys and content['resultType'] != 'matrix':
-                raise ValueError(f'resultType {content["resultType"]!r}')
-            for key in keys:
-                content = content[key]
-            return service.require_list(content)
-
-        if self._behind_keystone():
-            method = 'GET'
-        arguments = {'params' if method == 'GET' else 'data': parameters}
-        return self.json(
-            description, method, f'/api/v1/{path}',
-            'an answer of Prometheus without warnings',
-            checked, (('data', *keys), read), divisible, **arguments)[0]
-
-    def series(self, selector, start, end, names, divisible):
-        """Return the labels of the series that existed in a period of time.
-
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
-        :param names: names of the labels to return
-        :param divisible: whether the caller can request less
-        """
-        def read(labels):
-            return {name: _text(labels[name]) for name in names
-                    if name in labels}
-
-        return self._items(
-            f'series of {http.shown(selector)}', 'series',
-            {'match[]': selector, 'start': f'{start:.3f}',
-             'end': f'{end:.3f}'}, (), read, divisible)
-
-    def values(self, label, selector, start, end):
-        """Return the values of a label, about a thousand at most.
-
-        :param label: name of the label
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
-        """
-        try:
-            return self._items(
-                f'values of {label} of {http.shown(selector)}',
-                f'label/{label}/values',
-                {'match[]': selector, 'start': f'{start:.3f}',
-                 'end': f'{end:.3f}', 'limit': '1000'}, (), _text, False,
-                method='GET', marks=('isPartial',))
-        except http.Refusal as refusal:
-            if refusal.status != 404:
-                raise
-            # A server without this request.
-            labels = self.series(selector, start, end, {label}, False)
-            return sorted({found[label] for found in labels if label in found})
-
-    def server(self):
-        """Return {'server': what answers, 'limits': {name: value}}."""
-        def get(path):
-            with contextlib.suppress(exceptions.TelemetryError):
-                return self.json(path, 'GET', path, 'facts about the server',
-                                 lambda answer: answer['data'])[0]
-            return {}
-
-        build = get('/api/v1/status/buildinfo')
-        flags = get('/api/v1/status/flags')
-        name = build.get('application') or (
-            'Prometheus' if 'storage.tsdb.path' in flags else
-            'a server with the API of Prometheus')
-        return {
-            'server': f'{name} {build.get("version", "")}'.strip(),
-            'limits': {name: value for name, value in sorted(flags.items())
-                       if name.startswith(('query.', 'storage.remote.read'))
-                       and re.search('max|timeout|limit', name)}}
-
-    def samples(self, selector, start, end, divisible):
-        """Return [(labels, times, values)], ``start <= times < end``.
-
-        A series without usable readings, such as a native histogram, has no
-        times and values.
-
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
-        :param divisible: whether the caller can request less
-        """
-        def read(series):
-            labels = {str(name): _text(value)
-                      for name, value in series['metric'].items()}
-            readings = series.get('values', ())
-            times = service.numbers([_at(reading, 0) for reading in readings])
-            values = service.numbers([_at(reading, 1)
-                                      for reading in readings])
-            inside = (times >= start) & (times < end)
-            return labels, times[inside], values[inside]
-
-        # The range of Prometheus 2 includes both of its ends, that of
-        # Prometheus 3 only the later one. To work with both, the range starts
-        # and ends one millisecond earlier.
-        milliseconds = round((end - start) * 1000)
-        return self._items(
-            f'samples of {http.shown(selector)}', 'query',
-            {'query': f'{selector}[{milliseconds}ms]',
-             'time': f'{end - .001:.3f}'}, ('result',), read, divisible)
-
-
-def _text(value):
-    return value if isinstance(value, str) else repr(value)
-
-
-def _at(reading, number):
-    """Return one of the two values of a reading, or None if missing."""
-    if isinstance(reading, list) and len(reading) == 2:
-        return reading[number]
-    return None

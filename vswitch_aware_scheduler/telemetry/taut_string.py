@@ -29,7 +29,11 @@ def taut_string(low_times, low, high_times, high, begin, end):
     time, volume = begin
     times, volumes = [time], [volume]
     index, count = 0, len(at)
-    while index < count:
+    while True:
+        while index < count and at[index] <= time:
+            index += 1
+        if index == count:
+            break
         # The range of slopes that all bounds so far permit, up to the first
         # bound that excludes all slopes.
         lowest_slope, highest_slope = -np.inf, np.inf
@@ -56,8 +60,6 @@ def taut_string(low_times, low, high_times, high, begin, end):
         times.append(time)
         volumes.append(volume)
         index = turn + 1
-        while index < count and at[index] <= time:
-            index += 1
     return np.array(times), np.array(volumes)
 
 

@@ -12,20 +12,18 @@ reference/model.rst, "Estimation".
 import dataclasses
 import functools
 import hashlib
-import math
-import struct
 
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import packed_counts
 
-__all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'HEADER_BYTES',
-           'LEAST_CORRELATION', 'MIN_SAMPLES', 'MOST_PERIODS_APART', 'NO_BIN',
-           'TransitionCounts', 'count_all', 'count_transitions', 'fit_model',
-           'fit_models', 'fit_on_off', 'lack_of_history',
-           'period_and_last_time', 'rate_bin']
+__all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'LEAST_CORRELATION',
+           'MIN_SAMPLES', 'NO_BIN', 'TransitionCounts', 'count_all',
+           'count_transitions', 'fit_model', 'fit_models', 'fit_on_off',
+           'lack_of_history', 'rate_bin']
 
 #: Bin 0 holds rates below 1 kbit/s; each further bin is 26 % wide.
 BINS_PER_DECADE = 10
@@ -58,9 +56,6 @@ _GATHERED_WEIGHT = FORGOTTEN_SAMPLES ** 0.5
 #: state in one period.
 LEAST_CORRELATION = 0.37
 
-#: Samples with more sampling periods between them form no transition.
-MOST_PERIODS_APART = 12
-
 #: Maximum number of iterations of :func:`_expected_steps`, each of which
 #: raises the likelihood. It stops earlier if no transition changes by more
 #: than _LEAST_CHANGE of all transitions.
@@ -80,18 +75,6 @@ _SAME_RATE = 1e-9
 
 _DAY_SECONDS = 86400.0
 _NO_DAYS = np.array([2 ** 31 - 1, -2 ** 31])
-
-_HEADER = struct.Struct('<BHIdddhh')
-#: Formats of counts and of aged counts.
-_FORMAT, _FORMAT_AGED = _FORMATS = 7, 8
-_GAP_STEP = np.dtype([('from', '<i2'), ('to', '<i2'), ('periods', '<u2'),
-                      ('count', '<f8')])
-#: Larger numbers in packed counts are damaged. Together with the counts of
-#: other instances, they would hide the digits of the others.
-_MOST_SAMPLES, _MOST_TOTAL = 1e9, 1e20
-
-#: Size of the header of packed counts, see :func:`period_and_last_time`.
-HEADER_BYTES = _HEADER.size
 
 
 def rate_bin(kbps):
@@ -137,7 +120,7 @@ class TransitionCounts:
         (:mod:`.instants`); :data:`NO_BIN` for an instant without a sample
     :ivar gap_moves: (g, 4) transitions across gaps, in increasing order: bin
         before, bin after, sampling periods between the samples (2 to
-        :data:`MOST_PERIODS_APART`), number of such transitions
+        :data:`.MOST_PERIODS_APART`), number of such transitions
     :ivar recent_peaks: (m, 2) peaks of the recent samples, which replace
         ``peaks`` later; None if all samples are recent
     :ivar recent_weight: weight of the oldest sample in ``recent_peaks``
@@ -300,7 +283,7 @@ class TransitionCounts:
         if apart == 1:
             moves[np.searchsorted(bins, self.last_bin),
                   np.searchsorted(bins, later.first_bin)] += 1
-        elif apart <= MOST_PERIODS_APART:
+        elif apart <= packed_counts.MOST_PERIODS_APART:
             new_gap_moves = np.concatenate([new_gap_moves, [
                 [self.last_bin, later.first_bin, apart, 1]]])
         if len(new_gap_moves):
@@ -340,126 +323,18 @@ class TransitionCounts:
         moves[at[:, None], at] = arrays[5]
         return samples, totals, peaks, recent, days, moves
 
-    def to_bytes(self):
-        """Return the counts as bytes, little-endian, with a format version."""
-        rows, columns = np.nonzero(self.moves)
-        gap_steps = np.zeros(len(self.gap_moves), _GAP_STEP)
-        for name, column in zip(_GAP_STEP.names, self.gap_moves.T):
-            gap_steps[name] = column
-        is_aged = self.recent_weight < 1 \
-            or not np.array_equal(self.recent_peaks, self.peaks)
-        recent = np.append(self.recent_weight, self.recent_peaks) \
-            if is_aged else np.empty(0)
-        head = _HEADER.pack(
-            _FORMAT_AGED if is_aged else _FORMAT, self.bins.size, rows.size,
-            self.period_seconds, self.first_time, self.last_time,
-            self.first_bin, self.last_bin)
-        return b''.join([
-            head, self.bins.astype('<i2').tobytes(),
-            self.days.astype('<i4').tobytes(),
-            rows.astype('<u2').tobytes(), columns.astype('<u2').tobytes(),
-            *(array.astype('<f8').tobytes() for array in (
-                self.samples, self.totals, self.peaks,
-                self.moves[rows, columns], recent)),
-            self.at_instants.tobytes(), gap_steps.tobytes()])
+    def to_bytes(self) -> bytes:
+        """Return the counts as :mod:`.packed_counts`."""
+        return packed_counts.pack(self)
 
     @classmethod
     def from_bytes(cls, data):
         """Return the counts that :meth:`to_bytes` converted to bytes.
 
         :param data: bytes
-        :returns: TransitionCounts
         :raises InvalidSeries: if the bytes do not represent counts
         """
-        try:
-            version, m, k, period, first, last, first_bin, last_bin = \
-                _HEADER.unpack_from(data)
-        except struct.error:
-            version = m = k = None
-        if version not in _FORMATS:
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: format: {version}; expected '
-                f'one of {", ".join(map(str, _FORMATS))}')
-        recent = (version == _FORMAT_AGED) * (2 * m + 1)
-        expected_bytes = (_HEADER.size + 10 * m + 4 * k
-                          + 8 * (6 * m + k + recent) + sampled.INSTANTS)
-        gap_steps, excess = divmod(len(data) - expected_bytes,
-                                   _GAP_STEP.itemsize)
-        if excess or gap_steps < 0:
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: {len(data)} bytes; expected '
-                f'{expected_bytes} and {_GAP_STEP.itemsize} for each step '
-                f'across a gap')
-        offset = _HEADER.size
-
-        def take(kind, count):
-            nonlocal offset
-            array = np.frombuffer(data, kind, count, offset)
-            offset += array.nbytes
-            return array
-
-        if not _are_valid(period, first, last):
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: {period} s each from {first} to '
-                f'{last}; expected a sampling period above 0 and increasing '
-                f'times')
-        bins = take('<i2', m).astype(np.int64)
-        if (np.diff(bins) <= 0).any() or last_bin not in bins:
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: bins {bins.tolist()}; expected '
-                f'increasing ones, the last sample, {last_bin}, among them')
-        days = take('<i4', 2 * m).astype(np.int64).reshape(m, 2)
-        rows, columns = take('<u2', k), take('<u2', k)
-        outside = np.append(rows, columns).max(initial=0)
-        if outside >= m:
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: a step is from or to bin number '
-                f'{outside}; expected one below {m}')
-        numbers = np.frombuffer(
-            data, '<f8', 6 * m + k + recent, offset)
-        if not ((numbers >= 0) & (numbers < _MOST_TOTAL)).all() \
-                or not ((numbers[:m] > 1 / _MOST_SAMPLES)
-                        & (numbers[:m] < _MOST_SAMPLES)).all():
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: numbers of samples from '
-                f'{numbers[:m].min()} to {numbers[:m].max()}, all numbers '
-                f'from {numbers.min()} to {numbers.max()}; expected samples '
-                f'above {1 / _MOST_SAMPLES:g} and below {_MOST_SAMPLES:g}, '
-                f'and numbers from 0 and below {_MOST_TOTAL:g}')
-        samples = take('<f8', m).astype(float)
-        totals = take('<f8', 3 * m).astype(float).reshape(m, 3)
-        peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
-        moves = np.zeros((m, m))
-        moves[rows, columns] = take('<f8', k)
-        recent_weight, recent_peaks = 1.0, None
-        if recent:
-            [recent_weight] = take('<f8', 1).tolist()
-            recent_peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
-            if not 0 < recent_weight <= 1:
-                raise exceptions.InvalidSeries(
-                    f'packed transition counts: weight of the recent peaks:'
-                    f' {recent_weight}; expected 0 < weight <= 1')
-        at_instants = take(np.uint8, sampled.INSTANTS).copy()
-        packed = take(_GAP_STEP, gap_steps)
-        gap_moves = np.zeros((gap_steps, 4))
-        for column, name in enumerate(_GAP_STEP.names):
-            gap_moves[:, column] = packed[name]
-        # np.isin takes long even for an empty array.
-        if gap_steps and not np.isin(gap_moves[:, :2], bins).all():
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: a step across a gap is from or '
-                f'to a bin without samples; expected one of {bins.tolist()}')
-        if not ((gap_moves[:, 2:] >= [2, 0])
-                & (gap_moves[:, 2:] <= [MOST_PERIODS_APART, _MOST_SAMPLES])
-                ).all():
-            raise exceptions.InvalidSeries(
-                f'packed transition counts: sampling periods and number of '
-                f'the steps across gaps: {gap_moves[:, 2:].tolist()}; '
-                f'expected 2 to {MOST_PERIODS_APART} periods and 0 to '
-                f'{_MOST_SAMPLES:g} steps')
-        return cls(period, first, last, first_bin, last_bin, bins, samples,
-                   totals, peaks, days, moves, at_instants, gap_moves,
-                   recent_peaks, recent_weight)
+        return cls(**packed_counts.unpack(data))
 
 
 def count_transitions(series, instants=sampled.PUBLIC):
@@ -530,7 +405,8 @@ def _count(series, instants):
     apart = _periods_apart(np.diff(times), periods[owner[1:]])
     follows = np.flatnonzero(same & (apart <= 1))
     gap_moves = _across_gaps(
-        np.flatnonzero(same & (apart > 1) & (apart <= MOST_PERIODS_APART)),
+        np.flatnonzero(same & (apart > 1)
+                       & (apart <= packed_counts.MOST_PERIODS_APART)),
         owner, sample_bin, apart)
     of = owner[follows]
     ends = np.cumsum(m * m)
@@ -612,26 +488,6 @@ def _gathered(gap_moves):
     kinds, which = np.unique(gap_moves[:, :3], axis=0, return_inverse=True)
     return np.column_stack([kinds, np.bincount(
         which.ravel(), weights=gap_moves[:, 3], minlength=len(kinds))])
-
-
-def period_and_last_time(data):
-    """Return the sampling period and the last time of packed counts.
-
-    :param data: bytes, at least the first :data:`HEADER_BYTES`
-    :returns: two floats, (None, None) if the format is unknown or if a time is
-        impossible
-    """
-    if len(data) < HEADER_BYTES or data[0] not in _FORMATS:
-        return None, None
-    _, _, _, period, first, last, _, _ = _HEADER.unpack_from(data)
-    return (period, last) if _are_valid(period, first, last) \
-        else (None, None)
-
-
-def _are_valid(period_seconds, first_time, last_time):
-    """Return whether packed times are possible; NaN is not."""
-    return 0 < period_seconds < math.inf \
-        and -math.inf < first_time <= last_time < math.inf
 
 
 def _row_of_bins(counts):

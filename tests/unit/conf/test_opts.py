@@ -125,9 +125,10 @@ class OptionsTestCase(unittest.TestCase):
                                            group=section)
                         self.assertEqual(bound, getattr(group, option.name))
 
-    def test_urls_that_may_hold_a_password_are_secrets(self):
-        self.assertEqual(['store_url', 'modeler_coordination_url'], [
-            option.name for option in _options() if option.secret])
+    def test_values_that_may_hold_a_password_are_secrets(self):
+        self.assertEqual(
+            ['store_url', 'modeler_coordination_url', 'headers'],
+            [option.name for option in _options() if option.secret])
 
     def test_registering_twice_changes_nothing(self):
         opts = cfg.ConfigOpts()

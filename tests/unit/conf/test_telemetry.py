@@ -108,6 +108,16 @@ token = abc
         with self.assertRaisesRegex(cfg.Error, "'magic'.*expected"):
             self._read('gnocchi', '[vswitch_gnocchi]\nauth_type = magic\n')
 
+    def test_headers_and_the_file_of_a_token_are_those_of_requests(self):
+        access = self._read(
+            'prometheus',
+            '[vswitch_prometheus]\nurl = http://a\ntoken_file = /t\n'
+            'headers = X-Scope-OrgID:cloud,Authorization:Bearer a:b=\n')[
+                'access']
+        self.assertEqual('/t', access['token_file'])
+        self.assertEqual({'X-Scope-OrgID': 'cloud',
+                          'Authorization': 'Bearer a:b='}, access['headers'])
+
     def test_a_bad_value_is_told(self):
         with self.assertRaises(cfg.ConfigFileValueError):
             self._read('prometheus', '[vswitch_prometheus]\nretries = -1\n')

@@ -29,6 +29,7 @@ class MemoryDriver(telemetry_base.Driver):
     """
 
     source = 'memory'
+    variant = ''
 
     def __init__(self, counters=False):
         super().__init__()

@@ -495,6 +495,26 @@ class FailureTestCase(base.ModelerTestCase):
                 learned.samples, learned.counts.first_time,
                 learned.counts.period_seconds))
 
+    def test_another_source_reads_what_telemetry_still_has(self):
+        uuid = store_base.instance_uuid(2)
+        # Another exporter, another number of it, another driver.
+        for number, (variant, name) in enumerate((
+                ('ceilometer', 'memory'), ('libvirt-kumina', 'memory'),
+                ('', 'memory'), ('', 'gnocchi')), 1):
+            times = grid(200)[-50:]
+            self.driver.samples = {uuid: (times, np.full(50, 9.0 * number),
+                                          np.zeros(50))}
+            self.driver.variant = variant
+            for fitted in (1, 0):
+                outcome = self.run_pass(source=name)
+                self.assertEqual((fitted, {}),
+                                 (outcome.fitted, outcome.reasons))
+                learned = self.store.model(uuid)
+                self.assertEqual(
+                    (50, times[0], 9.0 * number, f'{name} {variant}'.strip()),
+                    (learned.samples, learned.counts.first_time,
+                     learned.counts.peaks.max(), learned.source))
+
     def test_what_telemetry_no_longer_has_stays_until_it_is_replaced(self):
         self.run_pass()
         before = self.learned()

@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.contract import telemetry_simulator as simulator
 from vswitch_aware_scheduler.telemetry import counters
+from vswitch_aware_scheduler.telemetry import update_interval
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 UUID = '6f6d3a4e-32d8-4c27-9a0e-1d2c3b4a5f60'
@@ -42,29 +43,6 @@ class CountersTestCase(unittest.TestCase):
 
 class ReadingsTest(unittest.TestCase):
 
-    def test_what_is_not_finite_is_no_reading(self):
-        times, values = counters.finite(
-            [12, 2, 11, NAN], [1, np.inf, NAN, 5])
-        self.assertEqual(([12], [1]), (times.tolist(), values.tolist()))
-
-    def test_readings_are_put_in_order_and_the_last_of_a_time_counts(self):
-        times, values = counters.finite([25, 1, 9, 21, 9], [4, 1, 2, 3, 5])
-        self.assertEqual([1, 9, 21, 25], times.tolist())
-        self.assertEqual([1, 5, 3, 4], values.tolist())
-
-    def test_of_overlapping_series_the_later_one_counts(self):
-        earlier = np.array([0., 10, 20, 30, 60]), np.array([1., 2, 3, 3, 3])
-        later = np.array([15., 25, 35]), np.array([7., 8, 9])
-        for series in ([earlier, later], [later, earlier]):
-            times, values = counters.joined(series)
-            self.assertEqual([0, 10, 15, 25, 35, 60], times.tolist())
-            self.assertEqual([1, 2, 7, 8, 9, 3], values.tolist())
-
-    def test_no_series_joined_is_no_reading(self):
-        nothing = np.empty(0), np.empty(0)
-        for series in ([], [nothing]):
-            self.assertEqual(0, counters.joined(series)[0].size)
-
     def test_counters_read_at_the_same_times_keep_all_readings(self):
         times = np.array([1., 2, 3])
         readings = counters.together([(times, times), (times, times * 2)], 10)
@@ -73,8 +51,8 @@ class ReadingsTest(unittest.TestCase):
 
     def test_a_period_needs_a_reading_of_every_counter(self):
         readings = counters.together([
-            counters.finite([0, 7, 10, 20], [0, 1, 2, 3]),
-            counters.finite([4, 24], [5, 6])], 10)
+            (np.array([0, 7, 10, 20]), np.array([0, 1, 2, 3])),
+            (np.array([4, 24]), np.array([5, 6]))], 10)
         self.assertEqual([[7, 4], [20, 24]], readings.times.tolist())
         self.assertEqual([[1, 5], [3, 6]], readings.counters.tolist())
 
@@ -174,7 +152,7 @@ class UpdatesTest(unittest.TestCase):
             traffic, day, np.random.default_rng(seed))
         update = update_known
         if update_known is None:
-            update = counters.update_seconds([
+            update = update_interval.update_seconds([
                 (times, values) for _, times, values in hosts])
         part = counters.from_counters(
             [counters.Readings(np.stack([times] * 2, axis=1),
@@ -231,7 +209,7 @@ class UpdatesTest(unittest.TestCase):
         _, times, values = simulator.Source(
             update_seconds=update, jitter_seconds=2, **source).readings(
                 self.STEADY, 10800.0, np.random.default_rng(1))[0]
-        self.assertAlmostEqual(1.0, counters.update_seconds(
+        self.assertAlmostEqual(1.0, update_interval.update_seconds(
             [(times, values)]) / update, delta=0.02)
 
     def steady_peak(self, **source):
@@ -261,9 +239,10 @@ class UpdatesTest(unittest.TestCase):
         for count, enough in ((10, False), (60, True)):
             series = [(times[:count], values[:count])]
             # Where one reading of each period is all, it is enough.
-            self.assertAlmostEqual(100.0 if enough else 0.0,
-                                   counters.update_seconds(series), delta=2)
-            self.assertEqual(enough, counters.update_seconds(
+            self.assertAlmostEqual(
+                100.0 if enough else 0.0,
+                update_interval.update_seconds(series), delta=2)
+            self.assertEqual(enough, update_interval.update_seconds(
                 series, period_seconds=300.0) is not None)
 
     def test_a_reset_says_nothing_of_the_interval(self):
@@ -310,7 +289,7 @@ class UpdatesTest(unittest.TestCase):
                       1 + .05 * random.standard_normal(times.size),
                       np.repeat(random.choice([1.0, 2.0], 720), 4)[
                           :times.size]):
-            self.assertEqual(0.0, counters.update_seconds(
+            self.assertEqual(0.0, update_interval.update_seconds(
                 [(times, np.cumsum(rises))]))
 
 

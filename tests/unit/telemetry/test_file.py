@@ -199,6 +199,18 @@ class GwaTest(_FileTest):
             self._refused('1.csv', _gwa(good, (time,) + good[1:], good),
                           'line 3', 'timestamp [ms]', repr(time))
 
+    def test_numbers_with_a_comma_are_refused_with_the_reason(self):
+        good = ('1375308000', '1', '1', '1', '2')
+        for number in ('1,5', '-1,5', '1,234', '1,234.5', ',5', '12,50'):
+            for place in (3, 4):
+                row = (*good[:place], number, *good[place + 1:])
+                self._refused('1.csv', _gwa(good, row), 'line 3', number,
+                              'decimal point')
+            for row in (f'web,1375308000,"{number}",2',
+                        f'web,1375308000,2,"{number}"'):
+                self._refused('plain.csv', f'{_PLAIN}{row}\n', 'line 2',
+                              number, 'decimal point')
+
     def test_a_delimiter_at_the_end_of_a_line_is_harmless(self):
         content = _gwa(('1375308000', '1', '1', '1', '2')).replace(
             '2\n', '2;\n')

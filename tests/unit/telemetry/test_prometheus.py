@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import fixtures
 import numpy as np
@@ -451,7 +452,7 @@ class RequestsTest(PrometheusTestCase):
 
     def test_aetos_is_asked_by_get_and_with_a_token(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'vswitch_aware_scheduler.telemetry.prometheus._GET_CHARACTERS',
+            'vswitch_aware_scheduler.telemetry.prometheus_api._GET_CHARACTERS',
             300))
         driver = self.make()
         good = rates(driver)
@@ -475,6 +476,58 @@ class RequestsTest(PrometheusTestCase):
         self.assertEqual({'abc'}, set(tokens))
         for _, _, parameters, _ in self.server.requests:
             self.assertLess(len(parameters.get('query', [''])[0]), 600)
+
+
+class CredentialsTest(PrometheusTestCase):
+
+    def test_what_a_server_asks_for_is_sent_with_each_request(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        path = os.path.join(folder, 'token')
+        driver = self.make()
+        good = rates(driver)
+        for access, expected in (
+                ({'headers': {'X-Scope-OrgID': 'cloud'}},
+                 {'X-Scope-OrgID': 'cloud'}),
+                ({'headers': {'Authorization': 'Bearer abc'}},
+                 {'Authorization': 'Bearer abc'}),
+                ({'token_file': path}, {'Authorization': 'Bearer first'}),
+                ({'token_file': path, 'headers': {'THANOS-TENANT': 't'}},
+                 {'Authorization': 'Bearer second', 'THANOS-TENANT': 't'}),
+                ({'auth': {'auth_type': 'http_basic', 'username': 'u',
+                           'password': 'p', 'endpoint': 'http://unused'}},
+                 {'Authorization': 'Basic dTpw'}),
+                ({'auth': {'auth_type': 'http_basic', 'username': 'u',
+                           'password': 'p'}},
+                 {'Authorization': 'Basic dTpw'})):
+            with open(path, 'w') as stream:
+                stream.write('second\n' if len(expected) > 1 else 'first\n')
+            seen = []
+            real = self.server._handle
+
+            def handle(handler, seen=seen, real=real):
+                seen.append((handler.command, dict(handler.headers)))
+                real(handler)
+
+            self.server._handle = handle
+            driver = prometheus.PrometheusDriver(
+                telemetry_services.access(self.server.url, **access),
+                clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 7200))
+            self.assertEqual(good, rates(driver))
+            self.assertNotIn('Bearer', repr(driver._access))
+            for method, headers in seen:
+                # Only Aetos needs GET.
+                self.assertEqual('POST', method)
+                self.assertEqual(expected, {
+                    name: headers[name] for name in expected
+                    if name in headers})
+            self.server._handle = real
+
+    def test_a_token_that_cannot_be_read_is_an_error(self):
+        self.make()
+        driver = prometheus.PrometheusDriver(telemetry_services.access(
+            self.server.url, token_file='/nowhere'))
+        self.assertIn('token_file: /nowhere', str(self.assertRaises(
+            exceptions.TelemetryError, driver.instances)))
 
 
 class SelectorTest(testtools.TestCase):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import unittest
+import warnings
 
 import numpy as np
 
@@ -71,3 +72,13 @@ class TautStringTest(unittest.TestCase):
                             * (random.random(300) < .5))
         _, string = self.string(times, volumes, 15.0)
         self.assertGreaterEqual(np.diff(string).min(), -1e-9)
+
+    def test_a_curve_without_duration_is_a_point(self):
+        times, volumes = np.array([10.0, 10.0]), np.array([3.0, 3.0])
+        with warnings.catch_warnings():
+            warnings.simplefilter('error')
+            for count in (1, 2):
+                points, string = self.string(times[:count], volumes[:count],
+                                             5.0)
+                self.assertEqual(([7.5], [3.0]),
+                                 (points.tolist(), string.tolist()))

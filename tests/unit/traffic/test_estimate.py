@@ -16,6 +16,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import instants
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import packed_counts
 from vswitch_aware_scheduler.traffic import series
 
 PERIOD = 300.0
@@ -238,12 +239,12 @@ class TestBytes(EstimateTestCase):
 
     def test_the_header_tells_period_and_last_time(self):
         data = _counted([5, 7, 9]).to_bytes()
-        head = data[:estimate.HEADER_BYTES]
+        head = data[:packed_counts.HEADER_BYTES]
         self.assertEqual((PERIOD, 2 * PERIOD),
-                         estimate.period_and_last_time(head))
+                         packed_counts.period_and_last_time(head))
         for damaged in (b'', head[:-1], b'\x01' + head[1:]):
             self.assertEqual((None, None),
-                             estimate.period_and_last_time(damaged))
+                             packed_counts.period_and_last_time(damaged))
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
     @hypothesis.given(_rows(), st.sampled_from([1.0, .7, 1e-3]))
@@ -268,7 +269,7 @@ class TestBytes(EstimateTestCase):
         counts = _counted([5, 50, 5], times=[0, PERIOD, 3 * PERIOD])
         data = counts.to_bytes()
         self.assertEqual((PERIOD, 3 * PERIOD),
-                         estimate.period_and_last_time(data))
+                         packed_counts.period_and_last_time(data))
         for bad in (data[:-1], data + b'0', b'\x02' + data[1:]):
             self.assertRefused(exceptions.InvalidSeries, ('packed',),
                                estimate.TransitionCounts.from_bytes, bad)
@@ -298,13 +299,13 @@ class TestBytes(EstimateTestCase):
                     estimate.TransitionCounts.from_bytes, data)
                 if name == 'last_time':
                     self.assertEqual((None, None),
-                                     estimate.period_and_last_time(data))
+                                     packed_counts.period_and_last_time(data))
 
     def test_bytes_that_point_outside_are_refused(self):
         data = bytearray(_counted([5, 50, 5]).to_bytes())
         # Behind the header, two bins and their days: the row of the first
         # move.
-        at = estimate._HEADER.size + 2 * (2 + 2 * 4)
+        at = packed_counts.HEADER_BYTES + 2 * (2 + 2 * 4)
         self.assertEqual(0, int.from_bytes(data[at:at + 2], 'little'))
         data[at:at + 2] = (77).to_bytes(2, 'little')
         self.assertRefused(exceptions.InvalidSeries, ('packed', '77'),

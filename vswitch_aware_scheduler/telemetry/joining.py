@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides by values which series are readings of the same counter.
+
+Labels do not always separate the interfaces of an instance, and do not always
+connect the readings of one counter. Two series that overlap in time are
+readings of the same counter (of two replicas, or of agents that alternate) if
+each value is between those that the other one has up to two changes before and
+after. Otherwise they are different counters. Pure: no clock, no I/O.
+Derivation: reference/counters.rst, "Several series".
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+__all__ = ['Joined', 'PERIODS_BEFORE', 'continued', 'join', 'outages',
+           'usable']
+
+#: Smallest share of values that agree if two counters are the same, and
+#: largest share if they are different.
+_SAME = 0.75
+_DIFFERENT = 0.25
+
+#: A reading that follows another one after less than this share of the usual
+#: interval is of another clock, and says nothing new.
+_CLOSE = 0.25
+
+#: Readings of another host continue a counter if it rises at most this
+#: multiple of its rate before or after.
+_CONTINUED = 2.0
+#: Number of readings that show this rate.
+_AROUND = 10
+
+#: Number of instances that have to stand still together.
+_TOGETHER = 3
+#: A standstill is longer than this multiple of the usual time between two
+#: changes of any of their counters, and follows this number of changes.
+_STILL = 4.0
+_CHANGES = 4
+#: A standstill that has not ended yet may become one.
+_MAYBE_STILL = 2.0
+
+#: Number of periods before a reading that show whether a source stood still.
+PERIODS_BEFORE = 8
+#: After an outage counters rise by more than this multiple of the usual rise.
+_JUMP = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """The counters that several series are readings of.
+
+    :ivar counters: list of {number of the query: (times, values)}
+    :ivar same: whether several series are readings of one counter
+    :ivar undecided: whether series may be of one or of several counters
+    """
+
+    counters: list
+    same: bool = False
+    undecided: bool = False
+
+
+def usable(times, values):
+    """Return the readings that are numbers, sorted by time.
+
+    Of several values at one time, and of readings that follow each other
+    after a small part of the usual interval, one is returned.
+
+    :param times: (n,) seconds UTC, in any order
+    :param values: (n,) values of the counter
+    """
+    times, values = np.asarray(times, float), np.asarray(values, float)
+    finite = np.isfinite(times) & np.isfinite(values)
+    times, values = times[finite], values[finite]
+    order = np.argsort(times, kind='stable')
+    times, values = times[order], values[order]
+    last = np.ones(times.size, dtype=bool)
+    last[:-1] = times[1:] != times[:-1]
+    times, values = times[last], values[last]
+    if times.size > 2:
+        apart = np.diff(times)
+        close = apart < _CLOSE * np.quantile(apart, 0.9)
+        if close.any():
+            keep = np.append(True, ~close)
+            times, values = times[keep], values[keep]
+    return times, values
+
+
+def join(columns):
+    """Return the :class:`Joined` counters of series that labels do not tell.
+
+    :param columns: {number of the query: {labels as a sorted tuple of pairs:
+        (times, values) as :func:`usable` returns them}}
+    """
+    if all(len(series) == 1 for series in columns.values()):
+        return Joined([{number: column for number, series in columns.items()
+                        for column in series.values()}])
+    by_labels = {}
+    varying = _varying(columns)
+    for number, series in columns.items():
+        for labels, column in series.items():
+            if column[0].size:
+                labels = dict(labels)
+                by_labels.setdefault(tuple(
+                    labels.get(name, '') for name in varying),
+                    {})[number] = column
+    counters, same, undecided = [], False, False
+    for unit in sorted(by_labels.values(), key=_begin):
+        shares = [counter.agreement(unit) for counter in counters]
+        free = [counter for counter, share in zip(counters, shares)
+                if share is None]
+        best = max(filter(None, shares), default=0.0)
+        if best >= _SAME:
+            counters[shares.index(best)].add(unit)
+            same = True
+        elif free:
+            # The series has other labels from now on.
+            min(free, key=lambda counter: counter.rise(unit)).add(unit)
+        else:
+            undecided |= best > _DIFFERENT
+            counters.append(_Counter(unit))
+    return Joined([counter.columns() for counter in counters], same,
+                  undecided)
+
+
+def continued(hosts, update):
+    """Return the series of hosts, with those of one counter joined.
+
+    An exporter that restarts below another address, and a second exporter of
+    the same host, look like another host. The counter of another host is
+    unrelated.
+
+    :param hosts: list of {number of the query: (times, values)}
+    :param update: interval at which the counters are updated, in seconds
+    """
+    counters = []
+    for unit in sorted(filter(None, hosts), key=_begin):
+        for counter in counters:
+            share = counter.agreement(unit)
+            if (counter.is_continued(unit, update) if share is None
+                    else share >= _SAME):
+                counter.add(unit)
+                break
+        else:
+            counters.append(_Counter(unit))
+    return [counter.columns() for counter in counters]
+
+
+def _begin(unit):
+    return min(times[0] for times, _ in unit.values())
+
+
+def _varying(columns):
+    """Return the names of labels that differ within one of the columns."""
+    varying = set()
+    for series in columns.values():
+        first, *others = map(dict, series)
+        for labels in others:
+            varying.update(
+                name for name in first.keys() | labels.keys()
+                if first.get(name) != labels.get(name))
+    return sorted(varying - {'__name__'})
+
+
+class _Counter:
+    """A counter and the series that are its readings.
+
+    :param unit: {number of the query: (times, values)} of its first series
+    """
+
+    def __init__(self, unit):
+        self._units = [unit]
+        self._columns = None
+
+    def add(self, unit):
+        """Add a series.
+
+        :param unit: as for the first one
+        """
+        self._units.append(unit)
+        self._columns = None
+
+    def columns(self):
+        """Return {number of the query: (times, values)} of all series."""
+        if self._columns is None:
+            self._columns = {
+                number: _merged([unit[number] for unit in self._units
+                                 if number in unit])
+                for number in sorted(set().union(*self._units))}
+        return self._columns
+
+    def _last(self, number):
+        """Return (time, value) of the last reading of a query."""
+        return max((unit[number][0][-1], unit[number][1][-1])
+                   for unit in self._units if number in unit)
+
+    def _common(self, unit):
+        return sorted(set().union(*self._units) & unit.keys())
+
+    def agreement(self, unit):
+        """Return the share of values that agree; None without an overlap.
+
+        :param unit: a series that does not begin earlier
+        """
+        agree, count = 0, 0
+        for number in self._common(unit):
+            if unit[number][0][0] > self._last(number)[0]:
+                continue
+            end = self.columns()[number][0][-1]
+            times, values = _changes(*self.columns()[number])
+            moments, level = _changes(*unit[number])
+            inside = moments <= (times[-1] if times.size > 2 else end)
+            if not inside.any():
+                inside = moments <= end
+            at = np.searchsorted(times, moments[inside])
+            around = np.stack([
+                values[np.clip(at + shift, 0, times.size - 1)]
+                for shift in (-2, -1, 0, 1)])
+            value = level[inside]
+            agree += np.count_nonzero((around.min(axis=0) <= value)
+                                      & (value <= around.max(axis=0)))
+            count += value.size
+        return agree / count if count else None
+
+    def rise(self, unit):
+        """Return by how much a later series is above the end of this one.
+
+        :param unit: the later series
+        """
+        rises = [unit[number][1][0] - self._last(number)[1]
+                 for number in self._common(unit)]
+        return max(rises, default=0.0) if min(rises, default=0) >= 0 \
+            else np.inf
+
+    def is_continued(self, unit, update):
+        """Whether a later series begins where this one ends.
+
+        :param unit: the later series
+        :param update: interval at which the counters are updated, in seconds
+        """
+        for number in self._common(unit):
+            end, last = self._last(number)
+            times, values = unit[number]
+            rates, apart = [0.0], 0.0
+            for at, level in (
+                    [column[-_AROUND:] for column in self.columns()[number]],
+                    [column[:_AROUND] for column in unit[number]]):
+                if len(at) > 1:
+                    rates.append((level[-1] - level[0]) / (at[-1] - at[0]))
+                    apart = max(apart, (at[-1] - at[0]) / (len(at) - 1))
+            if not 0 <= values[0] - last <= _CONTINUED * max(rates) * (
+                    times[0] - end + 2 * update + apart):
+                return False
+        return bool(self._common(unit))
+
+
+def _changes(times, values):
+    """Return the first reading of each value: a source may repeat values."""
+    changed = np.append(True, np.diff(values) != 0)
+    return times[changed], values[changed]
+
+
+def _merged(series):
+    """Return the readings of several series of one counter as one series.
+
+    A value below an earlier one is of a replica that is late, except where
+    the series itself was reset.
+    """
+    if len(series) == 1:
+        return series[0]
+    density = sum((times.size - 1) / (times[-1] - times[0])
+                  for times, _ in series if times.size > 1)
+    closest = 0.5 / density if density else 0.0
+    ends = list(itertools.accumulate(
+        (times[-1] for times, _ in series), max, initial=-np.inf))
+    times = np.concatenate([times for times, _ in series])
+    values = np.concatenate([values for _, values in series])
+    reset = np.concatenate([
+        np.append(times[0] > end, np.diff(values) < 0)
+        for (times, values), end in zip(series, ends)])
+    order = np.argsort(times, kind='stable')
+    keep, top, newest = [], -np.inf, -np.inf
+    for at, time, value, is_reset in zip(
+            order.tolist(), times[order].tolist(), values[order].tolist(),
+            reset[order].tolist()):
+        if is_reset or value >= top:
+            if keep and not is_reset and time - newest < closest:
+                # Of close readings the last one is the newest poll.
+                keep[-1] = at
+            else:
+                keep.append(at)
+                newest = time
+            top = value
+    return times[keep], values[keep]
+
+
+def outages(series):
+    """Return [(begin, end)] of the times at which a source stood still.
+
+    A source that repeats its last poll, such as a gateway whose publisher has
+    ended, looks like silence of all its instances. Readings between ``begin``
+    and ``end``, both exclusive, are not of that time. The last ``end`` is
+    infinite if the source still stands still.
+
+    :param series: {instance: list of (times, values)} of all instances of the
+        source
+    """
+    changes = {}
+    for instance, columns in series.items():
+        moments = [times[1:][np.diff(values) != 0] for times, values in columns
+                   if times.size > 1]
+        moments = np.unique(np.concatenate(moments or [np.empty(0)]))
+        if moments.size > _CHANGES:
+            changes[instance] = moments
+    if len(changes) < _TOGETHER:
+        return []
+    moments = np.unique(np.concatenate(list(changes.values())))
+    end = max(times[-1] for columns in series.values()
+              for times, _ in columns if times.size)
+    # How often each of them usually changes.
+    usual = max(sorted(float(np.median(np.diff(each)))
+                       for each in changes.values())[:_TOGETHER])
+    apart = np.diff(np.append(moments, end))
+    still = []
+    for at in np.flatnonzero(apart > _MAYBE_STILL * usual).tolist():
+        begin = moments[at]
+        if at + 1 < moments.size and apart[at] <= _STILL * usual:
+            continue
+        # All of them changed shortly before.
+        steady = [each for each in changes.values() if np.count_nonzero(
+            (each <= begin) & (each > begin - 2 * _CHANGES * usual))
+            >= _CHANGES]
+        if len(steady) < _TOGETHER:
+            continue
+        if at + 1 == moments.size:
+            still.append((begin, np.inf))
+        elif _jumps(series, begin, moments[at + 1], usual):
+            still.append((begin, moments[at + 1]))
+    return still
+
+
+def _jumps(series, begin, end, usual):
+    """Whether counters rise at the end of a standstill by its volume."""
+    before = after = 0.0
+    for columns in series.values():
+        for times, values in columns:
+            volume = np.interp([begin - _CHANGES * usual, begin, end + usual],
+                               times, values) if times.size else np.zeros(3)
+            before += max(0.0, volume[1] - volume[0]) / _CHANGES
+            after += max(0.0, volume[2] - volume[1])
+    return after > 2 * _JUMP * before
