@@ -44,6 +44,7 @@ _CATALOGUE = {'ovs-system:none': 'ovs-flat', 'ovs-system:vxlan': 'ovs-vxlan',
               'ovs-dpdk:vxlan': 'ovs-dpdk-vxlan',
               'ovs-dpdk:geneve': 'ovs-dpdk-geneve',
               'ovs-offload': 'connectx-6dx-eswitch',
+              'linuxbridge:none': 'linux-bridge', 'macvtap': 'macvtap',
               'eswitch': 'mellanox-eswitch'}
 
 # Neutron's option for a switch that is offloaded to hardware: "used in case

@@ -49,6 +49,8 @@ class ChoiceTestCase(DiscoveryTestCase):
                  'ovs-dpdk-vxlan'),
                 (agents.open_vswitch('h', (), 'netdev', iface_types=['dpdk']),
                  'dpdk-vswitch'),
+                (agents.linux_bridge('h', []), 'linux-bridge'),
+                (agents.agent('Macvtap agent', 'h'), 'macvtap'),
                 (agents.nic_switch('h'), 'mellanox-eswitch')):
             with self.subTest(expected):
                 proposal = self.one(agent)
@@ -74,8 +76,7 @@ class ChoiceTestCase(DiscoveryTestCase):
                 (agents.open_vswitch('h', ['vxlan', 'gre'], 'netdev',
                                      iface_types=['dpdk']),
                  'ovs-dpdk:gre'),
-                (agents.linux_bridge('h', ['vxlan']), 'linuxbridge:vxlan'),
-                (agents.agent('Macvtap agent', 'h'), 'for macvtap')):
+                (agents.linux_bridge('h', ['vxlan']), 'linuxbridge:vxlan')):
             with self.subTest(reason):
                 self.assert_none(reason, agent)
 
@@ -113,7 +114,7 @@ class ChoiceTestCase(DiscoveryTestCase):
 
     def test_a_mapping_that_makes_no_sense_is_refused(self):
         for text, shown_text in (('ovs=ovs-flat', "'ovs'"),
-                                 ('ovs-system:stt=ovs-flat', 'ovs-system:stt'),
+                                 ('ovs-system:lisp=ovs-flat', 'ovs-system:lisp'),
                                  ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
                                  ('ovn=gone', "'gone'")):
             with self.subTest(text), self.assertRaisesRegex(
@@ -124,7 +125,7 @@ class ChoiceTestCase(DiscoveryTestCase):
         for changes, reason in (
                 ({'datapath_type': None}, 'datapath_type None'),
                 ({'datapath_type': 'windows'}, 'expected system or netdev'),
-                ({'tunnel_types': ['stt']}, "'stt', which is not supported")):
+                ({'tunnel_types': ['lisp']}, "'lisp', which is not supported")):
             self.assert_none(reason, agents.open_vswitch('h', **changes))
         agent = agents.open_vswitch('h')
         del agent['configurations']['tunnel_types']

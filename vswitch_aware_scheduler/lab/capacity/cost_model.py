@@ -23,8 +23,10 @@ __all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
 #: inner Ethernet header (14), its own header and the outer IPv4 header (20).
 #: VXLAN: 8 + UDP 8 (RFC 7348, section 5). GRE as NVGRE and gretap with a key:
 #: 8 (RFC 7637, section 3.2). Geneve without options: 8 + UDP 8 (RFC 8926,
-#: section 3.1).
-HEADER_BYTES = {'none': 0, 'vxlan': 50, 'gre': 42, 'geneve': 50}
+#: section 3.1). STT: 18 + 20 as TCP (Open vSwitch, include/net/stt.h). VLAN: a
+#: tag of 4 alone (IEEE 802.1Q).
+HEADER_BYTES = {'none': 0, 'vlan': 4, 'vxlan': 50, 'gre': 42, 'geneve': 50,
+                'stt': 72}
 
 #: What Ethernet adds to an IP packet on the wire: header 14, frame check 4,
 #: preamble and start of frame 8, gap 12 (IEEE 802.3).
