@@ -114,7 +114,7 @@ class ChoiceTestCase(DiscoveryTestCase):
 
     def test_a_mapping_that_makes_no_sense_is_refused(self):
         for text, shown_text in (('ovs=ovs-flat', "'ovs'"),
-                                 ('ovs-system:lisp=ovs-flat', 'ovs-system:lisp'),
+                                 ('ovs-system:x=ovs-flat', 'ovs-system:x'),
                                  ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
                                  ('ovn=gone', "'gone'")):
             with self.subTest(text), self.assertRaisesRegex(
@@ -125,7 +125,7 @@ class ChoiceTestCase(DiscoveryTestCase):
         for changes, reason in (
                 ({'datapath_type': None}, 'datapath_type None'),
                 ({'datapath_type': 'windows'}, 'expected system or netdev'),
-                ({'tunnel_types': ['lisp']}, "'lisp', which is not supported")):
+                ({'tunnel_types': ['x']}, "'x', which is not supported")):
             self.assert_none(reason, agents.open_vswitch('h', **changes))
         agent = agents.open_vswitch('h')
         del agent['configurations']['tunnel_types']

@@ -250,7 +250,6 @@ class RemotePlace(calibration.Place):
             '1', self._receivers[0].address, check=False))
 
     def can_ping(self):
-        """Return whether round trip times can be measured."""
         return bool(self.ask(self._senders[0], 'sh', '-c',
                              'command -v ping || true').strip())
 
