@@ -7,13 +7,15 @@
 operator, are kept unless the caller requests their replacement.
 """
 
+import collections
 import dataclasses
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['SOURCE', 'Step', 'apply', 'plan', 'read_agents']
+__all__ = ['SOURCE', 'Step', 'apply', 'plan', 'read_agents',
+           'virtual_functions']
 
 #: Source of the records of hosts that were discovered.
 SOURCE = 'discovered'
@@ -68,6 +70,19 @@ def _agent(agent):
                              f'{http.shown(agent[key])}; expected '
                              f'{kind.__name__}')
     return agent
+
+
+def virtual_functions(store):
+    """Return {host: number of interfaces with a virtual function}.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :raises StoreError: if the store cannot be read
+    """
+    counts = collections.Counter()
+    for record in store.placements().values():
+        if record.attachments is not None:
+            counts[record.host] += record.attachments.virtual_functions
+    return counts
 
 
 def plan(records, proposals, force=False):

@@ -51,6 +51,9 @@ _CATALOGUE = {'ovs-system:none': 'ovs-flat', 'ovs-system:vxlan': 'ovs-vxlan',
 # the OVS backend has hardware offload capabilities".
 _OFFLOADED_PACKETS = 'resource_provider_packet_processing_with_direction'
 
+#: Kind of a switch that hardware executes.
+_OFFLOAD = 'ovs-offload'
+
 # Host name that ML2/OVN reports for a deleted chassis.
 _DELETED = '("Chassis" register deleted)'
 
@@ -116,7 +119,7 @@ def parse_mapping(texts, profiles):
     return mapping
 
 
-def propose(agents, profiles, mapping=None):
+def propose(agents, profiles, mapping=None, virtual_functions=None):
     """Return the proposed profile of each host.
 
     :param agents: dictionaries with the keys ``host``, ``agent_type``,
@@ -125,6 +128,8 @@ def propose(agents, profiles, mapping=None):
     :param profiles: {name: SwitchProfile}
     :param mapping: result of :func:`parse_mapping`, which has precedence over
         the built-in one
+    :param virtual_functions: {host: number of interfaces of its instances that
+        use a virtual function}
     :returns: list of :class:`Proposal`, one for each host
     """
     by_host = {}
@@ -132,11 +137,12 @@ def propose(agents, profiles, mapping=None):
     agents.sort(key=operator.itemgetter('host', 'agent_type'))
     for agent in agents:
         by_host.setdefault(agent['host'], []).append(agent)
-    return [_of_host(host, agents_of_host, profiles, mapping or {})
+    return [_of_host(host, agents_of_host, profiles, mapping or {},
+                     (virtual_functions or {}).get(host, 0))
             for host, agents_of_host in by_host.items()]
 
 
-def _of_host(host, agents, profiles, mapping):
+def _of_host(host, agents, profiles, mapping, virtual_functions):
     remarks = []
     shown_agents = tuple({
         'agent_type': agent['agent_type'], 'alive': agent['alive'],
@@ -145,7 +151,18 @@ def _of_host(host, agents, profiles, mapping):
         for agent in agents)
     try:
         agent = _switch_agent(agents, remarks)
-        profile, reason = _profile_of(agent, profiles, mapping)
+        # Without an agent of the NIC, only this switch can have bound them.
+        offloaded = virtual_functions if agent['agent_type'] != _NIC and all(
+            each['agent_type'] != _NIC for each in agents) else 0
+        profile, reason = _profile_of(agent, profiles, mapping, offloaded)
+        if offloaded:
+            remarks.append(
+                f'hardware forwards the traffic of {offloaded} interfaces '
+                f'with virtual functions' + (
+                    '' if _maps(mapping, _OFFLOAD) else
+                    f', which {profile} does not describe; if all interfaces '
+                    f'of the host are offloaded, map --map '
+                    f'{_OFFLOAD}=PROFILE'))
         overrides = _configured_numbers(agent, profiles[profile], remarks)
     except _MissingValue as reason:
         return Proposal(host, None, str(reason), remarks=tuple(remarks),
@@ -194,9 +211,16 @@ def _switch_agent(agents, remarks):
     return (alive or devices)[0]
 
 
-def _profile_of(agent, profiles, mapping):
+def _maps(mapping, switch):
+    return any(key.partition(':')[0] == switch for key in mapping)
+
+
+def _profile_of(agent, profiles, mapping, offloaded):
     """Return (name of the profile, reason in words)."""
     switch, encapsulations, description = _switch_of(agent)
+    if offloaded and _maps(mapping, _OFFLOAD):
+        switch = _OFFLOAD
+        description += ', offloaded to hardware as virtual functions show'
     keys = {}    # by name of the profile
     if encapsulations is None:
         # Neutron does not report the encapsulation: any may be in use.
@@ -247,7 +271,7 @@ def _switch_of(agent):
             description += ' and interfaces of DPDK'
         if any(_packet_rate(entry) for entry in _mapping(
                 configurations, _OFFLOADED_PACKETS).values()):
-            switch = 'ovs-offload'
+            switch = _OFFLOAD
             description += ', offloaded to hardware as its packet rates by ' \
                 'direction state'
     tunnels = configurations.get('tunnel_types')

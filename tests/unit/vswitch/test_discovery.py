@@ -271,6 +271,32 @@ class StatedNumbersTestCase(DiscoveryTestCase):
         self.assertEqual(400000000, catalogue[proposal.profile].overridden(
             proposal.overrides, 'x').bandwidth_kbps())
 
+    def test_virtual_functions_show_an_offload_that_no_agent_reports(self):
+        catalogue = profile.catalogue()
+
+        def propose(found, mapping=()):
+            [proposal] = discovery.propose(
+                found, catalogue, discovery.parse_mapping(mapping, catalogue),
+                {'h': 3, 'i': 4})
+            return proposal
+
+        for agent in (agents.ovn('h'), agents.open_vswitch('h', ['geneve'])):
+            proposal = propose([agent])
+            # Other interfaces may use the software.
+            self.assertEqual('ovs-geneve', proposal.profile)
+            self.assertIn('3 interfaces with virtual functions, which '
+                          'ovs-geneve does not describe', proposal.remarks[0])
+            proposal = propose([agent], ['ovs-offload=connectx-7-eswitch'])
+            self.assertEqual('connectx-7-eswitch', proposal.profile)
+            self.assertIn('offloaded to hardware', proposal.reason)
+            self.assertEqual('hardware forwards the traffic of 3 interfaces '
+                             'with virtual functions', proposal.remarks[0])
+        # They belong to the agent of the NIC.
+        proposal = propose([agents.ovn('h'), agents.nic_switch('h')],
+                           ['ovs-offload=connectx-7-eswitch'])
+        self.assertEqual('ovs-geneve', proposal.profile)
+        self.assertIn('virtual functions go past', proposal.remarks[0])
+
     def test_a_switch_that_carries_less_than_stated_is_told(self):
         proposal = self.one(agents.open_vswitch('h', **{
             BANDWIDTHS: {'br-ex': {'egress': 200000000,

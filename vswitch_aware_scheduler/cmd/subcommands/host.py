@@ -92,10 +92,12 @@ def _proposals(arguments, conf, opened):
     profiles = switch_profile.profiles(
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
-    proposals = [proposal for proposal in discovery.propose(
-        host_discovery.read_agents(_access(conf)), profiles, mapping)
-        if arguments.host in (None, proposal.host)]
+    agents = host_discovery.read_agents(_access(conf))
     target = opened()
+    proposals = [proposal for proposal in discovery.propose(
+        agents, profiles, mapping,
+        target and host_discovery.virtual_functions(target))
+        if arguments.host in (None, proposal.host)]
     if arguments.apply:
         steps = host_discovery.apply(target, proposals, arguments.force)
     else:
