@@ -48,6 +48,7 @@ class TestCalibrate(calibrator.Calibrator, unittest.TestCase):
             {(line['packet_bytes'], line['pairs'])
              for line in answer['figures']})
         self.assertGreater(len(answer['samples']), 8)
+        self.assertTrue(0 <= found.provenance['others_share'] <= 1)
         # A packet of 17 times the bytes takes little more CPU. What disturbs
         # a measurement only adds to it, so the least counts.
         costs = {size: min(line['cpu_us_per_packet']

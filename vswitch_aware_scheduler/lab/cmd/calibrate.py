@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import sys
 import tempfile
 
@@ -40,6 +41,8 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['main']
 
 PROG = 'vswitch-calibrate'
+#: Share of the CPUs that other processes may use by default.
+_BUSY = .25
 _ENCAPSULATIONS = tuple(cost_model.HEADER_BYTES)
 _NUMBERS = re.compile(r'\d+(\.\d+)?')
 
@@ -188,7 +191,7 @@ def _add_plan(parser):
                         help='number of receivers in the test of one sender '
                              'with several receivers; 0 omits the test '
                              '(default: 3)')
-    parser.add_argument('--max-busy', type=_percent, default=.25,
+    parser.add_argument('--max-busy', type=_percent, default=_BUSY,
                         metavar='PERCENT',
                         help='reject a sample if other processes or '
                              'machines used more than this share of the CPUs '
@@ -438,9 +441,14 @@ def _remote(arguments):
 
 def _conclude(arguments, plan, samples, subject, missing):
     rejected = [sample.reason for sample in samples if not sample.kept]
+    others = statistics.median(
+        sample.others_share or 0.0 for sample in samples) if samples else 0.0
     subject = dataclasses.replace(subject, where={
         **subject.where, 'samples_kept': len(samples) - len(rejected),
-        'samples_rejected': len(rejected)})
+        'samples_rejected': len(rejected), 'others_share': round(others, 3)})
+    if others > _BUSY:
+        _say(f'other processes or machines used {others:.0%} of the CPUs, the '
+             f'median of all samples; an idle machine carries more')
     if rejected:
         reason, count = collections.Counter(
             _NUMBERS.sub('N', reason) for reason in rejected).most_common(1)[0]

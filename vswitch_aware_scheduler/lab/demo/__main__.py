@@ -158,8 +158,8 @@ def compare(arguments, trace, folder, plot_path):
                     f'by Nova', plot_path)
         data['plot'] = os.path.abspath(plot_path)
         lines.append(f'Plot: {data["plot"]}')
-    except report.NoMatplotlib as error:
-        _say(f'No plot: {error}; run "pip install matplotlib"')
+    except exceptions.InvalidInput as error:
+        _say(f'No plot: {error}')
     try:
         with _step('Writing the report of the cloud with the plugin'):
             path = os.path.join(folder, 'report.html')
