@@ -31,9 +31,9 @@ _FEW_HOSTS = len(fleet.HOST_MIX)
 _PLACING_TIMES = 8
 
 
-def _at_least(minimum, kind=int):
+def _at_least(minimum):
     def number(text):
-        value = kind(text)
+        value = int(text)
         if not value >= minimum:
             raise argparse.ArgumentTypeError(
                 f'{text}; expected {minimum} or more')
