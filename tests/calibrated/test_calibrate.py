@@ -72,10 +72,6 @@ class TestCalibrate(calibrator.Calibrator, unittest.TestCase):
                     'ovs-netdev', encapsulation, '--sizes', '1500',
                     '--pairs', '1')
                 self.assertGreater(answer['packet_rate_kpps'], 0)
-                # The daemon of the switch is no other process.
-                for sample in answer['samples']:
-                    self.assertGreater(sample['our_cores'],
-                                       .9 * sample['switch_cores'])
 
     def _start(self):
         process = subprocess.Popen(
