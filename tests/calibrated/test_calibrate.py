@@ -48,6 +48,7 @@ class TestCalibrate(calibrator.Calibrator, unittest.TestCase):
             {(line['packet_bytes'], line['pairs'])
              for line in answer['figures']})
         self.assertGreater(len(answer['samples']), 8)
+        self.assertTrue(0 <= found.provenance['others_share'] <= 1)
         # A packet of 17 times the bytes takes little more CPU. What disturbs
         # a measurement only adds to it, so the least counts.
         costs = {size: min(line['cpu_us_per_packet']
@@ -128,6 +129,9 @@ class TestPaths(calibrator.Programs, unittest.TestCase):
         class Place(local_testbed.LocalPlace):
             placements = ('cross',)
 
+            def can_ping(self):
+                return False
+
             def build(place):
                 super().build()
                 change(self.run_of)
@@ -135,8 +139,8 @@ class TestPaths(calibrator.Programs, unittest.TestCase):
         network = topology.Topology(
             self.run_of, 'linuxbridge', 'none', self.plan.vms, self.plan.mtu)
         return calibration.Calibration(
-            Place(network, self.plan), self.plan, max_busy=1.0, retries=0,
-            can_ping=False).run()
+            Place(network, self.plan), self.plan, max_busy=1.0,
+            retries=0).run()
 
     def test_packets_that_never_arrive_are_no_rate(self):
         def shrink(run):
@@ -154,8 +158,8 @@ class TestPaths(calibrator.Programs, unittest.TestCase):
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     'all samples'):
             calibration.make_profile(
-                calibration.figures(lost), self.plan, 'x', 'x', 'none',
-                {'date': 'd', 'tool': 't'})
+                calibration.figures(lost), self.plan, calibration.Subject(
+                    'x', 'x', 'none', {'date': 'd', 'tool': 't'}))
 
     def test_no_rate_exceeds_that_of_the_link(self):
         def shape(run):

@@ -16,8 +16,7 @@ import dataclasses
 import itertools
 
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.common import plain_text
-from vswitch_aware_scheduler.vswitch import profile
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
            'load', 'plan', 'site_from_dict']
@@ -117,17 +116,19 @@ class Site:
                 gateway = self.gateways.get(name)
                 where = f'interface group {group.name}'
                 if gateway is None:
-                    _refuse(where, 'a gateway', name, 'one of '
-                            + ', '.join(sorted(self.gateways)))
+                    stated.refuse(f'{where}: a gateway', name,
+                                  stated.one_of(name, sorted(self.gateways)))
                 for number in interfaces:
                     if not 1 <= number <= gateway.interfaces:
-                        _refuse(where, f'an interface of gateway {name}',
-                                number, f'1 to {gateway.interfaces}')
+                        stated.refuse(
+                            f'{where}: an interface of gateway {name}',
+                            number, f'1 to {gateway.interfaces}')
                     other = owner.setdefault((name, number), group.name)
                     if other != group.name:
-                        _refuse(where, f'an interface of gateway {name}',
-                                number, f'one that is not in interface group '
-                                f'{other}: an interface has one VLAN domain')
+                        stated.refuse(
+                            f'{where}: an interface of gateway {name}',
+                            number, f'one that is not in interface group '
+                            f'{other}: an interface has one VLAN domain')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,14 +262,7 @@ def load(path):
         the thing, the value and the valid values
     """
     where = f'gateway file {path}'
-    try:
-        with open(path, 'rb') as file:
-            content = file.read()
-    except OSError as error:
-        raise exceptions.InvalidInput(
-            f'{where}: cannot be read ({error.strerror}); expected a YAML '
-            f'file of gateways, silos and tenants') from error
-    data = profile.read_yaml(content, where)
+    data = stated.read_yaml(path, where)
     try:
         return site_from_dict(data)
     except exceptions.InvalidInput as error:
@@ -282,104 +276,79 @@ def site_from_dict(data):
     :raises InvalidInput: if a value is invalid; the message names the thing,
         the value and the valid values
     """
-    top = _mapping('the file', data, ('gateways', 'silos', 'tenants'))
+    top = stated.mapping('the file', data, ('gateways', 'silos', 'tenants'))
     gateways = {}
-    for name, entry in _named('gateways', top).items():
+    for name, entry in _names('gateways', top):
         where = f'gateway {name}'
-        entry = _mapping(where, entry, ('interfaces', 'mapping_entries',
-                                        'switch_back'))
+        stated.mapping(where, entry, ('interfaces', 'mapping_entries',
+                                      'switch_back'))
         switch_back = entry.get('switch_back', False)
         if not isinstance(switch_back, bool):
-            _refuse(where, 'switch_back', switch_back, 'true or false')
+            stated.refuse(f'{where}: switch_back', switch_back,
+                          'true or false')
         gateways[name] = Gateway(
-            name, _whole(where, 'interfaces', entry.get('interfaces'), 1),
-            _whole(where, 'mapping_entries', entry.get('mapping_entries'), 0),
-            switch_back)
+            name, stated.whole(f'{where}: interfaces',
+                               entry.get('interfaces')),
+            stated.whole(f'{where}: mapping_entries',
+                         entry.get('mapping_entries'), 0), switch_back)
     groups = {}
-    for silo, entry in _named('silos', top).items():
-        entry = _mapping(f'silo {silo}', entry, ('interface_groups',))
-        for name, interfaces in _named('interface_groups', entry).items():
+    for silo, entry in _names('silos', top):
+        stated.mapping(f'silo {silo}', entry, ('interface_groups',))
+        for name, interfaces in _names('interface_groups', entry):
             where = f'interface group {name}'
             if name in groups:
-                _refuse(where, 'its silo', silo,
-                        f'{groups[name].silo} alone: it is there already')
+                stated.refuse(f'{where}: its silo', silo,
+                              f'{groups[name].silo} alone: it is there '
+                              f'already')
             groups[name] = InterfaceGroup(name, silo, {
                 gateway: _interfaces(where, gateway, numbers)
                 for gateway, numbers
-                in _mapping(where, interfaces, None).items()})
+                in stated.mapping(where, interfaces).items()})
     networks = []
-    for tenant, entry in _named('tenants', top).items():
-        entry = _mapping(f'tenant {tenant}', entry, ('networks',))
+    for tenant, entry in _names('tenants', top):
+        stated.mapping(f'tenant {tenant}', entry, ('networks',))
         networks.extend(
             _network(tenant, name, network, groups)
-            for name, network in _named('networks', entry).items())
+            for name, network in _names('networks', entry))
     return Site(gateways, groups, networks)
 
 
 def _network(tenant, name, data, groups):
     where = f'network {tenant}/{name}'
-    data = _mapping(where, data, ('silos', 'vlans', 'vni'))
+    stated.mapping(where, data, ('silos', 'vlans', 'vni'))
     silos = data.get('silos') or []
     silo_names = {group.silo for group in groups.values()}
     if not isinstance(silos, list):
-        _refuse(where, 'silos', silos, 'a list of names')
+        stated.refuse(f'{where}: silos', silos, 'a list of names')
     for silo in silos:
         if silo not in silo_names:
-            _refuse(where, 'a silo', silo, 'one of '
-                    + ', '.join(sorted(silo_names)))
+            stated.refuse(f'{where}: a silo', silo,
+                          stated.one_of(silo, sorted(silo_names)))
     vlans = {group.name: None for group in groups.values()
              if group.silo in silos}
-    for group, vlan in _mapping(where, data.get('vlans') or {},
-                                tuple(groups)).items():
-        vlans[group] = vlan if vlan is None else _whole(
-            where, f'VLAN of interface group {group}', vlan, VLANS[0],
+    for group, vlan in stated.mapping(where, data.get('vlans') or {},
+                                      tuple(groups)).items():
+        vlans[group] = vlan if vlan is None else stated.whole(
+            f'{where}: VLAN of interface group {group}', vlan, VLANS[0],
             VLANS[-1])
     if not vlans:
-        _refuse(where, 'where it is', data, 'silos, or vlans by interface '
-                'group')
+        stated.refuse(f'{where}: where it is', data, 'silos, or vlans by '
+                      'interface group')
     vni = data.get('vni')
-    return Network(tenant, name, vlans, vni if vni is None else _whole(
-        where, 'vni', vni, VNIS[0], VNIS[-1]))
+    return Network(tenant, name, vlans, vni if vni is None else stated.whole(
+        f'{where}: vni', vni, VNIS[0], VNIS[-1]))
 
 
 def _interfaces(where, gateway, numbers):
     """Return a tuple of interfaces: the given ones, or a number from 1 on."""
-    value_name = f'interfaces of gateway {gateway}'
+    subject = f'{where}: interfaces of gateway {gateway}'
     if not isinstance(numbers, list):
-        return tuple(range(1, 1 + _whole(where, value_name, numbers, 1)))
-    numbers = [_whole(where, value_name, number, 1) for number in numbers]
+        return tuple(range(1, 1 + stated.whole(subject, numbers)))
+    numbers = [stated.whole(subject, number) for number in numbers]
     if not numbers or len(set(numbers)) < len(numbers):
-        _refuse(where, value_name, numbers, 'each once, and one or more')
+        stated.refuse(subject, numbers, 'each once, and one or more')
     return tuple(numbers)
 
 
-def _named(key, data):
-    """Return the mapping of names to values of a key."""
-    entries_by_name = _mapping(key, data.get(key) or {}, None)
-    for name in entries_by_name:
-        if not isinstance(name, str) or not name:
-            _refuse(key, 'a name', name, 'text')
-    return entries_by_name
-
-
-def _mapping(where, data, keys):
-    if not isinstance(data, dict):
-        _refuse(where, 'content', data, 'a mapping')
-    for key in data:
-        if keys is not None and key not in keys:
-            _refuse(where, 'a key', key, 'one of ' + ', '.join(keys))
-    return data
-
-
-def _whole(where, value_name, value, lowest, highest=None):
-    if isinstance(value, bool) or not isinstance(value, int) \
-            or value < lowest or highest is not None and value > highest:
-        _refuse(where, value_name, value, f'a whole number >= {lowest}' + (
-            '' if highest is None else f' and <= {highest}'))
-    return value
-
-
-def _refuse(where, value_name, value, expected):
-    raise exceptions.InvalidInput(
-        f'{where}: {value_name}: {plain_text.brief(value)}; expected '
-        f'{expected}')
+def _names(key, data):
+    return stated.named(key, data.get(key) or {}).items()

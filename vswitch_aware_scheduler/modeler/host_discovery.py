@@ -7,12 +7,13 @@ example from an operator, are kept unless the caller requests their
 replacement.
 """
 
+import collections
 import dataclasses
 
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.vswitch import discovery
 
-__all__ = ['ProfileChange', 'apply', 'plan']
+__all__ = ['ProfileChange', 'apply', 'plan', 'virtual_functions']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,15 @@ class ProfileChange:
     host: str
     action: str
     before: model_store.HostProfile | None
+
+
+def virtual_functions(store: model_store.Store) -> dict[str, int]:
+    """Return {host: number of interfaces with a virtual function}."""
+    counts: collections.Counter = collections.Counter()
+    for record in store.placements().values():
+        if record.attachments is not None:
+            counts[record.host] += record.attachments.virtual_functions
+    return counts
 
 
 def plan(records, proposals, force=False):

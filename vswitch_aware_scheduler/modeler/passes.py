@@ -147,7 +147,8 @@ def _update_host_profiles(one_pass):
     profiles = from_agents.profiles()
     steps = host_discovery.apply(one_pass.set_up.store, discovery.propose(
         neutron.read_agents(from_agents.neutron), profiles,
-        discovery.parse_mapping(from_agents.mapping, profiles)))
+        discovery.parse_mapping(from_agents.mapping, profiles),
+        host_discovery.virtual_functions(one_pass.set_up.store)))
     written = [step.host for step in steps
                if step.action in ('new', 'changed')]
     if written:

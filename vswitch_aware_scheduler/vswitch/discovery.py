@@ -52,11 +52,15 @@ _CATALOGUE = {'ovs-system:none': 'ovs-flat', 'ovs-system:vxlan': 'ovs-vxlan',
               'ovs-dpdk:vxlan': 'ovs-dpdk-vxlan',
               'ovs-dpdk:geneve': 'ovs-dpdk-geneve',
               'ovs-offload': 'connectx-6dx-eswitch',
+              'linuxbridge:none': 'linux-bridge', 'macvtap': 'macvtap',
               'eswitch': 'mellanox-eswitch'}
 
 # Neutron's option for a switch that is offloaded to hardware: "used in case
 # the OVS backend has hardware offload capabilities".
 _OFFLOADED_PACKETS = 'resource_provider_packet_processing_with_direction'
+
+#: Kind of a switch that hardware executes.
+_OFFLOAD = 'ovs-offload'
 
 # Host name that ML2/OVN reports for a deleted chassis.
 _DELETED = '("Chassis" register deleted)'
@@ -120,7 +124,9 @@ def parse_mapping(texts: abc.Iterable[str],
 
 
 def propose(agents: abc.Iterable[_Agent], profiles: _Profiles,
-            mapping: dict[str, str] | None = None) -> list[ProposedProfile]:
+            mapping: dict[str, str] | None = None,
+            virtual_functions: dict[str, int] | None = None
+            ) -> list[ProposedProfile]:
     """Return the proposed profile of each host.
 
     :param agents: dictionaries with the keys ``host``, ``agent_type``,
@@ -128,17 +134,20 @@ def propose(agents: abc.Iterable[_Agent], profiles: _Profiles,
         answer of Neutron
     :param mapping: result of :func:`parse_mapping`, which has precedence over
         the built-in one
+    :param virtual_functions: {host: number of interfaces of its instances that
+        use a virtual function}
     """
     by_host = {}
     agents = [agent for agent in agents if agent['host'] != _DELETED]
     agents.sort(key=operator.itemgetter('host', 'agent_type'))
     for agent in agents:
         by_host.setdefault(agent['host'], []).append(agent)
-    return [_of_host(host, agents_of_host, profiles, mapping or {})
+    return [_of_host(host, agents_of_host, profiles, mapping or {},
+                     (virtual_functions or {}).get(host, 0))
             for host, agents_of_host in by_host.items()]
 
 
-def _of_host(host, agents, profiles, mapping):
+def _of_host(host, agents, profiles, mapping, virtual_functions):
     remarks = []
     shown_agents = tuple({
         'agent_type': agent['agent_type'], 'alive': agent['alive'],
@@ -147,7 +156,18 @@ def _of_host(host, agents, profiles, mapping):
         for agent in agents)
     try:
         agent = _switch_agent(agents, remarks)
-        profile, reason = _profile_of(agent, profiles, mapping)
+        # Without an agent of the NIC, only this switch can have bound them.
+        offloaded = virtual_functions if agent['agent_type'] != _NIC and all(
+            each['agent_type'] != _NIC for each in agents) else 0
+        profile, reason = _profile_of(agent, profiles, mapping, offloaded)
+        if offloaded:
+            remarks.append(
+                f'hardware forwards the traffic of {offloaded} interfaces '
+                f'with virtual functions' + (
+                    '' if _maps(mapping, _OFFLOAD) else
+                    f', which {profile} does not describe; if all interfaces '
+                    f'of the host are offloaded, map --map '
+                    f'{_OFFLOAD}=PROFILE'))
         overrides = _configured_numbers(agent, profiles[profile], remarks)
     except _MissingValue as missing:
         return ProposedProfile(
@@ -196,9 +216,16 @@ def _switch_agent(agents: list[_Agent], remarks: list[str]) -> _Agent:
     return (alive or devices)[0]
 
 
-def _profile_of(agent, profiles, mapping):
+def _maps(mapping, switch):
+    return any(key.partition(':')[0] == switch for key in mapping)
+
+
+def _profile_of(agent, profiles, mapping, offloaded):
     """Return (name of the profile, reason in words)."""
     switch, encapsulations, description = _switch_of(agent)
+    if offloaded and _maps(mapping, _OFFLOAD):
+        switch = _OFFLOAD
+        description += ', offloaded to hardware as virtual functions show'
     keys = {}    # by name of the profile
     if encapsulations is None:
         # Neutron does not report the encapsulation: any may be in use.
@@ -249,7 +276,7 @@ def _switch_of(agent):
             description += ' and interfaces of DPDK'
         if any(_packet_rate(entry) for entry in _mapping(
                 configurations, _OFFLOADED_PACKETS).values()):
-            switch = 'ovs-offload'
+            switch = _OFFLOAD
             description += ', offloaded to hardware as its packet rates by ' \
                 'direction state'
     tunnels = configurations.get('tunnel_types')

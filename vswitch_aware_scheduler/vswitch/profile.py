@@ -31,7 +31,7 @@ __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'named', 'override_number', 'profiles', 'read_yaml', 'smallest',
            'with_numbers']
 
-ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
+ENCAPSULATIONS = ('none', 'vlan', 'vxlan', 'gre', 'geneve', 'stt')
 
 #: Units of ``max_tunnels``: VMs, their interfaces, distinct networks (VNIs) or
 #: remote VTEPs that the host has tunnels to.
@@ -66,6 +66,13 @@ _COSTS = {'packet_cost_us': 'microseconds a packet',
           'byte_cost_ns': 'nanoseconds a byte'}
 _AT_LEAST_ZERO = {**_CPU, **_COSTS}
 _TABLE = 'saturation_by_packet_bytes'
+#: The same table as packet rates; only in files, which it is converted from.
+_PACKET_TABLE = 'packet_rate_by_packet_bytes'
+_CORES = 'cores'
+#: The three forms of the saturation.
+_FORMS = ('saturation_kbps', _TABLE, *_COSTS)
+#: Numbers that are proportional to the cores of the data plane.
+_PER_CORE = (*_FORMS, 'packet_rate_kpps', 'same_host_saturation_kbps')
 
 #: Keys of aggregate metadata (after ``vswitch:``) that override a number. For
 #: each of them, a smaller number is more cautious.
@@ -97,9 +104,10 @@ def _rules():
         yield key, f'0 or a number of 1e-9 to 1e15, {unit}', lambda number: (
             number == 0 or 1e-9 <= number <= 1e15)
     yield _SHARE, 'a number 0 <= share < 1', lambda number: 0 <= number < 1
-    for key in (*_RATES, 'same_host_saturation_kbps', _TABLE):
+    for key in (*_RATES, 'same_host_saturation_kbps', _TABLE, _CORES):
         closes = key in _CLOSING
-        yield key, (f'a number > 0 (1e-6 to 1e15), {_RATES.get(key, "kbit/s")}'
+        unit = _CORES if key == _CORES else _RATES.get(key, 'kbit/s')
+        yield key, (f'a number > 0 (1e-6 to 1e15), {unit}'
                     + (', or 0 to close the switch' if closes else '')), (
             lambda number, closes=closes: closes and number == 0
             or model.LEAST_CAPACITY <= number <= 1e15)
@@ -240,6 +248,8 @@ class SwitchProfile:
         unknown
     :param saturation_by_packet_bytes: {bytes: kbps}, instead of
         ``saturation_kbps``; stored in increasing order
+    :param cores: number of cores or queues of the data plane that the numbers
+        hold for
     :param cpu_mhz_per_kpps: additional processor use for one kilo-packet/s
     :param cpu_mhz_per_mbps: additional processor use for one Mbit/s; these
         three values limit nothing, see :meth:`cpu_mhz`
@@ -270,6 +280,7 @@ class SwitchProfile:
         default=None, hash=False)
     packet_cost_us: float | None = None
     byte_cost_ns: float | None = None
+    cores: float | None = None
     cpu_idle_mhz: float | None = None
     cpu_mhz_per_kpps: float | None = None
     cpu_mhz_per_mbps: float | None = None
@@ -294,7 +305,7 @@ class SwitchProfile:
                              ('tunnel_unit', TUNNEL_UNITS)):
             if getattr(self, key) not in choices:
                 self._refuse(key, _one_of(getattr(self, key), choices))
-        for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO, *_SAME_HOST):
+        for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO, *_SAME_HOST, _CORES):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
                 continue
@@ -317,7 +328,7 @@ class SwitchProfile:
                 self.packet_cost_us or self.byte_cost_ns):
             self._refuse('packet_cost_us', 'a number > 0, or byte_cost_ns '
                          'to be one: packets that cost nothing are no limit')
-        stated.extend(key for key in (*_CPU, *_SAME_HOST)
+        stated.extend(key for key in (*_CPU, *_SAME_HOST, _CORES)
                       if getattr(self, key) is not None)
         for key, text in self.sources.items():
             if key not in stated:
@@ -571,14 +582,43 @@ class SwitchProfile:
         # A new value in one form of the saturation removes the other forms. A
         # changed value no longer has its previous source.
         changes = dict(changes)
-        forms = ('saturation_kbps', _TABLE, *_COSTS)
-        if any(changes.get(form) is not None for form in forms):
-            for form in forms:
+        if any(changes.get(form) is not None for form in _FORMS):
+            for form in _FORMS:
                 changes.setdefault(form, None)
         kept_sources = {key: text for key, text in self.sources.items()
                         if key not in changes}
         return dataclasses.replace(self, **changes,
                                    sources={**kept_sources, **sources})
+
+    def _of_cores(self, name: str, stated: dict) -> SwitchProfile:
+        """Return this profile for a number of cores, for a profile of a file.
+
+        :param name: name of the profile of the file
+        :param stated: {key: value} of this profile, with the cores
+        """
+        own_form = any(stated.get(form) is not None for form in _FORMS)
+        if self.cores is None:
+            if own_form or stated.get('packet_rate_kpps') is not None:
+                return self
+            _invalid(name, _CORES, stated[_CORES], 'none: the base '
+                     f'{self.name} does not state the cores that its numbers '
+                     f'hold for')
+        try:
+            factor = _number(_CORES, stated[_CORES]) / self.cores
+        except ValueError as expectation:
+            _invalid(name, _CORES, stated[_CORES], expectation)
+        changes = {}
+        for key in _PER_CORE:
+            value = getattr(self, key)
+            if isinstance(value, dict):
+                changes[key] = {size: rate * factor
+                                for size, rate in value.items()}
+            elif value is not None:
+                changes[key] = (value / factor if key in _COSTS
+                                else value * factor)
+        return self._changed(changes, {
+            key: f'{self.sources[key]}; of {self.cores:g} cores, times '
+                 f'{factor:g}' for key in changes if key in self.sources})
 
     def to_dict(self) -> dict[str, typing.Any]:
         """Return the stated values of the profile, for JSON or YAML."""
@@ -612,14 +652,15 @@ def _from_entry(name, entry, bases):
     """
     if not isinstance(entry, dict):
         _invalid(name, 'its entry', entry, 'a mapping of keys to values')
-    allowed = _KEYS[1:] if bases is None else ('base', *_KEYS[1:])
+    allowed = _KEYS[1:] if bases is None else (
+        'base', *_KEYS[1:], _PACKET_TABLE)
     for key, value in entry.items():
         if key not in allowed:
             raise exceptions.InvalidProfile(
                 f'profile {plain_text.brief(name)}: there is no key '
                 f'{plain_text.brief(key)} (value {plain_text.brief(value)}); '
                 f'expected {_one_of(key, allowed)}')
-    stated = dict(entry)
+    stated = _without_packet_table(name, entry)
     # A key without a value means the default, or no limit.
     for field in dataclasses.fields(SwitchProfile)[1:]:
         if field.name in stated and stated[field.name] is None:
@@ -635,7 +676,31 @@ def _from_entry(name, entry, bases):
     sources = stated.pop('sources', {})
     if not isinstance(sources, dict):
         _invalid(name, 'sources', sources, 'a mapping of keys to text')
-    return bases[base]._changed({'name': name, **stated}, sources)
+    base = bases[base]
+    if stated.get(_CORES) is not None:
+        base = base._of_cores(name, stated)
+    return base._changed({'name': name, **stated}, sources)
+
+
+def _without_packet_table(name, entry):
+    """Return an entry whose table of packet rates became one of kbit/s."""
+    stated = dict(entry)
+    rates = stated.pop(_PACKET_TABLE, None)
+    if rates is None:
+        return stated
+    if stated.get(_TABLE) is not None:
+        _invalid(name, _PACKET_TABLE, rates, f'nothing beside {_TABLE}: state '
+                 f'one of the two')
+    try:
+        stated[_TABLE] = {size: 8.0 * size * rate
+                          for size, rate in rates.items()}
+    except (AttributeError, TypeError):
+        _invalid(name, _PACKET_TABLE, rates, 'a mapping of packet sizes in '
+                 'bytes to kilo-packets/s')
+    if isinstance(stated.get('sources'), dict):
+        stated['sources'] = {_TABLE if key == _PACKET_TABLE else key: text
+                             for key, text in stated['sources'].items()}
+    return stated
 
 
 def _check_nodes(loader, node, sizes):

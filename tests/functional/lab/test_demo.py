@@ -36,8 +36,7 @@ class DemoCloudTestCase(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             url = _write_models(folder, 5e6, 5e6, 5e6)
             outcome = clouds.place_all(
-                [clouds.OURS],
-                VMS, hosts, 65536,
+                {clouds.OURS: clouds.Site(hosts, clouds.CORES, 65536)}, VMS,
                 {'store_url': url, 'admission_policy': 'probability',
                  'overload_probability': 0.01}, folder)[clouds.OURS]
         # Two of 5 Gbit/s fit on the 11.3 Gbit/s of one host, no third.
@@ -56,14 +55,13 @@ class DemoCloudTestCase(unittest.TestCase):
             rebalancing.write_rates(rates, dict(zip(
                 UUIDS, (busy, busy, calm))))
             outcome = clouds.place_all(
-                [clouds.REBALANCED], VMS, [], 0, {}, folder,
-                rebalanced=clouds.Site(
+                {clouds.REBALANCED: clouds.Site(
                     [('host1', 'ovs-vxlan-1g'), ('host2', 'ovs-vxlan-1g')],
                     64, 65536, {'store_url': url, 'overload_probability': .08,
                                 'admission_policy': 'probability'},
                     {'rates': rates, 'store_url': url, 'start': 1.5e9,
-                     'period_seconds': 300., 'overload_probability': .01})
-            )[clouds.REBALANCED]
+                     'period_seconds': 300., 'overload_probability': .01})},
+                VMS, {}, folder)[clouds.REBALANCED]
         first, = set(outcome.placements.values())
         (sample, uuid, host), = outcome.moves
         self.assertIn(uuid, UUIDS[:2])

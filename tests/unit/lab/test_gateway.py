@@ -130,9 +130,9 @@ class TestSite(unittest.TestCase):
                 (['gateways'], [5], 'gateways: content: .5.; expected a'),
                 (['gateways', 5], {}, 'gateways: a name: 5; expected text'),
                 (g1, {'interfaces': 4},
-                 'gateway g1: mapping_entries: None; expected a whole'),
+                 'gateway g1: mapping_entries: not given; expected a whole'),
                 ([*g1, 'interfaces'], 0, 'interfaces: 0; expected a whole '
-                 'number >= 1'),
+                 'number from 1'),
                 ([*g1, 'switch_back'], 'no', "switch_back: 'no'; expected"),
                 ([*g1, 'colour'], 1, "gateway g1: a key: 'colour'"),
                 ([*e1, 'g9'], 1, "interface group e1: a gateway: 'g9'; "
@@ -151,7 +151,7 @@ class TestSite(unittest.TestCase):
                 ([*red, 'web'], {}, 'where it is: .*; expected silos, or'),
                 ([*red, 'db', 'vni'], 1 << 24, 'vni: 16777216; expected'),
                 ([*red, 'db', 'vlans', 'w'], 4095, ': 4095; expected a whole '
-                 'number >= 1 and <= 4094'),
+                 'number from 1 to 4094'),
                 ([*red, 'db', 'vlans', 'x'], 1, "a key: 'x'; expected one")):
             with self.subTest(path=path), self.assertRaisesRegex(
                     exceptions.InvalidInput, message):

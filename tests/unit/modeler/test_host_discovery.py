@@ -8,9 +8,12 @@ from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import discovery
 
 Neutron = neutron_api.NeutronApi
+Attachments = attachments.Attachments
+UUIDS = [f'00000000-0000-4000-8000-{number:012}' for number in range(4)]
 
 
 class ReadTestCase(base.StoreTestCase):
@@ -117,6 +120,18 @@ class ApplyTestCase(base.StoreTestCase):
             self.actions(host_discovery.apply(self.store, self.proposals)))
         self.assertEqual(expected, self.stored())
         self.assertEqual(generation, self.store.generation())
+
+    def test_virtual_functions_are_those_of_instances_on_the_host(self):
+        self.store.write(placements=[
+            store.InstanceRecord(UUIDS[0], 'a', attachments=Attachments(
+                ('n',), virtual_functions=2)),
+            store.InstanceRecord(UUIDS[1], 'a', attachments=Attachments(
+                ('n',), virtual_functions=1)),
+            store.InstanceRecord(UUIDS[2], 'b', attachments=Attachments(
+                ('n',))),
+            store.InstanceRecord(UUIDS[3], 'b')])
+        counts = host_discovery.virtual_functions(self.store)
+        self.assertEqual((3, 0), (counts['a'], counts['b']))
 
     def test_what_was_discovered_before_is_replaced(self):
         self.store.write(host_profiles=[

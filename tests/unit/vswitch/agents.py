@@ -40,7 +40,7 @@ def open_vswitch(host, tunnel_types=(), datapath_type='system', alive=True,
         **configurations})
 
 
-def linux_bridge(host, tunnel_types=()):
+def linux_bridge(host, tunnel_types=('vxlan',)):
     return agent('Linux bridge agent', host, bridge_mappings={}, devices=0,
                  interface_mappings={'physnet': 'eth1'},
                  tunnel_types=list(tunnel_types), tunneling_ip='192.0.2.1')

@@ -101,7 +101,8 @@ class TestCatalogue(unittest.TestCase):
                    if built_in.max_instances is not None}
         self.assertEqual(
             {'mellanox-eswitch': (63, 'max_virtual_functions'),
-             'connectx-6dx-eswitch': (127, 'max_virtual_functions')},
+             'connectx-6dx-eswitch': (127, 'max_virtual_functions'),
+             'connectx-7-eswitch': (127, 'max_virtual_functions')},
             limited)
 
     def test_small_packets_cost_poll_mode_less_than_the_kernel(self):
@@ -119,8 +120,8 @@ class TestCatalogue(unittest.TestCase):
                 self.assertRegex(
                     built_in.sources.get(key, ''),
                     '^(estimate: |MLNX_OFED |(Sarker et al.|Kinoshita et al.'
-                    '|PLUMgrid and Mellanox|Liu et al.|Open vSwitch|DPDK'
-                    '|NVIDIA), )')
+                    '|PLUMgrid and Mellanox|Liu et al.|Open vSwitch|Linux'
+                    '|DPDK( 25.07)?|NVIDIA|VPP 21.10), )')
 
     def test_every_profile_states_its_age_and_how_far_to_trust_it(self):
         for name, built_in in self.catalogue.items():
@@ -151,6 +152,21 @@ class TestCatalogue(unittest.TestCase):
             {'saturation_kbps': 5}, 'x').is_measured_elsewhere)
         self.assertFalse(profile.SwitchProfile(
             'mine', line_rate_kbps=1).is_measured_elsewhere)
+
+    def test_switches_of_today_have_the_figures_of_their_documents(self):
+        for name, key, value in (
+                ('ovs-kernel-40g', 'packet_rate_kpps', 15e3),
+                ('kernel-geneve-connectx-5', 'saturation_kbps', 21.7e6),
+                ('linux-bridge', 'saturation_kbps', 19842.95e3),
+                ('macvtap', 'packet_rate_kpps', 1786.289),
+                ('vpp-vhost', 'packet_rate_kpps', 7.5e3),
+                ('vpp-vhost', 'cores', 2),
+                ('connectx-5-eswitch', 'line_rate_kbps', 100e6),
+                ('connectx-7-eswitch', 'line_rate_kbps', 400e6),
+                ('bluefield-2-eswitch', 'line_rate_kbps', 200e6),
+                ('bluefield-3-eswitch', 'line_rate_kbps', 400e6)):
+            with self.subTest(name):
+                self.assertEqual(value, getattr(self.catalogue[name], key))
 
     def test_every_profile_says_how_its_figures_are_read(self):
         for name, built_in in self.catalogue.items():

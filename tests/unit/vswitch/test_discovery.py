@@ -49,6 +49,8 @@ class ChoiceTestCase(DiscoveryTestCase):
                  'ovs-dpdk-vxlan'),
                 (agents.open_vswitch('h', (), 'netdev', iface_types=['dpdk']),
                  'dpdk-vswitch'),
+                (agents.linux_bridge('h', []), 'linux-bridge'),
+                (agents.agent('Macvtap agent', 'h'), 'macvtap'),
                 (agents.nic_switch('h'), 'mellanox-eswitch')):
             with self.subTest(expected):
                 proposal = self.one(agent)
@@ -74,8 +76,7 @@ class ChoiceTestCase(DiscoveryTestCase):
                 (agents.open_vswitch('h', ['vxlan', 'gre'], 'netdev',
                                      iface_types=['dpdk']),
                  'ovs-dpdk:gre'),
-                (agents.linux_bridge('h', ['vxlan']), 'linuxbridge:vxlan'),
-                (agents.agent('Macvtap agent', 'h'), 'for macvtap')):
+                (agents.linux_bridge('h', ['vxlan']), 'linuxbridge:vxlan')):
             with self.subTest(reason):
                 self.assert_none(reason, agent)
 
@@ -113,7 +114,7 @@ class ChoiceTestCase(DiscoveryTestCase):
 
     def test_a_mapping_that_makes_no_sense_is_refused(self):
         for text, shown_text in (('ovs=ovs-flat', "'ovs'"),
-                                 ('ovs-system:stt=ovs-flat', 'ovs-system:stt'),
+                                 ('ovs-system:x=ovs-flat', 'ovs-system:x'),
                                  ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
                                  ('ovn=gone', "'gone'")):
             with self.subTest(text), self.assertRaisesRegex(
@@ -124,7 +125,7 @@ class ChoiceTestCase(DiscoveryTestCase):
         for changes, reason in (
                 ({'datapath_type': None}, 'datapath_type None'),
                 ({'datapath_type': 'windows'}, 'expected system or netdev'),
-                ({'tunnel_types': ['stt']}, "'stt', which is not supported")):
+                ({'tunnel_types': ['x']}, "'x', which is not supported")):
             self.assert_none(reason, agents.open_vswitch('h', **changes))
         agent = agents.open_vswitch('h')
         del agent['configurations']['tunnel_types']
@@ -269,6 +270,32 @@ class StatedNumbersTestCase(DiscoveryTestCase):
         catalogue = profile.catalogue()
         self.assertEqual(400000000, catalogue[proposal.profile].overridden(
             proposal.overrides, 'x').bandwidth_kbps())
+
+    def test_virtual_functions_show_an_offload_that_no_agent_reports(self):
+        catalogue = profile.catalogue()
+
+        def propose(found, mapping=()):
+            [proposal] = discovery.propose(
+                found, catalogue, discovery.parse_mapping(mapping, catalogue),
+                {'h': 3, 'i': 4})
+            return proposal
+
+        for agent in (agents.ovn('h'), agents.open_vswitch('h', ['geneve'])):
+            proposal = propose([agent])
+            # Other interfaces may use the software.
+            self.assertEqual('ovs-geneve', proposal.profile)
+            self.assertIn('3 interfaces with virtual functions, which '
+                          'ovs-geneve does not describe', proposal.remarks[0])
+            proposal = propose([agent], ['ovs-offload=connectx-7-eswitch'])
+            self.assertEqual('connectx-7-eswitch', proposal.profile)
+            self.assertIn('offloaded to hardware', proposal.reason)
+            self.assertEqual('hardware forwards the traffic of 3 interfaces '
+                             'with virtual functions', proposal.remarks[0])
+        # They belong to the agent of the NIC.
+        proposal = propose([agents.ovn('h'), agents.nic_switch('h')],
+                           ['ovs-offload=connectx-7-eswitch'])
+        self.assertEqual('ovs-geneve', proposal.profile)
+        self.assertIn('virtual functions go past', proposal.remarks[0])
 
     def test_a_switch_that_carries_less_than_stated_is_told(self):
         proposal = self.one(agents.open_vswitch('h', **{

@@ -737,6 +737,56 @@ class TestOwnFile(ProfileTestCase):
         self.refuses('a: {base: ovs-flat, saturation_kbps: 5, '
                      'saturation_by_packet_bytes: {64: 6}}\n', "'a'")
 
+    def test_numbers_follow_the_cores_of_the_data_plane(self):
+        profiles = self.load('''
+one:
+  packet_rate_kpps: 1000
+  saturation_by_packet_bytes: {64: 500, 1500: 9000}
+  line_rate_kbps: 10000
+  vm_peak_kbps: 700
+  cores: 2
+  sources: {packet_rate_kpps: a test}
+more: {base: one, cores: 6}
+costs: {packet_cost_us: 3, byte_cost_ns: 6, cores: 1}
+less: {base: costs, cores: 3}
+own: {base: one, cores: 6, packet_rate_kpps: 1}
+''')
+        more = profiles['more']
+        self.assertEqual(
+            (3000, {64: 1500, 1500: 27000}, 10000, 700, 6),
+            (more.packet_rate_kpps, more.saturation_by_packet_bytes,
+             more.line_rate_kbps, more.vm_peak_kbps, more.cores))
+        self.assertEqual('a test; of 2 cores, times 3',
+                         more.sources['packet_rate_kpps'])
+        self.assertEqual((1, 2), (profiles['less'].packet_cost_us,
+                                  profiles['less'].byte_cost_ns))
+        self.assertEqual(1, profiles['own'].packet_rate_kpps)
+        for text in ('x: {base: ovs-flat, cores: 4}',
+                     'x: {base: vpp-vhost, cores: 0}',
+                     'x: {packet_rate_kpps: 5, cores: many}'):
+            with self.subTest(text), self.invalid('cores'):
+                self.load(text)
+        # The numbers are those of the profile itself.
+        self.assertEqual(5, self.load(
+            'x: {base: ovs-flat, packet_rate_kpps: 5, cores: 4}')[
+                'x'].packet_rate_kpps)
+
+    def test_packet_rates_by_packet_size_are_a_table_of_saturation(self):
+        own = self.load('''
+own:
+  packet_rate_by_packet_bytes: {64: 100, 1500: 80}
+  sources: {packet_rate_by_packet_bytes: a report}
+''')['own']
+        self.assertEqual({64: 51200, 1500: 960000},
+                         own.saturation_by_packet_bytes)
+        self.assertEqual({'saturation_by_packet_bytes': 'a report'},
+                         own.sources)
+        for value in ('5', '{64: x}', '[64]', '{64: 1}\n  '
+                      'saturation_by_packet_bytes: {64: 1}'):
+            with self.subTest(value), self.invalid(
+                    'packet_rate_by_packet_bytes'):
+                self.load(f'own:\n  packet_rate_by_packet_bytes: {value}')
+
     def test_the_sources_of_a_base_are_kept_and_added_to(self):
         bases = {'base': _profile(line_rate_kbps=9, sources={
             'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet'})}

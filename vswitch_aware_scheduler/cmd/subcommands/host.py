@@ -81,11 +81,13 @@ def _proposals(arguments, conf, opened):
     profiles = switch_profile.profiles(
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
-    proposals = [proposal for proposal in discovery.propose(
-        neutron.read_agents(wiring.neutron_access(
-            conf, 'host discover queries Neutron')), profiles, mapping)
-        if arguments.host in (None, proposal.host)]
+    agents = neutron.read_agents(wiring.neutron_access(
+        conf, 'host discover queries Neutron'))
     target = opened()
+    proposals = [proposal for proposal in discovery.propose(
+        agents, profiles, mapping,
+        target and host_discovery.virtual_functions(target))
+        if arguments.host in (None, proposal.host)]
     if arguments.apply:
         steps = host_discovery.apply(target, proposals, arguments.force)
     else:

@@ -20,8 +20,8 @@ from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.vswitch import profile
 
-__all__ = ['Calibration', 'Journal', 'Place', 'figures', 'make_profile',
-           'verdict']
+__all__ = ['Calibration', 'Journal', 'Place', 'Subject', 'figures',
+           'make_profile', 'verdict']
 
 #: A rate of a ladder of rates is not overload if at most this share is lost.
 LITTLE_LOSS = .01
@@ -76,6 +76,10 @@ class Place(abc.ABC):
 
         :param cell: :class:`.plan.Cell`
         """
+
+    def can_ping(self):
+        """Return whether round trip times can be measured."""
+        return True
 
     def recover(self):
         """Restart the servers after a test that failed."""
@@ -226,22 +230,18 @@ class Calibration:
     :param max_busy: largest share of the CPUs that other processes may use
     :param retries: number of times that a rejected sample is repeated
     :param journal: Journal
-    :param can_ping: whether round trip times can be measured
     :param progress: callable(text, finished share, remaining seconds)
     :param measure: callable, as :func:`.iperf.measure`
-    :param sleep: callable(seconds), waits
-    :param clock: callable, returns monotonic seconds
+    :param timer: has ``sleep`` and ``monotonic``, as :mod:`time`
     """
 
     def __init__(self, place, plan, max_busy=.25, retries=3, journal=None,
-                 can_ping=True, progress=None, measure=iperf.measure,
-                 sleep=time.sleep, clock=time.monotonic):
+                 progress=None, measure=iperf.measure, timer=time):
         self._place, self._plan = place, plan
         self._max_busy, self._retries = max_busy, retries
         self._journal = journal or Journal(None, None)
-        self._can_ping = can_ping
         self._progress = progress or (lambda *_: None)
-        self._measure, self._sleep, self._clock = measure, sleep, clock
+        self._measure, self._timer = measure, timer
 
     def run(self):
         """Take all samples.
@@ -249,12 +249,12 @@ class Calibration:
         :returns: list of Sample, accepted and rejected ones
         """
         plan, journal = self._plan, self._journal
-        cells = plan.cells(self._can_ping, self._place.placements,
+        cells = plan.cells(self._place.can_ping(), self._place.placements,
                            self._place.segments)
         todo = [(repeat, cell) for repeat in range(1, plan.repeats + 1)
                 for cell in cells if (repeat, cell.key) not in journal.done]
         planned = sum(plan.cell_seconds(cell) for _, cell in todo)
-        began, passed = self._clock(), 0.0
+        began, passed = self._timer.monotonic(), 0.0
         for repeat in range(1, plan.repeats + 1):
             own = [cell for number, cell in todo if number == repeat]
             if not own:
@@ -266,7 +266,7 @@ class Calibration:
                 for cell in own:
                     journal.add(repeat, cell, self._cell(repeat, cell))
                     passed += plan.cell_seconds(cell)
-                    pace = (self._clock() - began) / passed
+                    pace = (self._timer.monotonic() - began) / passed
                     last = journal.samples[-1]
                     self._progress(
                         f'build {repeat} of {plan.repeats}: {cell}: '
@@ -318,7 +318,7 @@ class Calibration:
             if sample.received_kbps is None and sample.rtt_ms is None:
                 self._place.recover()
             if number < self._retries:
-                self._sleep(_RETRY_SECONDS * 2 ** number)
+                self._timer.sleep(_RETRY_SECONDS * 2 ** number)
         return samples
 
     def _sample(self, repeat, cell, offered_kbps):
@@ -523,95 +523,126 @@ def _switch_cost(rows, encapsulation):
     return cost.packet_us[encapsulation], cost.byte_ns
 
 
-def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
-                 description='', line_kbps=None):
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What was measured and what its profile says of it.
+
+    :ivar name: name of the profile
+    :ivar switch: kind of the switch
+    :ivar encapsulation: a key of :data:`.cost_model.HEADER_BYTES`
+    :ivar where: {word: text or number}, the provenance, with ``date`` and
+        ``tool``
+    :ivar description: description of the profile
+    :ivar mhz: clock of a core in MHz, for the processor use of switching
+    :ivar line_kbps: rate of the line, or None
+    """
+
+    name: str
+    switch: str
+    encapsulation: str
+    where: dict
+    description: str = ''
+    mhz: float | None = None
+    line_kbps: float | None = None
+
+
+def make_profile(entries, plan, subject):
     """Return the SwitchProfile of the results.
 
     :param entries: list as returned by :func:`figures`
     :param plan: :class:`.plan.Plan`
-    :param name: name of the profile
-    :param switch: kind of the switch
-    :param encapsulation: a key of :data:`.cost_model.HEADER_BYTES`
-    :param where: {word: text or number}, the provenance
-    :param mhz: clock of a core in MHz, for the processor use of switching
-    :param description: description of the profile
-    :param line_kbps: rate of the line, or None
+    :param subject: Subject
     :raises CalibrationError: if there is no accepted sample between the hosts
     """
-    cells = cross_cells(entries)
-    if not cells:
+    cells, planned = cross_cells(entries), len(plan.sizes) * len(plan.pairs)
+    _check_enough(len(cells), planned)
+    source = (f'measured {subject.where["date"]}, {subject.where["tool"]}, '
+              f'median of {plan.repeats} builds, peak of a ladder of rates')
+    parts = [_rates(entries, plan, subject.encapsulation, source),
+             _cpu(measurements(entries, subject.encapsulation, subject.mhz),
+                  source)]
+    if subject.line_kbps:
+        parts.append({'line_rate_kbps': (
+            float(subject.line_kbps),
+            f'speed reported by {subject.where["nic"]}')})
+    numbers = {key: stated for part in parts for key, stated in part.items()}
+    where = {**subject.where, 'repeats': plan.repeats,
+             'seconds': plan.seconds,
+             'combinations': f'{len(cells)} of {planned}'}
+    spreads = [entry['spread'] for entry in cells
+               if entry['spread'] is not None]
+    if spreads:
+        where['median_spread'] = round(statistics.median(spreads), 4)
+        where['worst_spread'] = round(max(spreads), 4)
+    return profile.SwitchProfile(
+        subject.name, switch=subject.switch, description=subject.description,
+        encapsulation=subject.encapsulation, provenance=where,
+        sources={key: text for key, (_, text) in numbers.items()},
+        **{key: number for key, (number, _) in numbers.items()})
+
+
+def _check_enough(measured, planned):
+    if not measured:
         raise exceptions.CalibrationError(
             'all samples between the hosts were rejected; expected one valid '
             'sample or more. The output above has the reasons. If other '
             'processes use the CPUs, raise --max-busy')
-    planned = len(plan.sizes) * len(plan.pairs)
-    if len(cells) < _LEAST_MEASURED * planned:
+    if measured < _LEAST_MEASURED * planned:
         raise exceptions.CalibrationError(
             f'combinations of sizes and pairs with a valid sample: '
-            f'{len(cells)} of {planned}; expected at least half. The output '
+            f'{measured} of {planned}; expected at least half. The output '
             f'above has the reasons')
+
+
+def _rates(entries, plan, encapsulation, source):
+    """Return {key: (number, source)} of what the switch carries."""
+    cells = cross_cells(entries)
     table = {}
     for entry in cells:
-        size = entry['packet_bytes']
+        size = float(entry['packet_bytes'])
         table[size] = max(table.get(size, 0.0), entry['saturation_kbps'])
-    sizes = [size for size in table if size <= plan.typical_packet_bytes]
-    typical = max(sizes, default=min(table))
-    spreads = [entry['spread'] for entry in cells
-               if entry['spread'] is not None]
-    source = (f'measured {where["date"]}, {where["tool"]}, median of '
-              f'{plan.repeats} builds, peak of a ladder of rates')
-    stated = {
+    typical = max((size for size in table
+                   if size <= plan.typical_packet_bytes), default=min(table))
+    numbers = {
         'packet_rate_kpps': round(max(
             entry['packet_rate_kpps'] for entry in cells), 3),
-        'typical_packet_bytes': float(typical)}
-    by_size = {float(size): round(rate, 1)
-               for size, rate in sorted(table.items())}
+        'typical_packet_bytes': typical}
     rows = measurements(entries, encapsulation)
-    packets_only = measurements(cells, encapsulation)
-    with_segments = len(rows) > len(packets_only)
-    if not with_segments:
-        stated['saturation_by_packet_bytes'] = by_size
     cost, fit = _switch_cost(rows, encapsulation), 'least squares on'
-    if cost is None and with_segments:
-        # The saturation at the typical size would limit large segments too.
-        cost = cost_fit.covering_cost(rows)
-        fit = 'lowest cost that is not below any of'
-    if not with_segments:
+    if len(rows) > len(cells):
+        if cost is None:
+            # The saturation at the typical size would limit large segments
+            # too.
+            cost = cost_fit.covering_cost(rows)
+            fit = 'lowest cost that is not below any of'
+    else:
+        numbers['saturation_by_packet_bytes'] = {
+            size: round(rate, 1) for size, rate in sorted(table.items())}
         rows = [row for row in rows if row.packet_bytes == typical]
     single = max((row.rate_kbps for row in rows if row.pairs == 1),
                  default=math.inf)
     # If many senders have no higher rate than one, the sender is not the
     # limit.
     if single < max(row.rate_kbps for row in rows):
-        stated['vm_peak_kbps'] = round(single, 1)
-    sources = dict.fromkeys(stated, source)
+        numbers['vm_peak_kbps'] = round(single, 1)
+    numbers = {key: (number, source) for key, number in numbers.items()}
     if cost is not None:
         # The time for packets and bytes is one common limit.
-        stated |= {'packet_cost_us': round(cost[0], 6),
-                   'byte_cost_ns': round(cost[1], 6)}
-        sources |= dict.fromkeys(
-            ('packet_cost_us', 'byte_cost_ns'),
-            f'{fit} the figures of all sizes and pairs')
-    if line_kbps:
-        stated['line_rate_kbps'] = float(line_kbps)
-        sources['line_rate_kbps'] = f'speed reported by {where["nic"]}'
-    rows = [row for row in measurements(entries, encapsulation, mhz)
-            if row.cpu_mhz is not None]
-    if rows:
-        cost = cost_fit.fit_cpu(rows)
-        stated |= {'cpu_idle_mhz': 0.0,
-                   'cpu_mhz_per_kpps': round(cost.mhz_per_kpps, 6),
-                   'cpu_mhz_per_mbps': round(cost.mhz_per_mbps, 6)}
-        sources |= {key: source + ', both hosts together, network code of '
-                    'the kernel and daemons of the switch'
-                    for key in ('cpu_mhz_per_kpps', 'cpu_mhz_per_mbps')}
-        sources['cpu_idle_mhz'] = 'estimate: a switch without traffic sleeps'
-    where = {**where, 'repeats': plan.repeats, 'seconds': plan.seconds,
-             'combinations': f'{len(cells)} of {planned}'}
-    if spreads:
-        where['median_spread'] = round(statistics.median(spreads), 4)
-        where['worst_spread'] = round(max(spreads), 4)
-    return profile.SwitchProfile(
-        name, switch=switch, description=description,
-        encapsulation=encapsulation, sources=sources, provenance=where,
-        **stated)
+        source = f'{fit} the figures of all sizes and pairs'
+        numbers |= {'packet_cost_us': (round(cost[0], 6), source),
+                    'byte_cost_ns': (round(cost[1], 6), source)}
+    return numbers
+
+
+def _cpu(rows, source):
+    """Return {key: (number, source)} of the processor use of switching."""
+    rows = [row for row in rows if row.cpu_mhz is not None]
+    if not rows:
+        return {}
+    cost = cost_fit.fit_cpu(rows)
+    source += (', both hosts together, network code of the kernel and daemons '
+               'of the switch')
+    return {'cpu_idle_mhz': (
+                0.0, 'estimate: a switch without traffic sleeps'),
+            'cpu_mhz_per_kpps': (round(cost.mhz_per_kpps, 6), source),
+            'cpu_mhz_per_mbps': (round(cost.mhz_per_mbps, 6), source)}

@@ -10,6 +10,7 @@ import re
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['FORMATS', 'PASSES', 'Results', 'Setting', 'load', 'make_profile',
@@ -205,15 +206,9 @@ def load(form, path, setting):
         file, the value and the expected value
     """
     place = f'file {path}'
-    try:
-        with open(path, encoding='utf-8-sig', newline='') as file:
-            text = file.read()
-    except (OSError, ValueError) as error:
-        raise exceptions.CalibrationError(
-            f'{place}: cannot be read ('
-            f'{getattr(error, "strerror", None) or error}); expected results '
-            f'of {form}') from error
-    return FORMATS[form](text, place, setting)
+    return FORMATS[form](stated.read(
+        path, place, f'results of {form}', exceptions.CalibrationError),
+        place, setting)
 
 
 def make_profile(results, name, switch, tool, files):
@@ -247,7 +242,7 @@ def make_profile(results, name, switch, tool, files):
         table[size] = max(table.get(size, 0.0), row.rate_kbps)
     typical = max((size for size in table if size <= 1500),
                   default=min(table))
-    stated = {
+    numbers = {
         'saturation_by_packet_bytes': {
             size: round(rate, 3) for size, rate in sorted(table.items())},
         'packet_rate_kpps': round(max(row.kpps for row in rows), 6),
@@ -257,8 +252,8 @@ def make_profile(results, name, switch, tool, files):
         name, switch=switch, encapsulation=kinds[0],
         description='Measured elsewhere and imported; counted for both '
                     'directions together.',
-        sources=dict.fromkeys(stated, source), provenance={
+        sources=dict.fromkeys(numbers, source), provenance={
             'tool': tool, 'files': ', '.join(files), **conditions,
             'imported': datetime.datetime.now(
                 datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')},
-        **stated)
+        **numbers)

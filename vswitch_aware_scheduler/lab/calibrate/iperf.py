@@ -105,13 +105,12 @@ def wire(payload, mtu=STANDARD_MTU, ipv6=False):
     return count, datagram + count * header
 
 
-def server(port=5201, options=()):
+def server(port=5201):
     """Return the command of a server, which runs one test at a time.
 
     :param port: port to listen on
-    :param options: further options of iperf3
     """
-    return ['iperf3', '-s', '-p', str(port), *options]
+    return ['iperf3', '-s', '-p', str(port)]
 
 
 def _words(client, protocol, seconds, payload, kbps, streams):

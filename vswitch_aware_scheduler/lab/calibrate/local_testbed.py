@@ -61,6 +61,9 @@ class LocalPlace(calibration.Place):
     def daemons(self):
         return self._topology.daemons
 
+    def can_ping(self):
+        return machine.find_program('ping') is not None
+
     def build(self):
         self._servers = {}
         self._topology.build()

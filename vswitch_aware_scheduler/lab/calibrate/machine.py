@@ -16,7 +16,7 @@ import typing
 
 from vswitch_aware_scheduler.common import exceptions
 
-__all__ = ['CpuReading', 'CpuUse', 'InterfaceCounters', 'facts',
+__all__ = ['CpuReading', 'CpuUse', 'InterfaceCounters', 'end', 'facts',
            'need_program', 'read_cpu', 'run']
 
 #: Package of each required program on Debian and derived distributions.
@@ -85,6 +85,22 @@ def run(argv, timeout_seconds=30.0, check=True):
             f'command "{command}": exit status {done.returncode}; expected 0: '
             f'{message[-300:] or "no output"}')
     return done
+
+
+def end(processes):
+    """End processes and wait for their end.
+
+    :param processes: list of subprocess.Popen
+    """
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 # --- Interfaces -------------------------------------------------------------
@@ -300,14 +316,19 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
         ) from None
 
 
-def mhz():
-    """Return the clock of a core in MHz, or None if unknown."""
+def _cpu_info(key):
+    """Return the values of a key in /proc/cpuinfo, one for each core."""
     try:
         text = pathlib.Path('/proc/cpuinfo').read_text()
     except OSError:
-        return None
-    clocks = [float(line.partition(':')[2]) for line in text.splitlines()
-              if line.startswith('cpu MHz')]
+        return []
+    return [line.partition(':')[2].strip() for line in text.splitlines()
+            if line.startswith(key)]
+
+
+def mhz():
+    """Return the clock of a core in MHz, or None if unknown."""
+    clocks = list(map(float, _cpu_info('cpu MHz')))
     return sum(clocks) / len(clocks) if clocks else None
 
 
@@ -316,14 +337,7 @@ def facts():
     properties = {
         'kernel': platform.release(), 'architecture': platform.machine(),
         'cpu_cores': os.cpu_count() or 1}
-    try:
-        text = pathlib.Path('/proc/cpuinfo').read_text()
-    except OSError:
-        text = ''
-    for line in text.splitlines():
-        if line.startswith('model name'):
-            properties['cpu'] = line.partition(':')[2].strip()
-            break
+    properties |= {'cpu': name for name in _cpu_info('model name')[:1]}
     clock = mhz()
     if clock:
         properties['cpu_mhz'] = round(clock, 1)

@@ -145,15 +145,7 @@ class Run:
 
     def clear(self):
         """End the processes and remove the existing namespaces."""
-        for process in self._processes:
-            if process.poll() is None:
-                process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        machine.end(self._processes)
         self._processes = []
         _remove(self._names.values())
         for entry in self.work.iterdir() if self.work.exists() else ():

@@ -218,15 +218,7 @@ class RemotePlace(calibration.Place):
                     f'{_FIRST_PORT + number}')
 
     def clear(self):
-        for process in self._servers:
-            if process.poll() is None:
-                process.terminate()
-        for process in self._servers:
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        machine.end(self._servers)
         self._servers = []
 
     def recover(self):
@@ -250,7 +242,6 @@ class RemotePlace(calibration.Place):
             '1', self._receivers[0].address, check=False))
 
     def can_ping(self):
-        """Return whether round trip times can be measured."""
         return bool(self.ask(self._senders[0], 'sh', '-c',
                              'command -v ping || true').strip())
 

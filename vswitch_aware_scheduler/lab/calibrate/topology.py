@@ -15,12 +15,11 @@ import time
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import machine
 from vswitch_aware_scheduler.lab.calibrate import namespaces
-from vswitch_aware_scheduler.lab.capacity import cost_model
 
 __all__ = ['ENCAPSULATIONS', 'SWITCHES', 'Topology', 'cannot', 'names']
 
 SWITCHES = ('linuxbridge', 'ovs-netdev', 'ovs-system')
-ENCAPSULATIONS = tuple(cost_model.HEADER_BYTES)
+ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
 #: Names that Neutron and the built-in profiles use.
 FAMILIES = {'linuxbridge': 'linuxbridge', 'ovs-netdev': 'openvswitch',
             'ovs-system': 'openvswitch'}

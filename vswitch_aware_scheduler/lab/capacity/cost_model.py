@@ -23,8 +23,10 @@ __all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
 #: inner Ethernet header (14), its own header and the outer IPv4 header (20).
 #: VXLAN: 8 + UDP 8 (RFC 7348, section 5). GRE as NVGRE and gretap with a key:
 #: 8 (RFC 7637, section 3.2). Geneve without options: 8 + UDP 8 (RFC 8926,
-#: section 3.1).
-HEADER_BYTES = {'none': 0, 'vxlan': 50, 'gre': 42, 'geneve': 50}
+#: section 3.1). STT: 18 + 20 as TCP (Open vSwitch, include/net/stt.h). VLAN: a
+#: tag of 4 alone (IEEE 802.1Q).
+HEADER_BYTES = {'none': 0, 'vlan': 4, 'vxlan': 50, 'gre': 42, 'geneve': 50,
+                'stt': 72}
 
 #: What Ethernet adds to an IP packet on the wire: header 14, frame check 4,
 #: preamble and start of frame 8, gap 12 (IEEE 802.3).
@@ -295,8 +297,8 @@ class CapacityModel:
         return self._slowest(packet_bytes, pairs, flows, encapsulation)[2]
 
     def interval_kbps(self, packet_bytes, pairs=1, flows=1,
-                      encapsulation='none', confidence=.95, future=True):
-        """Return the confidence interval (low, high) of :meth:`rate_kbps`.
+                      encapsulation='none', confidence=.95):
+        """Return the confidence interval (low, high) of another measurement.
 
         Derivation: reference/capacity.rst, "Confidence".
 
@@ -305,14 +307,12 @@ class CapacityModel:
         :param flows: as in :meth:`rate_kbps`
         :param encapsulation: as in :meth:`rate_kbps`
         :param confidence: probability of the interval, between 0 and 1
-        :param future: True: interval of another measurement; False: interval
-            of the true rate
         """
-        time_us, error, level = self._slowest(packet_bytes, pairs, flows,
-                                              encapsulation)
+        time_us, error, _ = self._slowest(packet_bytes, pairs, flows,
+                                          encapsulation)
         rate = 8e3 * packet_bytes / time_us
-        spread = math.hypot(error / time_us, self.deviation if future else 0)
-        if level == 'line' and not future or spread == 0:
+        spread = math.hypot(error / time_us, self.deviation)
+        if spread == 0:
             return rate, rate
         reach = student.quantile((1 + confidence) / 2, self.freedom) * spread
         # A rate is the inverse of a time: its interval is symmetric in the

@@ -6,6 +6,7 @@ import io
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['COLUMNS', 'load_csv', 'parse_csv']
 
@@ -23,15 +24,10 @@ def load_csv(path):
     :raises InvalidModel: if the file is invalid; the message names the file,
         the line, the column, the value and the expected value
     """
-    try:
-        with open(path, encoding='utf-8-sig', newline='') as file:
-            text = file.read()
-    except (OSError, ValueError) as error:
-        raise exceptions.InvalidModel(
-            f'table {path}: cannot be read ('
-            f'{getattr(error, "strerror", None) or error}); expected a CSV '
-            f'file with the columns {", ".join(COLUMNS[:2])}') from error
-    return parse_csv(text, f'table {path}')
+    place = f'table {path}'
+    return parse_csv(stated.read(
+        path, place, f'a CSV file with the columns {", ".join(COLUMNS[:2])}',
+        exceptions.InvalidModel), place)
 
 
 def parse_csv(text, place):

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Student's distribution. Pure; no configuration, no I/O."""
 
+import bisect
 import functools
 import math
 
 from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['quantile']
+
+_STEPS = 2 ** 52
 
 
 @functools.lru_cache(maxsize=256)
@@ -27,33 +30,22 @@ def quantile(probability, freedom):
             f'below 1')
     if freedom < 1:
         return math.inf
-    low, high = 0.0, 1.0
-    while _student(high, freedom) < probability:
-        high *= 2
-    for _ in range(200):
-        middle = (low + high) / 2
-        if _student(middle, freedom) < probability:
-            low = middle
-        else:
-            high = middle
-        if high - low <= 1e-12 * high:
-            break
-    return high
+    # An angle of (0, pi / 2), in the smallest steps that a float resolves.
+    angle = math.pi / 2 / _STEPS * bisect.bisect_left(
+        range(_STEPS), probability,
+        key=lambda step: _student(math.pi / 2 * step / _STEPS, freedom))
+    return math.tan(angle) * math.sqrt(freedom)
 
 
-def _student(value, freedom):
-    angle = math.atan(value / math.sqrt(freedom))
+def _student(angle, freedom):
+    """Return P(X <= tan(angle) * sqrt(freedom))."""
     cosine = math.cos(angle)
     odd = freedom % 2
-    term = total = 1.0
-    if odd:
-        term = total = cosine
+    term = total = cosine if odd else 1.0
     for k in range(2 + odd, freedom - 1, 2):
         term *= cosine ** 2 * (k - 1) / k
         total += term
+    total *= math.sin(angle)
     if odd:
-        inner = angle
-        if freedom > 1:
-            inner += math.sin(angle) * total
-        return .5 + inner / math.pi
-    return .5 + math.sin(angle) * total / 2
+        return .5 + (angle + total * (freedom > 1)) / math.pi
+    return .5 + total / 2

@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import sys
 import tempfile
 
@@ -34,11 +35,15 @@ from vswitch_aware_scheduler.lab.calibrate import plan as plans
 from vswitch_aware_scheduler.lab.calibrate import remote_testbed
 from vswitch_aware_scheduler.lab.calibrate import topology as topologies
 from vswitch_aware_scheduler.lab.capacity import cost_fit
+from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['main']
 
 PROG = 'vswitch-calibrate'
+#: Share of the CPUs that other processes may use by default.
+_BUSY = .25
+_ENCAPSULATIONS = tuple(cost_model.HEADER_BYTES)
 _NUMBERS = re.compile(r'\d+(\.\d+)?')
 
 
@@ -83,6 +88,19 @@ def _parser():
     top.add_argument('--print-completion', action=terminal.PrintCompletion,
                      help='print the script that completes this command in '
                           'a shell')
+    _add_local(top)
+    _add_remote(top)
+    top.add_command(
+        'check', 'print which switches and tunnels this machine can create',
+        _check)
+    top.add_command(
+        'clean', 'remove network namespaces that interrupted runs left',
+        _clean)
+    _add_import(top)
+    return top
+
+
+def _add_local(top):
     local = top.add_command(
         'local', 'measure a switch in network namespaces of this machine',
         _local)
@@ -99,6 +117,8 @@ def _parser():
     _add_plan(local)
     _add_output(local)
 
+
+def _add_remote(top):
     remote = top.add_command(
         'remote', 'measure the switches between machines that SSH reaches',
         _remote)
@@ -116,20 +136,15 @@ def _parser():
                              'be given several times')
     remote.add_argument('--switch', default='unspecified', metavar='WORD',
                         help='kind of switch to write into the profile')
-    remote.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+    remote.add_argument('--encapsulation', choices=_ENCAPSULATIONS,
                         default='none',
                         help='encapsulation to write into the profile '
                              '(default: none)')
     _add_plan(remote)
     _add_output(remote)
 
-    top.add_command(
-        'check', 'print which switches and tunnels this machine can create',
-        _check)
-    top.add_command(
-        'clean', 'remove network namespaces that interrupted runs left',
-        _clean)
 
+def _add_import(top):
     importing = top.add_command(
         'import', 'create a profile from results measured elsewhere', _import)
     importing.add_argument('--format', choices=sorted(importers.FORMATS),
@@ -137,7 +152,7 @@ def _parser():
     importing.add_argument('--switch', default='unspecified', metavar='WORD',
                            help='kind of switch to write into the profile')
     importing.add_argument('--encapsulation',
-                           choices=topologies.ENCAPSULATIONS,
+                           choices=_ENCAPSULATIONS,
                            help='encapsulation, if the files do not state it')
     importing.add_argument('--pairs', type=int, metavar='N', default=1,
                            help='number of senders (default: 1)')
@@ -153,7 +168,6 @@ def _parser():
                                 'streams (default: the slowest of each size)')
     importing.add_argument('file', nargs='+', metavar='FILE')
     _add_output(importing)
-    return top
 
 
 def _add_plan(parser):
@@ -177,7 +191,7 @@ def _add_plan(parser):
                         help='number of receivers in the test of one sender '
                              'with several receivers; 0 omits the test '
                              '(default: 3)')
-    parser.add_argument('--max-busy', type=_percent, default=.25,
+    parser.add_argument('--max-busy', type=_percent, default=_BUSY,
                         metavar='PERCENT',
                         help='reject a sample if other processes or '
                              'machines used more than this share of the CPUs '
@@ -347,10 +361,6 @@ def _local(arguments):
     name = arguments.name or \
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
     _check_output(arguments, name)
-    can_ping = machine.find_program('ping') is not None
-    missing = [] if can_ping else [
-        'round trip times: the program ping is not installed, install the '
-        'package iputils-ping']
     with namespaces.Run(topologies.names(plan.vms),
                         _state_dir(arguments)) as run:
         reason = topologies.cannot(run, arguments.switch,
@@ -361,31 +371,37 @@ def _local(arguments):
             run, arguments.switch, arguments.encapsulation, plan.vms,
             plan.mtu, not arguments.no_offload)
         where = _where(f'{PROG} local', topology)
-        journal = calibration.Journal(arguments.journal, {
-            'switch': arguments.switch,
-            'encapsulation': arguments.encapsulation,
-            'offload': topology.offload, 'ping': can_ping,
-            'plan': plan.to_dict(),
+        place = local_testbed.LocalPlace(topology, plan)
+        samples = _samples(arguments, plan, place, {
+            'switch': arguments.switch, 'offload': topology.offload,
             **{key: where[key] for key in (
                 'kernel', 'cpu_cores', 'switch_version', 'iperf_version')}})
-        with _progress() as progress:
-            samples = calibration.Calibration(
-                local_testbed.LocalPlace(topology, plan),
-                plan,
-                arguments.max_busy,
-                arguments.retries,
-                journal,
-                can_ping,
-                progress,
-            ).run()
-    return _conclude(
-        arguments, plan, samples, where, missing, name,
-        topologies.FAMILIES[arguments.switch], machine.mhz(),
+    return _conclude(arguments, plan, samples, calibration.Subject(
+        name, topologies.FAMILIES[arguments.switch], arguments.encapsulation,
+        where,
         f'{arguments.switch} of this machine, encapsulation '
         f'{arguments.encapsulation}, measured in network namespaces with UDP '
         f'of one to {max(plan.pairs)} senders in one direction, counted for '
         f'both together. Senders, receivers and the switches of both hosts '
-        f'shared its CPUs, so a host of its own carries more.')
+        f'shared its CPUs, so a host of its own carries more.',
+        machine.mhz()), _without_ping(place, 'this machine'))
+
+
+def _samples(arguments, plan, place, setting):
+    """Take the samples, and continue those of the journal."""
+    journal = calibration.Journal(arguments.journal, {
+        'encapsulation': arguments.encapsulation, 'ping': place.can_ping(),
+        'plan': plan.to_dict(), **setting})
+    with _progress() as progress:
+        return calibration.Calibration(
+            place, plan, arguments.max_busy, arguments.retries, journal,
+            progress).run()
+
+
+def _without_ping(place, where):
+    return [] if place.can_ping() else [
+        f'round trip times: the program ping is not installed on {where}, '
+        f'install the package iputils-ping']
 
 
 def _remote(arguments):
@@ -407,46 +423,41 @@ def _remote(arguments):
         _say('iperf3 of senders and receivers: '
              + ' and '.join(versions.values())
              + '; the rates are those that the receivers counted')
-    can_ping = place.can_ping()
-    missing = ['same host: between machines there is none']
-    if not can_ping:
-        missing.append('round trip times: the program ping is not installed '
-                       'on the first sender')
+    missing = ['same host: between machines there is none',
+               *_without_ping(place, 'the first sender')]
     where = {'date': _now(), 'tool': f'{PROG} remote', **link,
              **versions, 'senders': len(arguments.sender),
              'receivers': len(arguments.receiver)}
-    journal = calibration.Journal(arguments.journal, {
+    samples = _samples(arguments, plan, place, {
         'sender': arguments.sender, 'receiver': arguments.receiver,
-        'encapsulation': arguments.encapsulation, 'ping': can_ping,
-        'plan': plan.to_dict(), **versions,
-        **{key: link.get(key) for key in ('nic', 'mtu', 'kernel')}})
-    with _progress() as progress:
-        samples = calibration.Calibration(
-            place, plan, arguments.max_busy, arguments.retries, journal,
-            can_ping, progress).run()
-    return _conclude(
-        arguments, plan, samples, where, missing, name, arguments.switch,
-        link.get('cpu_mhz'),
+        **versions, **{key: link.get(key) for key in ('nic', 'mtu', 'kernel')}
+    })
+    return _conclude(arguments, plan, samples, calibration.Subject(
+        name, arguments.switch, arguments.encapsulation, where,
         'Measured between machines with UDP in one direction, counted for '
         'both together. CPU is that of senders and receivers together.',
-        link['speed_mbps'] * 1000)
+        link.get('cpu_mhz'), link['speed_mbps'] * 1000), missing)
 
 
-def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
-              description, line_kbps=None):
+def _conclude(arguments, plan, samples, subject, missing):
     rejected = [sample.reason for sample in samples if not sample.kept]
-    where = {**where, 'samples_kept': len(samples) - len(rejected),
-             'samples_rejected': len(rejected)}
+    others = statistics.median(
+        sample.others_share or 0.0 for sample in samples) if samples else 0.0
+    subject = dataclasses.replace(subject, where={
+        **subject.where, 'samples_kept': len(samples) - len(rejected),
+        'samples_rejected': len(rejected), 'others_share': round(others, 3)})
+    if others > _BUSY:
+        _say(f'other processes or machines used {others:.0%} of the CPUs, the '
+             f'median of all samples; an idle machine carries more')
     if rejected:
         reason, count = collections.Counter(
             _NUMBERS.sub('N', reason) for reason in rejected).most_common(1)[0]
         _say(f'{len(rejected)} of {len(samples)} samples were rejected, '
              f'{count} of them because: {reason}')
-    answer = _answer(arguments, plan, samples, where, missing)
+    answer = _answer(arguments, plan, samples, subject.where, missing)
     try:
         profile = calibration.make_profile(
-            calibration.figures(samples), plan, name, switch,
-            arguments.encapsulation, where, mhz, description, line_kbps)
+            calibration.figures(samples), plan, subject)
     except exceptions.CalibrationError:
         # The samples explain the error: print them anyway.
         if arguments.json:

@@ -15,6 +15,8 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.lab.cmd import size_servers
+from vswitch_aware_scheduler.lab.purchase import inputs
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
@@ -25,9 +27,6 @@ __all__ = ['SUMMARY', 'add_arguments', 'remarks', 'run', 'tables']
 #: What it does.
 SUMMARY = ('compute how many instances fit on a host, or how many '
            'hosts are needed')
-
-_STATED = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
-           'off_seconds')
 
 
 def add_arguments(parser):
@@ -167,7 +166,7 @@ def _ways(arguments):
     """Return the names of the arguments that state the traffic."""
     given_by_way = {
         'numbers': any(getattr(arguments, name) is not None
-                       for name in _STATED),
+                       for name in inputs.TRAFFIC_KEYS),
         '--instance': arguments.instance is not None,
         '--flavor or --project': (arguments.flavor is not None
                                   or arguments.project is not None),
@@ -186,8 +185,8 @@ def _law(arguments, conf, opened, source=None):
         default = model.TrafficModel.on_off(**options.default_demand(conf))
         return 'default of the options', default.law, False, default
     if source == 'numbers':
-        stated = _stated(arguments)
-        return 'numbers that were given', stated.law, False, stated
+        given = _stated(arguments)
+        return 'numbers that were given', given.law, False, given
     store = opened()
     if source == '--instance':
         record = instances.find_model(store, arguments.instance)
@@ -210,23 +209,12 @@ def _law(arguments, conf, opened, source=None):
 
 
 def _stated(arguments):
-    values = {name: getattr(arguments, name) for name in _STATED
-              if getattr(arguments, name) is not None}
+    values = {name: value for name in inputs.TRAFFIC_KEYS
+              if (value := getattr(arguments, name)) is not None}
     for name, value in values.items():
         if not 0 <= value < math.inf:
-            raise exceptions.InvalidInput(
-                f'{name}: {value:g}; expected a finite number from 0')
-    rates = {name: values.get(name, 0.0) for name in _STATED[:3]}
-    on_seconds = values.get('on_seconds')
-    if on_seconds == 0 or on_seconds is None and values.get('off_seconds'):
-        raise exceptions.InvalidInput(
-            f'on_seconds: {"not given" if on_seconds is None else 0}; '
-            f'expected a number above 0, the mean time for which the '
-            f'instance stays on: --on-seconds')
-    if not values.get('off_seconds'):
-        return model.TrafficModel.constant(**rates)
-    return model.TrafficModel.on_off(
-        **rates, on_seconds=on_seconds, off_seconds=values['off_seconds'])
+            stated.refuse(name, value, 'a finite number from 0')
+    return inputs.traffic_of('an instance', values)
 
 
 def _of_host(policy, law, count):

@@ -12,8 +12,8 @@ import tempfile
 import time
 
 import numpy as np
-import tqdm
 
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.demo import clouds
 from vswitch_aware_scheduler.lab.demo import fleet
@@ -23,9 +23,6 @@ from vswitch_aware_scheduler.lab.demo import replay
 from vswitch_aware_scheduler.lab.demo import report
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-#: Seconds between two lines of progress without a terminal.
-_LINE_SECONDS = 15
-
 #: Number of hosts in the cloud with rebalancing: one of each switch type.
 _FEW_HOSTS = len(fleet.HOST_MIX)
 
@@ -34,9 +31,9 @@ _FEW_HOSTS = len(fleet.HOST_MIX)
 _PLACING_TIMES = 8
 
 
-def _at_least(minimum, kind=int):
+def _at_least(minimum):
     def number(text):
-        value = kind(text)
+        value = int(text)
         if not value >= minimum:
             raise argparse.ArgumentTypeError(
                 f'{text}; expected {minimum} or more')
@@ -103,43 +100,11 @@ def parser():
     return top
 
 
-class _Progress:
-    """A bar on a terminal, else a line at intervals, on standard error.
-
-    :param label: title of the bar
-    """
-
-    def __init__(self, label):
-        self._label = label
-        self._bar = None
-        if sys.stderr.isatty():
-            self._bar = tqdm.tqdm(
-                desc=label, file=sys.stderr, leave=False,
-                bar_format='{desc}: {percentage:3.0f}%|{bar}| '
-                           '{elapsed}<{remaining}')
-        self._next = time.monotonic() + _LINE_SECONDS
-
-    def __call__(self, done, total):
-        if self._bar is not None:
-            self._bar.total = total
-            self._bar.update(done - self._bar.n)
-        elif time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LINE_SECONDS
-            _say(f'{self._label}: {100 * done / max(1, total):.0f} %')
-
-    def close(self):
-        if self._bar is not None:
-            self._bar.close()
-
-
 @contextlib.contextmanager
 def _step(label):
     began = time.monotonic()
-    progress = _Progress(label)
-    try:
+    with terminal.progress(label) as progress:
         yield progress
-    finally:
-        progress.close()
     _say(f'{label}: done in {time.monotonic() - began:.0f} s')
 
 
@@ -155,102 +120,46 @@ def compare(arguments, trace, folder, plot_path):
     :param folder: directory for files that are useful afterwards
     :param plot_path: path of the image
     """
-    # Both branches draw the order of the VMs from the same stream.
-    order, traffic = np.random.default_rng(arguments.seed).spawn(2)
     scratch = os.path.join(folder, 'scratch')
     os.makedirs(scratch)
-    path, count = trace, arguments.vms
-    if trace is None:
-        path = os.path.join(scratch, 'generated.npz')
-        with _step('Generating traffic'):
-            fleet.generate_trace(path, traffic,
-                                 carrying=max(180, count or 0))
-        source = f'generated from the statistics of GWA-T-12, seed ' \
-                 f'{arguments.seed}'
-    else:
-        source = os.path.abspath(trace)
     store_url = f'sqlite:///{os.path.join(folder, "vswitch.sqlite")}'
-    with _step('Reading telemetry, fitting models') as progress:
-        learned = fleet.learn(path, store_url, order, count, progress)
+    source, learned = _learned(arguments, trace, scratch, store_url)
     hosts = fleet.hosts(arguments.hosts)
     memory_mb = fleet.host_memory_mb(learned.vms, len(hosts))
-    policies, few = [clouds.DEFAULT, clouds.OURS], None
+    usual = clouds.Site(hosts, clouds.CORES, memory_mb)
+    sites = {clouds.DEFAULT: usual, clouds.OURS: usual}
     # Only a limit between 0 and 1 is a budget that can be spent.
     if 0 < arguments.overload_probability < 1:
-        policies.append(clouds.REBALANCED)
-        few = _few_hosts(arguments, learned, folder, scratch, memory_mb)
-    with _step(f'Placing {len(learned.vms)} VMs in {len(policies)} '
+        sites[clouds.REBALANCED] = _few_hosts(arguments, learned, folder,
+                                              scratch, memory_mb)
+    with _step(f'Placing {len(learned.vms)} VMs in {len(sites)} '
                f'clouds') as progress:
         placed = clouds.place_all(
-            policies, learned.vms, hosts, memory_mb,
+            sites, learned.vms,
             {'store_url': store_url, 'admission_policy': arguments.policy,
              'overload_probability': arguments.overload_probability},
-            folder, arguments.jobs, progress, few)
+            folder, arguments.jobs, progress)
     profiles = switch_profile.profiles()
 
     def replayed(policy, moves):
-        used = few.hosts if policy == clouds.REBALANCED else hosts
         return replay.replay(
             placed[policy].placements, learned.rates,
-            sorted(used, key=lambda host: (
+            sorted(sites[policy].hosts, key=lambda host: (
                 profiles[host[1]].bandwidth_kbps(), host)), profiles, moves)
 
     replays = {policy: replayed(policy, placement.moves)
                for policy, placement in placed.items()}
-    names = {vm.uuid: vm.name for vm in learned.vms}
-    data = {
-        'trace': source, 'seed': arguments.seed, 'vms': len(learned.vms),
-        'models': learned.models, 'missing_share': learned.missing_share,
-        'policy': arguments.policy,
-        'overload_probability': arguments.overload_probability,
-        'overload_ratio': report.overload_ratio(
-            *(replays[policy] for policy in policies[:2])),
-        'policies': report.as_dict(replays),
-        'rebalancing': _rebalancing(placed, replayed), 'folder': folder,
-        'plot': None,
-        'report': None,
-        'refusals': {policy: {names[uuid]: reason for uuid, reason
-                              in placement.refusals.items()}
-                     for policy, placement in placed.items()},
-        'warnings': {policy: placement.warnings
-                     for policy, placement in placed.items()},
-        'seconds_per_boot': {policy: placement.seconds_per_boot
-                             for policy, placement in placed.items()}}
-    days = len(next(iter(learned.rates.values()))) \
-        * learned.period_seconds / 86400
-    lines = [
-        f'Traffic: {source}',
-        f'{len(learned.vms)} VMs, {learned.models} models fitted to the first '
-        f'half; replayed: the second half, {days:.1f} days in samples of '
-        f'{learned.period_seconds:.0f} s ({100 * learned.missing_share:.1f} '
-        f'% of the samples are missing and count as no traffic)',
-        f'{len(hosts)} hosts of 64 cores and {memory_mb // 1024} GB each; '
-        f'plugin: admission_policy={arguments.policy}, overload_probability='
-        f'{arguments.overload_probability:g}']
-    if few is not None:
-        lines.append(
-            f'Rebalancing: {len(few.hosts)} hosts of {few.cores} cores and '
-            f'{few.memory_mb // 1024} GB each, which are filled one after the '
-            f'other to an overload probability of '
-            f'{few.options["overload_probability"]:g}; live migrations keep '
-            f'{arguments.overload_probability:g}, on a network of their own')
-    lines += ['', report.tables(replays)]
-    if data['rebalancing'] is not None:
-        lines.append(_in_words(data['rebalancing'], arguments))
-    for policy, refusals in data['refusals'].items():
-        lines += [f'Refused, {policy}: VM {name}: {reason}'
-                  for name, reason in refusals.items()]
-    lines += [f'Warning, {policy}: {text}'
-              for policy, texts in data['warnings'].items()
-              for text in texts]
+    data = {**_figures(arguments, source, learned, placed, replays),
+            'rebalancing': _rebalancing(placed, replayed), 'folder': folder}
+    lines = _lines(arguments, learned, sites, data, replays)
     try:
         report.plot(replays, learned.period_seconds,
-                    f'{len(learned.vms)} VMs, placed {len(policies)} times '
+                    f'{len(learned.vms)} VMs, placed {len(sites)} times '
                     f'by Nova', plot_path)
         data['plot'] = os.path.abspath(plot_path)
         lines.append(f'Plot: {data["plot"]}')
-    except report.NoMatplotlib as error:
-        _say(f'No plot: {error}; run "pip install matplotlib"')
+    except exceptions.InvalidInput as error:
+        _say(f'No plot: {error}')
     try:
         with _step('Writing the report of the cloud with the plugin'):
             path = os.path.join(folder, 'report.html')
@@ -264,6 +173,76 @@ def compare(arguments, trace, folder, plot_path):
     shutil.rmtree(scratch)
     lines.append(f'Configurations, logs and store: {folder}')
     return data, '\n'.join(lines)
+
+
+def _learned(arguments, trace, scratch, store_url):
+    """Return the description of the traffic and the Fleet of its models."""
+    # Both branches draw the order of the VMs from the same stream.
+    order, traffic = np.random.default_rng(arguments.seed).spawn(2)
+    path, source = trace, trace and os.path.abspath(trace)
+    if trace is None:
+        path = os.path.join(scratch, 'generated.npz')
+        with _step('Generating traffic'):
+            fleet.generate_trace(path, traffic,
+                                 carrying=max(180, arguments.vms or 0))
+        source = f'generated from the statistics of GWA-T-12, seed ' \
+                 f'{arguments.seed}'
+    with _step('Reading telemetry, fitting models') as progress:
+        return source, fleet.learn(path, store_url, order, arguments.vms,
+                                   progress)
+
+
+def _figures(arguments, source, learned, placed, replays):
+    """Return the numbers of a comparison, as plain data."""
+    names = {vm.uuid: vm.name for vm in learned.vms}
+    return {
+        'trace': source, 'seed': arguments.seed, 'vms': len(learned.vms),
+        'models': learned.models, 'missing_share': learned.missing_share,
+        'policy': arguments.policy,
+        'overload_probability': arguments.overload_probability,
+        'overload_ratio': report.overload_ratio(
+            replays[clouds.DEFAULT], replays[clouds.OURS]),
+        'policies': report.as_dict(replays), 'plot': None, 'report': None,
+        'refusals': {policy: {names[uuid]: reason for uuid, reason
+                              in placement.refusals.items()}
+                     for policy, placement in placed.items()},
+        'warnings': {policy: placement.warnings
+                     for policy, placement in placed.items()},
+        'seconds_per_boot': {policy: placement.seconds_per_boot
+                             for policy, placement in placed.items()}}
+
+
+def _lines(arguments, learned, sites, data, replays):
+    """Return the lines of text above those of the files."""
+    days = len(next(iter(learned.rates.values()))) \
+        * learned.period_seconds / 86400
+    usual, few = sites[clouds.OURS], sites.get(clouds.REBALANCED)
+    lines = [
+        f'Traffic: {data["trace"]}',
+        f'{len(learned.vms)} VMs, {learned.models} models fitted to the first '
+        f'half; replayed: the second half, {days:.1f} days in samples of '
+        f'{learned.period_seconds:.0f} s ({100 * learned.missing_share:.1f} '
+        f'% of the samples are missing and count as no traffic)',
+        f'{len(usual.hosts)} hosts of {usual.cores} cores and '
+        f'{usual.memory_mb // 1024} GB each; plugin: admission_policy='
+        f'{arguments.policy}, overload_probability='
+        f'{arguments.overload_probability:g}']
+    if few is not None:
+        lines.append(
+            f'Rebalancing: {len(few.hosts)} hosts of {few.cores} cores and '
+            f'{few.memory_mb // 1024} GB each, which are filled one after the '
+            f'other to an overload probability of '
+            f'{few.options["overload_probability"]:g}; live migrations keep '
+            f'{arguments.overload_probability:g}, on a network of their own')
+    lines += ['', report.tables(replays)]
+    if few is not None:
+        lines.append(_in_words(data['rebalancing'], arguments))
+    for policy, refusals in data['refusals'].items():
+        lines += [f'Refused, {policy}: VM {name}: {reason}'
+                  for name, reason in refusals.items()]
+    return lines + [f'Warning, {policy}: {text}'
+                    for policy, texts in data['warnings'].items()
+                    for text in texts]
 
 
 def _few_hosts(arguments, learned, folder, scratch, memory_mb):

@@ -23,6 +23,8 @@ __all__ = ['CORES', 'DEFAULT', 'OURS', 'REBALANCED', 'CloudFailed',
 DEFAULT = 'Nova defaults'
 OURS = 'with the plugin'
 REBALANCED = 'with the plugin and rebalancing'
+_FILES = {DEFAULT: 'nova-default', OURS: 'nova-with-plugin',
+          REBALANCED: 'nova-with-rebalancing'}
 
 #: Cores of a host. With nova's default allocation ratio, 4 VMs share a core.
 CORES = 64
@@ -139,27 +141,20 @@ def nova_conf(policy, **options):
     return text
 
 
-def place_all(policies, vms, hosts, host_memory_mb, options, folder,
-              jobs=2, progress=None, rebalanced=None):
+def place_all(sites, vms, options, folder, jobs=2, progress=None):
     """Place the list of VMs once with each policy, each time in a new cloud.
 
-    :param policies: names of the policies: DEFAULT, OURS, REBALANCED
+    :param sites: {policy: Site}; a policy is DEFAULT, OURS or REBALANCED
     :param vms: list of fleet.Vm, in the order of their requests
-    :param hosts: [(host, profile name)]
-    :param host_memory_mb: memory of each host
     :param options: keyword arguments of :func:`nova_conf`
     :param folder: directory for configuration and logs
     :param jobs: maximum number of clouds at a time
     :param progress: None, or callable(done, total)
-    :param rebalanced: Site of the cloud of REBALANCED
     :returns: {policy: Placement}
     :raises CloudFailed: if a cloud fails; the message names the policy and its
         log
     """
-    done, lock = dict.fromkeys(policies, 0), threading.Lock()
-    usual = Site(hosts, CORES, host_memory_mb)
-    sites = {policy: rebalanced if policy == REBALANCED else usual
-             for policy in policies}
+    done, lock = dict.fromkeys(sites, 0), threading.Lock()
     total = sum(len(vms) + len(site.hosts) for site in sites.values())
 
     def report(policy, count):
@@ -168,9 +163,8 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
                 done[policy] = count
                 progress(sum(done.values()), total)
 
-    clouds = [_Cloud(policy, os.path.join(folder, f'{name}'), vms,
-                     sites[policy], options, report)
-              for name, policy in _named(policies)]
+    clouds = [_Cloud(policy, os.path.join(folder, _FILES[policy]), vms, site,
+                     options, report) for policy, site in sites.items()]
     try:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             waiting = {pool.submit(cloud.run): cloud for cloud in clouds}
@@ -186,12 +180,6 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
         for cloud in clouds:
             cloud.stop()
     return {cloud.policy: cloud.placement for cloud in clouds}
-
-
-def _named(policies):
-    names = {DEFAULT: 'nova-default', OURS: 'nova-with-plugin',
-             REBALANCED: 'nova-with-rebalancing'}
-    return [(names[policy], policy) for policy in policies]
 
 
 class _Cloud:

@@ -6,16 +6,14 @@ No nova; computes only shares.
 
 import numpy as np
 
-__all__ = ['NoMatplotlib', 'as_dict', 'overload_ratio', 'plot', 'tables']
+from vswitch_aware_scheduler.lab import pictures
+
+__all__ = ['as_dict', 'overload_ratio', 'plot', 'tables']
 
 _COLOURS = ('#c44e52', '#2a6f97', '#55a868')
 
 #: Value at which a share of zero is drawn on a logarithmic axis.
 _FLOOR_PERCENT = 0.01
-
-
-class NoMatplotlib(Exception):
-    """matplotlib is not installed."""
 
 
 def overload_ratio(baseline, ours):
@@ -142,22 +140,15 @@ def plot(replays, period_seconds, title, path):
     :param period_seconds: length of a sample
     :param title: title of the image
     :param path: path of the image, whose ending determines the format
-    :raises NoMatplotlib: if it is not installed
+    :raises InvalidInput: if matplotlib is not installed
     :raises OSError: if the file cannot be written
     """
-    try:
-        import matplotlib
-        matplotlib.use('Agg')
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise NoMatplotlib(str(error)) from error
-    figure, (above, below) = pyplot.subplots(
-        2, 1, figsize=(10, 8), height_ratios=(3, 2), layout='constrained')
+    figure = pictures.new(figsize=(10, 8))
+    above, below = figure.subplots(2, 1, height_ratios=(3, 2))
     figure.suptitle(title)
     _plot_hosts(above, replays)
     _plot_losses(below, replays, period_seconds)
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)
 
 
 def _plot_hosts(axes, replays):

@@ -18,7 +18,7 @@ from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import measures
 
-__all__ = ['Conditions', 'Fleet', 'Replay', 'Strategy']
+__all__ = ['Conditions', 'Fleet', 'Replay', 'Strategy', 'Traffic']
 
 #: Sums and capacities are compared with this relative tolerance.
 _TOLERANCE = 1e-9
@@ -59,6 +59,24 @@ class Conditions:
                 raise exceptions.InvalidInput(
                     f'{name.replace("_", " ")}: {value}; expected a number '
                     f'from {least} to {most}')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Traffic:
+    """The traffic that is replayed.
+
+    :ivar known: (V, B) rates of each instance in telemetry, kbit/s, including
+        the past
+    :ivar rates: (V, T) rates of each instance in the evaluated time, kbit/s
+    :ivar stays: (2, V) evaluated bin in which each instance arrives, and the
+        one in which it has left
+    :ivar bin_seconds: length of a bin
+    """
+
+    known: np.ndarray
+    rates: np.ndarray
+    stays: tuple
+    bin_seconds: float
 
 
 class Strategy(abc.ABC):
@@ -206,21 +224,17 @@ class Replay:
 
     :param packer: :class:`.methods` FirstFit with ``move``
     :param strategy: Strategy
-    :param known: (V, B) rates of each instance in telemetry, kbit/s, including
-        the past
-    :param rates: (V, T) rates of each instance in the evaluated time, kbit/s
-    :param stays: (2, V) evaluated bin in which each instance arrives, and the
-        one in which it has left
+    :param traffic: Traffic
     :param capacity: capacity of each host in kbit/s
-    :param bin_seconds: length of a bin
     :param conditions: Conditions
     :param generator: numpy.random.Generator that selects failing migrations
     """
 
-    def __init__(self, packer, strategy, known, rates, stays, capacity,
-                 bin_seconds, conditions, generator):
+    def __init__(self, packer, strategy, traffic, capacity, conditions,
+                 generator):
+        known, rates = traffic.known, traffic.rates
         self.packer = packer
-        self.bin_seconds = bin_seconds
+        self.bin_seconds = bin_seconds = traffic.bin_seconds
         self.bins_per_period = max(
             1, round(conditions.period_seconds / bin_seconds))
         self._size = conditions.memory_mib * cost.KBIT_PER_MIB
@@ -231,7 +245,7 @@ class Replay:
         self._begin = known.shape[1] - rates.shape[1]
         self._known = known
         self._rates = rates
-        self._arrivals, self._departures = stays
+        self._arrivals, self._departures = traffic.stays
         self._capacity = capacity
         self._most = capacity * (1 + _TOLERANCE)
         self._conditions = conditions

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two plots of an evaluation: reliability, and cost.
-
-matplotlib is optional and imported when a plot is drawn.
-"""
+"""Two plots of an evaluation: reliability, and cost."""
 
 import os
 import tempfile
@@ -10,6 +7,7 @@ import tempfile
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab import pictures
 
 __all__ = ['draw', 'prepare']
 
@@ -24,7 +22,7 @@ def prepare(directory):
     :raises InvalidInput: if matplotlib is not installed, or the directory
         cannot be created or written
     """
-    _matplotlib_figure()
+    pictures.new()
     try:
         os.makedirs(directory, exist_ok=True)
         tempfile.TemporaryFile(dir=directory).close()
@@ -36,16 +34,6 @@ def prepare(directory):
         if os.path.isdir(path):
             raise exceptions.InvalidInput(
                 f'picture: {path!r}, a directory; expected a file, or none')
-
-
-def _matplotlib_figure():
-    try:
-        from matplotlib import figure
-    except ImportError:
-        raise exceptions.InvalidInput(
-            'pictures need matplotlib, which is not installed; install '
-            'vswitch_aware_scheduler[plot]') from None
-    return figure
 
 
 def _paths(directory):
@@ -63,9 +51,8 @@ def draw(directory, results, overload_probability):
     :raises InvalidInput: as :func:`prepare`
     """
     prepare(directory)
-    figure = _matplotlib_figure()
     for path, fill in zip(_paths(directory), (_reliability, _frontier)):
-        picture = figure.Figure(figsize=(8, 6), layout='constrained')
+        picture = pictures.new(figsize=(8, 6))
         fill(picture.add_subplot(), results, overload_probability)
         picture.savefig(path, dpi=120)
     return _paths(directory)

@@ -298,8 +298,9 @@ class _Run:
                 self.replays[method.name] = closed_loop.Replay(
                     packer, method.strategy(case.saturation_kbps,
                                             case.overload_probability),
-                    delivered, rates, (self.arrivals, self.departures),
-                    case.saturation_kbps, trace.period_seconds,
+                    closed_loop.Traffic(
+                        delivered, rates, (self.arrivals, self.departures),
+                        trace.period_seconds), case.saturation_kbps,
                     case.conditions, np.random.default_rng((seed, 1)))
         self.packers[CLAIRVOYANT] = packing.Clairvoyant(
             rates, self.arrivals, self.departures, case.saturation_kbps,

@@ -174,6 +174,26 @@ class ErrorBudget(closed_loop.Strategy):
         return costs
 
 
+def _least_loaded(fleet, row, load, most, excluded=False):
+    """Return the least loaded host that takes an instance, or None.
+
+    :param fleet: :class:`.closed_loop.Fleet`
+    :param row: row of the instance
+    :param load: (hosts,) load with the instance
+    :param most: the load has to be below
+    :param excluded: (hosts,) bool, or a bool
+    """
+    sizes, busy = np.zeros(load.size), np.zeros(load.size, dtype=bool)
+    sizes[:fleet.count], busy[:fleet.count] = fleet.sizes, fleet.busy()
+    fits = np.zeros(load.size, dtype=bool)
+    visible = min(load.size, fleet.hosts)
+    fits[:visible] = fleet.constraints().allowed([row], range(visible))[0]
+    fits &= (sizes > 0) & ~busy & (load < most) & ~np.asarray(excluded)
+    fits[fleet.loads.hosts[row]] = False
+    hosts = np.flatnonzero(fits)
+    return int(hosts[load[hosts].argmin()]) if hosts.size else None
+
+
 class WorkloadBalance(closed_loop.Strategy):
     """The strategy workload_balance of Watcher, for the load of the switch.
 
@@ -211,15 +231,9 @@ class WorkloadBalance(closed_loop.Strategy):
             rows = rows[demand[rows] <= load[source] - mean]
             if busy[source] or sizes[source] < 2 or not rows.size:
                 continue
-            row = rows[demand[rows].argmax()]
-            fits = fleet.constraints().allowed([row], range(sizes.size))[0]
-            destinations = np.flatnonzero(
-                fits & (sizes > 0) & ~busy
-                & (load + demand[row] < self._most))
-            destinations = destinations[destinations != source]
-            fleet.move(
-                int(row), int(destinations[load[destinations].argmin()])
-                if destinations.size else fleet.empty_hosts()[0])
+            row = int(rows[demand[rows].argmax()])
+            host = _least_loaded(fleet, row, load + demand[row], self._most)
+            fleet.move(row, fleet.empty_hosts()[0] if host is None else host)
             return
 
 
@@ -269,23 +283,12 @@ class Sandpiper(closed_loop.Strategy):
             if load[source] <= self._most or fleet.sizes[source] < 2 \
                     or fleet.busy()[source]:
                 return
-            sizes, busy = np.zeros(load.size), np.zeros(load.size, dtype=bool)
-            sizes[:fleet.count] = fleet.sizes
-            busy[:fleet.count] = fleet.busy()
-            fits = np.zeros(load.size, dtype=bool)
-            visible = min(load.size, fleet.hosts)
-            fits[:visible] = fleet.constraints().allowed(
-                [row], range(visible))[0]
-            destinations = np.flatnonzero(
-                fits & (sizes > 0) & ~hot & ~busy
-                & (load + demand[row] < self._most))
-            destinations = destinations[destinations != source]
-            if destinations.size:
-                host = int(destinations[load[destinations].argmin()])
-            elif demand[row] < self._most:
+            host = _least_loaded(fleet, row, load + demand[row], self._most,
+                                 hot)
+            if host is None:
+                if demand[row] >= self._most:
+                    continue
                 host = fleet.empty_hosts()[0]
-            else:
-                continue
             if host < load.size:
                 load[host] += demand[row]
             load[source] -= demand[row]

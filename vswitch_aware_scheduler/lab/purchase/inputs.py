@@ -2,17 +2,12 @@
 """Reads server types and mixes of VMs from YAML files, and validates them."""
 
 import dataclasses
-import difflib
-import math
-import numbers
 
 import numpy as np
 
-from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
            'load_server_types', 'mix_of_flavors']
@@ -161,11 +156,11 @@ def load_server_types(path, known_profiles, profile_names=()):
         the server type, the key, the value and the expected value
     """
     place = f'server types {path}'
-    data = _read(path, place)
-    _check_keys(place, data, ('currency', 'servers'))
+    data = stated.mapping(place, stated.read_yaml(path, place),
+                          ('currency', 'servers'))
     currency = data.get('currency', '')
     if not isinstance(currency, str):
-        _refuse(f'{place}: currency', currency, 'text, such as EUR')
+        stated.refuse(f'{place}: currency', currency, 'text, such as EUR')
     servers = _named_mappings(place, data, 'servers', 'server type')
     return currency, [
         _server_type(f'{place}: server type {name!r}', name, entry,
@@ -174,20 +169,20 @@ def load_server_types(path, known_profiles, profile_names=()):
 
 
 def _server_type(place, name, entry, known_profiles, profile_names):
-    _check_keys(place, entry, (
+    stated.mapping(place, entry, (
         'cores', 'memory_mb', 'nic_kbps', 'switch_profiles', 'price',
         'reserved_cores', 'reserved_memory_mb', 'cpu_allocation_ratio',
         'ram_allocation_ratio', 'uplink_kbps', 'hosts_per_uplink'))
     nic_kbps = _number(place, entry, 'nic_kbps', above=True, default=None)
     uplink_kbps = _number(place, entry, 'uplink_kbps', above=True,
                           default=None)
-    hosts = _whole(place, entry, 'hosts_per_uplink', default=None)
+    hosts = _whole_or_none(place, entry, 'hosts_per_uplink')
     if (uplink_kbps is None) != (hosts is None):
         stated_key, missing_key = (('uplink_kbps', 'hosts_per_uplink')
                                    if hosts is None else
                                    ('hosts_per_uplink', 'uplink_kbps'))
-        _refuse(f'{place}: {missing_key}', None,
-                f'a number above 0, for {stated_key} is stated')
+        stated.refuse(f'{place}: {missing_key}', None,
+                      f'a number above 0, for {stated_key} is stated')
     return ServerType(
         name,
         _for_vms(place, entry, 'cores', 'reserved_cores',
@@ -205,8 +200,8 @@ def _for_vms(place, entry, key, reserved_key, ratio_key):
     amount = _number(place, entry, key, above=True)
     reserved = _number(place, entry, reserved_key, default=0.0)
     if reserved >= amount:
-        _refuse(f'{place}: {reserved_key}', reserved,
-                f'less than {key}, which is {amount:g}')
+        stated.refuse(f'{place}: {reserved_key}', reserved,
+                      f'less than {key}, which is {amount:g}')
     return (amount - reserved) * _number(place, entry, ratio_key, above=True,
                                          default=1.0)
 
@@ -215,15 +210,16 @@ def _profiles(place, names, known_profiles, nic_kbps):
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list) or not names:
-        _refuse(f'{place}: switch_profiles', names,
-                'the name of a switch profile, or a list of names')
+        stated.refuse(f'{place}: switch_profiles', names,
+                      'the name of a switch profile, or a list of names')
     profiles = []
     for name in names:
         if not isinstance(name, str) or name not in known_profiles:
-            _refuse(f'{place}: switch_profiles', name,
-                    _one_of(name, sorted(known_profiles)))
+            stated.refuse(f'{place}: switch_profiles', name,
+                          stated.one_of(name, sorted(known_profiles)))
         if name in [profile.name for profile in profiles]:
-            _refuse(f'{place}: switch_profiles', name, 'each profile once')
+            stated.refuse(f'{place}: switch_profiles', name,
+                          'each profile once')
         profiles.append(_with_nic(known_profiles[name], nic_kbps))
     return tuple(profiles)
 
@@ -242,112 +238,56 @@ def load_flavors(path):
     :raises InvalidInput: as :func:`load_server_types`
     """
     place = f'mix {path}'
-    data = _read(path, place)
-    _check_keys(place, data, ('flavors',))
+    data = stated.mapping(place, stated.read_yaml(path, place), ('flavors',))
     return {name: _flavor(f'{place}: flavor {name!r}', name, entry)
             for name, entry in _named_mappings(
                 place, data, 'flavors', 'flavor').items()}
 
 
 def _flavor(place, name, entry):
-    _check_keys(place, entry, ('count', 'cores', 'memory_mb', *TRAFFIC_KEYS))
-    stated = {key: _number(place, entry, key, default=None)
-              for key in TRAFFIC_KEYS}
-    stated = {key: value for key, value in stated.items()
-              if value is not None}
+    stated.mapping(place, entry, ('count', 'cores', 'memory_mb',
+                                  *TRAFFIC_KEYS))
+    traffic = {key: value for key in TRAFFIC_KEYS if (
+        value := _number(place, entry, key, default=None)) is not None}
     return Flavor(
         name, _number(place, entry, 'cores', above=True),
         _number(place, entry, 'memory_mb', above=True),
-        _whole(place, entry, 'count', default=None),
-        traffic_of(place, stated) if stated else None)
+        _whole_or_none(place, entry, 'count'),
+        traffic_of(place, traffic) if traffic else None)
 
 
-def traffic_of(place, stated):
+def traffic_of(place, traffic):
     """Return the TrafficModel of stated numbers.
 
     :param place: description of the VM, for messages
-    :param stated: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty
+    :param traffic: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty
     :raises InvalidInput: if the times contradict each other
     """
-    rates = {key: stated.get(key, 0.0) for key in TRAFFIC_KEYS[:3]}
-    on_seconds = stated.get('on_seconds')
-    if on_seconds == 0 or on_seconds is None and stated.get('off_seconds'):
-        _refuse(f'{place}: on_seconds', on_seconds,
-                'a number above 0, how long the instance is on at a time')
-    if not stated.get('off_seconds'):
+    rates = {key: traffic.get(key, 0.0) for key in TRAFFIC_KEYS[:3]}
+    on_seconds = traffic.get('on_seconds')
+    if on_seconds == 0 or on_seconds is None and traffic.get('off_seconds'):
+        stated.refuse(f'{place}: on_seconds', on_seconds, 'a number above 0, '
+                      'the mean time for which the instance stays on')
+    if not traffic.get('off_seconds'):
         return traffic_model.TrafficModel.constant(**rates)
     return traffic_model.TrafficModel.on_off(
-        **rates, on_seconds=on_seconds, off_seconds=stated['off_seconds'])
-
-
-# Checks
-
-def _refuse(subject, value, expected):
-    shown = 'not given' if value is None else plain_text.one_line(repr(value))
-    raise exceptions.InvalidInput(
-        f'{subject}: {shown[:80]}; expected {expected}')
-
-
-def _one_of(value, names):
-    near = difflib.get_close_matches(str(value), names, n=1)
-    return f'one of {", ".join(names)}' + (
-        f'; did you mean {near[0]!r}?' if near else '')
-
-
-def _read(path, place):
-    try:
-        with open(path, 'rb') as file:
-            content = file.read()
-    except (OSError, ValueError) as error:
-        raise exceptions.InvalidInput(
-            f'{place}: {getattr(error, "strerror", None) or error}; expected '
-            f'a YAML file that can be read') from None
-    try:
-        data = switch_profile.read_yaml(content, place)
-    except exceptions.InvalidProfile as error:
-        raise exceptions.InvalidInput(str(error)) from None
-    if not isinstance(data, dict):
-        _refuse(f'{place}: content', data, 'a mapping of keys to values')
-    return data
-
-
-def _check_keys(place, entry, allowed):
-    for key in entry:
-        if key not in allowed:
-            _refuse(f'{place}: key', key, _one_of(key, list(allowed)))
+        **rates, on_seconds=on_seconds, off_seconds=traffic['off_seconds'])
 
 
 def _named_mappings(place, data, key, kind):
     entries = data.get(key)
     if not isinstance(entries, dict) or not entries:
-        _refuse(f'{place}: {key}', entries, f'a mapping of names to {kind}s')
-    for name, entry in entries.items():
-        if not isinstance(name, str) or not name.strip():
-            _refuse(f'{place}: the name of a {kind}', name, 'text')
-        if not isinstance(entry, dict):
-            _refuse(f'{place}: {kind} {name!r}', entry,
-                    'a mapping of keys to values')
+        stated.refuse(f'{place}: {key}', entries,
+                      f'a mapping of names to {kind}s')
+    for name, entry in stated.named(f'{place}: {key}', entries).items():
+        stated.mapping(f'{place}: {kind} {name!r}', entry)
     return entries
 
 
 def _number(place, entry, key, above=False, default=...):
-    """Return the number of a key, >= 0, or above 0."""
-    value = entry.get(key)
-    if value is None and default is not ...:
-        return default
-    expected = 'a number above 0' if above else 'a number from 0'
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) \
-            or not math.isfinite(value) or not 0 <= value <= _MOST \
-            or above and value <= 0:
-        _refuse(f'{place}: {key}', value, expected)
-    return float(value)
+    return stated.number(f'{place}: {key}', entry.get(key), above, default)
 
 
-def _whole(place, entry, key, default=...):
+def _whole_or_none(place, entry, key):
     value = entry.get(key)
-    if value is None and default is not ...:
-        return default
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) \
-            or not 1 <= value <= _MOST:
-        _refuse(f'{place}: {key}', value, 'a whole number from 1')
-    return int(value)
+    return None if value is None else stated.whole(f'{place}: {key}', value)

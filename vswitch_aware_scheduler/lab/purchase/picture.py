@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the capacity and the cost of servers.
-
-matplotlib is optional and imported when a picture is drawn.
-"""
+"""Draws the capacity and the cost of servers."""
 
 import os
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab import pictures
 from vswitch_aware_scheduler.lab.purchase import counts
 
 __all__ = ['FORMATS', 'draw', 'prepare']
@@ -28,7 +26,7 @@ def prepare(path):
     :raises InvalidInput: if matplotlib is not installed, if the format is
         unknown, or if the file cannot be written
     """
-    _figure()
+    pictures.new()
     ending = os.path.splitext(path)[1].removeprefix('.').lower()
     if ending not in FORMATS:
         raise exceptions.InvalidInput(
@@ -42,16 +40,6 @@ def prepare(path):
             f'written')
 
 
-def _figure():
-    try:
-        from matplotlib import figure
-    except ImportError:
-        raise exceptions.InvalidInput(
-            'a picture needs matplotlib, which is not installed; install '
-            'vswitch_aware_scheduler[plot]') from None
-    return figure
-
-
 def draw(path, answer):
     """Write the picture: VMs per server, cost of the fleet, sensitivity.
 
@@ -61,8 +49,7 @@ def draw(path, answer):
     rows = answer['server_types']
     priced = all(row['price'] is not None for row in rows)
     number = answer['count']
-    figure = _figure().Figure(figsize=(11, 3.2 + 0.5 * len(rows)),
-                              layout='constrained')
+    figure = pictures.new(figsize=(11, 3.2 + 0.5 * len(rows)))
     (vms, cost), (limits, growth) = figure.subplots(2, 2)
     _bars(vms, rows, 'vms', 'VMs that a server carries')
     if priced:

@@ -61,7 +61,7 @@ class DiscoverTestCase(HostTestCase):
         self.assertRegex(row_a[5], 'Open vSwitch agent .*tunnels vxlan')
         self.assertEqual(['b', 'mellanox-eswitch', 'line_rate_kbps=70'],
                          row_b[:3])
-        self.assertRegex(third[5], '.*linuxbridge:none$')
+        self.assertRegex(third[5], '.*linuxbridge:vxlan$')
         self.assertIn('- b: line_rate_kbps is 70, as the operator', output)
         self.assertIn('Nothing was written', output)
 

@@ -16,6 +16,16 @@ from vswitch_aware_scheduler.lab.calibrate import plan as plans
 from vswitch_aware_scheduler.vswitch import profile
 
 
+class Timer:
+    """A second passes between two readings; sleeping takes no time."""
+
+    def __init__(self):
+        self.monotonic = itertools.count().__next__
+
+    def sleep(self, seconds):
+        pass
+
+
 class Switch(calibration.Place):
     """A switch that is known: so many kpps, whatever the size.
 
@@ -105,8 +115,7 @@ class Switch(calibration.Place):
 def run(switch, plan, **options):
     return calibration.Calibration(
         switch, plan, measure=options.pop('measure', switch.measure),
-        sleep=lambda _: None, clock=itertools.count().__next__,
-        **options).run()
+        timer=Timer(), **options).run()
 
 
 SMALL = plans.Plan(sizes=(88, 1500), pairs=(1, 2), seconds=1, repeats=1,
@@ -201,8 +210,8 @@ class TestSamples(unittest.TestCase):
                 exceptions.CalibrationError,
                 'all samples between the hosts were rejected; .*--max-busy'):
             calibration.make_profile(
-                calibration.figures(samples), SMALL, 'x', 'linuxbridge',
-                'none', {'date': 'd', 'tool': 't'})
+                calibration.figures(samples), SMALL, calibration.Subject(
+                    'x', 'linuxbridge', 'none', {'date': 'd', 'tool': 't'}))
 
     def test_a_test_that_fails_is_told_and_servers_start_anew(self):
         switch = Switch()
@@ -368,8 +377,9 @@ class TestProfile(unittest.TestCase):
 
     def _make(self, samples, plan=SMALL, **others):
         return calibration.make_profile(
-            calibration.figures(samples), plan, 'measured', 'linuxbridge',
-            'vxlan', {'date': '2026-01-02', 'tool': 'test'}, **others)
+            calibration.figures(samples), plan, calibration.Subject(
+                'measured', 'linuxbridge', 'vxlan',
+                {'date': '2026-01-02', 'tool': 'test'}, **others))
 
     def test_the_profile_has_the_measured_figures_and_loads_from_a_file(self):
         # One sender 60 kpps, two senders 100 kpps.
@@ -443,8 +453,9 @@ class TestProfile(unittest.TestCase):
         entries = calibration.figures(run(
             Segments(kpps=100.0, sender_kpps=99.0), SIZES))
         measured = calibration.make_profile(
-            entries, SIZES, 'measured', 'linuxbridge', 'none',
-            {'date': '2026-01-02', 'tool': 'test'})
+            entries, SIZES, calibration.Subject(
+                'measured', 'linuxbridge', 'none',
+                {'date': '2026-01-02', 'tool': 'test'}))
         self.assertIsNone(measured.saturation_by_packet_bytes)
         self.assertIn('not below any', measured.sources['packet_cost_us'])
         fastest = max(row.rate_kbps for row in calibration.measurements(

@@ -107,8 +107,8 @@ class TestImporters(unittest.TestCase):
                  'line 2: packet_size = 18, .*expected frames of more than'),
                 (VSPERF.replace('p2p', 'pxp'),
                  "line 2: deployment: 'pxp'; expected one of p2p"),
-                (VSPERF.replace('512,\n', '512,stt\n'),
-                 "line 2: encapsulation: 'stt'; expected one of")):
+                (VSPERF.replace('512,\n', '512,lisp\n'),
+                 "line 2: encapsulation: 'lisp'; expected one of")):
             with self.assertRaisesRegex(exceptions.CalibrationError, message):
                 vsperf(text)
 

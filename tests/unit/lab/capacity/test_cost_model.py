@@ -18,7 +18,7 @@ class TestMeasurement(unittest.TestCase):
                 ({'pairs': 0}, 'pairs: 0; expected a whole number >= 1'),
                 ({'pairs': 1.5}, 'pairs: 1.5; expected a whole number'),
                 ({'flows': True}, 'flows: True; expected a whole number'),
-                ({'encapsulation': 'stt'}, "'stt'; expected one of none"),
+                ({'encapsulation': 'lisp'}, "'lisp'; expected one of none"),
                 ({'cpu_mhz': -1}, 'cpu_mhz: -1; expected')):
             with self.assertRaises(exceptions.InvalidModel) as caught:
                 cost_model.Measurement(

@@ -23,14 +23,15 @@ class PlaceAllTest(unittest.TestCase):
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
-    def _place(self, script, names=(clouds.DEFAULT, clouds.OURS),
+    def _place(self, script, names=(clouds.DEFAULT, clouds.OURS), sites=(),
                **kwargs):
         script = 'import json, sys, time\njob = json.load(open(sys.argv[1]))' \
             '\n' + textwrap.dedent(script)
         with mock.patch.object(clouds, 'CLOUD_COMMAND',
                                (sys.executable, '-c', script)):
-            return clouds.place_all(names, VMS, HOSTS, 2048, OPTIONS,
-                                    self.folder, **kwargs)
+            return clouds.place_all(
+                {**dict.fromkeys(names, clouds.Site(HOSTS, 64, 2048)),
+                 **dict(sites)}, VMS, OPTIONS, self.folder, **kwargs)
 
     def test_each_policy_gets_its_configuration_and_the_same_list(self):
         placed = self._place('''
@@ -60,9 +61,9 @@ class PlaceAllTest(unittest.TestCase):
                     'moves': [[3, 'u1', 'e']], 'problems': ['full'],
                     'budgets': {'d': [300, job['host']['vcpus']]}}}
                     if job['rebalancing'] else {})}))
-            ''', [clouds.OURS, clouds.REBALANCED], rebalanced=clouds.Site(
+            ''', [clouds.OURS], {clouds.REBALANCED: clouds.Site(
                 [('d', 'ovs-flat'), ('e', 'ovs-flat')], 640, 2048,
-                {'overload_probability': 0.08}, {'rates': 'here'}))
+                {'overload_probability': 0.08}, {'rates': 'here'})})
         plain, rebalanced = placed[clouds.OURS], placed[clouds.REBALANCED]
         self.assertEqual(({'u1': 'a', 'u2': 'a'}, {'u1': 'd', 'u2': 'd'}),
                          (plain.placements, rebalanced.placements))

@@ -74,12 +74,13 @@ class MainTest(_InFolder):
         self.assertIn('the cloud failed: why', self.errors.getvalue())
 
     def test_tables_and_plot_of_three_placements(self):
-        def place_all(names, vms, hosts, *_rest):
-            rebalanced = _rest[-1]
+        def place_all(sites, vms, *_rest):
+            rebalanced = sites[clouds.REBALANCED]
+            hosts = sites[clouds.OURS].hosts
             self.assertEqual(4, len(rebalanced.hosts))
             # 24 hosts of 64 cores and the same memory.
-            self.assertEqual((384, _rest[0] * 6), (rebalanced.cores,
-                                                   rebalanced.memory_mb))
+            self.assertEqual((384, sites[clouds.OURS].memory_mb * 6),
+                             (rebalanced.cores, rebalanced.memory_mb))
             self.assertEqual(0.08, rebalanced.options['overload_probability'])
             self.assertEqual(0.01,
                              rebalanced.rebalancing['overload_probability'])
@@ -122,11 +123,11 @@ class MainTest(_InFolder):
             self.assertIn('Virtual switches', file.read())
 
     def test_a_limit_that_is_no_budget_leaves_rebalancing_out(self):
-        def place_all(names, vms, hosts, *_rest):
-            self.assertEqual([clouds.DEFAULT, clouds.OURS], names)
+        def place_all(sites, vms, *_rest):
+            self.assertEqual([clouds.DEFAULT, clouds.OURS], list(sites))
             return {name: clouds.Placement(
-                {vm.uuid: hosts[0][0] for vm in vms}, {}, [], 0.5)
-                for name in names}
+                {vm.uuid: site.hosts[0][0] for vm in vms}, {}, [], 0.5)
+                for name, site in sites.items()}
 
         with mock.patch.object(clouds, 'place_all', place_all), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms):
@@ -134,10 +135,11 @@ class MainTest(_InFolder):
         self.assertNotIn('ebalancing', self.out.getvalue())
 
     def test_without_the_libraries_of_the_report_all_else_is_shown(self):
-        def place_all(names, vms, hosts, *_rest):
+        def place_all(sites, vms, *_rest):
             return {name: clouds.Placement(
-                {vm.uuid: hosts[0][0] for vm in vms}, {}, [], 0.5,
-                budgets={'compute01': (0, 0)}) for name in names}
+                {vm.uuid: site.hosts[0][0] for vm in vms}, {}, [], 0.5,
+                budgets={'compute01': (0, 0)})
+                for name, site in sites.items()}
 
         with mock.patch.object(clouds, 'place_all', place_all), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms), \

@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.demo import replay
 from vswitch_aware_scheduler.lab.demo import report
 from vswitch_aware_scheduler.vswitch import profile
@@ -101,5 +102,5 @@ class PlotTest(unittest.TestCase):
 
     def test_a_missing_matplotlib_is_told(self):
         with mock.patch.dict(sys.modules, {'matplotlib': None}):
-            self.assertRaises(report.NoMatplotlib, report.plot,
+            self.assertRaises(exceptions.InvalidInput, report.plot,
                               _replays({}), 300, 'A title', self.path)

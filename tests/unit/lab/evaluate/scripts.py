@@ -40,10 +40,12 @@ def replay(rates, arrivals, strategy, known=None, capacity=10.0,
            seed=1, departures=None, **conditions):
     rates = np.array(rates, dtype=float)
     replayed = closed_loop.Replay(
-        First(), strategy, rates if known is None else known, rates,
-        (np.array(arrivals), np.full(len(rates), packing.STAYS)
-         if departures is None else np.array(departures)), capacity, 300.0,
-        closed_loop.Conditions(**conditions), np.random.default_rng(seed))
+        First(), strategy, closed_loop.Traffic(
+            rates if known is None else known, rates,
+            (np.array(arrivals), np.full(len(rates), packing.STAYS)
+             if departures is None else np.array(departures)), 300.0),
+        capacity, closed_loop.Conditions(**conditions),
+        np.random.default_rng(seed))
     replayed.advance(None, np.argsort(arrivals, kind='stable').tolist(),
                      rates.shape[1])
     replayed.evaluated = rates, capacity
