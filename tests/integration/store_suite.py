@@ -17,14 +17,14 @@ from tests.unit.modeler import test_kill
 from tests.unit.modeler import test_learning
 from tests.unit.store import base as store_base
 from tests.unit.store import test_budgets
-from tests.unit.store import test_claim_rows
+from tests.unit.store import test_claims
 from tests.unit.store import test_database
 from tests.unit.store import test_decisions
-from tests.unit.store import test_instance_rows
+from tests.unit.store import test_instances
 from tests.unit.store import test_migration
-from tests.unit.store import test_model_rows
+from tests.unit.store import test_models
 from tests.unit.store import test_modelers
-from tests.unit.store import test_rebalance_records
+from tests.unit.store import test_plans
 from tests.unit.store import test_rights
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
@@ -257,15 +257,15 @@ class GrantsTestCase(store_base.StoreTestCase):
 #: All that needs no SQLite file.
 CASES = (
     ContentionTestCase, GrantsTestCase,
-    modeler_suite.KilledModelersTestCase, test_claim_rows.ClaimsTestCase,
+    modeler_suite.KilledModelersTestCase, test_claims.ClaimsTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.NamesTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
-    test_model_rows.ResumingTestCase, test_instance_rows.PlacementsTestCase,
-    test_instance_rows.PriorsTestCase,
+    test_models.ResumingTestCase, test_instances.PlacementsTestCase,
+    test_instances.PriorsTestCase,
     test_modelers.ModelersTestCase, test_decisions.DecisionsTestCase,
-    test_rebalance_records.RebalanceRecordsTestCase,
+    test_plans.RebalanceRecordsTestCase,
     test_budgets.BudgetsTestCase, test_budgets.StaysTestCase,
     test_kill.KillTestCase,
     test_learning.IncrementalTestCase, test_learning.SharesTestCase)

@@ -7,6 +7,7 @@ time, first and last bin), then arrays. Pure.
 
 import math
 import struct
+import typing
 
 import numpy as np
 
@@ -32,7 +33,7 @@ _MOST_SAMPLES, _MOST_TOTAL = 1e9, 1e20
 HEADER_BYTES = _HEADER.size
 
 
-def pack(counts) -> bytes:
+def pack(counts: typing.Any) -> bytes:
     """Return counts as bytes, with a format version.
 
     :param counts: :class:`.TransitionCounts`
@@ -59,7 +60,7 @@ def pack(counts) -> bytes:
         counts.at_instants.tobytes(), gap_steps.tobytes()])
 
 
-def unpack(data) -> dict:
+def unpack(data: bytes) -> dict[str, typing.Any]:
     """Return the arguments of :class:`.TransitionCounts` that were packed.
 
     :param data: bytes
@@ -163,7 +164,7 @@ def _error(seen, expected):
         f'packed transition counts: {seen}; expected {expected}')
 
 
-def period_and_last_time(data) -> tuple:
+def period_and_last_time(data: bytes) -> tuple[float | None, float | None]:
     """Return the sampling period and the last time of packed counts.
 
     :param data: bytes, at least the first :data:`HEADER_BYTES`

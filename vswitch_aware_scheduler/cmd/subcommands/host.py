@@ -12,7 +12,6 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.modeler import host_discovery
-from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import discovery
@@ -81,6 +80,8 @@ def _proposals(arguments, conf, opened):
     profiles = switch_profile.profiles(
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
+    # Imported late: it imports all of the modeler.
+    from vswitch_aware_scheduler.modeler import wiring
     agents = neutron.read_agents(wiring.neutron_access(
         conf, 'host discover queries Neutron'))
     target = opened()
