@@ -22,8 +22,8 @@ from tests.unit.store import test_database
 from tests.unit.store import test_decisions
 from tests.unit.store import test_instances
 from tests.unit.store import test_migration
-from tests.unit.store import test_models
 from tests.unit.store import test_modelers
+from tests.unit.store import test_models
 from tests.unit.store import test_plans
 from tests.unit.store import test_rights
 from vswitch_aware_scheduler.common import exceptions

@@ -590,7 +590,8 @@ class SwitchProfile:
         return dataclasses.replace(self, **changes,
                                    sources={**kept_sources, **sources})
 
-    def _of_cores(self, name: str, stated: dict[str, typing.Any]) -> SwitchProfile:
+    def _of_cores(self, name: str,
+                  stated: dict[str, typing.Any]) -> SwitchProfile:
         """Return this profile for a number of cores, for a profile of a file.
 
         :param name: name of the profile of the file
