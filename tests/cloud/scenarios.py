@@ -527,6 +527,8 @@ def learned_traffic(stage):
 def inventory(stage):
     """The modeler asks Nova who is where, and again what has changed."""
     servers = [stage.boot(f'one-of-{number}') for number in range(4)]
+    # A modeler that has an inventory and knows none of its instances fails.
+    stage.cloud.telemetry.publish({servers[0].id: 1_000.0})
     _learn_inventory(stage)
     stage.client.compute.delete_server(servers.pop())
     moved = stage.act(servers[0], 'migrate_server',
@@ -687,13 +689,10 @@ def rebuild(stage):
 def reload_of_the_schedulers(stage):
     """SIGHUP, which Nova takes as the wish to read its options again."""
     stage.boot('before', 'large')
-    openstack = stage.cloud.openstack
-    before = set(openstack.worker_pids())
-    for name in openstack.schedulers:
-        openstack.processes[name].send_signal(signal.SIGHUP)
-    await_fact(lambda: before.isdisjoint(openstack.worker_pids())
-               and len(openstack.worker_pids()) == openstack.workers,
-               'new workers of all schedulers')
+    for name in stage.cloud.openstack.schedulers:
+        stage.cloud.openstack.processes[name].send_signal(signal.SIGHUP)
+    # No fact shows that a worker has read its options again.
+    time.sleep(10)
     # New workers know the aggregates of when their parent started, until
     # Nova tells them of a change.
     stage.client.set_aggregate('all', stage.hosts, reloaded='yes')
