@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import random
 import sys
 import tempfile
 import time
@@ -26,11 +27,18 @@ def stage_of(cloud):
     client = api.Client(cloud)
     flavors = {name: client.flavor(name, egress_kbps=kbps)
                for name, kbps in scenarios.RATES_KBPS.items()}
-    client.set_aggregate(
-        'all', cloud.openstack.computes, profile='ovs-vxlan',
-        saturation_kbps=scenarios.CAPACITY_KBPS, vm_peak_kbps=10_000,
-        overload_probability=0)
-    return scenarios.Stage(cloud, client, flavors)
+    stage = scenarios.Stage(cloud, client, flavors)
+    stage.set_hosts()
+    return stage
+
+
+def chosen(options):
+    """Return the scenarios to play, in their order."""
+    functions = [function for function in scenarios.ALL
+                 if not options.only or function.__name__ in options.only]
+    if options.shuffle is not None:
+        random.Random(options.shuffle).shuffle(functions)
+    return functions
 
 
 def play(stage, function, judge):
@@ -52,7 +60,7 @@ def play(stage, function, judge):
     line['audit'] += settled(lambda: miscounted(stage, judge))
     line['good'] &= not line['audit']
     try:
-        stage.client.delete_all()
+        stage.restore()
     except Exception as error:
         line.update(good=False, remark=f'{type(error).__name__}: {error}')
     return line
@@ -85,6 +93,8 @@ def main():
     parser.add_argument('--only', action='append', metavar='SCENARIO',
                         choices=[scenario.__name__
                                  for scenario in scenarios.ALL])
+    parser.add_argument('--shuffle', type=int, metavar='SEED',
+                        help='play the scenarios in a random order')
     parser.add_argument('--keep', action='store_true',
                         help='leave it up until Enter is pressed')
     parser.add_argument('--tempest', action='store_true',
@@ -127,9 +137,7 @@ def main():
         print(f'up in {time.monotonic() - began:.0f} s', file=sys.stderr)
         stage = stage_of(cloud)
         judge = auditor.Auditor(cloud, scenarios.CAPACITY_KBPS, 0.0)
-        for function in () if options.tempest else scenarios.ALL:
-            if options.only and function.__name__ not in options.only:
-                continue
+        for function in () if options.tempest else chosen(options):
             lines.append(play(stage, function, judge))
             if not options.json:
                 print(_row(lines[-1]), flush=True)

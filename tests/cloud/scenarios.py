@@ -27,6 +27,11 @@ RATES_KBPS = {'small': 1_000, 'large': 4_000, 'huge': 20_000}
 
 ALL = []
 
+#: Tables of the store that a scenario leaves empty.
+_OF_SCENARIOS = ('budget_state', 'decision', 'error_budget', 'measured_rate',
+                 'modeler', 'rebalance_move', 'rebalance_plan', 'stay',
+                 'sum_history')
+
 
 @dataclasses.dataclass
 class Stage:
@@ -58,6 +63,54 @@ class Stage:
                 lambda number: self.client.boot(
                     f'many-{number}', self.flavors[flavor]), range(count)))
 
+    def set_hosts(self):
+        """Give each host its switch and its limit."""
+        self.client.set_aggregate(
+            'all', self.hosts, profile='ovs-vxlan',
+            saturation_kbps=CAPACITY_KBPS, vm_peak_kbps=10_000,
+            overload_probability=0, enforcement=None)
+
+    def clear(self):
+        """Delete all servers, and wait until nothing counts any of them."""
+        self.client.delete_all()
+        openstack = self.cloud.openstack
+        limit = time.monotonic() + api.TIMEOUT_SECONDS
+        while True:
+            left = {
+                'claims': openstack.total('claims')
+                + openstack.total('claims_of_others'),
+                'allocations': len(self.cloud.database.rows(
+                    'placement', 'SELECT id FROM allocations'))}
+            if not any(left.values()):
+                left['instances'] = sum(
+                    len(uuids) for counted in openstack.reports().values()
+                    for uuids in counted.values())
+                if not any(left.values()):
+                    return
+            if time.monotonic() > limit:
+                raise TimeoutError(f'left after the deletion: {left}')
+            time.sleep(1)
+
+    def restore(self):
+        """Leave nothing of a scenario to the next one."""
+        openstack = self.cloud.openstack
+        for host in self.hosts:
+            if openstack.processes[f'compute-{host}'].poll() is not None:
+                openstack.start_service(f'compute-{host}')
+        compute = self.client.compute
+        for service in compute.services(binary='nova-compute'):
+            if service.status == 'disabled':
+                compute.enable_service(service, service.host, service.binary)
+            if service.is_forced_down:
+                end_forced_down(compute, service, service.host,
+                                api.TIMEOUT_SECONDS)
+        self.set_hosts()
+        self.clear()
+        # What modelers learned, measured, decided and reported.
+        for table in _OF_SCENARIOS:
+            self.cloud.store.execute(f'DELETE FROM vswitch.{table}')
+        self.cloud.configure_modeler()
+
     def act(self, server, action, *arguments, states=('ACTIVE',), **more):
         """Do something to a server and return it once that is over."""
         getattr(self.client.compute, action)(server, *arguments, **more)
@@ -68,6 +121,19 @@ class Stage:
 def require(condition, text):
     if not condition:
         raise AssertionError(text)
+
+
+def await_fact(seen, what, seconds=api.TIMEOUT_SECONDS):
+    """Wait until a function returns something true, and return it.
+
+    :param what: what is waited for, or callable() that returns it
+    """
+    limit = time.monotonic() + seconds
+    while not (result := seen()):
+        require(time.monotonic() < limit, 'not within '
+                f'{seconds:g} s: {what() if callable(what) else what}')
+        time.sleep(.2)
+    return result
 
 
 def scenario(function):
@@ -283,12 +349,10 @@ def delete_during_build(stage):
         stage.client.compute.delete_server(server)
     stage.client.delete_all()
     # Nova places a server even if it is deleted meanwhile.
-    limit = time.monotonic() + api.TIMEOUT_SECONDS
-    while (claimed := openstack.total('claims_made_total') - claims) < servers:
-        require(time.monotonic() < limit, f'{claimed:g} of {servers} servers '
-                f'were claimed')
-        time.sleep(.2)
-    openstack.await_readings()
+    await_fact(lambda: openstack.total('claims_made_total') - claims
+               >= servers, f'claims of {servers} servers')
+    # Nova has none of them: their claims end with their requests.
+    stage.clear()
     return full(stage)
 
 
@@ -415,14 +479,13 @@ def _without_store(stage, stop, start):
     on_host = collections.Counter([stage.boot('before').compute_host])
     stop()
     try:
-        time.sleep(3)
         began = time.monotonic()
         on_host.update(stage.boot(f'without-{number}').compute_host
                        for number in range(boots))
         seconds = (time.monotonic() - began) / boots
     finally:
         start()
-    time.sleep(5)
+    stage.cloud.openstack.await_readings()
     # What was placed meanwhile counts, and the store is used again.
     return f'{seconds:.1f} s a boot without it; ' + fill(stage, sum(
         (CAPACITY_KBPS - on_host[host] * small) // large
@@ -433,6 +496,13 @@ def learn(stage):
     """Make a pass of the modeler, which has to succeed."""
     status, output = stage.cloud.telemetry.learn()
     require(status == 0, output)
+    await_generation(stage)
+
+
+def await_generation(stage):
+    """Wait until the schedulers use what is in the store."""
+    row, = stage.cloud.store.rows('vswitch', 'SELECT number FROM generation')
+    stage.cloud.openstack.await_generation(row['number'])
 
 
 @scenario
@@ -446,8 +516,6 @@ def learned_traffic(stage):
     telemetry = stage.cloud.telemetry
     telemetry.publish({server.id: 1_000.0 for server in servers})
     learn(stage)
-    # The schedulers look at the store every second.
-    time.sleep(5)
     # Two of 1 Mbit/s leave room for two of 4 on each host.
     active = sum(stage.client.boot(
         f'more-{number}', stage.flavors['large']).status == 'ACTIVE'
@@ -459,6 +527,8 @@ def learned_traffic(stage):
 def inventory(stage):
     """The modeler asks Nova who is where, and again what has changed."""
     servers = [stage.boot(f'one-of-{number}') for number in range(4)]
+    # A modeler that has an inventory and knows none of its instances fails.
+    stage.cloud.telemetry.publish({servers[0].id: 1_000.0})
     _learn_inventory(stage)
     stage.client.compute.delete_server(servers.pop())
     moved = stage.act(servers[0], 'migrate_server',
@@ -494,13 +564,13 @@ def telemetry_outage(stage):
         # It has been so for a day and an hour.
         stage.cloud.store.execute('UPDATE vswitch.generation '
                                   'SET published_at = published_at - 90000')
-        time.sleep(5)
         remark = full(stage)
+        await_fact(lambda: any(
+            'its last generation is 9' in line
+            for line in openstack.complaints(logged)[0]),
+            'a scheduler that says that models are old')
     finally:
         telemetry.source.start()
-    warnings = [line for line in openstack.complaints(logged)[0]
-                if 'its last generation is 9' in line]
-    require(warnings, 'no scheduler says that models are old')
     stage.client.delete_all()
     telemetry.publish({stage.boot('after').id: 1_000.0})
     learn(stage)
@@ -522,8 +592,6 @@ def roll_out(stage):
     telemetry = stage.cloud.telemetry
     hot, calm = stage.hosts[:3], stage.hosts[3:]
     stage.client.set_aggregate('all', stage.hosts, overload_probability=.01)
-    # Earlier scenarios have left decisions.
-    stage.cloud.store.execute('DELETE FROM vswitch.decision')
     try:
         restart_schedulers(stage, enforcement='observe',
                            vswitch_weight_multiplier=0)
@@ -549,11 +617,14 @@ def _observe(stage, hot, calm):
     # Asked for by name, a host is judged; by zone it is not.
     servers += [stage.boot(f'{host}-last', 'large', host=host)
                 for host in hot + calm]
-    time.sleep(5)
-    decisions = {row['host']: (row['hosts'], row['observed']) for row in
-                 _answer(telemetry, 'decision', 'list')['decisions']}
     expected = {**dict.fromkeys(hot, (1, 1)), **dict.fromkeys(calm, (1, 0))}
-    require(decisions == expected, f'{decisions}; expected {expected}')
+
+    def decisions():
+        return {row['host']: (row['hosts'], row['observed']) for row in
+                _answer(telemetry, 'decision', 'list')['decisions']}
+
+    await_fact(lambda: decisions() == expected,
+               lambda: f'{decisions()}; expected {expected}')
     code, details = telemetry.checks()['Options']
     require(code == 1 and 'enforcement' in details, f'options: {details}')
     telemetry.configure(enforcement='observe')
@@ -620,6 +691,7 @@ def reload_of_the_schedulers(stage):
     stage.boot('before', 'large')
     for name in stage.cloud.openstack.schedulers:
         stage.cloud.openstack.processes[name].send_signal(signal.SIGHUP)
+    # No fact shows that a worker has read its options again.
     time.sleep(10)
     # New workers know the aggregates of when their parent started, until
     # Nova tells them of a change.
@@ -673,9 +745,6 @@ def _hot_host(stage):
     the time. The store has what a modeler would have measured in a day.
     """
     hot = stage.hosts[0]
-    # A small fleet makes one move in seven days.
-    for table in ('rebalance_move', 'rebalance_plan'):
-        stage.cloud.store.execute(f'DELETE FROM vswitch.{table}')
     servers = [stage.boot(f'hot-{number}', 'small',
                           availability_zone=f'nova:{hot}')
                for number in range(2)]
@@ -730,17 +799,12 @@ def _measured_host(stage):
     time. All figures come from the telemetry of the day before.
     """
     telemetry, hot = stage.cloud.telemetry, stage.hosts[0]
-    for table in ('rebalance_move', 'rebalance_plan', 'error_budget',
-                  'budget_state', 'measured_rate', 'sum_history'):
-        stage.cloud.store.execute(f'DELETE FROM vswitch.{table}')
     stage.client.set_aggregate('all', stage.hosts, overload_probability=.01)
     try:
         servers = [stage.boot(f'{host}-{number}', 'small',
                               availability_zone=f'nova:{host}')
                    for host in stage.hosts
                    for number in range(2 if host == hot else 1)]
-        # The modeler reads the limits that a scheduler has written.
-        time.sleep(10)
         yield ([server for server in servers
                 if server.compute_host == hot], hot,
                _measure(stage, telemetry, servers, hot))
@@ -793,17 +857,17 @@ def relieved_after_measurement(stage):
                 f'{move["overload_after"]:.1%}')
 
 
-def _await_move(stage, state, seconds):
-    """Wait until the only move in the store has a state."""
-    limit = time.monotonic() + seconds
-    while True:
-        states = [row['state'] for row in stage.cloud.store.rows(
+def _await_move(stage, modeler, *states):
+    """Wait until the only move in the store has one of some states."""
+    def is_there():
+        require(modeler.poll() is None, 'the modeler has ended')
+        of_moves = [row['state'] for row in stage.cloud.store.rows(
             'vswitch', 'SELECT state FROM rebalance_move')]
-        if states == [state]:
-            return
-        require(len(states) <= 1 and time.monotonic() < limit,
-                f'states of moves: {states}; expected one that is {state}')
-        time.sleep(.1)
+        require(len(of_moves) <= 1, f'states of moves: {of_moves}')
+        return of_moves and of_moves[0] in states
+
+    # The lock of a modeler that was killed expires first.
+    await_fact(is_there, f'a move that is {" or ".join(states)}', 600)
 
 
 @scenario
@@ -815,12 +879,11 @@ def modeler_killed_in_a_plan(stage):
             rebalance_network='separate', rebalance_mode='execute',
             rebalance_checks=1, modeler_interval_seconds=10)
         with telemetry.modeler() as killed:
-            _await_move(stage, 'begun', 60)
+            _await_move(stage, killed, 'begun')
             killed.kill()
         began = time.monotonic()
         with telemetry.modeler() as following:
-            # The lock of the one that was killed expires first.
-            _await_move(stage, 'done', 300)
+            _await_move(stage, following, 'done')
             seconds = time.monotonic() - began
             following.terminate()
             require(following.wait(60) == 0,

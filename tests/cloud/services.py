@@ -351,11 +351,13 @@ class OpenStack(servers.Server):
 
     def reports(self):
         """Return {pid: {host: [uuid]}} of what each worker counts where."""
-        reports = {}
-        for name in self.schedulers:
-            for pid in _children(self.processes[name].pid):
-                reports[pid] = self._report(name, pid)
-        return reports
+        return {pid: self._report(name, pid)
+                for pid, name in self.worker_pids().items()}
+
+    def worker_pids(self):
+        """Return {pid of a worker: name of its scheduler}."""
+        return {pid: name for name in self.schedulers
+                for pid in _children(self.processes[name].pid)}
 
     def _report(self, name, pid):
         end = len(self.log_of(name))
@@ -422,6 +424,19 @@ class OpenStack(servers.Server):
                 if time.monotonic() > limit:
                     raise TimeoutError(f"ages of Nova's record: {ages}")
                 time.sleep(.2)
+
+    def await_generation(self, number):
+        """Wait until each worker uses a generation of the store, or a later.
+
+        A worker that had no request yet reads the newest one at its first.
+        """
+        limit = time.monotonic() + READING_SECONDS
+        while any(number > used for used in (
+                worker['vswitch_scheduler_generation']
+                for worker in self.metrics())):
+            if time.monotonic() > limit:
+                raise TimeoutError(f'generation {number} is not in use')
+            time.sleep(.2)
 
     # Configuration.
 
@@ -819,6 +834,11 @@ class Cloud(fixtures.Fixture):
             self._watcher = self.useFixture(watcher.Watcher(
                 self, self.telemetry.config_file))
         return self._watcher
+
+    def configure_modeler(self):
+        """Write the default options of the modeler, if it was ever started."""
+        if self._telemetry is not None:
+            self._telemetry.configure()
 
     @property
     def telemetry(self):

@@ -12,6 +12,7 @@ import collections
 import importlib
 import logging
 import pkgutil
+import signal
 import sys
 import time
 import traceback
@@ -37,11 +38,24 @@ def main(arguments=None):
         print(*(f'{kind}: {name}' for name, (kind, _) in chosen.items()),
               sep='\n')
         return 0
+    # A signal ends the servers, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with registry.CLEANUP:
+        return 0 if play(chosen) else 1
+
+
+def play(cases):
+    """Play cases and print what came of them.
+
+    :param cases: as :data:`.registry.CASES`
+    :returns: whether there was a case, and all faults of each were survived
+    """
     survived, failed, skipped = collections.Counter(), [], []
-    for name, (kind, function) in chosen.items():
+    for name, (kind, function) in cases.items():
         began = time.monotonic()
         try:
             count = function()
+            registry.check.assertGreater(count, 0, 'the case made no fault')
             survived[kind] += count
             outcome = f'survived {count}'
         except registry.Skipped as reason:
@@ -58,7 +72,7 @@ def main(arguments=None):
         print(f'{count:7d}  {kind}')
     print(f'{sum(survived.values())} faults survived, {len(failed)} cases '
           f'failed, {len(skipped)} skipped')
-    return 1 if failed or not chosen else 0
+    return bool(cases) and not failed
 
 
 if __name__ == '__main__':

@@ -53,8 +53,9 @@ class OnPostgreSQL(store_suite.OnServer, OnSQLite):
 
 @functools.cache
 def _server(kind):
-    # Ends with this process.
-    return integration_base.started(kind.make_server())
+    server = integration_base.started(kind.make_server())
+    registry.CLEANUP.callback(server.cleanUp)
+    return server
 
 
 @contextlib.contextmanager
@@ -439,6 +440,7 @@ def server_that_is_killed_while_it_is_written():
             original = generations.forget_removals
             for _ in range(2):
                 before = opened.generation().number
+                killed = _server(kind).process
 
                 def kill(connection, now, kind=kind):
                     generations.forget_removals = original
@@ -453,6 +455,7 @@ def server_that_is_killed_while_it_is_written():
                             [base.constant(2)])
                 finally:
                     generations.forget_removals = original
+                check.assertIsNot(killed, _server(kind).process)
                 check.assertEqual(before + 1, made.number)
                 survived += 1
     return survived

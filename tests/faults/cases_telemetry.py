@@ -129,6 +129,8 @@ def _fault_everywhere(name, faults, must_fail):
                     check.assertFalse(must_fail, title)
                     for uuid, series in rates.items():
                         check.assertIn(series, (good[uuid], ([], [])), title)
+                check.assertLess(len(server.faults), 100, f'{title}: no '
+                                 f'request had the fault')
                 server.faults = []
                 check.assertEqual(good, _read(driver), title)
                 survived += 1
@@ -198,6 +200,7 @@ def one_bad_series(name):
             server.faults = [_changed_values(name, lambda _, bad=bad: bad)
                              ] * 100
             rates = _read(driver)
+            check.assertLess(len(server.faults), 100, bad)
             server.faults = []
             check.assertEqual(_others(good, uuid), _others(rates, uuid), bad)
             check.assertEqual(good, _read(driver))

@@ -6,12 +6,16 @@ other, checks after each that nothing is lost and all goes on, and returns how
 many were survived. It raises AssertionError at the first that was not.
 """
 
+import contextlib
 import unittest
 
-__all__ = ['CASES', 'Skipped', 'check', 'fault']
+__all__ = ['CASES', 'CLEANUP', 'Skipped', 'check', 'fault']
 
 #: {name: (kind, function)}, in the order of registration.
 CASES = {}
+
+#: What is called after the last case: servers that several cases share.
+CLEANUP = contextlib.ExitStack()
 
 Skipped = unittest.SkipTest
 

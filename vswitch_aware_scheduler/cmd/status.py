@@ -576,14 +576,19 @@ class Checks(upgradecheck.UpgradeCommands):
         problem = wiring.unprotected(self._all_options)
         if problem:
             return _result(upgradecheck.Code.WARNING, problem)
+        if self._conf.telemetry_driver == 'file':
+            return _result(upgradecheck.Code.SUCCESS,
+                           'the modeler reads files, and every instance in '
+                           'these files gets a model')
+        if not wiring.has_telemetry(self._all_options):
+            return _result(upgradecheck.Code.SUCCESS,
+                           'no telemetry service is configured')
         unread = ''
         if self._conf.telemetry_driver in options.TELEMETRY_GROUPS:
             try:
                 findings = check.examine(
                     wiring.configured_driver(self._all_options),
                     self._clock(), wiring.instances_of_nova(self._store()))
-            except exceptions.TelemetryNotConfigured:
-                pass
             except exceptions.VSwitchError as error:
                 # Only the machine of vswitch-modeler needs access. If that has
                 # none, the check "Modelers" reports it.
@@ -592,9 +597,6 @@ class Checks(upgradecheck.UpgradeCommands):
                 if findings.problems:
                     return _result(upgradecheck.Code.WARNING,
                                    _some(findings.problems))
-        if options.inventory_options(self._all_options) is None:
-            return _result(upgradecheck.Code.SUCCESS,
-                           'no telemetry service is configured')
         return _result(
             upgradecheck.Code.SUCCESS,
             'only instances in the inventory get models; the check '

@@ -36,8 +36,8 @@ from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
-           'any_host_is_described', 'configured_driver', 'in_words',
-           'instances_of_nova', 'make_driver', 'make_policies',
+           'any_host_is_described', 'configured_driver', 'has_telemetry',
+           'in_words', 'instances_of_nova', 'make_driver', 'make_policies',
            'make_rebalancer', 'make_store', 'neutron_access', 'read_fleet',
            'review_aggregates', 'set_up', 'unprotected', 'why_no_instance']
 
@@ -181,18 +181,27 @@ def _default_kbps(group):
         **options.default_demand(group)).mean[:2].sum())
 
 
+def has_telemetry(conf):
+    """Return whether the options name a source of telemetry.
+
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    """
+    name = conf[options.GROUP].telemetry_driver
+    if name not in options.TELEMETRY_GROUPS:
+        return True
+    access = options.telemetry_options(conf, name)['access']
+    return access['url'] is not None or access['auth'] is not None
+
+
 def unprotected(conf):
     """Return why every instance in telemetry counts, or None.
 
     :param conf: an oslo.config ConfigOpts with the options of this package
     """
-    name = conf[options.GROUP].telemetry_driver
-    if name == 'file' or options.inventory_options(conf) is not None:
+    if conf[options.GROUP].telemetry_driver == 'file' \
+            or options.inventory_options(conf) is not None \
+            or not has_telemetry(conf):
         return None
-    if name in options.TELEMETRY_GROUPS:
-        access = options.telemetry_options(conf, name)['access']
-        if access['url'] is None and access['auth'] is None:
-            return None
     return (f'every instance that telemetry reports counts, in priors as '
             f'well, as there is no inventory of Nova to compare it with; set '
             f'auth_type and its options in the group '

@@ -75,6 +75,10 @@ _FORMATS = ('a GWA-T-12 CSV file or a folder of them, an .npz trace, or CSV '
 #: A number that is written with a comma, for decimals or for thousands.
 _DECIMAL_COMMA = re.compile(r'[+-]?[0-9.]*(,[0-9]+)+(\.[0-9]*)?', re.ASCII)
 
+#: A compressed file may expand to this number of bytes, or to this many times
+#: its size if that is more.
+_MOST_BYTES, _MOST_TIMES = 128 * 2**20, 40
+
 #: Number of rows between two reports of progress.
 _ROWS_PER_REPORT = 65536
 
@@ -275,6 +279,9 @@ class _NpzTrace:
         with _translating_errors(self._path), \
                 open(self._path, 'rb') as stream, \
                 np.load(stream, allow_pickle=False) as arrays:
+            most = _most_bytes(stream)
+            if sum(part.file_size for part in arrays.zip.infolist()) > most:
+                raise _too_large(self._path, most)
             yield arrays
 
     def _array(self, arrays, name):
@@ -640,6 +647,42 @@ def _numbered_files(folder):
     return [(str(number), paths[number]) for number in sorted(paths)]
 
 
+def _most_bytes(stream):
+    """Return the number of bytes to which a compressed file may expand."""
+    return max(_MOST_BYTES, _MOST_TIMES * os.fstat(stream.fileno()).st_size)
+
+
+def _too_large(path, most):
+    return _error(
+        path, 'expanded content', f'more than {most / 2**20:.0f} MiB',
+        f'at most {_MOST_BYTES / 2**20:.0f} MiB, or {_MOST_TIMES} times the '
+        f'size of the compressed file; expand a larger file')
+
+
+class _Expanded(io.RawIOBase):
+    """The expanded content of a gzip file, up to the limit.
+
+    :param path: path of the file
+    :param stream: the open file
+    """
+
+    def __init__(self, path, stream):
+        super().__init__()
+        self._path, self._most = path, _most_bytes(stream)
+        self._left = self._most
+        self._content = gzip.GzipFile(fileobj=stream)
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        count = self._content.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise _too_large(self._path, self._most)
+        return count
+
+
 @contextlib.contextmanager
 def _text(path):
     """Open a text file, compressed or not: (file of bytes, file of text)."""
@@ -647,7 +690,7 @@ def _text(path):
         raw = stack.enter_context(open(path, 'rb'))
         packed = raw.read(2) == b'\x1f\x8b'
         raw.seek(0)
-        stream = stack.enter_context(gzip.GzipFile(fileobj=raw)) \
+        stream = stack.enter_context(io.BufferedReader(_Expanded(path, raw))) \
             if packed else raw
         # utf-8-sig removes the byte order mark that spreadsheets write.
         yield raw, stack.enter_context(
@@ -668,8 +711,8 @@ def _translating_errors(path):
     except OSError as error:
         raise _error(path, 'reading it', error.strerror or error,
                      'a readable file') from error
-    except (EOFError, KeyError, NotImplementedError, RuntimeError,
-            SyntaxError, ValueError, csv.Error, struct.error,
+    except (EOFError, KeyError, MemoryError, NotImplementedError,
+            RuntimeError, SyntaxError, ValueError, csv.Error, struct.error,
             zipfile.BadZipFile, zlib.error) as error:
         # Exceptions of np.load, zipfile, gzip, csv and the UTF-8 decoder for
         # damaged files or other formats.

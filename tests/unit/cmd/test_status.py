@@ -214,6 +214,14 @@ class ModelStatusTestCase(StatusCase):
         self.configure(*gnocchi, '[vswitch_inventory]', 'path = /a')
         self.assert_told(0, TELEMETRY, 'only instances in the inventory')
 
+    def test_what_counts_without_a_telemetry_service_is_told(self):
+        for inventory in ([], ['[vswitch_inventory]', 'path = /a']):
+            self.configure(*inventory)
+            self.assert_told(0, TELEMETRY, '^no telemetry service is conf')
+            self.configure('telemetry_driver = file', *inventory)
+            self.assert_told(0, TELEMETRY, '^the modeler reads files, and '
+                                           'every instance')
+
     def test_a_nova_that_believes_a_members_rebuild_hint_is_a_warning(self):
         versions = {'31.0.0': '31.3.1', '31.3.0': '31.3.1',
                     '32.2.0': '32.2.1', '33.0.0': '33.0.2',

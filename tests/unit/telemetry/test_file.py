@@ -7,7 +7,9 @@ import logging
 import os
 import tracemalloc
 import unittest
+from unittest import mock
 import uuid
+import zipfile
 
 import fixtures
 import hypothesis
@@ -334,6 +336,27 @@ class NpzTest(_FileTest):
         self._refused('trace.npz', content[:300] + b'\0' * 40
                       + content[340:])
 
+    def test_a_small_file_that_would_expand_to_gigabytes_is_refused(self):
+        path = self._path('trace.npz', b'')
+        with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED,
+                             compresslevel=1) as packed, \
+                packed.open('vm.npy', 'w') as stream:
+            np.lib.format.write_array_header_1_0(stream, {
+                'descr': '<i8', 'fortran_order': False, 'shape': (2**24,)})
+            for _ in range(128):
+                stream.write(bytes(2**20))
+        self.assertLess(os.path.getsize(path), 2**21)
+        self.assertIn('expanded content: more than 128 MiB', self.error_of(
+            file.FileDriver(path).instances))
+
+    def test_a_shape_that_no_memory_holds_is_refused(self):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, 'w') as packed, \
+                packed.open('vm.npy', 'w') as array:
+            np.lib.format.write_array_header_1_0(array, {
+                'descr': '<i8', 'fortran_order': False, 'shape': (2**55,)})
+        self._refused('trace.npz', stream.getvalue(), 'unreadable')
+
     def test_the_period_it_states_is_not_overridden_by_another(self):
         self.assertEqual(2, len(self._series(
             'trace.npz', self._arrays(), period_seconds=300)))
@@ -500,6 +523,20 @@ class RecognitionTest(_FileTest):
         self.assertEqual(1, len(self._series('trace.npz', plain)))
         self.assertEqual(1, len(self._series('a.gz', plain)))
         self.assertEqual(1, len(self._series('a.csv', gzip.compress(plain))))
+
+    def test_a_small_file_that_would_expand_to_gigabytes_is_refused(self):
+        rest = 129 * gzip.compress(b'0' * 2**20)
+        for header in _PLAIN, _gwa():
+            self._refused('1.csv.gz', gzip.compress(header.encode()) + rest,
+                          'expanded content: more than 128 MiB')
+
+    def test_a_large_file_is_refused_by_its_ratio_only(self):
+        with mock.patch.object(file, '_MOST_BYTES', 1000):
+            random = np.random.default_rng(1).random(1000)
+            plain = _PLAIN + ''.join(f'web,{300 * number},{rate},1\n'
+                                     for number, rate in enumerate(random))
+            series, = self._series('a.csv', gzip.compress(plain.encode()))
+        self.assertEqual(1000, len(series))
 
     def test_damaged_content_is_refused(self):
         packed = gzip.compress((_PLAIN + 'web,300,1,1\n' * 500).encode())
