@@ -69,7 +69,7 @@ class ReportPageTest(base.StoreTestCase):
         self.addCleanup(shutil.rmtree, directory)
         path = os.path.join(directory, 'report.html')
         with open(path, 'w', encoding='utf-8') as file:
-            file.write(page.Page().render(report or fleets.fleet(
+            file.write(page.Page().render(report or fleets.report_of(
                 self.store).report(base.NOW,
                                    decisions=self.store.decisions())))
         return self.open(f'file://{path}', **options)
@@ -118,10 +118,10 @@ class ReportPageTest(base.StoreTestCase):
         self.assertEqual('none found', status.inner_text())
 
     def test_a_long_table_has_pages(self):
-        report = fleets.fleet(self.store).report(base.NOW)
+        report = fleets.report_of(self.store).report(base.NOW)
         row = next(row for row in report['hosts'] if row['host'] == 'h2')
         report['hosts'] = [{**row, 'host': f'c{number:04}',
-                            'risk': number / 1e4}
+                            'overload_probability': number / 1e4}
                            for number in range(1200)]
         shown = self.written(report)
         status = shown.locator('[data-table=hosts] [role=status]')
@@ -167,7 +167,7 @@ class ReportPageTest(base.StoreTestCase):
 
     def test_the_served_page_leads_to_every_host_and_back(self):
         reports = server.Reports(
-            lambda: fleets.fleet(self.store),
+            lambda: fleets.report_of(self.store),
             lambda fleet, host: fleet.report(base.NOW, host=host))
         serving = server.Server('127.0.0.1', 0, reports)
         self.addCleanup(serving.server_close)
