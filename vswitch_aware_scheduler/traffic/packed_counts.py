@@ -40,7 +40,7 @@ def pack(counts: typing.Any) -> bytes:
     """
     rows, columns = np.nonzero(counts.moves)
     gap_steps = np.zeros(len(counts.gap_moves), _GAP_STEP)
-    for name, column in zip(_GAP_STEP.names, counts.gap_moves.T):
+    for name, column in zip(_GAP_STEP.names or (), counts.gap_moves.T):
         gap_steps[name] = column
     is_aged = counts.recent_weight < 1 \
         or not np.array_equal(counts.recent_peaks, counts.peaks)
@@ -143,7 +143,7 @@ def _gap_moves(packed, bins):
     :raises InvalidSeries: if one of them is impossible
     """
     gap_moves = np.zeros((packed.size, 4))
-    for column, name in enumerate(_GAP_STEP.names):
+    for column, name in enumerate(_GAP_STEP.names or ()):
         gap_moves[:, column] = packed[name]
     # np.isin takes long even for an empty array.
     if packed.size and not np.isin(gap_moves[:, :2], bins).all():
