@@ -112,7 +112,7 @@ class FakeClaims:
 
     def __init__(self):
         self.claims = {}         # uuid -> StoredClaim
-        self.number, self.purged = 0, 0
+        self.number, self.purged = 0, []
         self.problem = None
         self.lock = threading.Lock()
 
@@ -151,8 +151,8 @@ class FakeClaims:
 
             yield changes, write
 
-    def purge_claims(self):
-        self.purged += 1
+    def purge_claims(self, last):
+        self.purged.append(last)
 
 
 class FakeStore(FakeClaims):

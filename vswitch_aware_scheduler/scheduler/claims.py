@@ -118,7 +118,7 @@ class Claims(worker_thread.WorkerThread):
         self._unwritten = collections.deque(maxlen=_MOST_KEPT)
         self._withdrawn = collections.deque(maxlen=_MOST_KEPT)
         self._last_read = None   # ClaimsSeen
-        self._purge_at = -math.inf
+        self._purge_at, self._purge_to = -math.inf, 0
         # Whether the store has answered since a request waited in vain.
         self._answers = True
 
@@ -268,7 +268,10 @@ class Claims(worker_thread.WorkerThread):
         self._take(changes)
         self._last_read = changes.seen
         if time.monotonic() >= self._purge_at:
-            self._store.purge_claims()
+            # All workers have read what was there at the previous purge, also
+            # if a step of the database's clock lets new claims expire.
+            self._store.purge_claims(self._purge_to)
+            self._purge_to = self._last_read.number
             self._purge_at = time.monotonic() + _PURGE_SECONDS
 
     def _take(self, changes):

@@ -205,14 +205,19 @@ def claiming(store: database.Database, since: ClaimsSeen | None = None
                                                 head)
 
 
-def purge(store: database.Database) -> int:
-    """Delete the expired claims; return their number."""
+def purge(store: database.Database, last: int) -> int:
+    """Delete the expired claims; return their number.
+
+    :param last: number of the last write whose claims may be deleted: after a
+        step of the database's clock, claims expire that nobody has read yet
+    """
+    is_read = claim_table.c.number <= last
     with _opened(store) as (connection, head):
         if not connection.scalar(sa.select(sa.func.count()).where(
-                claim_table.c.expires_at < head.now)):
+                is_read & (claim_table.c.expires_at < head.now))):
             return 0
     with _opened(store, lock=True) as (connection, head):
-        return _purge(connection, head.now)
+        return _purge(connection, head.now, is_read)
 
 
 @contextlib.contextmanager
@@ -349,12 +354,12 @@ def _can_be_stored(claim):
                             (claim.source, 255)))
 
 
-def _purge(connection, now):
+def _purge(connection, now, is_read):
     """Delete the expired claims, after the counter was locked."""
     sql.forget_tokens(connection, history_table, counter_table,
                       now - KEPT_SECONDS)
     table = claim_table
-    is_expired = table.c.expires_at < now
+    is_expired = is_read & (table.c.expires_at < now)
     last = connection.scalar(sa.select(sa.func.max(table.c.number)).where(
         is_expired & (table.c.state == WITHDRAWN)))
     deleted_rows = connection.execute(

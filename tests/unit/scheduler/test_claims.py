@@ -164,7 +164,15 @@ class TestSerialised(ClaimsTestCase):
         one = self.worker()
         for _ in range(3):
             one.claims.step()
-        self.assertEqual(1, self.store.purged)
+        self.assertEqual([0], self.store.purged)
+
+    def test_a_purge_deletes_what_was_there_at_the_previous_one(self):
+        one = self.worker()
+        for number in range(3):
+            self.store.number = number
+            one.claims._purge_at = 0
+            one.claims.step()
+        self.assertEqual([0, 0, 1], self.store.purged)
 
     def test_tokens_fit_their_column_and_differ(self):
         tokens = {worker.claim(number).stored.token

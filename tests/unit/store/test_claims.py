@@ -4,6 +4,7 @@
 import concurrent.futures
 import dataclasses
 import threading
+from unittest import mock
 
 import sqlalchemy as sa
 
@@ -12,6 +13,7 @@ from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import claims
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.vswitch import attachments
 
@@ -36,6 +38,9 @@ class ClaimsTestCase(base.StoreTestCase):
         return {int(claimed.instance_uuid[-12:], 16): (
             claimed.state, claimed.host, claimed.token)
                 for claimed in self.changes.claims}
+
+    def purge(self, last=10**9):
+        return self.store.purge_claims(last)
 
     def age(self, seconds):
         """Let all claims be older."""
@@ -183,7 +188,7 @@ class ClaimsTestCase(base.StoreTestCase):
 
     def test_what_has_expired_is_purged_and_readers_do_not_miss_it(self):
         self.write(claim(1), claim(2), claim(3))
-        self.assertEqual(0, self.store.purge_claims())
+        self.assertEqual(0, self.purge())
         self.read()
         early = self.seen
         self.write(withdrawn=[claim(2)])
@@ -192,19 +197,31 @@ class ClaimsTestCase(base.StoreTestCase):
         self.age(599.0)
         self.write(claim(4))
         self.age(2.0)
-        self.assertEqual(3, self.store.purge_claims())
+        self.assertEqual(3, self.purge())
         self.assertEqual([4], list(self.read(late)))
         self.assertFalse(self.changes.complete)
         # One that has not read the withdrawal has to read all.
         self.assertEqual([4], list(self.read(early)))
         self.assertTrue(self.changes.complete)
-        self.assertEqual(0, self.store.purge_claims())
+        self.assertEqual(0, self.purge())
+
+    def test_a_clock_set_ahead_deletes_no_claim_that_is_new(self):
+        seen = self.store.read_claims().seen
+        self.write(claim(1))
+        a_day_ahead = {name: sa.literal_column(f'{clock} + 86400')
+                       for name, clock in sql.NOW.items()}
+        with mock.patch.dict(sql.NOW, a_day_ahead):
+            self.write(claim(2))
+            self.assertEqual(0, self.purge(seen.number))
+            # A worker that has not read since before the step.
+            self.assertEqual([1, 2], sorted(self.read(seen)))
+            self.assertEqual(1, self.purge())
 
     def test_a_withdrawal_stays_for_readers_for_a_while(self):
         self.write(claim(age_seconds=599.0))
         self.write(withdrawn=[claim()])
         self.age(claims.KEPT_SECONDS - 60)
-        self.assertEqual(0, self.store.purge_claims())
+        self.assertEqual(0, self.purge())
         self.assertEqual(store.WITHDRAWN, self.read()[1][0])
 
     def test_each_of_many_writers_reads_all_claims_before_its_own(self):
@@ -277,7 +294,7 @@ class ClaimsTestCase(base.StoreTestCase):
 
     def test_a_schema_of_another_version_is_named(self):
         self.execute("UPDATE alembic_version SET version_num = '0003'")
-        for action in (self.store.read_claims, self.store.purge_claims,
+        for action in (self.store.read_claims, self.purge,
                        lambda: self.write(claim())):
             with self.assertRaisesRegex(exceptions.StoreVersionError,
                                         'db sync'):

@@ -57,7 +57,7 @@ CALLS = {
     'read_changes': _read_changes,
     'claiming': _claiming,
     'read_claims': _read_claims,
-    'purge_claims': lambda target: target.purge_claims(),
+    'purge_claims': lambda target: target.purge_claims(10**9),
     'write_decisions': _write_decisions,
     'purge_decisions': lambda target: target.purge_decisions(0, 1.0),
     'report_worker': _report_worker,
