@@ -39,7 +39,7 @@ MAY_IMPORT = {
     'scheduler': _ADMISSION | {'conf'},
     'modeler': _ADMISSION | _CLIENTS | {
         'budgets', 'conf', 'fleet', 'telemetry'},
-    'budgets': _ADMISSION | _CLIENTS | {'telemetry'},
+    'budgets': _ADMISSION | _CLIENTS,
     'fleet': _ADMISSION,
     'report': _ADMISSION | {'fleet'},
     'cmd': _SERVICES,

@@ -5,8 +5,9 @@ A host may be overloaded for the share E of its time, the configured overload
 probability. In each second in which it is in use and measured, it earns 0.6 E
 seconds of overload, up to what it earns in 30 days. It spends the time of its
 avoidable overload: the sum of its instances exceeds a limit that no instance
-exceeds alone. A host with a negative balance is in debt. It accepts no new
-instances, unless it has spent at most what it earned in the last three days.
+exceeds alone. A host with a negative balance is in debt. New instances use it
+last, and those of projects that spent its budget only if no other host passes,
+unless it has spent at most what it earned in the last three days.
 An uplink has a budget for the instances of all hosts behind it.
 
 * ``rules`` is this arithmetic. ``accounts`` applies it in a modeler's pass to
