@@ -12,9 +12,9 @@ from vswitch_aware_scheduler.vswitch import profile
 class ReadTestCase(fleet_case.FleetTestCase):
 
     def read(self):
-        group = context.configuration(argparse.Namespace(
+        conf = context.configuration(argparse.Namespace(
             config_file=[self.config], store=None))
-        return wiring.read_fleet(self.store, group)
+        return wiring.read_fleet(self.store, conf.vswitch_scheduler)
 
     def test_policies_that_a_modeler_stored_come_before_the_options(self):
         self._configure('default_switch_profile = ovs-vxlan')

@@ -16,9 +16,8 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import sizing
-from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import instances
-from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
@@ -30,11 +29,7 @@ from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 
-__all__ = ['SORTS', 'SUMMARY', 'Fleet', 'add_arguments', 'host_columns',
-           'instance_columns', 'project_columns', 'sort', 'uplink_columns']
-
-#: What it does.
-SUMMARY = 'print the load and the overload probability of each host'
+__all__ = ['Fleet', 'List', 'SORTS', 'Show', 'sort']
 
 #: Sort keys of hosts, and whether the largest values come first.
 SORTS = {'host': False, 'risk': True, 'utilisation': True, 'instances': True,
@@ -52,16 +47,8 @@ _INVENTORY_SECONDS = 2 * 3600.0
 
 _DAY_SECONDS = 86400.0
 
-#: Maximum number of projects that are named for a host.
-_MOST_SPENDERS = 5
 
-
-def add_arguments(parser):
-    """Add the arguments of "fleet".
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_print)
+def _add_arguments(parser):
     parser.add_argument('--sort', choices=SORTS, default='host',
                         help='sort hosts by name, risk, utilisation, number '
                              'of instances, room or error budget; the highest '
@@ -83,7 +70,6 @@ def add_arguments(parser):
     parser.add_argument('--host', metavar='HOST',
                         help='print only this host, and its instances, those '
                              'that add the most load first')
-    output.add_list_arguments(parser)
 
 
 def sort(rows, key_name):
@@ -191,7 +177,7 @@ class Fleet:
     @property
     def hosts(self):
         """Names of all hosts, sorted."""
-        return sorted(self.stored.policies, key=output.natural)
+        return sorted(self.stored.policies, key=base.natural)
 
     # What hosts carry
 
@@ -215,7 +201,7 @@ class Fleet:
     def uplink_rows(self):
         """Return a dictionary for each uplink, sorted by name."""
         stored = self.stored
-        names = sorted(stored.uplinks, key=output.natural)
+        names = sorted(stored.uplinks, key=base.natural)
         hosts_behind = stored.hosts_behind()
         return [{
             'uplink': name, 'hosts': len(hosts_behind.get(name, ())),
@@ -527,178 +513,150 @@ def _window(item):
     return int(item[0])
 
 
-def _budget_lines(budget, spenders):
-    """Yield (name, text) of the error budget of a row, for people."""
-    if budget is None:
-        yield 'Error budget', 'none: no modeler has kept one of this host'
-        return
-    yield 'Error budget', (
-        f'{budget["left_seconds"]:.0f} s of overload left, what '
-        f'{budget["left_days"]:.3g} days in use earn'
-        + ('' if not budget['in_debt'] else
-           '; it is in debt, and accepts instances again'
-           if budget['accepts'] else '; it is in debt'))
-    yield 'Since', plain_text.iso_time(budget['since_at']) + (
-        f': {budget["why"]}' if budget['why'] else '')
-    yield 'Of', f'{budget["limits"]}, limit {budget["asked_limit"]:g}'
-    yield 'Measured', (
-        f'{budget["measured_seconds"]:.0f} s, of which '
-        f'{budget["overload_seconds"]:.0f} s of avoidable overload; '
-        f'{budget["unknown_seconds"]:.0f} s are not known'
-        + (f': {budget["unknown_why"]}' if budget['unknown_why'] else ''))
-    yield 'Instances', (
-        f'{budget["vm_seconds"] / 3600:.0f} hours, of which '
-        f'{budget["vm_overload_seconds"] / 3600:.3g} beside others that '
-        f'exceeded the capacity')
-    total = sum(spenders.values())
-    yield 'Spent by', ', '.join(
-        f'{project or "unknown"} {_percent(seconds / total)}'
-        for project, seconds in list(spenders.items())[:_MOST_SPENDERS]
-    ) or 'nobody in the last seven days'
-    yield 'Burn rate', ', '.join(
-        f'{rate:.3g} in {window}'
-        for window, rate in budget['burn_rates'].items()) or 'not known'
-
-
 # Columns
 
 def _percent(value):
     return f'{100 * value:.1f}%'
 
 
-def _budget_columns():
-    column = output.Column
-    return [column('BUDGET', 'budget_left', _percent),
-            column('BURN', 'burn_rate', '{:.3g}'.format)]
-
-
 def _loss(value):
     return plain_text.chance(value, '.2g')
 
 
-def _numbers():
-    column = output.Column
-    return [column('USED', 'utilisation', _percent),
-            column('P(OVERLOAD)', 'overload_probability', plain_text.chance),
-            column('LIMIT', 'limit', '{:.3g}'.format),
-            column('LOSS', 'loss_fraction', _loss)]
+_column = base.Column
+
+_NUMBERS = [
+    _column('USED', 'utilisation', _percent),
+    _column('P(OVERLOAD)', 'overload_probability', plain_text.chance),
+    _column('LIMIT', 'limit', '{:.3g}'.format),
+    _column('LOSS', 'loss_fraction', _loss),
+    _column('BUDGET', 'budget_left', _percent),
+    _column('BURN', 'burn_rate', '{:.3g}'.format)]
+
+_HOSTS = [
+    _column('HOST', 'host'), _column('PROFILE', 'profile'),
+    _column('ORIGIN', 'origin'), _column('VMS', 'instances'),
+    _column('MODEL', 'with_model'), _column('FLAVOR', 'with_flavor'),
+    _column('PRIOR', 'with_prior'), _column('UNKNOWN', 'unknown'),
+    *_NUMBERS, _column('EPISODES/DAY', 'episodes_per_day', plain_text.chance)]
+
+_ROOM = _column('ROOM', 'room', lambda room: (
+    f'>={room}' if room == sizing.MOST else str(room)))
+
+_UPLINKS = [_column('UPLINK', 'uplink'), _column('HOSTS', 'hosts'),
+            _column('VMS', 'instances'), *_NUMBERS]
+
+_PROJECTS = [_column('PROJECT', 'project'),
+             _column('VM-HOURS', 'vm_hours', '{:.0f}'.format),
+             _column('IN OVERLOAD', 'vm_overload', plain_text.chance),
+             _column('SPENT', 'spent_seconds', '{:.0f}s'.format)]
+
+_INSTANCES = [
+    _column('INSTANCE', 'instance_uuid'), _column('NAME', 'name'),
+    _column('FLAVOR', 'flavor'), _column('PROJECT', 'project'),
+    _column('BY', 'rule'), _column('EGRESS', 'mean.egress_kbps'),
+    _column('INGRESS', 'mean.ingress_kbps'),
+    _column('ADDS P(OVERLOAD)', 'adds_overload_probability',
+            plain_text.chance),
+    _column('ADDS LOSS', 'adds_loss_fraction', _loss),
+    _column('ADDS USED', 'adds_utilisation', _percent)]
 
 
-def host_columns(with_room, with_uplinks):
-    """Return the Columns of hosts.
+class List(base.List):
+    """Print the load and the overload probability of each host."""
 
-    :param with_room: whether there is a column for the room
-    :param with_uplinks: whether there is a column for uplinks
-    """
-    column = output.Column
-    return [
-        column('HOST', 'host'), column('PROFILE', 'profile'),
-        column('ORIGIN', 'origin'), column('VMS', 'instances'),
-        column('MODEL', 'with_model'), column('FLAVOR', 'with_flavor'),
-        column('PRIOR', 'with_prior'), column('UNKNOWN', 'unknown'),
-        *_numbers(), *_budget_columns(),
-        column('EPISODES/DAY', 'episodes_per_day', plain_text.chance),
-        *([column('ROOM', 'room', lambda room: (
-            f'>={room}' if room == sizing.MOST else str(room)))]
-          if with_room else []),
-        *([column('UPLINKS', 'uplinks', lambda names: (
-            ', '.join(names) or '-'))] if with_uplinks else [])]
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        _add_arguments(parser)
 
+    def answer(self, arguments):
+        """Return the hosts, uplinks or projects."""
+        self._fleet = fleet = Fleet(self.store, self.all_options)
+        facts = {'generation': fleet.generation.number,
+                 'published_at': (fleet.generation.published_at
+                                  if fleet.generation.number else None),
+                 'policies_read_at': fleet.policies_read_at,
+                 'aggregates_read_at': fleet.aggregates_read_at,
+                 'inventory_seen_at': (fleet.inventory
+                                       and fleet.inventory.seen_at),
+                 'remarks': fleet.remarks}
+        if arguments.projects:
+            self.rows_key, self.columns = 'projects', _PROJECTS
+            rows = fleet.project_rows()
+        elif arguments.uplinks:
+            self.rows_key, self.columns = 'uplinks', _UPLINKS
+            rows = fleet.uplink_rows()
+        else:
+            self.rows_key = 'hosts'
+            rows = self._host_rows(arguments, facts)
+        self.below = self.rows_key
+        return {**facts, self.rows_key: rows}
 
-def uplink_columns():
-    """Return the Columns of uplinks."""
-    column = output.Column
-    return [column('UPLINK', 'uplink'), column('HOSTS', 'hosts'),
-            column('VMS', 'instances'), *_numbers(), *_budget_columns()]
+    def _host_rows(self, arguments, facts):
+        with terminal.progress('summing') as progress:
+            rows = self._fleet.host_rows(arguments.host, progress)
+        self.columns = [
+            *_HOSTS, *([_ROOM] if arguments.flavor is not None else []),
+            *([_column('UPLINKS', 'uplinks')]
+              if any(row['uplinks'] for row in rows) else [])]
+        # Compute slow values only for the rows that are printed, unless they
+        # determine which rows these are.
+        self._pending = {'room': self._add_room, 'episodes_per_day':
+                         lambda arguments, rows, facts:
+                         self._fleet.add_episodes(rows)}
+        for key in list(self._pending):
+            if key == arguments.sort or self.sorts_by(arguments, key):
+                self._pending.pop(key)(arguments, rows, facts)
+        sort(rows, arguments.sort)
+        return rows
 
+    def complete(self, arguments, rows, answer):
+        """Add room, episodes and the instances of a host."""
+        if self.rows_key != 'hosts':
+            return
+        for add in self._pending.values():
+            add(arguments, rows, answer)
+        if arguments.host is not None:
+            answer['instances'] = self._fleet.instance_rows(arguments.host)
+            answer['spent_by'] = self._fleet.spenders(arguments.host)
+        if 'demand_by' in answer:
+            self.below = (f'hosts; room for instances whose demand is by '
+                          f'{answer["demand_by"]}')
 
-def project_columns():
-    """Return the Columns of projects."""
-    column = output.Column
-    return [column('PROJECT', 'project'),
-            column('VM-HOURS', 'vm_hours', '{:.0f}'.format),
-            column('IN OVERLOAD', 'vm_overload', plain_text.chance),
-            column('SPENT', 'spent_seconds', '{:.0f}s'.format)]
+    def _add_room(self, arguments, rows, facts):
+        if arguments.flavor is None:
+            for row in rows:
+                row['room'] = None
+            return
+        with terminal.progress('searching') as progress:
+            facts['demand_by'] = self._fleet.add_room(
+                rows, arguments.flavor, arguments.project, progress)
 
-
-def instance_columns():
-    """Return the Columns of the instances of a host."""
-    column = output.Column
-    return [column('INSTANCE', 'instance_uuid'), column('NAME', 'name'),
-            column('FLAVOR', 'flavor'), column('PROJECT', 'project'),
-            column('BY', 'rule'), column('EGRESS', 'mean.egress_kbps'),
-            column('INGRESS', 'mean.ingress_kbps'),
-            column('ADDS P(OVERLOAD)', 'adds_overload_probability',
-                   plain_text.chance),
-            column('ADDS LOSS', 'adds_loss_fraction', _loss),
-            column('ADDS USED', 'adds_utilisation', _percent)]
-
-
-def _print(arguments, conf):
-    fleet = Fleet(context.open_store(conf), arguments.all_options)
-    facts = {'generation': fleet.generation.number,
-             'published_at': (fleet.generation.published_at
-                              if fleet.generation.number else None),
-             'policies_read_at': fleet.policies_read_at,
-             'aggregates_read_at': fleet.aggregates_read_at,
-             'inventory_seen_at': (fleet.inventory
-                                   and fleet.inventory.seen_at),
-             'remarks': fleet.remarks}
-    if arguments.projects:
-        output.print_list(arguments, fleet.project_rows(), project_columns(),
-                          'projects', 'projects', other_keys=facts)
-    elif arguments.uplinks:
-        output.print_list(arguments, fleet.uplink_rows(),
-                          uplink_columns(), 'uplinks', 'uplinks',
-                          other_keys=facts)
-    else:
-        _print_hosts(arguments, fleet, facts)
-    if arguments.output_format in (None, 'table'):
-        terminal.print_remarks('Remarks', fleet.remarks)
-    return 0
-
-
-def _print_hosts(arguments, fleet, facts):
-    with terminal.progress('summing') as progress:
-        rows = fleet.host_rows(arguments.host, progress)
-    columns = host_columns(arguments.flavor is not None,
-                           any(row['uplinks'] for row in rows))
-    # Compute slow values only for the rows that are printed, unless they
-    # determine which rows these are.
-    pending = {'room': lambda rows: _add_room(arguments, fleet, rows, facts),
-               'episodes_per_day': fleet.add_episodes}
-    for key in list(pending):
-        if key == arguments.sort or output.is_sorted_by(arguments, key):
-            pending.pop(key)(rows)
-    sort(rows, arguments.sort)
-    rows, total = output.select(arguments, rows, columns)
-    for add in pending.values():
-        add(rows)
-    instance_rows = None
-    if arguments.host is not None:
-        instance_rows = facts['instances'] = fleet.instance_rows(
-            arguments.host)
-        facts['spent_by'] = fleet.spenders(arguments.host)
-    demand = facts.get('demand_by')
-    output.print_selected(
-        arguments, rows, total, columns, 'hosts', 'hosts' + (
-            f'; room for instances whose demand is by {demand}'
-            if demand else ''), other_keys=facts)
-    if instance_rows is not None \
-            and arguments.output_format in (None, 'table'):
-        terminal.print_line()
-        terminal.print_fields(list(_budget_lines(
-            rows[0]['error_budget'], facts['spent_by'])))
-        terminal.print_below('Instances, by the load that they add')
-        terminal.print_line()
-        output.print_plain(instance_rows, instance_columns())
+    def describe(self, answer, rows):
+        """Print the instances of a host, and the remarks."""
+        if 'instances' in answer:
+            terminal.print_line()
+            terminal.print_fields(list(zip(*base.fields_of({
+                **(rows[0]['error_budget'] or {}),
+                'spent_by': answer['spent_by']}))))
+            terminal.print_below('Instances, by the load that they add')
+            terminal.print_table(*base.table_of(answer['instances'],
+                                                _INSTANCES))
+        terminal.print_remarks('Remarks', answer['remarks'])
 
 
-def _add_room(arguments, fleet, rows, facts):
-    if arguments.flavor is None:
-        for row in rows:
-            row['room'] = None
-        return
-    with terminal.progress('searching') as progress:
-        facts['demand_by'] = fleet.add_room(rows, arguments.flavor,
-                                            arguments.project, progress)
+class Show(base.Show):
+    """Print what a host carries, and its instances."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('host', metavar='HOST')
+
+    def answer(self, arguments):
+        """Return the row of a host in "fleet", and its instances."""
+        fleet = Fleet(self.store, self.all_options)
+        rows = fleet.host_rows(arguments.host)
+        fleet.add_episodes(rows)
+        return {**rows[0], 'room': None,
+                'instances_on_host': fleet.instance_rows(arguments.host),
+                'spent_by': fleet.spenders(arguments.host)}
