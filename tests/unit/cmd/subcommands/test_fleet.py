@@ -168,9 +168,8 @@ class HostsTestCase(FleetTestCase):
              for row in rows])
         _, text, _ = self.run_command('fleet', '--host', 'h2')
         for sort_options in (
-                '-52 s of overload left, what -0.1 days in use earn; '
-                'it is in debt', 'profile p, 250 kbit/s, limit 0.01',
-                'Burn rate', '3 in 1h, 1.5 in 6h', 'p 75.0%, q 25.0%'):
+                'in_debt', 'profile p, 250 kbit/s', '1h 3, 6h 1.5',
+                'p 60, q 20'):
             self.assertIn(sort_options, text)
         [row] = self.ask('fleet', '--uplinks')['uplinks']
         self.assertAlmostEqual(1.0, row['error_budget']['left_days'])
@@ -274,7 +273,7 @@ class InstancesTestCase(FleetTestCase):
             self.assertIsNone(instance['mean']['kpps'])
         output = self.run_command('fleet', '--host', 'h1')[1]
         self.assertIn('Instances, by the load that they add', output)
-        self.assertEqual('vm2', commands.table(output)[3][1])
+        self.assertLess(output.index('vm2'), output.index('vm1'))
 
 
 class RoomTestCase(FleetTestCase):
