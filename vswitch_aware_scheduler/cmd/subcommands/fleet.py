@@ -46,6 +46,9 @@ _INVENTORY_SECONDS = 2 * 3600.0
 
 _DAY_SECONDS = 86400.0
 
+#: Maximum number of projects that are named for a host.
+_MOST_SPENDERS = 5
+
 
 def _add_arguments(parser):
     parser.add_argument('--sort', choices=SORTS, default='host',
@@ -273,6 +276,47 @@ def instance_rows(fleet: view.FleetView, host: str) -> list[dict]:
     return its_rows
 
 
+def _budget_lines(budget, spenders):
+    """Yield (name, text) of the error budget of a row, for people."""
+    if budget is None:
+        yield 'Error budget', 'none: no modeler has kept one of this host'
+        return
+    yield 'Error budget', (
+        f'{budget["left_seconds"]:.0f} s of overload left, what '
+        f'{budget["left_days"]:.3g} days in use earn'
+        + ('' if not budget['in_debt'] else
+           '; it is in debt, and accepts instances again'
+           if budget['accepts'] else '; it is in debt'))
+    yield 'Since', plain_text.iso_time(budget['since_at']) + (
+        f': {budget["why"]}' if budget['why'] else '')
+    yield 'Of', f'{budget["limits"]}, limit {budget["asked_limit"]:g}'
+    yield 'Measured', (
+        f'{budget["measured_seconds"]:.0f} s, of which '
+        f'{budget["overload_seconds"]:.0f} s of avoidable overload; '
+        f'{budget["unknown_seconds"]:.0f} s are not known'
+        + (f': {budget["unknown_why"]}' if budget['unknown_why'] else ''))
+    yield 'Instances', (
+        f'{budget["vm_seconds"] / 3600:.0f} hours, of which '
+        f'{budget["vm_overload_seconds"] / 3600:.3g} beside others that '
+        f'exceeded the capacity')
+    prediction = budget['prediction']
+    if prediction is not None:
+        yield 'Prediction', (
+            f'overload predicted in {prediction["predicted_share"]:.3g} and '
+            f'measured in {prediction["measured_share"]:.3g} of '
+            f'{prediction["measured_seconds"]:.0f} s'
+            + ('; measurements contradict it' if prediction['contradicted']
+               else ''))
+    total = sum(spenders.values())
+    yield 'Spent by', ', '.join(
+        f'{project or "unknown"} {_percent(seconds / total)}'
+        for project, seconds in list(spenders.items())[:_MOST_SPENDERS]
+    ) or 'nobody in the last seven days'
+    yield 'Burn rate', ', '.join(
+        f'{rate:.3g} in {window}'
+        for window, rate in budget['burn_rates'].items()) or 'not known'
+
+
 def _claims_line(claims):
     wait = claims['longest_wait_seconds']
     return (f'Claims of {claims["workers"]} workers of nova-scheduler: '
@@ -404,9 +448,8 @@ class List(base.List):
             terminal.print_line(_claims_line(answer['claims']))
         if 'instances' in answer:
             terminal.print_line()
-            terminal.print_fields(list(zip(*base.fields_of({
-                **(its_rows[0]['error_budget'] or {}),
-                'spent_by': answer['spent_by']}))))
+            terminal.print_fields(list(_budget_lines(
+                its_rows[0]['error_budget'], answer['spent_by'])))
             terminal.print_below('Instances, by the load that they add')
             terminal.print_table(*base.table_of(answer['instances'],
                                                 _INSTANCES))
