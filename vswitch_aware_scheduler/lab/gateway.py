@@ -37,23 +37,13 @@ def entries(vlans, interfaces, switch_back):
     Each VLAN needs one entry on each interface. With switch-back, which leads
     the traffic of all interfaces through one link before it is mapped, each
     VLAN needs one entry.
-
-    :param vlans: number of VLANs of one VLAN domain that are mapped
-    :param interfaces: number of the gateway's interfaces in this domain
-    :param switch_back: whether the gateway has switch-back
     """
     return vlans if switch_back else vlans * interfaces
 
 
 @dataclasses.dataclass(frozen=True)
 class Gateway:
-    """A VXLAN gateway.
-
-    :ivar name: text
-    :ivar interfaces: number of interfaces to silos
-    :ivar mapping_entries: number of entries of its mapping table
-    :ivar switch_back: whether it has a link for switch-back
-    """
+    """A VXLAN gateway."""
 
     name: str
     interfaces: int
@@ -65,9 +55,7 @@ class Gateway:
 class InterfaceGroup:
     """Interfaces that share a VLAN domain.
 
-    :ivar name: text
     :ivar interfaces: {name of a gateway: tuple of its interfaces, from 1}
-    :ivar silo: name of the silo of the interfaces
     """
 
     name: str
@@ -79,8 +67,6 @@ class InterfaceGroup:
 class Network:
     """A network of a tenant in one or several silos.
 
-    :ivar tenant: text
-    :ivar name: text
     :ivar vlans: {name of an interface group: VLAN id, or None for any}
     :ivar vni: VNI, or None for any
     """
@@ -98,8 +84,6 @@ class Network:
 class Site:
     """The input of a plan of mapping tables: gateways, groups and networks.
 
-    :ivar gateways: {name: Gateway}
-    :ivar groups: {name: InterfaceGroup}
     :ivar networks: list of Network, in the order of planning
     :raises InvalidInput: if a value is invalid; the message names the thing,
         the value and the valid values
@@ -136,27 +120,20 @@ class Plan:
     """The mapping of VLANs to VNIs.
 
     :ivar networks: list of (Network, VNI, {interface group: VLAN id})
-    :ivar site: the Site of the plan
     """
 
     networks: list
     site: Site
 
     def mappings(self, gateway):
-        """Return [(network, VNI, interface group, VLAN id)] of a gateway.
-
-        :param gateway: name of the gateway
-        """
+        """Return [(network, VNI, interface group, VLAN id)] of a gateway."""
         return [(network, vni, group, vlan)
                 for network, vni, vlans in self.networks
                 for group, vlan in vlans.items()
                 if gateway in self.site.groups[group].interfaces]
 
     def entries(self, gateway):
-        """Return how many entries the mapping table of a gateway needs.
-
-        :param gateway: name of the gateway
-        """
+        """Return how many entries the mapping table of a gateway needs."""
         switch_back = self.site.gateways[gateway].switch_back
         return sum(entries(1, len(self.site.groups[group].interfaces[gateway]),
                            switch_back)
@@ -188,7 +165,6 @@ def plan(site):
     A number that a network requests is reserved for it, regardless of its
     position in the order.
 
-    :param site: Site
     :raises InvalidInput: if two networks request a number, or if no number is
         free
     :raises MappingTableFull: if a mapping table is too small; the message
@@ -257,7 +233,6 @@ def _next(free, network, number_name):
 def load(path):
     """Return the Site that a YAML file describes.
 
-    :param path: path of the file
     :raises InvalidInput: if the file is invalid; the message names the file,
         the thing, the value and the valid values
     """
@@ -272,7 +247,6 @@ def load(path):
 def site_from_dict(data):
     """Return the Site that plain values describe.
 
-    :param data: dictionary, as in the YAML file
     :raises InvalidInput: if a value is invalid; the message names the thing,
         the value and the valid values
     """

@@ -21,9 +21,7 @@ _MOST = 10 ** 15
 def refuse(subject, value, expected):
     """Raise an error about a value.
 
-    :param subject: what has the value
     :param value: the value; None: not given
-    :param expected: description of the valid values
     :raises InvalidInput: always
     """
     shown = 'not given' if value is None else plain_text.brief(value)
@@ -31,24 +29,14 @@ def refuse(subject, value, expected):
 
 
 def one_of(value, names):
-    """Return the valid names as text, with the most similar one.
-
-    :param value: the value that is not among them
-    :param names: list of the valid names
-    """
+    """Return the valid names as text, with the most similar one."""
     near = difflib.get_close_matches(str(value), names, n=1)
     return f'one of {", ".join(names)}' + (
         f'; did you mean {near[0]!r}?' if near else '')
 
 
 def read(path, place, expected, error=exceptions.InvalidInput):
-    """Return the text of a file.
-
-    :param path: path of the file
-    :param place: description of the file
-    :param expected: description of a valid file
-    :param error: class of the error if the file cannot be read
-    """
+    """Return the text of a file."""
     try:
         with open(path, encoding='utf-8-sig', newline='') as file:
             return file.read()
@@ -62,8 +50,6 @@ def read(path, place, expected, error=exceptions.InvalidInput):
 def read_yaml(path, place):
     """Return the plain values of a YAML file.
 
-    :param path: path of the file
-    :param place: description of the file
     :raises InvalidInput: if the file cannot be read or is not YAML
     """
     try:
@@ -76,8 +62,6 @@ def read_yaml(path, place):
 def mapping(subject, value, keys=None):
     """Return a value that is a mapping.
 
-    :param subject: what has the value
-    :param value: the value
     :param keys: list of the valid keys; None: all
     :raises InvalidInput: if the value is no mapping or has another key
     """
@@ -92,8 +76,6 @@ def mapping(subject, value, keys=None):
 def named(subject, value):
     """Return a value that is a mapping of names.
 
-    :param subject: what has the value
-    :param value: the value
     :raises InvalidInput: if the value is no mapping or a name is no text
     """
     for name in mapping(subject, value):
@@ -105,9 +87,6 @@ def named(subject, value):
 def whole(subject, value, lowest=1, highest=_MOST):
     """Return a value that is a whole number.
 
-    :param subject: what has the value
-    :param value: the value
-    :param lowest: least valid number
     :param highest: largest valid number
     :raises InvalidInput: if the value is invalid
     """
@@ -121,8 +100,6 @@ def whole(subject, value, lowest=1, highest=_MOST):
 def number(subject, value, above=False, default=...):
     """Return a value that is a number of 0 or more.
 
-    :param subject: what has the value
-    :param value: the value
     :param above: whether 0 is invalid
     :param default: result for None, which is invalid without it
     :raises InvalidInput: if the value is invalid

@@ -32,8 +32,6 @@ class Setting:
 
     :ivar encapsulation: encapsulation of the tested network; None: the one
         that the file states, or 'none'
-    :ivar pairs: number of senders, >= 1
-    :ivar mtu: largest IP packet of the tested path in bytes
     :ivar deployment: deployment of the rows of VSPERF; None: all, which have
         to be of one deployment
     :ivar streams: number of streams of the rows of VSPERF; None: all
@@ -59,8 +57,6 @@ class Setting:
 class Results:
     """The results of one file.
 
-    :ivar measurements: list of Measurement
-    :ivar remarks: sentences about rows that do not count
     :ivar conditions: {word: text or number} for the provenance
     """
 
@@ -74,9 +70,6 @@ def parse_iperf3(text, place, setting):
 
     A TCP test is rejected, because it does not state its packet sizes.
 
-    :param text: text of the file
-    :param place: name of the file, for messages
-    :param setting: Setting
     :raises CalibrationError: if the text is not the JSON of a UDP test
     """
     rates = iperf.parse(text, place, setting.mtu)
@@ -106,9 +99,6 @@ def parse_vsperf(text, place, setting):
     rate and do not count. Of rows with several numbers of streams, the
     slowest of each size counts, because a switch with more flows is slower.
 
-    :param text: text of the file
-    :param place: name of the file, for messages
-    :param setting: Setting
     :raises CalibrationError: if a column is missing, a number is invalid,
         there is no row, or the rows have different deployments
     """
@@ -199,9 +189,6 @@ FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 def load(form, path, setting):
     """Return the Results of a file.
 
-    :param form: a key of :data:`FORMATS`
-    :param path: path of the file
-    :param setting: Setting
     :raises CalibrationError: if the file is invalid; the message names the
         file, the value and the expected value
     """
@@ -214,11 +201,6 @@ def load(form, path, setting):
 def make_profile(results, name, switch, tool, files):
     """Return the SwitchProfile of imported Results.
 
-    :param results: list of Results
-    :param name: name of the profile
-    :param switch: kind of the switch
-    :param tool: name of the tool, for the provenance
-    :param files: list of the names of the files
     :raises CalibrationError: if the rows have several encapsulations or
         conditions
     """

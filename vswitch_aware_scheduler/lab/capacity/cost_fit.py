@@ -39,8 +39,6 @@ def fit_capacity(measurements, line_kbps=None,
         switch and counts as the switch; the same applies to flows
     :param line_kbps: rate of the line, or None if it was no limit
     :param framing_bytes: number of bytes that the line adds to a packet
-    :param unit_bytes: as in :class:`CapacityModel`
-    :returns: CapacityModel
     :raises InvalidModel: if there is no row, or if an option is out of range
     """
     rows = list(measurements)
@@ -68,13 +66,7 @@ class _Solution:
 
 
 class _Table:
-    """The rows of a fit as arrays.
-
-    :param rows: list of Measurement
-    :param line_kbps: as in :func:`fit_capacity`
-    :param framing_bytes: as in :func:`fit_capacity`
-    :param unit_bytes: as in :func:`fit_capacity`
-    """
+    """The rows of a fit as arrays."""
 
     def __init__(self, rows, line_kbps, framing_bytes, unit_bytes):
         size = np.array([float(row.packet_bytes) for row in rows])
@@ -264,7 +256,6 @@ def _non_negative(design, target, usable):
 class Prediction:
     """A measurement, and its prediction from the rest of the table.
 
-    :ivar measured: measured value in ``unit``
     :ivar predicted: predicted value in ``unit``, or None if the rest of the
         table is not sufficient
     """
@@ -283,14 +274,7 @@ class Prediction:
 
 
 def leave_one_out(measurements, key='packet_bytes', **options):
-    """Return a Prediction for each row from the rows that differ in ``key``.
-
-    :param measurements: iterable of Measurement
-    :param key: attribute of a Measurement; all rows with the same value are
-        left out together
-    :param options: keyword arguments of :func:`fit_capacity`
-    :returns: list of Prediction
-    """
+    """Return a Prediction of each row by the rows that differ in ``key``."""
     rows = list(measurements)
     predictions = {}
     for value in dict.fromkeys(getattr(row, key) for row in rows):
@@ -313,10 +297,7 @@ def leave_one_out(measurements, key='packet_bytes', **options):
 
 
 def median_error(predictions):
-    """Return the median of the absolute relative errors, or None.
-
-    :param predictions: iterable of Prediction
-    """
+    """Return the median of the absolute relative errors, or None."""
     errors = [abs(prediction.error) for prediction in predictions
               if prediction.error is not None]
     return float(np.median(errors)) if errors else None
@@ -328,10 +309,6 @@ def contradictions(measurements, tolerance=.05):
     A larger packet cannot take less time than a smaller one, and more pairs or
     flows cannot have a lower rate, each by more than ``tolerance``. The second
     case occurs if a switch is overloaded; no cost explains it.
-
-    :param measurements: iterable of Measurement
-    :param tolerance: relative tolerance
-    :returns: list of strings
     """
     rows = list(measurements)
     sentences = []
@@ -369,7 +346,6 @@ def covering_cost(measurements):
     sum of ratios to these times. Derivation: reference/capacity.rst,
     "Covering costs".
 
-    :param measurements: iterable of one or more Measurement
     :returns: (a in microseconds, b in nanoseconds)
     """
     fastest = {}
@@ -397,10 +373,6 @@ def fit_cpu(measurements, idle_mhz=0.0, senders=False):
 
     Derivation: reference/capacity.rst, "CPU".
 
-    :param measurements: iterable of Measurement
-    :param idle_mhz: processor use without traffic
-    :param senders: whether the values include the processor use of the senders
-    :returns: CpuCost
     :raises InvalidModel: if no row has a value above ``idle_mhz``
     """
     cost_model.check_not_negative('idle_mhz', idle_mhz)

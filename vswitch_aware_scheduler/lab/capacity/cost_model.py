@@ -38,10 +38,6 @@ LEVELS = ('flow', 'sender', 'switch')
 def check(name, value, expected, is_valid):
     """Check that a value satisfies a condition.
 
-    :param name: name of the value, for the message
-    :param value: value to check
-    :param expected: description of the valid values, for the message
-    :param is_valid: callable(value), returns whether the value is valid
     :raises InvalidModel: if the value is invalid
     """
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -53,9 +49,6 @@ def check(name, value, expected, is_valid):
 def check_positive(name, value, expected='a number > 0'):
     """Check that a value is a number above 0.
 
-    :param name: name of the value, for the message
-    :param value: value to check
-    :param expected: description of the valid values, for the message
     :raises InvalidModel: if the value is invalid
     """
     check(name, value, expected, lambda number: number > 0)
@@ -64,8 +57,6 @@ def check_positive(name, value, expected='a number > 0'):
 def check_not_negative(name, value):
     """Check that a value is a number of 0 or more.
 
-    :param name: name of the value, for the message
-    :param value: value to check
     :raises InvalidModel: if the value is invalid
     """
     check(name, value, 'a number >= 0', lambda number: number >= 0)
@@ -87,12 +78,8 @@ def _check_encapsulation(value):
 class Measurement:
     """One row of a table: one measured rate.
 
-    :param encapsulation: a key of :data:`HEADER_BYTES`
     :param packet_bytes: size of all packets in bytes, > 0
     :param rate_kbps: rate of all pairs together in packets of this size, > 0
-    :param pairs: number of senders, each with a receiver
-    :param flows: number of flows of each sender, for example streams or
-        virtual NICs
     :param cpu_mhz: processor use of the host during the measurement, or None
     """
 
@@ -135,9 +122,6 @@ def line_rate_kbps(line_kbps, packet_bytes, encapsulation='none',
 
     The headers of the encapsulation and of the frame also use the line.
 
-    :param line_kbps: rate of the line
-    :param packet_bytes: size of the packets in bytes
-    :param encapsulation: a key of :data:`HEADER_BYTES`
     :param framing_bytes: bytes that the line adds to a packet; less than
         :data:`ETHERNET_FRAMING_BYTES` if the sizes already include a part of
         them
@@ -219,7 +203,6 @@ class PacketCost:
 class CapacityModel:
     """The costs at each level. A level without a cost is None and no limit.
 
-    :ivar deviation: relative standard deviation of a measured rate
     :ivar flow: PacketCost of a flow, divided by the number of all flows
     :ivar sender: PacketCost of a sender, divided by the number of pairs
     :ivar switch: PacketCost of what all senders share
@@ -227,7 +210,6 @@ class CapacityModel:
     :ivar framing_bytes: bytes that the line adds to a packet
     :ivar unit_bytes: smallest unit that is processed: with segmentation
         offload, many packets are processed as one; 0 without
-    :ivar freedom: degrees of freedom of ``deviation``
     """
 
     flow: PacketCost | None
@@ -275,10 +257,6 @@ class CapacityModel:
 
         Derivation: reference/capacity.rst, "Levels".
 
-        :param packet_bytes: size of the packets in bytes
-        :param pairs: number of senders
-        :param flows: number of flows of each sender
-        :param encapsulation: a key of :data:`HEADER_BYTES`
         :returns: kbit/s
         :raises InvalidModel: if an argument is invalid, or the encapsulation
             was not measured
@@ -287,13 +265,7 @@ class CapacityModel:
             packet_bytes, pairs, flows, encapsulation)[0]
 
     def limiting(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
-        """Return which level limits that rate: flow, sender, switch or line.
-
-        :param packet_bytes: as in :meth:`rate_kbps`
-        :param pairs: as in :meth:`rate_kbps`
-        :param flows: as in :meth:`rate_kbps`
-        :param encapsulation: as in :meth:`rate_kbps`
-        """
+        """Return what limits that rate: flow, sender, switch or line."""
         return self._slowest(packet_bytes, pairs, flows, encapsulation)[2]
 
     def interval_kbps(self, packet_bytes, pairs=1, flows=1,
@@ -302,10 +274,6 @@ class CapacityModel:
 
         Derivation: reference/capacity.rst, "Confidence".
 
-        :param packet_bytes: as in :meth:`rate_kbps`
-        :param pairs: as in :meth:`rate_kbps`
-        :param flows: as in :meth:`rate_kbps`
-        :param encapsulation: as in :meth:`rate_kbps`
         :param confidence: probability of the interval, between 0 and 1
         """
         time_us, error, _ = self._slowest(packet_bytes, pairs, flows,
@@ -346,12 +314,8 @@ def _deviation(row, covariance):
 class CpuCost:
     """Processor use of traffic, linear in packets and in bytes.
 
-    :ivar idle_mhz: processor use without traffic
     :ivar sender_mhz: processor use of each sender at any rate; 0 if the
         values do not include senders
-    :ivar mhz_per_kpps: processor use for one kilo-packet/s
-    :ivar mhz_per_mbps: processor use for one Mbit/s
-    :ivar deviation: relative standard deviation of a measured value
     """
 
     idle_mhz: float
@@ -361,12 +325,7 @@ class CpuCost:
     deviation: float = 0.0
 
     def mhz(self, rate_kbps, packet_bytes, senders=1):
-        """Return the processor use in MHz at a rate in packets of one size.
-
-        :param rate_kbps: rate in kbit/s
-        :param packet_bytes: size of the packets in bytes
-        :param senders: number of senders
-        """
+        """Return the processor use in MHz at a rate in packets of one size."""
         return (self.idle_mhz + self.sender_mhz * senders
                 + self.mhz_per_kpps * rate_kbps / (8.0 * packet_bytes)
                 + self.mhz_per_mbps * rate_kbps / 1e3)

@@ -20,7 +20,6 @@ _WHOLE = ('pairs', 'flows')
 def load_csv(path):
     """Return the list of Measurements in a CSV file.
 
-    :param path: path of the file
     :raises InvalidModel: if the file is invalid; the message names the file,
         the line, the column, the value and the expected value
     """
@@ -35,8 +34,6 @@ def parse_csv(text, place):
 
     Lines that start with # are comments.
 
-    :param text: text of the file
-    :param place: description of the file, for messages
     :raises InvalidModel: if the text is invalid
     """
     reader = csv.DictReader(

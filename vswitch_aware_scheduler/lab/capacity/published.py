@@ -36,9 +36,6 @@ class Statement:
 class Table:
     """One table of a document.
 
-    :ivar leave_out: attributes of a Measurement; for each value of such an
-        attribute, the rows with this value are predicted from all other rows
-    :ivar options: keyword arguments of :func:`cost_fit.fit_capacity`
     :ivar fit_line: False if the limit of packets and the limit of the line
         coincide in the rows; the fit then ignores the line
     :ivar cpu: {name: (idle MHz, MHz by row, whether senders are included)}
@@ -91,7 +88,6 @@ def _table(name, entry):
 def reproduce(table):
     """Return measured and predicted values and errors, as plain data.
 
-    :param table: Table
     :returns: dict: ``rates`` and ``cpu`` have one entry for each prediction,
         ``median_errors`` has a number for each attribute of ``leave_out`` and
         each name of ``cpu``, ``statements`` compares the model with the

@@ -586,8 +586,6 @@ def _interrupt(number, _frame):
 def main(argv=None):
     """Run the command.
 
-    :param argv: arguments without the program's name; None uses those of the
-        process
     :returns: exit status: 0 on success, 1 after an error, which is printed on
         standard error; an invalid command line exits with 2 by SystemExit
     """

@@ -122,9 +122,6 @@ def _add_arguments(parser):
 def run(arguments, conf, progress=None):
     """Run the evaluation. Return the result as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: options of the group [vswitch_scheduler]
-    :param progress: None, or callable(done, total)
     :raises InvalidInput: if an argument is invalid
     """
     if arguments.seeds < 1:
@@ -276,9 +273,6 @@ def tables(lines):
     """Return the tables of results as (title, header, rows) of text.
 
     A table is at most 100 characters wide.
-
-    :param lines: list of the rows of :meth:`.protocols.Result.figures`, each
-        with ``fleet``, the name of its fleet
     """
     def cell(value, digits):
         return '-' if value is None else f'{value:.{digits}f}'
@@ -299,10 +293,7 @@ def tables(lines):
 
 
 def settings_text(settings):
-    """Return the settings of an evaluation as text of several lines.
-
-    :param settings: dictionary of the options
-    """
+    """Return the settings of an evaluation as text of several lines."""
     return textwrap.fill(
         'Settings: ' + ', '.join(f'{name} = {value}' for name, value
                                  in settings.items()),

@@ -77,10 +77,6 @@ def _add_arguments(parser):
 def run(arguments, conf, opened, progress=None):
     """Return the result of the command as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: options of the group [vswitch_scheduler]
-    :param opened: callable(), returns the Store
-    :param progress: None, or callable(done, total)
     :raises InvalidInput: if an argument is invalid
     """
     limit = arguments.overload_probability
@@ -242,10 +238,7 @@ def _mean(values):
 
 
 def tables(answer):
-    """Yield (title, header, rows) of the answer as text.
-
-    :param answer: result of :func:`run`
-    """
+    """Yield (title, header, rows) of the answer as text."""
     if 'server_types' in answer:
         yield from size_servers.tables(answer)
         return
@@ -282,10 +275,7 @@ def tables(answer):
 
 
 def remarks(answer):
-    """Return (title, list of lines) to print below the tables.
-
-    :param answer: result of :func:`run`
-    """
+    """Return (title, list of lines) to print below the tables."""
     if 'server_types' in answer:
         return 'Refused by an empty server', size_servers.remarks(answer)
     return 'Why not one more', [

@@ -31,10 +31,7 @@ _FLAGS = ('mix', 'vm_cores', 'vm_memory_mb', 'plot')
 
 
 def add_arguments(parser):
-    """Add the arguments for the comparison of servers.
-
-    :param parser: argparse parser
-    """
+    """Add the arguments for the comparison of servers."""
     servers = parser.add_argument_group(
         'servers to buy', 'Compare types of servers by the number of VMs of a '
         'mix that they carry, and by the price of servers for all VMs.')
@@ -59,7 +56,6 @@ def add_arguments(parser):
 def require_server_types(arguments):
     """Check that no argument is given that requires --server-types.
 
-    :param arguments: argparse Namespace
     :raises InvalidInput: if such an argument is given
     """
     for name in _FLAGS:
@@ -73,13 +69,8 @@ def require_server_types(arguments):
 def run(arguments, conf, opened, limit, law_of, progress=None):
     """Return the result of the command as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: options of the group [vswitch_scheduler]
-    :param opened: callable(), returns the Store
-    :param limit: limit of the overload probability of servers
     :param law_of: callable(), returns (description, RateLaw, whether it is a
         prior, TrafficModel or None) of the VMs without a mix
-    :param progress: None, or callable(done, total)
     """
     if arguments.plot is not None:
         picture.prepare(arguments.plot)
@@ -237,10 +228,7 @@ def _fleet(arguments, conf, store, flavors):
 # Text output.
 
 def tables(answer):
-    """Yield (title, header, rows) of the answer.
-
-    :param answer: result of :func:`run`
-    """
+    """Yield (title, header, rows) of the answer."""
     rows = answer['server_types']
     currency = answer['currency'] and f' in {answer["currency"]}'
     limit = answer['overload_probability'] / answer['prediction_margin']
@@ -304,10 +292,7 @@ def tables(answer):
 
 
 def remarks(answer):
-    """Return in words which VMs a server refuses.
-
-    :param answer: result of :func:`run`
-    """
+    """Return in words which VMs a server refuses."""
     return [f'{row["server"]}, {row["profile"]}: flavor {flavor}, {resource}'
             for row in answer['server_types']
             for flavor, resource in row[counts.OVERLAY][

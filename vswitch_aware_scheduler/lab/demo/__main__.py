@@ -113,13 +113,7 @@ def _say(text):
 
 
 def compare(arguments, trace, folder, plot_path):
-    """Compare the policies on one trace. Return (numbers, lines of text).
-
-    :param arguments: argparse Namespace
-    :param trace: path of a trace, or None to generate one
-    :param folder: directory for files that are useful afterwards
-    :param plot_path: path of the image
-    """
+    """Compare the policies on one trace. Return (numbers, lines of text)."""
     scratch = os.path.join(folder, 'scratch')
     os.makedirs(scratch)
     store_url = f'sqlite:///{os.path.join(folder, "vswitch.sqlite")}'
@@ -315,8 +309,6 @@ def _plot_path(arguments, number, folder):
 def main(argv=None):
     """Run the demo.
 
-    :param argv: arguments without the program's name; None uses those of the
-        process
     :returns: exit status: 0 on success, 1 after an error, which is printed on
         standard error
     """

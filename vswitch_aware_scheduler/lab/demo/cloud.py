@@ -76,8 +76,6 @@ class _Warnings(logging.Handler):
 class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
     """One cloud, which places one list of VMs.
 
-    :param job: dictionary, as in the job of :func:`main`
-    :param send: callable(message), sends a message to the demo
     :param end: callable(message, status), sends a message and ends the process
     """
 
@@ -168,10 +166,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
     def _rebalance(self, job, servers, placements, done):
         """Replay traffic and migrate instances; return the result.
 
-        :param job: rebalancing in the job of :func:`main`
         :param servers: {uuid in Nova: uuid in the trace}
         :param placements: {uuid in the trace: host}
-        :param done: number of steps before this one
         """
         # Each request has the rights of an administrator, because these
         # services have no keystone.

@@ -55,16 +55,9 @@ class GeneratorStatistics:
     medians.
 
     :ivar mean_kbps: median of the VMs' mean rates
-    :ivar mean_spread: standard deviation of the logarithm of the mean rates
-    :ivar off_to_on: median probability of a change to on; published .023-.037
-    :ivar on_to_off: median probability of a change to off; published .30-.38
     :ivar fleet_kbps_per_vm: mean rate of the fleet divided by the number of
         VMs with traffic; published 0.4-0.65 Gbps for about 200
-    :ivar level_spread: standard deviation of the logarithm of the rates of a
-        VM while it is on
     :ivar peak_kbps: upper bound of all rates; the largest sample is 6.5 Gbps
-    :ivar diurnal: relative variation of the probability of a change to on over
-        a day
     """
 
     off_to_on: float = 0.031
@@ -79,13 +72,7 @@ class GeneratorStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class Vm:
-    """One VM of the list.
-
-    :ivar uuid: uuid of the instance in the trace, which identifies its model
-    :ivar name: name in the trace
-    :ivar vcpus: number of provisioned cores
-    :ivar memory_mb: provisioned memory
-    """
+    """One VM of the list."""
 
     uuid: str
     name: str
@@ -98,8 +85,6 @@ class Fleet:
     """A list of VMs with learned models, and the traffic that followed.
 
     :ivar vms: list of Vm in the order of their requests
-    :ivar period_seconds: length of a sample
-    :ivar models: number of models written to the store
     :ivar rates: {uuid: (t, 2) egress_kbps, ingress_kbps} in the second half of
         the period; 0 for missing samples
     :ivar missing_share: share of the replayed samples that are missing in the
@@ -123,10 +108,7 @@ def generate_trace(path, rng, carrying=180, days=30,
 
     :param path: path that ends in .npz; ``vms_<name>.csv`` is written next to
         it
-    :param rng: numpy Generator; the same one gives the same trace
-    :param carrying: number of VMs with traffic, among others without
     :param days: length in days, with one sample per 300 s
-    :param statistics: GeneratorStatistics
     """
     total = max(carrying, round(carrying / CARRYING_SHARE))
     periods = int(days * _DAY_SECONDS // _PERIOD_SECONDS)
@@ -186,11 +168,7 @@ def _carried_kbps(rng, count, periods, statistics):
 # From a trace to models and a VM list
 
 def split(series, time):
-    """Return the parts of a RateSeries before and after a time.
-
-    :param series: RateSeries
-    :param time: seconds UTC
-    """
+    """Return the parts of a RateSeries before and after a time."""
     first = series.times < time
     return tuple(
         dataclasses.replace(series, times=series.times[part],
@@ -205,11 +183,7 @@ def learn(path, store_url, rng, count=None, progress=None):
     to transition counts and written to a new store. The VMs of the list are
     selected by the first half only.
 
-    :param path: path for the telemetry driver "file"
-    :param store_url: URL of a store that is created
     :param rng: numpy Generator, for the order of the list
-    :param count: number of VMs, the busiest ones; None: all with traffic
-    :param progress: as for ``Driver.series``
     :raises TelemetryError: if the trace cannot be read, or has no VM with
         enough samples for a model
     """
@@ -289,11 +263,7 @@ def _vm(instance):
 # Hosts
 
 def hosts(count):
-    """Return [(host, profile name)] with the mix of profiles.
-
-    :param count: number of hosts; there is at least one host of each switch
-        type
-    """
+    """Return [(host, profile name)] with the mix of profiles."""
     shares = {name: max(1, math.floor(share * count))
               for name, share in HOST_MIX.items()}
     while sum(shares.values()) < count:
@@ -318,9 +288,6 @@ def host_memory_mb(vms, host_count):
     All hosts are equal, so that a scheduler that uses cores and memory cannot
     distinguish them, and the largest VM fits on each host together with
     others.
-
-    :param vms: list of Vm
-    :param host_count: number of hosts
     """
     needed_mb = max(2 * sum(vm.memory_mb for vm in vms) / host_count,
                     1.4 * max(vm.memory_mb for vm in vms))

@@ -52,9 +52,7 @@ _MOST_SECONDS = 600.0
 class Traffic:
     """The rates of some instances, sample by sample.
 
-    :ivar uuids: list of n uuids in Nova
     :ivar rates: (n, t, 2) egress_kbps, ingress_kbps
-    :ivar period_seconds: length of a sample
     :ivar first: number of the first sample; sample k starts k periods after
         1970
     """
@@ -72,11 +70,7 @@ class Traffic:
         return (self.first + sample) * self.period_seconds
 
     def values(self, weights, packet_bytes):
-        """Return (n, t) rates of the instances in the unit of a limit.
-
-        :param weights: as in :class:`.packed.Sums`
-        :param packet_bytes: as in :class:`.packed.Sums`
-        """
+        """Return (n, t) rates of the instances in the unit of a limit."""
         count, samples, _ = self.rates.shape
         rates = np.zeros((count * samples, 3))
         rates[:, :2] = self.rates.reshape(-1, 2)
@@ -86,10 +80,7 @@ class Traffic:
 
 
 class _Driver(telemetry.Driver):
-    """Telemetry driver that returns the samples replayed so far.
-
-    :param traffic: Traffic
-    """
+    """Telemetry driver that returns the samples replayed so far."""
 
     source = 'replayed traffic'
 
@@ -114,12 +105,7 @@ class _Driver(telemetry.Driver):
 
 
 class Cloud(nova.CloudApi):
-    """A cloud whose record of migrations has times of the replay.
-
-    :param access: as of :class:`.nova.CloudApi`
-    :param placement: as of :class:`.nova.CloudApi`
-    :ivar now: time of the replay, seconds UTC
-    """
+    """A cloud whose record of migrations has times of the replay."""
 
     def __init__(self, access, placement):
         super().__init__(access, placement)
@@ -127,11 +113,7 @@ class Cloud(nova.CloudApi):
         self._seen = {}          # number of a migration -> time
 
     def migrations(self, since=None, instance_uuid=None):
-        """Return Migrations; each changed when it was first seen.
-
-        :param since: ignored: all of them are of this replay
-        :param instance_uuid: only of this instance
-        """
+        """Return Migrations; each changed when it was first seen."""
         migrations = super().migrations(None, instance_uuid)
         return [dataclasses.replace(
             migration, changed_at=self._seen.setdefault(
@@ -141,14 +123,10 @@ class Cloud(nova.CloudApi):
 class Replay:
     """One replay, during which instances are migrated.
 
-    :param target: Store
-    :param cloud: Cloud
-    :param traffic: Traffic
     :param placements: {uuid in Nova: host}, at the beginning
     :param hosts: [(host, profile name)]
     :param overload_probability: limit of all hosts, above 0 and below 1
     :ivar moves: [(sample, uuid, host)] of the live migrations
-    :ivar problems: list of sentences about plans that were not completed
     """
 
     def __init__(self, target, cloud, traffic, placements, hosts,
@@ -176,10 +154,7 @@ class Replay:
         self._written = 0        # samples of which the store has the sums
 
     def run(self, progress=None):
-        """Replay all samples.
-
-        :param progress: None, or callable(done, total)
-        """
+        """Replay all samples."""
         samples = self._traffic.rates.shape[1]
         length = max(1, round(settings.CHECK_SECONDS
                               / self._traffic.period_seconds))
@@ -269,14 +244,7 @@ class Replay:
 
 
 class _Host:
-    """The measured sums of a host, and its error budget.
-
-    :param name: name of the host
-    :param target: Target of :func:`..budgets.accounts.targets`
-    :param traffic: Traffic
-    :param samples: number of samples of the replay
-    :param terms: Terms
-    """
+    """The measured sums of a host, and its error budget."""
 
     def __init__(self, name, target, traffic, samples, terms):
         self._target, self._traffic = target, traffic
@@ -294,8 +262,6 @@ class _Host:
     def _loads(self, rows, first, end):
         """Return the loads of the given instances, slot by slot.
 
-        :param rows: rows of the instances
-        :param first: first slot
         :param end: end of the slots, exclusive
         :returns: (l, t) sums, and (l, t) bool, whether one instance alone
             exceeds the capacity
@@ -308,8 +274,6 @@ class _Host:
     def overload(self, rows, first, end):
         """Return (t,) bool: avoidable overload by some instances.
 
-        :param rows: rows of the instances
-        :param first: first sample
         :param end: end of the samples, exclusive
         """
         return rules.overloaded(*self._loads(rows, first, end),
@@ -318,8 +282,6 @@ class _Host:
     def settle(self, rows, first, end):
         """Add the loads and the overload of the given samples to the budget.
 
-        :param rows: rows of the instances that were on the host
-        :param first: first sample
         :param end: end of the samples, exclusive
         """
         part, period = slice(first, end), self._traffic.period_seconds
@@ -334,17 +296,11 @@ class _Host:
             overload_seconds=self.account.overload_seconds + overload)
 
     def stored(self, now):
-        """Return the ErrorBudget for the store.
-
-        :param now: time of the replay, seconds UTC
-        """
+        """Return the ErrorBudget for the store."""
         return dataclasses.replace(self.account, until=now)
 
     def days(self, written):
-        """Yield the StoredSums of the days with samples not yet in the store.
-
-        :param written: number of samples that the store has already
-        """
+        """Yield the StoredSums of days with samples that are not stored."""
         first, period = self._sums.first, self._sums.period_seconds
         last = first + self._sums.sums.shape[1]
         day = int((first + written) * period // rules.DAY_SECONDS)
@@ -366,10 +322,7 @@ class _Host:
 
 
 def summary(replay):
-    """Return what the demo shows of a Replay, as plain data.
-
-    :param replay: Replay
-    """
+    """Return what the demo shows of a Replay, as plain data."""
     return {'moves': replay.moves, 'problems': replay.problems, 'budgets': {
         name: [account.overload_seconds, account.measured_seconds]
         for name, account in replay.accounts.items()}}
@@ -394,7 +347,6 @@ def read_traffic(job, servers):
 def write_rates(path, rates):
     """Write rates for :func:`read_traffic`.
 
-    :param path: path that ends in .npz
     :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps}
     """
     np.savez(path, uuids=json.dumps(list(rates)),

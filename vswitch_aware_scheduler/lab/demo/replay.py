@@ -18,15 +18,10 @@ _TOLERANCE = 1e-9
 class HostResult:
     """The offered and the carried traffic of one host's switch.
 
-    :ivar host: name
-    :ivar profile: name of its switch profile
-    :ivar vms: number of VMs on it at the end
-    :ivar capacity_kbps: capacity for egress and ingress together
     :ivar overloaded: (t,) bool, whether the offered traffic exceeds the
         capacity
     :ivar offered_kbps: (t,) sum of egress and ingress
     :ivar carried_kbps: (t,) sum of egress and ingress
-    :ivar used: whether a VM was on it at any time
     """
 
     host: str
@@ -48,10 +43,7 @@ class HostResult:
 class Replay:
     """A placement evaluated on the traffic that followed.
 
-    :ivar hosts: list of HostResult, hosts without VMs included
-    :ivar vms: number of VMs in the list
     :ivar list_kbps: mean rate of the whole list, including refused VMs
-    :ivar live_migrations: number of live migrations during the replay
     """
 
     hosts: list
@@ -101,7 +93,6 @@ def carry(rates, profile):
     """Send the sum of the given VMs' traffic through one switch.
 
     :param rates: (t, 2) egress_kbps, ingress_kbps
-    :param profile: SwitchProfile
     :returns: (overloaded, carried): (t,) bool, whether any limit is exceeded,
         and (t,) kbit/s of both directions that the tightest limit permits;
         with one limit on bandwidth this is min(sum, saturation)

@@ -19,8 +19,6 @@ _FLOOR_PERCENT = 0.01
 def overload_ratio(baseline, ours):
     """Return the ratio of overloaded host samples, ours to the baseline.
 
-    :param baseline: Replay
-    :param ours: Replay
     :returns: float, or None if the baseline has no overload
     """
     before = baseline.summary()['overloaded_samples']
@@ -137,9 +135,6 @@ def plot(replays, period_seconds, title, path):
     worst host first. The lower part shows the lost traffic over time.
 
     :param replays: {policy: Replay}, the baseline first
-    :param period_seconds: length of a sample
-    :param title: title of the image
-    :param path: path of the image, whose ending determines the format
     :raises InvalidInput: if matplotlib is not installed
     :raises OSError: if the file cannot be written
     """

@@ -31,8 +31,6 @@ _NEW_HOSTS = 16
 class Conditions:
     """The conditions under which instances are moved.
 
-    :ivar period_seconds: seconds between two rounds of decisions
-    :ivar delay_seconds: age of the newest known samples
     :ivar missing_share: share of all samples, at random, that never arrive
     :ivar failing_share: share of all migrations, at random, that fail
     :ivar memory_mib: data that a migration transfers, in MiB
@@ -70,7 +68,6 @@ class Traffic:
     :ivar rates: (V, T) rates of each instance in the evaluated time, kbit/s
     :ivar stays: (2, V) evaluated bin in which each instance arrives, and the
         one in which it has left
-    :ivar bin_seconds: length of a bin
     """
 
     known: np.ndarray
@@ -84,10 +81,7 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def decide(self, fleet):
-        """Decide on moves and make them with :meth:`Fleet.move`.
-
-        :param fleet: :class:`Fleet`
-        """
+        """Decide on moves and make them with :meth:`Fleet.move`."""
 
     def debts(self):
         """Return {('host', number): :class:`.budgets.Debt`} for arrivals."""
@@ -100,18 +94,8 @@ class Fleet:
     Bins are those of the whole trace, including the past before the evaluated
     time.
 
-    :param replay: Replay
-    :param loads: see the attribute
-    :param used: see the attribute
-    :param overload: see the attribute
-    :ivar bins_per_period: bins between two decisions
-    :ivar bin_seconds: length of a bin
-    :ivar migration_kbps: load of a migration on the switches of both hosts
-    :ivar loads: :class:`~..budgets.relief.Loads` of all bins with the
-        current instances of hosts; bins from ``end`` on are unknown
     :ivar end: number of known bins
     :ivar migration_seconds: duration of a migration; 0 on a separate network
-    :ivar count: number of hosts that are or were in use
     :ivar used: (hosts, bins) bool: evaluated bins in which a host was in use;
         bin 0 is the first evaluated one
     :ivar overload: (hosts, bins) bool: evaluated bins with avoidable overload
@@ -136,17 +120,11 @@ class Fleet:
                            minlength=self.count)[:self.count]
 
     def bins(self, seconds):
-        """Return the number of bins of a time, at least one.
-
-        :param seconds: length of the time
-        """
+        """Return the number of bins of a time, at least one."""
         return max(1, round(seconds / self.bin_seconds))
 
     def recent(self, seconds):
-        """Return a view of Loads with the last known bins and :attr:`hosts`.
-
-        :param seconds: length of the time
-        """
+        """Return Loads of the last known bins and of :attr:`hosts`."""
         return self.loads.within(max(0, self.end - self.bins(seconds)),
                                  self.end, self.hosts)
 
@@ -173,41 +151,25 @@ class Fleet:
         return unused + list(range(self.count, self.hosts))
 
     def move(self, instance, destination):
-        """Start a live migration. Return whether it did not fail.
-
-        :param instance: row of the instance
-        :param destination: host
-        """
+        """Start a live migration. Return whether it did not fail."""
         return self._replay.move(instance, destination)
 
 
 class _Admission:
-    """Judges the hosts of a packer for moves, as :class:`.Destinations`.
-
-    :param packer: as of :class:`Replay`
-    """
+    """Judges the hosts of a packer for moves, as :class:`.Destinations`."""
 
     def __init__(self, packer):
         self._packer = packer
         self._changed = set()
 
     def admitted(self, instance, hosts):
-        """Return (k,) bool: whether hosts admit an instance.
-
-        :param instance: row of the instance
-        :param hosts: numbers of k hosts; those not in use yet admit all
-        """
+        """Return (k,) bool: whether hosts admit an instance."""
         admitted = self._packer.admitted(instance)
         hosts = np.asarray(hosts)
         return np.append(admitted, True)[np.minimum(hosts, admitted.size)]
 
     def put(self, instance, source, destination):
-        """Judge hosts as if an instance had moved, until :meth:`restore`.
-
-        :param instance: row of the instance
-        :param source: number of the host that it leaves
-        :param destination: number of the host that it joins
-        """
+        """Judge hosts as if an instance had moved, until :meth:`restore`."""
         self._packer.suppose(instance, source, destination)
         self._changed.update((source, destination))
 
@@ -222,12 +184,7 @@ class _Admission:
 class Replay:
     """One fleet from its first arrival to the end of the trace.
 
-    :param packer: :class:`.methods` FirstFit with ``move``
-    :param strategy: Strategy
-    :param traffic: Traffic
     :param capacity: capacity of each host in kbit/s
-    :param conditions: Conditions
-    :param generator: numpy.random.Generator that selects failing migrations
     """
 
     def __init__(self, packer, strategy, traffic, capacity, conditions,
@@ -272,9 +229,7 @@ class Replay:
     def advance(self, known, rows, end):
         """Learn, place some arrivals and simulate up to a bin.
 
-        :param known: :class:`.trace.Known` at the start
         :param rows: instances in the order of arrival, all before ``end``
-        :param end: evaluated bin
         """
         self.packer.learn(known)
         waiting = list(rows)
@@ -363,11 +318,7 @@ class Replay:
             admission=self._admission)
 
     def move(self, instance, destination):
-        """Start a migration. Return whether it did not fail.
-
-        :param instance: row of the instance
-        :param destination: host
-        """
+        """Start a migration. Return whether it did not fail."""
         self.migrations.started.append(self._done)
         while destination >= self.fleet.count:
             self.packer.open()

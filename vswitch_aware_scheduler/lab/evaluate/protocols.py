@@ -36,12 +36,6 @@ _LONGEST_GAP_SECONDS = 3600.0
 class Case:
     """What is replayed.
 
-    :ivar protocol: one of :data:`PROTOCOLS`
-    :ivar conditions: :class:`.closed_loop.Conditions` of methods that
-        rebalance
-    :ivar trace: Trace for the evaluation
-    :ivar saturation_kbps: capacity of each host, sum of egress and ingress
-    :ivar overload_probability: limit
     :ivar past: Trace to learn from, or None
     :ivar train_days: number of days to learn from without ``past``; None: half
         of all
@@ -91,11 +85,6 @@ class Case:
 class Result:
     """The result of a method, with one entry of each list for each seed.
 
-    :ivar method: name of the method
-    :ivar judgements: list of Judgement of all evaluated bins
-    :ivar last_judgements: list of Judgement of the last :data:`LAST_DAYS`
-    :ivar bounds: list of the FluidBound of all bins
-    :ivar last_bounds: list of the FluidBound of the last days
     :ivar predicted: list of (hosts,) overload probabilities that the method
         expected
     :ivar refused: list of the number of instances with a known peak above the
@@ -111,11 +100,7 @@ class Result:
     refused: list = dataclasses.field(default_factory=list)
 
     def figures(self, overload_probability, clairvoyant):
-        """Return the row of the report, means over the seeds.
-
-        :param overload_probability: limit
-        :param clairvoyant: Result to compare with
-        """
+        """Return the row of the report, means over the seeds."""
         return {
             'method': self.method,
             'refused': float(np.mean(self.refused)),
@@ -160,10 +145,7 @@ def _ratio(value, of):
 def evaluate(case, methods, seeds=3, progress=None, half_life_days=0):
     """Replay a case in several random orders.
 
-    :param case: Case
-    :param methods: list of :class:`.methods.Method`
     :param seeds: number of orders; their seeds are 1, 2, ...
-    :param progress: callable(done, total), or None
     :param half_life_days: age at which a sample counts half; 0: none ages
     :returns: {name: Result}, including the clairvoyant
     :raises InvalidInput: if there is nothing to learn from or to evaluate
@@ -179,10 +161,6 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None,
 
     :param case: Case, whose own limits are ignored
     :param limits: list of (saturation_kbps, overload_probability)
-    :param methods: as in :func:`evaluate`
-    :param seeds: as in :func:`evaluate`
-    :param progress: as in :func:`evaluate`
-    :param half_life_days: as in :func:`evaluate`
     :returns: list of results as of :func:`evaluate`, in the order of limits
     """
     trace, begin = _trace_and_begin(case)
@@ -241,15 +219,8 @@ def _results(runs, rates):
 class _Run:
     """One random order: arrivals, and the placement by each method.
 
-    :param case: Case
-    :param methods: list of :class:`.methods.Method`
-    :param trace: Trace, with the past
-    :param begin: first evaluated bin
     :param rates: (V, T) kbit/s in the evaluated time
-    :param seed: seed of the order
     :param histories: {what is known when: History} of the runs so far
-    :param half_life_days: as in :func:`evaluate`
-    :ivar history: History
     :ivar days: [(bin at which the methods learn, rows in order of arrival)]
     """
 
@@ -327,7 +298,6 @@ class _Run:
     def place(self, known, rows, end):
         """Learn, then place the instances of a day that are not refused.
 
-        :param known: :class:`.trace.Known`
         :param rows: instances in the order of arrival
         :param end: evaluated bin in which the day ends
         """

@@ -41,7 +41,6 @@ class Realised:
 
     :ivar predicted: predicted overload probability, 0..1
     :ivar limit: limit of the overload probability, 0..1
-    :ivar slots: number of measured time slots
     :ivar overloaded: number of these slots in which a limit of the switch was
         exceeded
     """
@@ -71,12 +70,10 @@ class Realised:
 class Group:
     """Several hosts together; all shares are None without any host.
 
-    :ivar hosts: number of hosts that were measured for long enough
     :ivar overloaded_hosts: number of these hosts that were overloaded for
         longer than the limit permits
     :ivar share: share of overloaded hosts; ``share_low`` and ``share_high``
         are its Wilson interval
-    :ivar predicted: mean of the predicted overload probabilities
     :ivar realised: mean share of time with overload, with its bootstrap
         interval over hosts
     """
@@ -98,10 +95,7 @@ class Group:
 
 
 def slots_wanted(limit):
-    """Return how many slots have to be measured for a limit.
-
-    :param limit: limit of the overload probability
-    """
+    """Return how many slots have to be measured for a limit."""
     return max(MIN_SLOTS, math.ceil(1 / limit - 1e-9) if limit > 0 else 0)
 
 
@@ -110,7 +104,6 @@ def wilson(successes, number, confidence=CONFIDENCE):
 
     :param successes: 0..number
     :param number: number of trials, > 0
-    :param confidence: probability of the interval
     """
     z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     share = successes / number
@@ -128,9 +121,7 @@ def overload(policy, series, instances, start, end):
     A slot is as long as the longest sampling period. It counts if 90 % of the
     instances were measured in it; the others count as idle.
 
-    :param policy: HostPolicy of the host
     :param series: {instance uuid: RateSeries}
-    :param instances: uuids of the instances on the host
     :param start: start of the time, seconds UTC
     :param end: end of the time, exclusive, seconds UTC
     """
@@ -171,9 +162,6 @@ def group_of(hosts, seed=1):
     """Return the :class:`Group` of a list of :class:`Realised`.
 
     Hosts that were not measured for long enough are omitted.
-
-    :param hosts: list of Realised
-    :param seed: seed of the bootstrap
     """
     measured = [host for host in hosts if host.is_measured]
     if not measured:

@@ -27,11 +27,8 @@ class Trace:
 
     Use :func:`load` or :meth:`from_series`.
 
-    :ivar series: tuple of V RateSeries
-    :ivar period_seconds: length of a bin
     :ivar times: (T,) start of each bin, increasing; there are no bins between
         two recordings
-    :ivar columns: tuple of V int64 arrays, the bins of the samples
     :ivar rates: (V, T) sum of egress and ingress in kbit/s; NaN without a
         sample
     """
@@ -51,8 +48,6 @@ class Trace:
     def from_series(cls, series):
         """Return the Trace of series, from the first to the last sample.
 
-        :param series: iterable of RateSeries
-        :returns: Trace
         :raises InvalidInput: if no series has a sample
         """
         series = tuple(series)
@@ -96,7 +91,6 @@ class Trace:
         """Return this trace without a random part of its samples.
 
         :param missing_share: share of all samples that are removed
-        :param generator: numpy.random.Generator
         """
         rates, series, columns = self.rates.copy(), [], []
         for row, (recording, column) in enumerate(
@@ -117,7 +111,6 @@ class Trace:
         weekdays, to end before this trace starts. The instances are those of
         this trace; an instance that the other trace lacks has no past.
 
-        :param past: Trace with bins of the same length
         :returns: (Trace, number of bins of the past)
         :raises InvalidInput: if the bins differ in length
         """
@@ -154,9 +147,6 @@ class Trace:
 def load(path, progress=None):
     """Read a trace with the telemetry driver ``file``.
 
-    :param path: path for that driver
-    :param progress: callable(done, total), or None
-    :returns: Trace
     :raises TelemetryError: if the trace cannot be read
     """
     return Trace.from_series(
@@ -166,9 +156,6 @@ def load(path, progress=None):
 def load_needs(path, uuids):
     """Return the cores and the memory of the instances of a trace.
 
-    :param path: path for the telemetry driver ``file``, whose metadata have
-        both values, see :meth:`~.telemetry.file.FileDriver.instances`
-    :param uuids: list of V instance uuids
     :returns: (V, 2) cores and memory in MB
     :raises InvalidInput: if a value is missing; the message names the instance
     """
@@ -197,9 +184,6 @@ def load_needs(path, uuids):
 def load_groups(path):
     """Return {instance uuid: (flavor, project)} of a CSV file.
 
-    :param path: path of a file with the columns instance, flavor and project;
-        an instance has the same name as in the trace; an empty cell means
-        unknown
     :raises InvalidInput: if the file cannot be read
     """
     groups = {}
@@ -220,8 +204,6 @@ def load_groups(path):
 class History:
     """What becomes known of a trace as time passes.
 
-    :param trace: Trace
-    :param begin: earlier bins are known for every instance
     :param known_from: (V,) bin from which on each instance is measured
     :param known_until: (V,) bin from which on each instance is not measured
         any more; default: none ends
@@ -311,12 +293,8 @@ class History:
 class Known:
     """The history of V instances up to one moment.
 
-    :param trace: Trace
     :param known: (V, t) bool, whether a bin is known
-    :param counts: callable(), returns the counts
-    :ivar period_seconds: length of a bin
     :ivar times: (t,) start of each bin
-    :ivar uuids: V instance uuids
     :ivar rates: (V, t) bandwidth in kbit/s, NaN if unknown
     """
 
@@ -332,11 +310,7 @@ class Known:
         self._derived = {}
 
     def derived(self, key, make):
-        """Return the result of a function, cached by a key.
-
-        :param key: hashable
-        :param make: callable(), computes the value
-        """
+        """Return the result of a function, cached by a key."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]

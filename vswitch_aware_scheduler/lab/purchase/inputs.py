@@ -23,11 +23,6 @@ _MOST = 1e15
 class ServerType:
     """One kind of server that could be bought.
 
-    :ivar name: name of the server type
-    :ivar cores: virtual cores for VMs: the cores of the server minus reserved
-        ones, multiplied by the allocation ratio
-    :ivar memory_mb: memory for VMs, computed in the same way
-    :ivar profiles: tuple of the possible SwitchProfiles
     :ivar price: price of one server, or None
     :ivar uplink_kbps: capacity of the rack's uplink in each direction, or None
     :ivar hosts_per_uplink: number of servers that share the uplink
@@ -46,14 +41,7 @@ class ServerType:
 class Vm:
     """One VM of a mix.
 
-    :ivar flavor: name of its flavor
-    :ivar cores: virtual cores of it
-    :ivar memory_mb: memory of it
-    :ivar law: RateLaw of its traffic
     :ivar model: TrafficModel, or None where only the law is known
-    :ivar is_prior: whether the law is a prior, which is cut to what one
-        instance may have on a host
-    :ivar count: number of VMs of the mix that it represents
     """
 
     flavor: str
@@ -83,7 +71,6 @@ class Vm:
 class Flavor:
     """The data of a flavor in a file.
 
-    :ivar count: number of VMs of the flavor in the mix, or None
     :ivar model: TrafficModel, or None if no traffic is stated
     """
 
@@ -96,15 +83,7 @@ class Flavor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mix:
-    """VMs in the order in which servers are filled.
-
-    :ivar vms: tuple of Vm
-    :ivar total: number of VMs that the mix represents
-    :ivar repeats: whether ``vms`` is an endless pattern whose every prefix has
-        the shares of the flavors; otherwise it has all VMs once
-    :ivar kinds: tuple of the different Vm; a rare one may be missing in the
-        pattern
-    """
+    """VMs in the order in which servers are filled."""
 
     vms: tuple
     total: int
@@ -126,9 +105,6 @@ def mix_of_flavors(vms, length):
     """Return the Mix of VMs with different flavors.
 
     The Mix repeats a pattern in which each Vm has the share of its ``count``.
-
-    :param vms: list of Vm, one for each flavor
-    :param length: number of VMs in the pattern
     """
     counts = np.array([vm.count for vm in vms], dtype=float)
     shares = counts / counts.sum()
@@ -149,9 +125,6 @@ def mix_of_flavors(vms, length):
 def load_server_types(path, known_profiles, profile_names=()):
     """Return (currency, list of ServerType) of a YAML file.
 
-    :param path: path of the file
-    :param known_profiles: {name: SwitchProfile}
-    :param profile_names: names of profiles that replace those in the file
     :raises InvalidInput: if the file is invalid; the message names the file,
         the server type, the key, the value and the expected value
     """
@@ -234,7 +207,6 @@ def _with_nic(profile, nic_kbps):
 def load_flavors(path):
     """Return {name: Flavor} of a YAML file.
 
-    :param path: path of the file
     :raises InvalidInput: as :func:`load_server_types`
     """
     place = f'mix {path}'
@@ -259,7 +231,6 @@ def _flavor(place, name, entry):
 def traffic_of(place, traffic):
     """Return the TrafficModel of stated numbers.
 
-    :param place: description of the VM, for messages
     :param traffic: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty
     :raises InvalidInput: if the times contradict each other
     """
