@@ -12,6 +12,7 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.purchase import counts
 from vswitch_aware_scheduler.lab.purchase import inputs
 from vswitch_aware_scheduler.lab.purchase import picture
@@ -32,25 +33,20 @@ _FLAGS = ('mix', 'vm_cores', 'vm_memory_mb', 'plot')
 
 def add_arguments(parser):
     """Add the arguments for the comparison of servers."""
-    servers = parser.add_argument_group(
-        'servers to buy', 'Compare types of servers by the number of VMs of a '
-        'mix that they carry, and by the price of servers for all VMs.')
-    servers.add_argument('--server-types', metavar='FILE',
-                         help='YAML file of server types: cores, memory, NIC, '
-                              'switch profiles and price'
-                         ).complete = terminal.FILE
-    servers.add_argument('--mix', metavar='FILE',
-                         help='YAML file of flavors: cores, memory, number of '
-                              'instances and traffic; with --fleet only cores '
-                              'and memory are read').complete = terminal.FILE
-    servers.add_argument('--vm-cores', metavar='N', type=float,
-                         help='without --mix: cores of each VM')
-    servers.add_argument('--vm-memory-mb', metavar='M', type=float,
-                         help='without --mix: memory of each VM')
-    servers.add_argument('--plot', metavar='FILE',
-                         help='write a picture to this file; the name must '
-                              'end in .png, .svg or .pdf'
-                         ).complete = terminal.FILE
+    arguments_of.add_options(
+        parser.add_argument_group(
+            'servers to buy', 'Compare types of servers by the number of VMs '
+            'of a mix that they carry, and by the price of servers for all '
+            'VMs.'),
+        ('--server-types', 'FILE', str, 'YAML file of server types: cores, '
+         'memory, NIC, switch profiles and price'),
+        ('--mix', 'FILE', str, 'YAML file of flavors: cores, memory, number '
+         'of instances and traffic; with --fleet only cores and memory are '
+         'read'),
+        ('--vm-cores', 'N', float, 'without --mix: cores of each VM'),
+        ('--vm-memory-mb', 'M', float, 'without --mix: memory of each VM'),
+        ('--plot', 'FILE', str, 'write a picture to this file; the name must '
+         'end in .png, .svg or .pdf'))
 
 
 def require_server_types(arguments):

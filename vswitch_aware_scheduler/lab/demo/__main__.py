@@ -15,6 +15,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.demo import clouds
 from vswitch_aware_scheduler.lab.demo import fleet
 from vswitch_aware_scheduler.lab.demo import page
@@ -67,36 +68,27 @@ def parser():
              '.npz file or a plain CSV file. Each PATH is a comparison of its '
              'own. Default: traffic that is generated from the published '
              'statistics of GWA-T-12')
-    top.add_argument(
-        '--hosts', type=_at_least(len(fleet.HOST_MIX)), default=24,
-        metavar='N', help='number of compute hosts (default: %(default)s)')
-    top.add_argument(
-        '--vms', type=_at_least(1), metavar='N',
-        help='place only the N VMs with the most traffic in the first half. '
-             'Default: all VMs of a trace that have traffic, or 180 VMs with '
-             'generated traffic')
-    top.add_argument(
-        '--seed', type=_at_least(0), default=1, metavar='N',
-        help='seed of the order in which VMs are placed, and of generated '
-             'traffic '
-             '(default: %(default)s)')
+    arguments_of.add_options(
+        top,
+        ('--hosts', 'N', _at_least(len(fleet.HOST_MIX)), 'number of compute '
+         'hosts (default: %(default)s)', 24),
+        ('--vms', 'N', _at_least(1), 'place only the N VMs with the most '
+         'traffic in the first half. Default: all VMs of a trace that have '
+         'traffic, or 180 VMs with generated traffic'),
+        ('--seed', 'N', _at_least(0), 'seed of the order in which VMs are '
+         'placed, and of generated traffic (default: %(default)s)', 1),
+        ('--overload-probability', 'P', _probability, 'overload_probability '
+         'of the plugin (default: %(default)s)', 0.01),
+        ('--plot', 'PATH', str, 'path of the image (default: placements.png '
+         'in a temporary folder). With several traces, a number precedes the '
+         'suffix'),
+        ('--jobs', 'N', _at_least(1), 'number of clouds that run at the same '
+         'time (default: %(default)s)', 3))
     top.add_argument(
         '--policy', choices=('probability', 'average'), default='probability',
         help='admission_policy of the plugin (default: %(default)s)')
-    top.add_argument(
-        '--overload-probability', type=_probability, default=0.01,
-        metavar='P', help='overload_probability of the plugin (default: '
-                          '%(default)s)')
-    top.add_argument(
-        '--plot', metavar='PATH',
-        help='path of the image (default: placements.png in a temporary '
-             'folder). With several traces, a number precedes the suffix')
     top.add_argument('--json', action='store_true',
                      help='print JSON instead of tables')
-    top.add_argument(
-        '--jobs', type=_at_least(1), default=3, metavar='N',
-        help='number of clouds that run at the same time (default: '
-             '%(default)s)')
     return top
 
 
