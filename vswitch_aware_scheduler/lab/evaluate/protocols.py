@@ -266,10 +266,10 @@ class _Run:
             packer = self.packers[method.name] = method.start(
                 case.saturation_kbps, case.overload_probability)
             if isinstance(method, strategies.Rebalanced):
-                self.replays[method.name] = closed_loop.Replay(
+                self.replays[method.name] = closed_loop.FleetReplay(
                     packer, method.strategy(case.saturation_kbps,
                                             case.overload_probability),
-                    closed_loop.Traffic(
+                    closed_loop.TraceTraffic(
                         delivered, rates, (self.arrivals, self.departures),
                         trace.period_seconds), case.saturation_kbps,
                     case.conditions, np.random.default_rng((seed, 1)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies that move instances: our error budgets, and published ones.
 
-Each decides by a :class:`.closed_loop.Fleet` at the end of a period. Pure.
+Each decides by a :class:`.closed_loop.FleetReplay` at the end of a period. Pure.
 Sources and variants: reference/rebalance.rst, "Strategies".
 """
 

@@ -91,7 +91,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
             migrations, replayed = moves(self._rates(60), [0, 0, 1],
                                          self._strategy(), failing_share=.5,
                                          seed=seed)
-            hosts = replayed.fleet.loads.hosts
+            hosts = replayed.loads.hosts
             if hosts[2] == 1:
                 tries.append(len(migrations))
                 self.assertNotEqual(hosts[0], hosts[1])
