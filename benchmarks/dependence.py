@@ -96,10 +96,10 @@ class _Way(methods.Method):
     """A method with one value of its number."""
 
     def __init__(self, way, value):
-        super().__init__(f'{way} {value:g}')
+        super().__init__(f'{way} {value:g}', self._start)
         self.way, self.value = way, value
 
-    def start(self, saturation_kbps, overload_probability):
+    def _start(self, saturation_kbps, overload_probability):
         if self.way == 'nsigma':
             kind = type('NSigma', (methods._NSigma,), {'_N': self.value})
             return kind(saturation_kbps, overload_probability, [0.0])

@@ -9,6 +9,7 @@ variants: reference/evaluation.rst, "Methods".
 """
 
 import abc
+import functools
 import math
 import statistics
 
@@ -34,15 +35,18 @@ _NORMAL = statistics.NormalDist()
 _TOLERANCE = 1e-9
 
 
-class Method(abc.ABC):
-    """A method that decides on admission."""
+class Method:
+    """A method that decides on admission, and on moves.
 
-    def __init__(self, name):
-        self.name = name
+    :ivar name: name in the report
+    :ivar start: callable(saturation_kbps, overload_probability), returns an
+        empty :class:`.packing.FirstFit`
+    :ivar strategy: None, or callable(saturation_kbps, overload_probability),
+        returns a :class:`.closed_loop.Strategy` that moves instances
+    """
 
-    @abc.abstractmethod
-    def start(self, saturation_kbps, overload_probability):
-        """Return an empty :class:`.packing.FirstFit`."""
+    def __init__(self, name, start, strategy=None):
+        self.name, self.start, self.strategy = name, start, strategy
 
 
 # Ours
@@ -110,7 +114,7 @@ class CountsEstimator(Estimator):
         return self._fit(counts).law
 
 
-class PriorEstimator(Estimator):
+class PriorEstimator(CountsEstimator):
     """Gives instances without a model the same law as the scheduler.
 
     An instance with too few samples for a model gets the prior of its group,
@@ -120,19 +124,18 @@ class PriorEstimator(Estimator):
 
     :param groups: {instance uuid: (flavor, project)}; None: all get the prior
         of the fleet
+    :param learns: whether there are priors at all
     """
 
     def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES,
                  groups=None, learns=True):
-        self._models = CountsEstimator(fit, None, min_samples)
-        self._default_law = default_law
+        super().__init__(fit, default_law, min_samples)
         self._groups = groups or {}
         self._learns = learns
 
     def fit(self, known, saturation_kbps):
         """Return a list with a RateLaw for every instance."""
-        laws = known.derived((self, 'models'),
-                             lambda: self._models.models(known))
+        laws = known.derived(self, lambda: self.models(known))
         groups = [self._groups.get(uuid, prior.FLEET)
                   for uuid in known.uuids]
         pools = known.derived((self, 'pools'),
@@ -158,34 +161,29 @@ class PriorEstimator(Estimator):
 
 
 class Admission(Method):
-    """The decision of the scheduler, on the laws of an estimator."""
+    """The decision of the scheduler, on the laws of an estimator.
+
+    :param policy: admission.PROBABILITY or admission.AVERAGE
+    """
 
     def __init__(self, name, estimator, policy=admission.PROBABILITY,
                  prediction_margin=1.0):
-        super().__init__(name)
-        self._estimator = estimator
-        self._policy = policy
-        self._prediction_margin = prediction_margin
-
-    def start(self, saturation_kbps, overload_probability):
-        """Return an empty FirstFit whose LoadTable admits instances."""
-        policy = admission.HostPolicy(
-            profile.SwitchProfile(
-                name='evaluated', switch='any',
-                saturation_kbps=saturation_kbps,
-                saturation_dimension='bandwidth'),
-            self._policy, self._estimator.limit(overload_probability),
-            prediction_margin=self._prediction_margin)
-        return _ByTable(self._estimator, policy, saturation_kbps)
+        super().__init__(name, functools.partial(
+            _ByTable, estimator, policy, prediction_margin))
 
 
 class _ByTable(packing.FirstFit):
     """First-fit in which a LoadTable admits instances."""
 
-    def __init__(self, estimator, policy, saturation_kbps):
+    def __init__(self, estimator, policy, margin, saturation_kbps, limit):
         super().__init__()
         self._estimator = estimator
-        self._policy = policy
+        self._policy = admission.HostPolicy(
+            profile.SwitchProfile(
+                name='evaluated', switch='any',
+                saturation_kbps=saturation_kbps,
+                saturation_dimension='bandwidth'),
+            policy, estimator.limit(limit), prediction_margin=margin)
         self._saturation_kbps = saturation_kbps
         self._table = estimator.table()
         self._slots = []
@@ -601,22 +599,6 @@ def _with_one_more(on, probability):
     return result
 
 
-class _Published(Method):
-    """A published method, implemented by a class.
-
-    :param default_rates: (n,) samples of the default law, kbit/s
-    """
-
-    def __init__(self, name, kind, default_rates):
-        super().__init__(name)
-        self._kind = kind
-        self._default_rates = default_rates
-
-    def start(self, saturation_kbps, overload_probability):
-        return self._kind(saturation_kbps, overload_probability,
-                          self._default_rates)
-
-
 def make_placing(settings):
     """Return our method of placing."""
     samples = settings.min_samples
@@ -657,6 +639,7 @@ def make_methods(settings, groups=None):
             fit, default_law, min_samples, learns=False)),
         'onoff': Admission('onoff', on_off),
         'average': Admission('average', on_off, admission.AVERAGE),
-        **{name: _Published(name, kind, default_rates)
+        **{name: Method(name, functools.partial(
+            kind, default_rates=default_rates))
            for name, kind in published.items()}}
     return [methods[name] for name in NAMES if name in methods]

@@ -15,7 +15,6 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import measures
 from vswitch_aware_scheduler.lab.evaluate import packing
-from vswitch_aware_scheduler.lab.evaluate import strategies
 from vswitch_aware_scheduler.lab.evaluate import trace as traces
 
 __all__ = ['Case', 'CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'Result',
@@ -253,8 +252,7 @@ class _Run:
         key = known.tobytes()
         if key not in histories:
             history = traces.History(trace, begin, *known, half_life_days)
-            moves = any(isinstance(method, strategies.Rebalanced)
-                        for method in methods)
+            moves = any(method.strategy for method in methods)
             # Missing samples of the trace count as no traffic, as in the
             # evaluation.
             histories[key] = history, history.delivered(
@@ -265,7 +263,7 @@ class _Run:
         for method in methods:
             packer = self.packers[method.name] = method.start(
                 case.saturation_kbps, case.overload_probability)
-            if isinstance(method, strategies.Rebalanced):
+            if method.strategy:
                 self.replays[method.name] = closed_loop.FleetReplay(
                     packer, method.strategy(case.saturation_kbps,
                                             case.overload_probability),

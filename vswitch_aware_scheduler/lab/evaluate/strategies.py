@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies that move instances: our error budgets, and published ones.
 
-Each decides by a :class:`.closed_loop.FleetReplay` at the end of a period. Pure.
+Each decides by a :class:`.closed_loop.FleetReplay` at the end of a period.
 Sources and variants: reference/rebalance.rst, "Strategies".
 """
 
@@ -14,28 +14,11 @@ from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler import store
 
-__all__ = ['ErrorBudget', 'NAMES', 'Rebalanced', 'Sandpiper',
-           'WorkloadBalance', 'make_rebalanced']
+__all__ = ['ErrorBudget', 'NAMES', 'Sandpiper', 'WorkloadBalance',
+           'make_rebalanced']
 
 #: Names in the order of the report; the clairvoyant follows.
 NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
-
-
-class Rebalanced(methods.Method):
-    """A method of placing combined with a strategy of moving.
-
-    :param strategy: callable(saturation_kbps, overload_probability), returns a
-        new Strategy
-    """
-
-    def __init__(self, name, placing, strategy):
-        super().__init__(name)
-        self._placing = placing
-        self.strategy = strategy
-
-    def start(self, saturation_kbps, overload_probability):
-        """Return an empty FirstFit that places as ``placing`` does."""
-        return self._placing.start(saturation_kbps, overload_probability)
 
 
 def make_rebalanced(settings):
@@ -50,13 +33,12 @@ def make_rebalanced(settings):
             rules.Terms(limit), rule, settings.churn,
             settings.rebalance_checks, settings.error_budgets)
 
-    return [
-        Rebalanced('ours', placing, budgets(relief.Rule())),
-        Rebalanced('none', placing, budgets(None)),
-        Rebalanced('workload_balance', placing,
-                   lambda capacity, limit: WorkloadBalance(capacity)),
-        Rebalanced('sandpiper', placing,
-                   lambda capacity, limit: Sandpiper(capacity))]
+    by_name = {
+        'ours': budgets(relief.Rule()), 'none': budgets(None),
+        'workload_balance': lambda capacity, limit: WorkloadBalance(capacity),
+        'sandpiper': lambda capacity, limit: Sandpiper(capacity)}
+    return [methods.Method(name, placing.start, by_name[name])
+            for name in NAMES]
 
 
 class ErrorBudget(closed_loop.Strategy):
