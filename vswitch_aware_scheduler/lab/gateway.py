@@ -17,6 +17,7 @@ import itertools
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab import stated
+from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
            'load', 'plan', 'site_from_dict']
@@ -29,6 +30,15 @@ VNIS = range(1, 1 << 24)
 # 4095 are often those of VLANs.
 _FIRST_VLAN = 2
 _FIRST_VNI = 4096
+
+_COUNT = stated.whole()
+_VLAN = stated.whole(VLANS[0], VLANS[-1], default=None)
+_GATEWAY = {
+    'interfaces': _COUNT, 'mapping_entries': stated.whole(0),
+    'switch_back': stated.Kind('true or false', lambda value: isinstance(
+        value, bool), default=False)}
+_NETWORK = {'silos': stated.ANY, 'vlans': stated.ANY,
+            'vni': stated.whole(VNIS[0], VNIS[-1], default=None)}
 
 
 def entries(vlans, interfaces, switch_back):
@@ -100,8 +110,8 @@ class Site:
                 gateway = self.gateways.get(name)
                 where = f'interface group {group.name}'
                 if gateway is None:
-                    stated.refuse(f'{where}: a gateway', name,
-                                  stated.one_of(name, sorted(self.gateways)))
+                    stated.refuse(f'{where}: a gateway', name, profile.one_of(
+                        name, sorted(self.gateways)))
                 for number in interfaces:
                     if not 1 <= number <= gateway.interfaces:
                         stated.refuse(
@@ -251,20 +261,10 @@ def site_from_dict(data):
         the value and the valid values
     """
     top = stated.mapping('the file', data, ('gateways', 'silos', 'tenants'))
-    gateways = {}
-    for name, entry in _names('gateways', top):
-        where = f'gateway {name}'
-        stated.mapping(where, entry, ('interfaces', 'mapping_entries',
-                                      'switch_back'))
-        switch_back = entry.get('switch_back', False)
-        if not isinstance(switch_back, bool):
-            stated.refuse(f'{where}: switch_back', switch_back,
-                          'true or false')
-        gateways[name] = Gateway(
-            name, stated.whole(f'{where}: interfaces',
-                               entry.get('interfaces')),
-            stated.whole(f'{where}: mapping_entries',
-                         entry.get('mapping_entries'), 0), switch_back)
+    gateways = {
+        name: Gateway(name, **stated.values(f'gateway {name}', entry,
+                                            _GATEWAY))
+        for name, entry in _names('gateways', top)}
     groups = {}
     for silo, entry in _names('silos', top):
         stated.mapping(f'silo {silo}', entry, ('interface_groups',))
@@ -289,36 +289,33 @@ def site_from_dict(data):
 
 def _network(tenant, name, data, groups):
     where = f'network {tenant}/{name}'
-    stated.mapping(where, data, ('silos', 'vlans', 'vni'))
-    silos = data.get('silos') or []
+    network = stated.values(where, data, _NETWORK)
+    silos = network['silos'] or []
     silo_names = {group.silo for group in groups.values()}
     if not isinstance(silos, list):
         stated.refuse(f'{where}: silos', silos, 'a list of names')
     for silo in silos:
         if silo not in silo_names:
             stated.refuse(f'{where}: a silo', silo,
-                          stated.one_of(silo, sorted(silo_names)))
+                          profile.one_of(silo, sorted(silo_names)))
     vlans = {group.name: None for group in groups.values()
              if group.silo in silos}
-    for group, vlan in stated.mapping(where, data.get('vlans') or {},
-                                      tuple(groups)).items():
-        vlans[group] = vlan if vlan is None else stated.whole(
-            f'{where}: VLAN of interface group {group}', vlan, VLANS[0],
-            VLANS[-1])
+    for group, vlan in stated.mapping(where, network['vlans'] or {},
+                                      groups).items():
+        vlans[group] = stated.check(
+            f'{where}: VLAN of interface group {group}', vlan, _VLAN)
     if not vlans:
         stated.refuse(f'{where}: where it is', data, 'silos, or vlans by '
                       'interface group')
-    vni = data.get('vni')
-    return Network(tenant, name, vlans, vni if vni is None else stated.whole(
-        f'{where}: vni', vni, VNIS[0], VNIS[-1]))
+    return Network(tenant, name, vlans, network['vni'])
 
 
 def _interfaces(where, gateway, numbers):
     """Return a tuple of interfaces: the given ones, or a number from 1 on."""
     subject = f'{where}: interfaces of gateway {gateway}'
     if not isinstance(numbers, list):
-        return tuple(range(1, 1 + stated.whole(subject, numbers)))
-    numbers = [stated.whole(subject, number) for number in numbers]
+        return tuple(range(1, 1 + stated.check(subject, numbers, _COUNT)))
+    numbers = [stated.check(subject, number, _COUNT) for number in numbers]
     if not numbers or len(set(numbers)) < len(numbers):
         stated.refuse(subject, numbers, 'each once, and one or more')
     return tuple(numbers)

@@ -28,8 +28,8 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
            'TUNNEL_UNITS', 'catalogue', 'load_profiles', 'most_cautious',
-           'named', 'override_number', 'profiles', 'read_yaml', 'smallest',
-           'with_numbers']
+           'named', 'one_of', 'override_number', 'profiles', 'read_yaml',
+           'smallest', 'with_numbers']
 
 ENCAPSULATIONS = ('none', 'vlan', 'vxlan', 'gre', 'geneve', 'stt')
 
@@ -150,7 +150,7 @@ def override_number(key: str, value: typing.Any, where: str) -> float:
         raise exceptions.InvalidOverride(
             f'{where}: there is no key {plain_text.brief(key)} (value '
             f'{plain_text.brief(value)}); expected '
-            f'{_one_of(key, OVERRIDABLE_KEYS)}')
+            f'{one_of(key, OVERRIDABLE_KEYS)}')
     number = value
     if isinstance(value, str):
         try:
@@ -182,7 +182,7 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and _WORD.fullmatch(value) is not None
 
 
-def _one_of(value: object, valid_values: abc.Sequence[str]) -> str:
+def one_of(value: object, valid_values: abc.Sequence[str]) -> str:
     """Return the valid words as text, with the word that is most similar."""
     similar = difflib.get_close_matches(str(value), valid_values, n=1)
     return f'one of {", ".join(valid_values)}' + (
@@ -304,7 +304,7 @@ class SwitchProfile:
                              ('saturation_dimension', SATURATION_DIMENSIONS),
                              ('tunnel_unit', TUNNEL_UNITS)):
             if getattr(self, key) not in choices:
-                self._refuse(key, _one_of(getattr(self, key), choices))
+                self._refuse(key, one_of(getattr(self, key), choices))
         for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO, *_SAME_HOST, _CORES):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
@@ -333,7 +333,7 @@ class SwitchProfile:
         for key, text in self.sources.items():
             if key not in stated:
                 _invalid(self.name, 'a key of sources', key, 'a number that '
-                         'the profile states, ' + _one_of(key, stated))
+                         'the profile states, ' + one_of(key, stated))
             if not isinstance(text, str) or not text.strip():
                 _invalid(self.name, f'sources: {key}', text, 'text')
         for key, value in self.provenance.items():
@@ -660,7 +660,7 @@ def _from_entry(name, entry, bases):
             raise exceptions.InvalidProfile(
                 f'profile {plain_text.brief(name)}: there is no key '
                 f'{plain_text.brief(key)} (value {plain_text.brief(value)}); '
-                f'expected {_one_of(key, allowed)}')
+                f'expected {one_of(key, allowed)}')
     stated = _without_packet_table(name, entry)
     # A key without a value means the default, or no limit.
     for field in dataclasses.fields(SwitchProfile)[1:]:
@@ -673,7 +673,7 @@ def _from_entry(name, entry, bases):
     base = stated.pop('base')
     if not isinstance(base, str) or base not in bases:
         _invalid(name, 'base', base, 'a built-in profile or an earlier one of '
-                 'the same file, ' + _one_of(base, tuple(bases)))
+                 'the same file, ' + one_of(base, tuple(bases)))
     sources = stated.pop('sources', {})
     if not isinstance(sources, dict):
         _invalid(name, 'sources', sources, 'a mapping of keys to text')

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports results measured elsewhere: JSON of iperf3 and CSV of VSPERF."""
 
-import csv
 import dataclasses
 import datetime
-import io
 import re
 
 from vswitch_aware_scheduler.common import exceptions
@@ -45,12 +43,10 @@ class Setting:
     streams: int | None = None
 
     def __post_init__(self):
-        for name, value, low in (('pairs', self.pairs, 1),
-                                 ('mtu', self.mtu, 68),
-                                 ('streams', self.streams, 1)):
-            if value is not None and value < low:
-                raise exceptions.InvalidInput(
-                    f'{name}: {value}; expected a whole number >= {low}')
+        for name, kind in (('pairs', stated.whole()),
+                           ('mtu', stated.whole(68)),
+                           ('streams', stated.whole(default=None))):
+            stated.check(name, getattr(self, name), kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,20 +98,10 @@ def parse_vsperf(text, place, setting):
     :raises CalibrationError: if a column is missing, a number is invalid,
         there is no row, or the rows have different deployments
     """
-    reader = csv.DictReader(io.StringIO(text, newline=''))
-    header = [(name or '').strip() for name in reader.fieldnames or []]
-    for name in ('packet_size', 'throughput_rx_fps'):
-        if name not in header:
-            raise exceptions.CalibrationError(
-                f'{place}: header: {",".join(header)[:120]!r}; expected '
-                f'the columns packet_size and throughput_rx_fps of a VSPERF '
-                f'throughput test')
-    reader.fieldnames = header
     remarks, rows = [], []
-    for row in reader:
-        row = {name: (cell or '').strip() for name, cell in row.items()
-               if isinstance(name, str)}
-        where = f'{place}: line {reader.line_num}'
+    for where, row in stated.read_csv(
+            text, place, ('packet_size', 'throughput_rx_fps'),
+            exceptions.CalibrationError):
         if 'back2back' in row.get('traffic_type', '') or (
                 row.get('b2b_frames') and not row['throughput_rx_fps']):
             remarks.append(f'{where}: a back-to-back test has no rate; the '

@@ -8,6 +8,7 @@ import dataclasses
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
 
@@ -90,9 +91,7 @@ class Plan:
                 raise exceptions.InvalidInput(
                     f'{name}: none; expected one or more')
             for value in values:
-                if not low <= value <= high:
-                    raise exceptions.InvalidInput(
-                        f'{name}: {value}; expected {low} to {high}')
+                stated.check(name, value, stated.whole(low, high))
         for name in ('sizes', 'pairs'):
             object.__setattr__(self, name,
                                tuple(sorted(set(getattr(self, name)))))

@@ -14,6 +14,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Prediction', 'contradictions', 'covering_cost', 'fit_capacity',
            'fit_cpu', 'leave_one_out', 'median_error']
@@ -45,11 +46,11 @@ def fit_capacity(measurements, line_kbps=None,
     if not rows:
         raise exceptions.InvalidModel(
             'table of measurements: no row; expected 1 or more')
-    if line_kbps is not None:
-        cost_model.check_positive('line_kbps', line_kbps,
-                                  'a number > 0 or None')
-    cost_model.check_not_negative('framing_bytes', framing_bytes)
-    cost_model.check_not_negative('unit_bytes', unit_bytes)
+    for name, value, kind in (
+            ('line_kbps', line_kbps, stated.number(above=True, default=None)),
+            ('framing_bytes', framing_bytes, stated.number()),
+            ('unit_bytes', unit_bytes, stated.number())):
+        cost_model.check(name, value, kind)
     table = _Table(rows, line_kbps, framing_bytes, unit_bytes)
     best = None
     for start in table.starts():
@@ -375,7 +376,7 @@ def fit_cpu(measurements, idle_mhz=0.0, senders=False):
 
     :raises InvalidModel: if no row has a value above ``idle_mhz``
     """
-    cost_model.check_not_negative('idle_mhz', idle_mhz)
+    cost_model.check('idle_mhz', idle_mhz, stated.number())
     rows = [row for row in measurements if row.cpu_mhz is not None]
     if not rows:
         raise exceptions.InvalidModel(

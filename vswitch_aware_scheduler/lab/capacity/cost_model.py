@@ -9,12 +9,12 @@ input or output. Derivation: reference/capacity.rst.
 
 import dataclasses
 import math
-import numbers
 
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import student
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
            'HEADER_BYTES', 'Measurement', 'PacketCost', 'line_rate_kbps']
@@ -35,43 +35,22 @@ ETHERNET_FRAMING_BYTES = 38
 LEVELS = ('flow', 'sender', 'switch')
 
 
-def check(name, value, expected, is_valid):
-    """Check that a value satisfies a condition.
+_ABOVE_0 = stated.number(above=True)
+_COUNT = stated.whole()
+_SIZE = stated.number(1e-6, 1e15)
+
+
+def check(name: str, value: object, kind: stated.Kind) -> None:
+    """Check that a value is of a kind.
 
     :raises InvalidModel: if the value is invalid
     """
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or not is_valid(value):
-        raise exceptions.InvalidModel(
-            f'{name}: {value!r}; expected {expected}')
-
-
-def check_positive(name, value, expected='a number > 0'):
-    """Check that a value is a number above 0.
-
-    :raises InvalidModel: if the value is invalid
-    """
-    check(name, value, expected, lambda number: number > 0)
-
-
-def check_not_negative(name, value):
-    """Check that a value is a number of 0 or more.
-
-    :raises InvalidModel: if the value is invalid
-    """
-    check(name, value, 'a number >= 0', lambda number: number >= 0)
-
-
-def _check_count(name, value):
-    check(name, value, 'a whole number >= 1',
-          lambda count: isinstance(count, numbers.Integral) and count >= 1)
+    stated.check(name, value, kind, exceptions.InvalidModel)
 
 
 def _check_encapsulation(value):
-    if value not in HEADER_BYTES:
-        raise exceptions.InvalidModel(
-            f'encapsulation: {value!r}; expected one of '
-            f'{", ".join(HEADER_BYTES)}')
+    check('encapsulation', value, stated.Kind(
+        f'one of {", ".join(HEADER_BYTES)}', HEADER_BYTES.__contains__))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,14 +70,12 @@ class Measurement:
     cpu_mhz: float | None = None
 
     def __post_init__(self):
-        for key in ('packet_bytes', 'rate_kbps'):
-            check(key, getattr(self, key), 'a number > 0 (1e-6 to 1e15)',
-                  lambda value: 1e-6 <= value <= 1e15)
-        for key in ('pairs', 'flows'):
-            _check_count(key, getattr(self, key))
+        for key, kind in (('packet_bytes', _SIZE), ('rate_kbps', _SIZE),
+                          ('pairs', _COUNT), ('flows', _COUNT)):
+            check(key, getattr(self, key), kind)
         _check_encapsulation(self.encapsulation)
         if self.cpu_mhz is not None:
-            check_positive('cpu_mhz', self.cpu_mhz)
+            check('cpu_mhz', self.cpu_mhz, _ABOVE_0)
 
     @property
     def packet_us(self):
@@ -239,9 +216,10 @@ class CapacityModel:
         return times
 
     def _slowest(self, packet_bytes, pairs, flows, encapsulation):
-        check_positive('packet_bytes', packet_bytes)
-        _check_count('pairs', pairs)
-        _check_count('flows', flows)
+        for name, value, kind in (('packet_bytes', packet_bytes, _ABOVE_0),
+                                  ('pairs', pairs, _COUNT),
+                                  ('flows', flows, _COUNT)):
+            check(name, value, kind)
         _check_encapsulation(encapsulation)
         times = self._times(packet_bytes, pairs, flows, encapsulation)
         measured = sorted({name for level in LEVELS if getattr(self, level)

@@ -15,8 +15,8 @@ import numpy as np
 
 from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import relief
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import measures
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Conditions', 'FleetReplay', 'Strategy', 'TraceTraffic']
 
@@ -47,16 +47,13 @@ class Conditions:
     switch_share: float = 0.0
 
     def __post_init__(self):
-        for name, least, most in (
-                ('period_seconds', 1, math.inf),
-                ('delay_seconds', 0, math.inf), ('missing_share', 0, 1),
-                ('failing_share', 0, 1), ('memory_mib', 0, math.inf),
-                ('switch_share', 0, 1)):
-            value = getattr(self, name)
-            if not least <= value <= most or value == math.inf:
-                raise exceptions.InvalidInput(
-                    f'{name.replace("_", " ")}: {value}; expected a number '
-                    f'from {least} to {most}')
+        share = stated.number(0, 1)
+        for name, kind in (
+                ('period_seconds', stated.number(1)),
+                ('delay_seconds', stated.number()), ('missing_share', share),
+                ('failing_share', share), ('memory_mib', stated.number()),
+                ('switch_share', share)):
+            stated.check(name.replace('_', ' '), getattr(self, name), kind)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

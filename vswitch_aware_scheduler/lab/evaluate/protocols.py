@@ -16,6 +16,7 @@ from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import measures
 from vswitch_aware_scheduler.lab.evaluate import packing
 from vswitch_aware_scheduler.lab.evaluate import trace as traces
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Case', 'CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'Result',
            'evaluate', 'evaluate_limits']
@@ -29,6 +30,8 @@ LAST_DAYS = 10
 
 #: Longest time for which a sample replaces missing later ones.
 _LONGEST_GAP_SECONDS = 3600.0
+
+_ABOVE_0 = stated.number(above=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,22 +65,14 @@ class Case:
     def __post_init__(self):
         for name, allowed in (('protocol', PROTOCOLS),
                               ('history', HISTORIES)):
-            if getattr(self, name) not in allowed:
-                raise exceptions.InvalidInput(
-                    f'{name}: {getattr(self, name)!r}; expected one of '
-                    f'{", ".join(allowed)}')
-        if not 0 < self.saturation_kbps < np.inf:
-            raise exceptions.InvalidInput(
-                f'saturation: {self.saturation_kbps} kbit/s; expected a '
-                f'number > 0')
-        if not 0 < self.overload_probability < 1:
-            raise exceptions.InvalidInput(
-                f'overload probability: {self.overload_probability}; '
-                f'expected a number between 0 and 1')
-        if self.lifetime_days is not None \
-                and not 0 < self.lifetime_days < np.inf:
-            raise exceptions.InvalidInput(
-                f'lifetime: {self.lifetime_days} days; expected a number > 0')
+            stated.check(name, getattr(self, name), stated.Kind(
+                f'one of {", ".join(allowed)}', allowed.__contains__))
+        stated.check('saturation in kbit/s', self.saturation_kbps, _ABOVE_0)
+        stated.check('overload probability', self.overload_probability,
+                     stated.Kind('a number between 0 and 1',
+                                 lambda value: 0 < value < 1))
+        stated.check('lifetime in days', self.lifetime_days,
+                     _ABOVE_0._replace(default=None))
 
 
 @dataclasses.dataclass(eq=False)

@@ -4,13 +4,13 @@
 No clock and no configuration; only the telemetry driver reads files.
 """
 
-import csv
 import dataclasses
 import functools
 
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import series as rate_series
@@ -186,18 +186,13 @@ def load_groups(path):
 
     :raises InvalidInput: if the file cannot be read
     """
-    groups = {}
-    try:
-        with open(path, newline='', encoding='utf-8') as lines:
-            for row in csv.DictReader(lines):
-                uuid = telemetry_file.instance_uuid(row['instance'].strip())
-                groups[uuid] = tuple((row.get(column) or '').strip() or None
-                                     for column in ('flavor', 'project'))
-    except (OSError, LookupError, ValueError, AttributeError,
-            csv.Error) as error:
-        raise exceptions.InvalidInput(
-            f'groups {path}: {type(error).__name__}: {error}; expected CSV '
-            f'with the columns instance, flavor and project') from error
+    place, groups = f'groups {path}', {}
+    columns = ('instance', 'flavor', 'project')
+    text = stated.read(path, place, 'CSV with the columns instance, flavor '
+                       'and project')
+    for _, row in stated.read_csv(text, place, columns[:1]):
+        groups[telemetry_file.instance_uuid(row['instance'])] = tuple(
+            row.get(column) or None for column in columns[1:])
     return groups
 
 

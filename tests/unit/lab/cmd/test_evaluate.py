@@ -157,15 +157,6 @@ class EvaluateTestCase(command_case.ManageTestCase):
 
         self.assertNotEqual(predicted(), predicted('--groups', path))
 
-    def test_groups_that_cannot_be_read_are_told(self):
-        path = os.path.join(self.directory, 'groups.csv')
-        question = ['evaluate', '--trace', self.trace, '--saturation-kbps',
-                    '100', '--groups', path]
-        self.assert_fails('groups .*No such file', *question)
-        with open(path, 'w') as stream:
-            stream.write('name\n1\n')
-        self.assert_fails("expected CSV with the columns", *question)
-
     def test_a_person_gets_a_table(self):
         status, output, errors = self.run_command(
             'evaluate', '--trace', self.trace, '--saturation-kbps', '100',
