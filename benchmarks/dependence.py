@@ -119,7 +119,7 @@ def frontier(options):
     limits = list(itertools.product((22000.0, 60000.0, 180000.0), LIMITS))
     rows = []
     for past, judged in [(None, 0), (None, 1), (0, 1), (1, 0)]:
-        case = protocols.Case(
+        case = protocols.ReplayCase(
             loaded[judged], *limits[0],
             past=None if past is None else loaded[past])
         for (_, limit), results in zip(limits, protocols.evaluate_limits(

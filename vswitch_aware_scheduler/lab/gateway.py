@@ -19,8 +19,8 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.vswitch import profile
 
-__all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
-           'load', 'plan', 'site_from_dict']
+__all__ = ['Gateway', 'GatewayPlan', 'GatewaySite', 'InterfaceGroup',
+           'Network', 'entries', 'load', 'plan', 'site_from_dict']
 
 #: VLAN ids and VNIs that a site may use.
 VLANS = range(1, 4095)
@@ -91,7 +91,7 @@ class Network:
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class GatewaySite:
     """The input of a plan of mapping tables: gateways, groups and networks.
 
     :ivar networks: list of Network, in the order of planning
@@ -126,14 +126,14 @@ class Site:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class GatewayPlan:
     """The mapping of VLANs to VNIs.
 
     :ivar networks: list of (Network, VNI, {interface group: VLAN id})
     """
 
     networks: list
-    site: Site
+    site: GatewaySite
 
     def mappings(self, gateway):
         """Return [(network, VNI, interface group, VLAN id)] of a gateway."""
@@ -201,7 +201,7 @@ def plan(site):
         vni = _next(free_vnis, network, 'VNI') \
             if network.vni is None else network.vni
         planned.append((network, vni, network_vlans))
-    result = Plan(planned, site)
+    result = GatewayPlan(planned, site)
     for name, gateway in site.gateways.items():
         needed, count = result.entries(name), len(result.mappings(name))
         if needed > gateway.mapping_entries:
@@ -241,7 +241,7 @@ def _next(free, network, number_name):
 
 
 def load(path):
-    """Return the Site that a YAML file describes.
+    """Return the GatewaySite that a YAML file describes.
 
     :raises InvalidInput: if the file is invalid; the message names the file,
         the thing, the value and the valid values
@@ -255,7 +255,7 @@ def load(path):
 
 
 def site_from_dict(data):
-    """Return the Site that plain values describe.
+    """Return the GatewaySite that plain values describe.
 
     :raises InvalidInput: if a value is invalid; the message names the thing,
         the value and the valid values
@@ -284,7 +284,7 @@ def site_from_dict(data):
         networks.extend(
             _network(tenant, name, network, groups)
             for name, network in _names('networks', entry))
-    return Site(gateways, groups, networks)
+    return GatewaySite(gateways, groups, networks)
 
 
 def _network(tenant, name, data, groups):

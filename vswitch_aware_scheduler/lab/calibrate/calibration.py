@@ -58,7 +58,7 @@ class Place(abc.ABC):
 
     @abc.abstractmethod
     def clients(self, cell):
-        """Return the iperf.Client of each sender of a cell."""
+        """Return the iperf.Sender of each sender of a cell."""
 
     @abc.abstractmethod
     def read_receivers(self, cell):

@@ -14,7 +14,7 @@ import time
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import machine
 
-__all__ = ['Client', 'Rates', 'STANDARD_MTU', 'UDP_HEADERS', 'measure',
+__all__ = ['Rates', 'STANDARD_MTU', 'Sender', 'UDP_HEADERS', 'measure',
            'parse', 'server', 'wire']
 
 #: Largest IP packet of Ethernet with the standard MTU.
@@ -34,7 +34,7 @@ _GRACE_SECONDS = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Client:
+class Sender:
     """One sender."""
 
     argv: object

@@ -91,7 +91,7 @@ class LocalPlace(calibration.Place):
                     cell.packet_bytes or max(plans.SEGMENTS))
 
         def client(sender, host, number):
-            return iperf.Client(
+            return iperf.Sender(
                 lambda command: run.argv(
                     sender, machine.need_program(command[0]), *command[1:]),
                 topology.address(host, number))

@@ -19,7 +19,7 @@ import time
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import machine
 
-__all__ = ['DEFAULT_STATE_DIR', 'Run', 'remove_leftovers']
+__all__ = ['DEFAULT_STATE_DIR', 'NamespaceRun', 'remove_leftovers']
 
 DEFAULT_STATE_DIR = '/run/vswitch-calibrate'
 PREFIX = 'vswcal'
@@ -42,7 +42,7 @@ def existing():
     return [line.split()[0] for line in listed.splitlines() if line.split()]
 
 
-class Run:
+class NamespaceRun:
     """One run: its id, its state file and its namespaces.
 
     Use it as a context manager: however the context ends, the namespaces are

@@ -217,7 +217,7 @@ class RemotePlace(calibration.Place):
         for number in range(cell.pairs):
             sender = self._senders[0 if cell.placement == 'many'
                                    else number % len(self._senders)]
-            clients.append(iperf.Client(
+            clients.append(iperf.Sender(
                 lambda command, sender=sender: self._ssh(sender, command),
                 self._receivers[number % len(self._receivers)].address,
                 _FIRST_PORT + number))

@@ -108,7 +108,7 @@ class Topology:
     ``run.clear()`` removes it.
     """
 
-    run: namespaces.Run
+    run: namespaces.NamespaceRun
     switch: str
     encapsulation: str
     vms: int

@@ -16,8 +16,8 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['Prediction', 'contradictions', 'covering_cost', 'fit_capacity',
-           'fit_cpu', 'leave_one_out', 'median_error']
+__all__ = ['CostPrediction', 'contradictions', 'covering_cost',
+           'fit_capacity', 'fit_cpu', 'leave_one_out', 'median_error']
 
 _ITERATIONS = 50
 
@@ -254,7 +254,7 @@ def _non_negative(design, target, usable):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class CostPrediction:
     """A measurement, and its prediction from the rest of the table.
 
     :ivar predicted: predicted value in ``unit``, or None if the rest of the
@@ -293,7 +293,7 @@ def leave_one_out(measurements, key='packet_bytes', **options):
                 except exceptions.InvalidModel:
                     # Only the rows that were left out have this encapsulation.
                     pass
-            predictions[i] = Prediction(row, row.rate_kbps, predicted)
+            predictions[i] = CostPrediction(row, row.rate_kbps, predicted)
     return [predictions[i] for i in range(len(rows))]
 
 

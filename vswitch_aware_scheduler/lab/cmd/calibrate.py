@@ -313,7 +313,7 @@ def _check(arguments):
     local_testbed.check()
     _remove_leftovers(arguments)
     answer = []
-    with namespaces.Run(['probe'], _state_dir(arguments)) as run:
+    with namespaces.NamespaceRun(['probe'], _state_dir(arguments)) as run:
         for switch in topologies.SWITCHES:
             for encapsulation in topologies.ENCAPSULATIONS:
                 try:
@@ -355,8 +355,8 @@ def _local(arguments):
     name = arguments.name or \
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
     _check_output(arguments, name)
-    with namespaces.Run(topologies.names(plan.vms),
-                        _state_dir(arguments)) as run:
+    with namespaces.NamespaceRun(topologies.names(plan.vms),
+                                 _state_dir(arguments)) as run:
         reason = topologies.cannot(run, arguments.switch,
                                    arguments.encapsulation)
         if reason:

@@ -145,7 +145,7 @@ def run(arguments, conf, progress=None):
     fleets, lines, pictured = [], [], {}
     for number, (path, capacity) in enumerate(
             zip(arguments.traces, capacities)):
-        case = protocols.Case(
+        case = protocols.ReplayCase(
             trace.load(path), capacity, limit, past, arguments.train_days,
             arguments.protocol, arguments.history, conditions=conditions,
             lifetime_days=arguments.lifetime_days)
@@ -188,7 +188,7 @@ def run(arguments, conf, progress=None):
 
 def _settings(arguments, conf):
     """Return the Settings of the configuration and of the arguments."""
-    settings = settings_of.Settings.of(conf)
+    settings = settings_of.EvaluationSettings.of(conf)
     if arguments.overload_probability is None:
         return settings
     return dataclasses.replace(

@@ -112,7 +112,7 @@ def compare(arguments, trace, folder, plot_path):
     source, learned = _learned(arguments, trace, scratch, store_url)
     hosts = fleet.hosts(arguments.hosts)
     memory_mb = fleet.host_memory_mb(learned.vms, len(hosts))
-    usual = clouds.Site(hosts, clouds.CORES, memory_mb)
+    usual = clouds.CloudHosts(hosts, clouds.CORES, memory_mb)
     sites = {clouds.DEFAULT: usual, clouds.OURS: usual}
     # Only a limit between 0 and 1 is a budget that can be spent.
     if 0 < arguments.overload_probability < 1:
@@ -232,7 +232,7 @@ def _lines(arguments, learned, sites, data, replays):
 
 
 def _few_hosts(arguments, learned, folder, scratch, memory_mb):
-    """Return the Site of the cloud with rebalancing.
+    """Return the CloudHosts with rebalancing.
 
     Its hosts have the cores and the memory of all others together, and its
     scheduler has a store of its own, for budgets and migrations.
@@ -246,7 +246,7 @@ def _few_hosts(arguments, learned, folder, scratch, memory_mb):
     rebalancing.write_rates(rates, learned.rates)
     store_url = f'sqlite:///{path}'
     times = arguments.hosts / _FEW_HOSTS
-    return clouds.Site(
+    return clouds.CloudHosts(
         fleet.hosts(_FEW_HOSTS), round(clouds.CORES * times),
         round(memory_mb * times), {
             'store_url': store_url, 'overload_probability': min(
@@ -260,7 +260,7 @@ def _rebalancing(placed, replayed):
     """Return what live migrations did, as plain data, or None.
 
     :param placed: {policy: Placement}
-    :param replayed: callable(policy, moves), returns a Replay
+    :param replayed: callable(policy, moves), returns a PlacementReplay
     """
     if clouds.REBALANCED not in placed:
         return None

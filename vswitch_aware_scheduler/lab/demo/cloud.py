@@ -73,7 +73,7 @@ class _Warnings(logging.Handler):
             self.messages.append(record.getMessage())
 
 
-class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
+class FakeCloud(integrated_helpers.ProviderUsageBaseTestCase):
     """One cloud, which places one list of VMs.
 
     :param end: callable(message, status), sends a message and ends the process
@@ -185,8 +185,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
 
         placed = {server_id: uuid for server_id, uuid in servers.items()
                   if uuid in placements}
-        replay = rebalancing.Replay(
-            store.Store(job['store_url']), rebalancing.Cloud(
+        replay = rebalancing.MigrationReplay(
+            store.Store(job['store_url']), rebalancing.ReplayedCloud(
                 access(self.admin_api.base_url),
                 access(self.placement.fixture.endpoint)),
             rebalancing.read_traffic(job, placed),
@@ -293,7 +293,7 @@ def main(argv):
         os._exit(status)
 
     result = unittest.TestResult()
-    Cloud(job, send, lambda answer: end(answer, 0)).run(result)
+    FakeCloud(job, send, lambda answer: end(answer, 0)).run(result)
     problems = [text for _, text in result.errors + result.failures
                 + result.skipped] or ['nova ended without an answer']
     sys.stderr.write('\n'.join(problems))

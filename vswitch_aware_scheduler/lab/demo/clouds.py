@@ -17,8 +17,8 @@ import vswitch_aware_scheduler
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['CORES', 'DEFAULT', 'OURS', 'REBALANCED', 'CloudFailed',
-           'Placement', 'Site', 'nova_conf', 'place_all']
+__all__ = ['CORES', 'CloudFailed', 'CloudHosts', 'DEFAULT', 'OURS',
+           'Placement', 'REBALANCED', 'nova_conf', 'place_all']
 
 DEFAULT = 'Nova defaults'
 OURS = 'with the plugin'
@@ -106,7 +106,7 @@ class Placement:
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class CloudHosts:
     """The hosts of a cloud.
 
     :ivar hosts: [(host, profile name)]
@@ -134,7 +134,7 @@ def nova_conf(policy, **options):
 def place_all(sites, vms, options, folder, jobs=2, progress=None):
     """Place the list of VMs once with each policy, each time in a new cloud.
 
-    :param sites: {policy: Site}; a policy is DEFAULT, OURS or REBALANCED
+    :param sites: {policy: CloudHosts}; a policy is DEFAULT, OURS or REBALANCED
     :param jobs: maximum number of clouds at a time
     :returns: {policy: Placement}
     :raises CloudFailed: if a cloud fails; the message names the policy and its

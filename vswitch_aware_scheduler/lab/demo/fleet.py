@@ -18,9 +18,9 @@ from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 
-__all__ = ['CARRYING_SHARE', 'Fleet', 'GeneratorStatistics', 'HOST_MIX',
-           'MIN_MEAN_KBPS', 'Vm', 'generate_trace', 'host_memory_mb', 'hosts',
-           'learn', 'split']
+__all__ = ['CARRYING_SHARE', 'GeneratorStatistics', 'HOST_MIX',
+           'LearnedTrace', 'MIN_MEAN_KBPS', 'TraceVm', 'generate_trace',
+           'host_memory_mb', 'hosts', 'learn', 'split']
 
 #: 10 KB/s: VMs with a smaller rate count as idle, as in the published
 #: statistics of GWA-T-12.
@@ -71,7 +71,7 @@ class GeneratorStatistics:
 
 
 @dataclasses.dataclass(frozen=True)
-class Vm:
+class TraceVm:
     """One VM of the list."""
 
     uuid: str
@@ -81,10 +81,10 @@ class Vm:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Fleet:
+class LearnedTrace:
     """A list of VMs with learned models, and the traffic that followed.
 
-    :ivar vms: list of Vm in the order of their requests
+    :ivar vms: list of TraceVm in the order of their requests
     :ivar rates: {uuid: (t, 2) egress_kbps, ingress_kbps} in the second half of
         the period; 0 for missing samples
     :ivar missing_share: share of the replayed samples that are missing in the
@@ -177,7 +177,7 @@ def split(series, time):
 
 
 def learn(path, store_url, rng, count=None, progress=None):
-    """Fit models to the first half of a trace. Return the Fleet.
+    """Fit models to the first half of a trace. Return the LearnedTrace.
 
     The code of the product is used: the file driver reads, models are fitted
     to transition counts and written to a new store. The VMs of the list are
@@ -231,7 +231,7 @@ def learn(path, store_url, rng, count=None, progress=None):
         rates[uuid], vm_samples = _on_grid(later[uuid], middle, period,
                                            periods)
         samples += vm_samples
-    return Fleet(
+    return LearnedTrace(
         [_vm(instances[chosen[i]]) for i in rng.permutation(len(chosen))],
         rates, period, len(stored), 1 - samples / (len(chosen) * periods),
         middle)
@@ -256,8 +256,8 @@ def _on_grid(series, start, period, periods):
 def _vm(instance):
     cores = instance.metadata.get('cpu_cores', 0)
     memory_mb = math.ceil(instance.metadata.get('memory_kb', 0) / 1024)
-    return Vm(instance.uuid, instance.name, int(cores) or _NO_CORES,
-              memory_mb or _NO_MEMORY_MB)
+    return TraceVm(instance.uuid, instance.name, int(cores) or _NO_CORES,
+                   memory_mb or _NO_MEMORY_MB)
 
 
 # Hosts

@@ -33,8 +33,8 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
-           'write_rates']
+__all__ = ['MigrationReplay', 'ReplayedCloud', 'SampledTraffic',
+           'read_traffic', 'summary', 'write_rates']
 
 #: Migrations use a separate network. A host is relieved after one check in
 #: which its budget is negative.
@@ -49,7 +49,7 @@ _MOST_SECONDS = 600.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Traffic:
+class SampledTraffic:
     """The rates of some instances, sample by sample.
 
     :ivar rates: (n, t, 2) egress_kbps, ingress_kbps
@@ -104,7 +104,7 @@ class _Driver(telemetry.Driver):
                     *rates[inside].T)
 
 
-class Cloud(nova.CloudApi):
+class ReplayedCloud(nova.CloudApi):
     """A cloud whose record of migrations has times of the replay."""
 
     def __init__(self, access, placement):
@@ -120,7 +120,7 @@ class Cloud(nova.CloudApi):
                 migration.number, self.now)) for migration in migrations]
 
 
-class Replay:
+class MigrationReplay:
     """One replay, during which instances are migrated.
 
     :param placements: {uuid in Nova: host}, at the beginning
@@ -322,7 +322,7 @@ class _Host:
 
 
 def summary(replay):
-    """Return what the demo shows of a Replay, as plain data."""
+    """Return what the demo shows of a MigrationReplay, as plain data."""
     return {'moves': replay.moves, 'problems': replay.problems, 'budgets': {
         name: [account.overload_seconds, account.measured_seconds]
         for name, account in replay.accounts.items()}}
@@ -340,8 +340,8 @@ def read_traffic(job, servers):
                   in enumerate(json.loads(str(stored['uuids'])))}
         rates = stored['rates'][[
             row_of[trace_uuid] for trace_uuid in servers.values()]]
-    return Traffic(list(servers), rates, job['period_seconds'],
-                   round(job['start'] / job['period_seconds']))
+    return SampledTraffic(list(servers), rates, job['period_seconds'],
+                          round(job['start'] / job['period_seconds']))
 
 
 def write_rates(path, rates):

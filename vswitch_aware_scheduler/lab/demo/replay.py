@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ['HostResult', 'Replay', 'carry', 'replay']
+__all__ = ['HostResult', 'PlacementReplay', 'carry', 'replay']
 
 #: Sums are compared with this relative tolerance: equality happens.
 _TOLERANCE = 1e-9
@@ -40,7 +40,7 @@ class HostResult:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Replay:
+class PlacementReplay:
     """A placement evaluated on the traffic that followed.
 
     :ivar list_kbps: mean rate of the whole list, including refused VMs
@@ -121,7 +121,7 @@ def replay(placements, rates, hosts, profiles, moves=()):
     :param profiles: {profile name: SwitchProfile}
     :param moves: [(sample, uuid, host)] in the order of time: from this sample
         on, the VM is on the host
-    :returns: Replay, with the hosts in the given order
+    :returns: PlacementReplay, with the hosts in the given order
     """
     periods = len(next(iter(rates.values())))
     totals = {host: np.zeros((periods, 2)) for host, _ in hosts}
@@ -141,6 +141,5 @@ def replay(placements, rates, hosts, profiles, moves=()):
         results.append(HostResult(
             host, name, profiles[name].bandwidth_kbps(), counts[host],
             overloaded, totals[host].sum(axis=1), carried, host in used))
-    return Replay(results, len(rates),
-                  float(sum(vm_rates.sum(axis=1).mean()
-                            for vm_rates in rates.values())), len(moves))
+    list_kbps = sum(vm_rates.sum(axis=1).mean() for vm_rates in rates.values())
+    return PlacementReplay(results, len(rates), float(list_kbps), len(moves))

@@ -321,7 +321,7 @@ class _Figures(packing.FirstFit):
 
 
 class _Samples:
-    """One instance with given samples, with the interface of Known.
+    """One instance with given samples, with the interface of KnownTraffic.
 
     :param samples: (n,) rates in kbit/s
     """

@@ -18,7 +18,7 @@ from vswitch_aware_scheduler.lab.evaluate import packing
 from vswitch_aware_scheduler.lab.evaluate import trace as traces
 from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['Case', 'CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'Result',
+__all__ = ['CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'ReplayCase', 'Result',
            'evaluate', 'evaluate_limits']
 
 STATIC, ROLLING = PROTOCOLS = ('static', 'rolling')
@@ -35,7 +35,7 @@ _ABOVE_0 = stated.number(above=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Case:
+class ReplayCase:
     """What is replayed.
 
     :ivar past: Trace to learn from, or None
@@ -153,7 +153,7 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None,
                     half_life_days=0):
     """Replay a case with several limits, which share what is learned.
 
-    :param case: Case, whose own limits are ignored
+    :param case: ReplayCase, whose own limits are ignored
     :param limits: list of (saturation_kbps, overload_probability)
     :returns: list of results as of :func:`evaluate`, in the order of limits
     """

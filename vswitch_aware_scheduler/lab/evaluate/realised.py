@@ -17,8 +17,8 @@ import numpy as np
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['CONFIDENCE', 'Group', 'MIN_HOSTS', 'MIN_SLOTS', 'Realised',
-           'group_of', 'overload', 'slots_wanted', 'wilson']
+__all__ = ['CONFIDENCE', 'MIN_HOSTS', 'MIN_SLOTS', 'MeasuredGroup',
+           'Realised', 'group_of', 'overload', 'slots_wanted', 'wilson']
 
 CONFIDENCE = 0.95
 
@@ -67,7 +67,7 @@ class Realised:
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class MeasuredGroup:
     """Several hosts together; all shares are None without any host.
 
     :ivar overloaded_hosts: number of these hosts that were overloaded for
@@ -159,13 +159,13 @@ def overload(policy, series, instances, start, end):
 
 
 def group_of(hosts, seed=1):
-    """Return the :class:`Group` of a list of :class:`Realised`.
+    """Return the :class:`MeasuredGroup` of a list of :class:`Realised`.
 
     Hosts that were not measured for long enough are omitted.
     """
     measured = [host for host in hosts if host.is_measured]
     if not measured:
-        return Group(0, 0, *[None] * 7)
+        return MeasuredGroup(0, 0, *[None] * 7)
     count = len(measured)
     overloaded = sum(host.is_overloaded for host in measured)
     shares = np.array([host.share for host in measured])
@@ -174,7 +174,7 @@ def group_of(hosts, seed=1):
     means = shares[draws].mean(axis=1)
     low, high = np.quantile(means, [(1 - CONFIDENCE) / 2,
                                     (1 + CONFIDENCE) / 2])
-    return Group(
+    return MeasuredGroup(
         count, overloaded, overloaded / count, *wilson(overloaded, count),
         statistics.fmean(host.predicted for host in measured),
         float(shares.mean()), float(low), float(high))

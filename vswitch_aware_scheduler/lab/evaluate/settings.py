@@ -9,11 +9,11 @@ import dataclasses
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['Settings']
+__all__ = ['EvaluationSettings']
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class EvaluationSettings:
     """Values of the options of the same names, which describe them."""
 
     overload_probability: float

@@ -14,7 +14,7 @@ from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler import store
 
-__all__ = ['ErrorBudget', 'NAMES', 'Sandpiper', 'WorkloadBalance',
+__all__ = ['BudgetStrategy', 'NAMES', 'Sandpiper', 'WorkloadBalance',
            'make_rebalanced']
 
 #: Names in the order of the report; the clairvoyant follows.
@@ -29,7 +29,7 @@ def make_rebalanced(settings):
     placing = methods.make_placing(settings)
 
     def budgets(rule):
-        return lambda capacity, limit: ErrorBudget(
+        return lambda capacity, limit: BudgetStrategy(
             rules.Terms(limit), rule, settings.churn,
             settings.rebalance_checks, settings.error_budgets)
 
@@ -41,7 +41,7 @@ def make_rebalanced(settings):
             for name in NAMES]
 
 
-class ErrorBudget(closed_loop.Strategy):
+class BudgetStrategy(closed_loop.Strategy):
     """Relieves hosts that have spent more overload than they have earned.
 
     :param checks: number of consecutive rounds in debt before a host is

@@ -15,7 +15,8 @@ from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['History', 'Known', 'Trace', 'load', 'load_groups', 'load_needs']
+__all__ = ['History', 'KnownTraffic', 'Trace', 'load', 'load_groups',
+           'load_needs']
 
 DAY_SECONDS = 86400
 _WEEK_SECONDS = 7 * DAY_SECONDS
@@ -218,12 +219,12 @@ class History:
         self._counts = [None] * len(trace.series)
 
     def until(self, end):
-        """Return what is Known at the start of a bin.
+        """Return the KnownTraffic at the start of a bin.
 
         :param end: the bin, which has to increase from call to call
         """
-        return Known(self._trace, self._known(end),
-                     functools.partial(self._counts_until, end))
+        return KnownTraffic(self._trace, self._known(end),
+                            functools.partial(self._counts_until, end))
 
     def delivered(self, longest_seconds):
         """Return (V, B) rates as telemetry delivers them.
@@ -285,7 +286,7 @@ class History:
         return tuple(self._counts)
 
 
-class Known:
+class KnownTraffic:
     """The history of V instances up to one moment.
 
     :param known: (V, t) bool, whether a bin is known

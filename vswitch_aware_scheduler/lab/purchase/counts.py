@@ -23,8 +23,8 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['AGNOSTIC', 'FIGURE_9', 'GROWTHS', 'METHODS', 'OVERLAY', 'Server',
-           'by_technology', 'purchase']
+__all__ = ['AGNOSTIC', 'FIGURE_9', 'GROWTHS', 'METHODS', 'OVERLAY',
+           'ServerCapacity', 'by_technology', 'purchase']
 
 AGNOSTIC, FIGURE_9, OVERLAY = METHODS = ('agnostic', 'figure9', 'overlay')
 
@@ -62,7 +62,7 @@ class _Filled:
     first: str | None
 
 
-class Server:
+class ServerCapacity:
     """A server type with one of its switches, and a limit of overload.
 
     :param overload_probability: limit for the overlay, 0..1
@@ -360,7 +360,7 @@ def by_technology(rows):
 
 def _row(server_type, profile, grown, limit, count, margin):
     mix = grown[1.0]
-    server = Server(server_type, profile, limit, margin)
+    server = ServerCapacity(server_type, profile, limit, margin)
     return {
         'server': server_type.name, 'profile': profile.name,
         'switch': profile.switch, 'encapsulation': profile.encapsulation,
@@ -371,7 +371,7 @@ def _row(server_type, profile, grown, limit, count, margin):
         'sensitivity': {
             'overload_probability': [
                 {'overload_probability': other, **_size(
-                    Server(server_type, profile, other, margin), mix,
+                    ServerCapacity(server_type, profile, other, margin), mix,
                     OVERLAY, count)}
                 for other in sorted({min(limit * factor, 1.0)
                                      for factor in LIMIT_FACTORS})],

@@ -250,7 +250,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
         base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
         for options, text in (
                 (('--seeds', '0'), 'seeds: 0'),
-                (('--lifetime-days', '0'), 'lifetime: 0.0 days; expected'),
+                (('--lifetime-days', '0'), 'lifetime in days: 0.0; expected'),
                 (('--saturation-kbps', '9', '8'),
                  '2 values for 1 traces; expected one value'),
                 (('--trace', self.trace, self.trace, '--train-trace',

@@ -47,9 +47,9 @@ class ReplayTest(unittest.TestCase):
                                auth={'auth_type': 'none'},
                                requests_per_second=1e5)
 
-        outcome = rebalancing.Replay(
-            self.store, rebalancing.Cloud(access('/v2.1'),
-                                          access('/placement')), traffic,
+        outcome = rebalancing.MigrationReplay(
+            self.store, rebalancing.ReplayedCloud(
+                access('/v2.1'), access('/placement')), traffic,
             {self.uuids[name]: host for name, host in PLACED.items()}, HOSTS,
             limit)
         reports = []

@@ -45,8 +45,8 @@ class Recorder(methods.Method):
 
 
 def case(trace, saturation_kbps=10.0, overload_probability=0.01, **keywords):
-    return protocols.Case(trace, saturation_kbps, overload_probability,
-                          **keywords)
+    return protocols.ReplayCase(trace, saturation_kbps, overload_probability,
+                                **keywords)
 
 
 class StaticTestCase(unittest.TestCase):
