@@ -95,8 +95,7 @@ class GatewaySite:
     """The input of a plan of mapping tables: gateways, groups and networks.
 
     :ivar networks: list of Network, in the order of planning
-    :raises InvalidInput: if a value is invalid; the message names the thing,
-        the value and the valid values
+    :raises InvalidInput: if a value is invalid
     """
 
     gateways: dict
@@ -177,8 +176,7 @@ def plan(site):
 
     :raises InvalidInput: if two networks request a number, or if no number is
         free
-    :raises MappingTableFull: if a mapping table is too small; the message
-        names the gateway, the needed and the available entries
+    :raises MappingTableFull: if a mapping table is too small
     """
     vnis = {}                    # VNI -> network
     vlans = {name: {} for name in site.groups}  # VLAN id -> network
@@ -243,8 +241,7 @@ def _next(free, network, number_name):
 def load(path):
     """Return the GatewaySite that a YAML file describes.
 
-    :raises InvalidInput: if the file is invalid; the message names the file,
-        the thing, the value and the valid values
+    :raises InvalidInput: if the file is invalid
     """
     where = f'gateway file {path}'
     data = stated.read_yaml(path, where)
@@ -257,8 +254,7 @@ def load(path):
 def site_from_dict(data):
     """Return the GatewaySite that plain values describe.
 
-    :raises InvalidInput: if a value is invalid; the message names the thing,
-        the value and the valid values
+    :raises InvalidInput: if a value is invalid
     """
     top = stated.mapping('the file', data, ('gateways', 'silos', 'tenants'))
     gateways = {

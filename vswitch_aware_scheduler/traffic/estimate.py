@@ -103,7 +103,6 @@ class TransitionCounts:
 
     Only bins with samples are listed; m is their number.
 
-    :ivar period_seconds: sampling period of the counted series
     :ivar first_time: start of the first counted sample, seconds UTC
     :ivar first_bin: bin of the first sample
     :ivar bins: (m,) int64, increasing
@@ -435,7 +434,6 @@ def _count(series, instants):
 def _at_instants(instants, owner, times, periods, sample_bin):
     """Return (V, 504) uint8, ``at_instants`` of each series.
 
-    :param instants: :class:`.Instants`
     :param owner: number of the series of each sample, not decreasing
     :param times: start of each sample in seconds, increasing within a series
     :param periods: (V,) sampling period of each series in seconds
@@ -497,7 +495,6 @@ def _row_of_bins(counts):
     sample counts as the mean of its bin (dynamic programming; Fisher 1958).
     They therefore minimise the error of sums.
 
-    :param counts: list of V TransitionCounts
     :returns: (bins of all,) int64, row of each bin from 0 for each instance
     """
     sizes = np.array([history.bins.size for history in counts])
@@ -639,7 +636,6 @@ def _fit_states(counts, band, has_peak=False, keys=None):
     All models are computed together: first arrays of all bins of all counts,
     then of all states, then padded to the largest number of states.
 
-    :param counts: list of V TransitionCounts
     :param band: (bins of all,) int64, not decreasing within the bins of one of
         the counts
     :param has_peak: whether the models get a last state with the largest
@@ -751,7 +747,6 @@ def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
 def _rows_at_instants(counts, state_of_bin, law, key):
     """Return the rows of an instance at the instants, None if too few.
 
-    :param counts: TransitionCounts
     :param state_of_bin: (m,) state of each bin
     :param law: (n,) long-run law of the states
     :param key: as in :func:`fit_model`

@@ -143,8 +143,7 @@ def override_number(key: str, value: typing.Any, where: str) -> float:
 
     :param where: what states the value, for messages, for example ``aggregate
         'rack 7'``
-    :raises InvalidOverride: if the value is invalid; the message names where,
-        key, value and the valid values
+    :raises InvalidOverride: if the value is invalid
     """
     if key not in OVERRIDABLE_KEYS:
         raise exceptions.InvalidOverride(
@@ -257,8 +256,7 @@ class SwitchProfile:
         estimate starts with 'estimate:'
     :param provenance: {word: text or number}: machine, versions and method of
         the measurement; for information
-    :raises InvalidProfile: if a value is invalid; the message names the
-        profile, the key, the value and the valid values
+    :raises InvalidProfile: if a value is invalid
     """
 
     name: str
@@ -565,8 +563,7 @@ class SwitchProfile:
         :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a value
             is a number, text with a number, or a set, list or tuple of these,
             of which the smallest applies
-        :raises InvalidOverride: if a value is invalid; the message names
-            where, key, value and the valid values
+        :raises InvalidOverride: if a value is invalid
         """
         changes = {
             key: most_cautious(
@@ -594,7 +591,6 @@ class SwitchProfile:
                   stated: dict[str, typing.Any]) -> SwitchProfile:
         """Return this profile for a number of cores, for a profile of a file.
 
-        :param name: name of the profile of the file
         :param stated: {key: value} of this profile, with the cores
         """
         own_form = any(stated.get(form) is not None for form in _FORMS)
@@ -787,8 +783,7 @@ def read_yaml(content: str | bytes, place: str, owner: str | None = None,
     """Return the plain values of a YAML document without duplicate keys.
 
     :param owner: what a top-level key names, for messages
-    :raises InvalidProfile: if the document is invalid; the message names the
-        line
+    :raises InvalidProfile: if the document is invalid
     """
     top = None
     try:
@@ -832,12 +827,10 @@ def _parse(content, place, bases, loader_class=yaml.SafeLoader):
 def load_profiles(path: str, bases: Profiles | None = None) -> Profiles:
     """Return the operator's profiles.
 
-    :param path: path of a YAML file, a mapping of names to keys and values
     :param bases: {name: SwitchProfile} that ``base`` may name in addition to
         earlier profiles of the file; None uses the catalogue
     :returns: {name: SwitchProfile} in the order of the file
-    :raises InvalidProfile: if the file is invalid; the message names the file
-        and, if known, the line, profile, key, value and the valid values
+    :raises InvalidProfile: if the file is invalid
     """
     bases = catalogue() if bases is None else bases
     try:

@@ -175,8 +175,7 @@ FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 def load(form, path, setting):
     """Return the Results of a file.
 
-    :raises CalibrationError: if the file is invalid; the message names the
-        file, the value and the expected value
+    :raises CalibrationError: if the file is invalid
     """
     place = f'file {path}'
     return FORMATS[form](stated.read(

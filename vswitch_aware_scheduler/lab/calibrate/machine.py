@@ -41,8 +41,7 @@ def find_program(name):
 def need_program(name):
     """Return the path of a program.
 
-    :raises CalibrationError: if it is not installed; the message names its
-        package
+    :raises CalibrationError: if it is not installed
     """
     path = find_program(name)
     if path is None:

@@ -90,8 +90,7 @@ class RemotePlace(calibration.Place):
     def check(self):
         """Check that each host can be used.
 
-        :raises CalibrationError: if a host cannot be used; the message names
-            the host and what is missing
+        :raises CalibrationError: if a host cannot be used
         """
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'

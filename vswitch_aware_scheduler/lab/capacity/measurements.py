@@ -17,8 +17,7 @@ _WHOLE = ('pairs', 'flows')
 def load_csv(path):
     """Return the list of Measurements in a CSV file.
 
-    :raises InvalidModel: if the file is invalid; the message names the file,
-        the line, the column, the value and the expected value
+    :raises InvalidModel: if the file is invalid
     """
     place = f'table {path}'
     return parse_csv(stated.read(

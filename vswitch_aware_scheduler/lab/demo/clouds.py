@@ -137,8 +137,7 @@ def place_all(sites, vms, options, folder, jobs=2, progress=None):
     :param sites: {policy: CloudHosts}; a policy is DEFAULT, OURS or REBALANCED
     :param jobs: maximum number of clouds at a time
     :returns: {policy: Placement}
-    :raises CloudFailed: if a cloud fails; the message names the policy and its
-        log
+    :raises CloudFailed: if a cloud fails
     """
     done, lock = dict.fromkeys(sites, 0), threading.Lock()
     total = sum(len(vms) + len(site.hosts) for site in sites.values())

@@ -38,7 +38,6 @@ _TOLERANCE = 1e-9
 class Method:
     """A method that decides on admission, and on moves.
 
-    :ivar name: name in the report
     :ivar start: callable(saturation_kbps, overload_probability), returns an
         empty :class:`.packing.FirstFit`
     :ivar strategy: None, or callable(saturation_kbps, overload_probability),
@@ -124,7 +123,6 @@ class PriorEstimator(CountsEstimator):
 
     :param groups: {instance uuid: (flavor, project)}; None: all get the prior
         of the fleet
-    :param learns: whether there are priors at all
     """
 
     def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES,
@@ -161,10 +159,7 @@ class PriorEstimator(CountsEstimator):
 
 
 class Admission(Method):
-    """The decision of the scheduler, on the laws of an estimator.
-
-    :param policy: admission.PROBABILITY or admission.AVERAGE
-    """
+    """The decision of the scheduler, on the laws of an estimator."""
 
     def __init__(self, name, estimator, policy=admission.PROBABILITY,
                  prediction_margin=1.0):

@@ -158,7 +158,7 @@ def load_needs(path, uuids):
     """Return the cores and the memory of the instances of a trace.
 
     :returns: (V, 2) cores and memory in MB
-    :raises InvalidInput: if a value is missing; the message names the instance
+    :raises InvalidInput: if a value is missing
     """
     instances = {instance.uuid: instance for instance
                  in telemetry_file.FileDriver(path).instances()}

@@ -141,10 +141,7 @@ _FLAVOR = {
 def load_server_types(path, known_profiles, profile_names=()):
     """Return (currency, list of ServerType) of a YAML file.
 
-    :param known_profiles: {name: SwitchProfile}
-    :param profile_names: names of profiles that replace those in the file
-    :raises InvalidInput: if the file is invalid; the message names the file,
-        the server type, the key, the value and the expected value
+    :raises InvalidInput: if the file is invalid
     """
     place = f'server types {path}'
     data = stated.mapping(place, stated.read_yaml(path, place),
