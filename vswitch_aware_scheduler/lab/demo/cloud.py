@@ -194,7 +194,7 @@ class FakeCloud(integrated_helpers.ProviderUsageBaseTestCase):
              for server_id, uuid in placed.items()},
             self._job['hosts'], job['overload_probability'])
         replay.run(lambda *_: self._send({'done': done, 'total': done}))
-        result = rebalancing.summary(replay)
+        result = replay.summary()
         result['moves'] = [(sample, servers[server_id], host)
                            for sample, server_id, host in result['moves']]
         return result
@@ -267,8 +267,8 @@ def main(argv):
     The answer has lines ``{"done", "total"}`` during the work, then
     ``{"placements", "refusals", "warnings", "seconds_per_boot"}`` with exit
     status 0, or ``{"error"}`` with 1. With rebalancing, the answer also has
-    ``"rebalancing"``, see :func:`.rebalancing.summary`. The function does not
-    return.
+    ``"rebalancing"``, see :meth:`.MigrationReplay.summary`. The function does
+    not return.
 
     :param argv: list with the path of the job: nova_conf, log,
         boot_timeout_seconds, host (vcpus, memory_mb, local_gb), hosts ([host,

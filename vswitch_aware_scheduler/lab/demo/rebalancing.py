@@ -34,7 +34,7 @@ from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['MigrationReplay', 'ReplayedCloud', 'SampledTraffic',
-           'read_traffic', 'summary', 'write_rates']
+           'read_traffic', 'write_rates']
 
 #: Migrations use a separate network. A host is relieved after one check in
 #: which its budget is negative.
@@ -202,7 +202,7 @@ class MigrationReplay:
                 self._store, self._cloud, SETTINGS,
                 executor.holder_name('the demo'), lambda: now) as runner:
             plan = proposal.propose(
-                self._store, self._read_fleet, self._cloud, self._driver,
+                self._store, view.FleetView, self._cloud, self._driver,
                 SETTINGS, now)
             if not plan.moves:
                 return
@@ -219,17 +219,14 @@ class MigrationReplay:
             self._host_of[move.instance_uuid] = move.destination
             self.moves.append((end, move.instance_uuid, move.destination))
 
-    def _read_fleet(self, target):
-        return view.FleetView(target)
-
     def _write(self, end, now):
         """Write what a modeler would have written until now."""
         stored_budgets = self._store.error_budgets()
         self._store.settle_budgets(
             store.BudgetState(self._traffic.period_seconds, now),
             [(stored_budgets[new.key].until if new.key in stored_budgets
-              else None, new)
-             for new in (host.stored(now) for host in self._hosts.values())],
+              else None, dataclasses.replace(new, until=now))
+             for new in (host.account for host in self._hosts.values())],
             [days for host in self._hosts.values()
              for days in host.days(self._written)])
         self._store.write(placements=[
@@ -237,24 +234,31 @@ class MigrationReplay:
             for uuid, host in self._host_of.items()], now=now)
         self._written = end
 
-    @property
-    def accounts(self):
-        """{host: its :class:`~.store.ErrorBudget`}."""
-        return {name: host.account for name, host in self._hosts.items()}
+    def summary(self):
+        """Return what the demo shows of the replay, as plain data."""
+        return {'moves': self.moves, 'problems': self.problems, 'budgets': {
+            name: [host.account.overload_seconds,
+                   host.account.measured_seconds]
+            for name, host in self._hosts.items()}}
 
 
 class _Host:
     """The measured sums of a host, and its error budget."""
 
     def __init__(self, name, target, traffic, samples, terms):
-        self._target, self._traffic = target, traffic
+        self._target, self._traffic, self._terms = target, traffic, terms
         self._values = [traffic.values(weights, packet_bytes)
                         for weights, packet_bytes, _ in target.limits]
-        self._sums = packed.Sums(
-            name, traffic.period_seconds, traffic.first, target.limits,
-            np.full((len(target.limits), samples), np.nan),
-            np.zeros((len(target.limits), samples), dtype=bool))
-        self._terms = terms
+        # Arrays of whole days, from the first to the last sample.
+        day, last = (int(traffic.time(sample) // rules.DAY_SECONDS)
+                     for sample in (0, samples - 1))
+        self._days = {number: packed.slots_of_day(number,
+                                                  traffic.period_seconds)
+                      for number in range(day, last + 1)}
+        self._first = self._days[day][0]
+        self._sums = np.full((len(target.limits), self._days[last][1]
+                              - self._first), np.nan)
+        self._alone = np.zeros(self._sums.shape, dtype=bool)
         self.account = store.ErrorBudget(
             store.HOST, name, *dataclasses.astuple(terms), target.text,
             traffic.time(0), None, traffic.time(0), terms.first)
@@ -284,8 +288,10 @@ class _Host:
 
         :param end: end of the samples, exclusive
         """
-        part, period = slice(first, end), self._traffic.period_seconds
-        self._sums.sums[:, part], self._sums.alone[:, part] = self._loads(
+        begin, period = self._traffic.first - self._first, \
+            self._traffic.period_seconds
+        part = slice(begin + first, begin + end)
+        self._sums[:, part], self._alone[:, part] = self._loads(
             rows, first, end)
         measured = period * (end - first)
         overload = period * np.count_nonzero(self.overload(rows, first, end))
@@ -295,37 +301,17 @@ class _Host:
             measured_seconds=self.account.measured_seconds + measured,
             overload_seconds=self.account.overload_seconds + overload)
 
-    def stored(self, now):
-        """Return the ErrorBudget for the store."""
-        return dataclasses.replace(self.account, until=now)
-
-    def days(self, written):
-        """Yield the StoredSums of days with samples that are not stored."""
-        first, period = self._sums.first, self._sums.period_seconds
-        last = first + self._sums.sums.shape[1]
-        day = int((first + written) * period // rules.DAY_SECONDS)
-        while packed.slots_of_day(day, period)[0] < last:
-            begin, end = packed.slots_of_day(day, period)
-            sums = np.full((len(self._target.limits), end - begin), np.nan)
-            alone = np.zeros(sums.shape, dtype=bool)
-            low, high = max(begin, first), min(end, last)
-            sums[:, low - begin:high - begin] = self._sums.sums[
-                :, low - first:high - first]
-            alone[:, low - begin:high - begin] = self._sums.alone[
-                :, low - first:high - first]
-            if not np.isnan(sums).all():
+    def days(self, since):
+        """Yield the StoredSums of the days that end after a sample."""
+        for day, (begin, end) in self._days.items():
+            part = slice(begin - self._first, end - self._first)
+            if end > self._traffic.first + since \
+                    and not np.isnan(self._sums[:, part]).all():
                 yield store.StoredSums(
-                    store.HOST, self._sums.name, day, period,
-                    self._target.limits,
-                    packed.pack_day(sums, alone, self._target.capacities))
-            day += 1
-
-
-def summary(replay):
-    """Return what the demo shows of a MigrationReplay, as plain data."""
-    return {'moves': replay.moves, 'problems': replay.problems, 'budgets': {
-        name: [account.overload_seconds, account.measured_seconds]
-        for name, account in replay.accounts.items()}}
+                    *self.account.key, day, self._traffic.period_seconds,
+                    self._target.limits, packed.pack_day(
+                        self._sums[:, part], self._alone[:, part],
+                        self._target.capacities))
 
 
 def read_traffic(job, servers):

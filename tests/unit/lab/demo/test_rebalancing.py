@@ -55,7 +55,7 @@ class ReplayTest(unittest.TestCase):
         reports = []
         outcome.run(lambda *args: reports.append(args))
         self.assertEqual((samples, samples), reports[-1])
-        return rebalancing.summary(outcome)
+        return outcome.summary()
 
     def test_a_host_that_has_spent_its_budget_is_relieved(self):
         outcome = self.replay()
