@@ -8,6 +8,7 @@ for example ``mix m.yaml: flavor 'a': cores``.
 import collections.abc
 import csv
 import io
+import math
 import numbers
 import typing
 
@@ -47,10 +48,10 @@ def number(low: float = 0.0, high: float = _MOST, above: bool = False,
         f'a number {"above" if above else "from"} {low:g}' + _to(high),
         lambda value: isinstance(value, numbers.Real)
         and not isinstance(value, bool) and low <= value <= high
-        and not (above and value == low), float, default)
+        and value < math.inf and not (above and value == low), float, default)
 
 
-def whole(low: int = 1, high: int = _MOST, default: object = ...) -> Kind:
+def whole(low: int = 1, high: float = _MOST, default: object = ...) -> Kind:
     """Return the kind of whole numbers from ``low`` to ``high``."""
     return Kind(
         f'a whole number from {low}' + _to(high),
@@ -59,7 +60,7 @@ def whole(low: int = 1, high: int = _MOST, default: object = ...) -> Kind:
 
 
 def _to(high):
-    return '' if high == _MOST else f' to {high:g}'
+    return '' if high >= _MOST else f' to {high:g}'
 
 
 def refuse(subject: str, value: object, expected: str,

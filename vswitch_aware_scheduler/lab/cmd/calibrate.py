@@ -36,6 +36,7 @@ from vswitch_aware_scheduler.lab.calibrate import topology as topologies
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['main']
@@ -212,9 +213,7 @@ def _plan(arguments):
                 'pairs': plans.QUICK_PAIRS if quick else plans.PAIRS,
                 'seconds': 1 if quick else 5, 'repeats': 1 if quick else 3,
                 'receivers': 3}
-    if not 0 <= arguments.retries <= 100:
-        raise exceptions.InvalidInput(
-            f'retries: {arguments.retries}; expected 0 to 100')
+    stated.check('retries', arguments.retries, stated.whole(0, 100))
     return plans.Plan(**{
         name: value if getattr(arguments, name) is None
         else getattr(arguments, name) for name, value in defaults.items()})

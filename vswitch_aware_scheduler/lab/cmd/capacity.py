@@ -3,22 +3,20 @@
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab.capacity import measurements
 from vswitch_aware_scheduler.lab.capacity import published
 from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Fit', 'Reproduce']
 
 
 def _fit_answer(arguments):
     """Fit a table. Return the result of the command as plain data."""
-    if not 0 < arguments.confidence < 1:
-        raise exceptions.InvalidInput(
-            f'confidence: {arguments.confidence:.15g}; expected a number '
-            f'between 0 and 1')
+    stated.check('confidence', arguments.confidence, stated.Kind(
+        'a number between 0 and 1', lambda value: 0 < value < 1))
     rows = measurements.load_csv(arguments.file)
     options = {'line_kbps': arguments.line_kbps,
                'framing_bytes': arguments.framing_bytes,
@@ -81,8 +79,7 @@ def _reproduce_answer(arguments):
     tables = published.tables()
     for name in arguments.table:
         if name not in tables:
-            raise exceptions.InvalidInput(
-                f'table: {name!r}; expected one of {", ".join(tables)}')
+            stated.refuse('table', name, f'one of {", ".join(tables)}')
     return {'tables': [
         published.reproduce(table) for name, table in tables.items()
         if name in arguments.table or not arguments.table]}

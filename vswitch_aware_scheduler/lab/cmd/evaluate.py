@@ -17,6 +17,7 @@ from vswitch_aware_scheduler.lab.evaluate import protocols
 from vswitch_aware_scheduler.lab.evaluate import settings as settings_of
 from vswitch_aware_scheduler.lab.evaluate import strategies
 from vswitch_aware_scheduler.lab.evaluate import trace
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['COLUMNS', 'Evaluate', 'run', 'settings_text', 'tables']
 
@@ -112,21 +113,17 @@ def run(arguments, conf, progress=None):
 
     :raises InvalidInput: if an argument is invalid
     """
-    if arguments.seeds < 1:
-        raise exceptions.InvalidInput(
-            f'seeds: {arguments.seeds}; expected 1 or more')
+    stated.check('seeds', arguments.seeds, stated.whole())
     if arguments.train_days is not None \
             and arguments.protocol == protocols.ROLLING:
         raise exceptions.InvalidInput(
             'train-days: given with the protocol rolling; expected the '
             'protocol static, because rolling learns every day')
-    if arguments.train_days is not None \
-            and not math.isfinite(arguments.train_days):
-        raise exceptions.InvalidInput(
-            f'train-days: {arguments.train_days}; expected a number above 0 '
-            f'and less than the days of the trace')
+    stated.check('train-days', arguments.train_days, stated.number(
+        above=True, default=None))
     room = tuple(
-        _room(flag, getattr(arguments, flag.replace('-', '_')))
+        stated.check(flag, getattr(arguments, flag.replace('-', '_')),
+                     stated.number(above=True, default=math.inf))
         for flag in ('host-cores', 'host-memory-mb'))
     # Check this before the computation, which takes minutes.
     if arguments.plot_dir is not None:
@@ -207,15 +204,6 @@ def _capacities(arguments):
             f'saturation-kbps: {len(capacities)} values for {len(traces)} '
             f'traces; expected one value, or one for each trace')
     return capacities * (len(traces) // len(capacities))
-
-
-def _room(flag, value):
-    if value is None:
-        return math.inf
-    if not 0 < value < math.inf:
-        raise exceptions.InvalidInput(
-            f'{flag}: {value:g}; expected a number above 0')
-    return value
 
 
 def _conditions(arguments, rolling):

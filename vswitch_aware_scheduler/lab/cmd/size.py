@@ -78,12 +78,9 @@ def run(arguments, conf, opened, progress=None):
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
-    if not 0 <= limit <= 1:
-        raise exceptions.InvalidInput(
-            f'overload probability: {limit:.15g}; expected a number 0 to 1')
-    if arguments.count is not None and arguments.count < 1:
-        raise exceptions.InvalidInput(
-            f'count: {arguments.count}; expected a number from 1')
+    stated.check('overload probability', limit, stated.number(0, 1))
+    stated.check('count', arguments.count, stated.whole(
+        high=math.inf, default=None))
     sources = _ways(arguments)
     if len(sources) > 1:
         raise exceptions.InvalidInput(
@@ -192,12 +189,10 @@ def _law(arguments, conf, opened, source=None):
 
 
 def _stated(arguments):
-    values = {name: value for name in inputs.TRAFFIC_KEYS
-              if (value := getattr(arguments, name)) is not None}
-    for name, value in values.items():
-        if not 0 <= value < math.inf:
-            stated.refuse(name, value, 'a finite number from 0')
-    return inputs.traffic_of('an instance', values)
+    return inputs.traffic_of('an instance', {
+        name: stated.check(name, value, stated.number(high=math.inf))
+        for name in inputs.TRAFFIC_KEYS
+        if (value := getattr(arguments, name)) is not None})
 
 
 def _of_host(policy, law, count):

@@ -2,7 +2,6 @@
 """``vswitch-manage size --server-types``: compares servers to buy."""
 
 import collections
-import math
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.purchase import counts
 from vswitch_aware_scheduler.lab.purchase import inputs
 from vswitch_aware_scheduler.lab.purchase import picture
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
@@ -29,6 +29,8 @@ __all__ = ['add_arguments', 'require_server_types', 'remarks', 'run',
 MOST_OF_FLEET = 1000
 
 _FLAGS = ('mix', 'vm_cores', 'vm_memory_mb', 'plot')
+_NEED = stated.number(above=True)._replace(
+    expected='a number above 0, or --mix FILE')
 
 
 def add_arguments(parser):
@@ -56,10 +58,9 @@ def require_server_types(arguments):
     """
     for name in _FLAGS:
         if getattr(arguments, name) is not None:
-            flag = '--' + name.replace('_', '-')
-            raise exceptions.InvalidInput(
-                f'{flag}: {getattr(arguments, name)}; expected only together '
-                f'with --server-types')
+            stated.refuse('--' + name.replace('_', '-'),
+                          getattr(arguments, name),
+                          'only together with --server-types')
 
 
 def run(arguments, conf, opened, limit, law_of, progress=None):
@@ -106,30 +107,22 @@ def _flavors(mix):
 
 def _mix(arguments, conf, opened, law_of):
     """Return (description of the VMs, Mix)."""
+    vm = (('--vm-cores', arguments.vm_cores),
+          ('--vm-memory-mb', arguments.vm_memory_mb))
     if arguments.mix is None:
         if arguments.fleet:
             raise exceptions.InvalidInput(
                 '--mix: not given; expected a file with the cores and the '
                 'memory of the flavors of the fleet')
-        needs = []
-        for flag, value in (('--vm-cores', arguments.vm_cores),
-                            ('--vm-memory-mb', arguments.vm_memory_mb)):
-            if value is None or not 0 < value < math.inf:
-                raise exceptions.InvalidInput(
-                    f'{flag}: {"not given" if value is None else value}; '
-                    f'expected a number above 0, or --mix FILE')
-            needs.append(value)
+        needs = [stated.check(flag, value, _NEED) for flag, value in vm]
         traffic, law, is_prior, traffic_model = law_of()
         # VMs of one kind do not all send at the same time.
-        vm = inputs.Vm(arguments.flavor or 'vm', *needs,
-                       law.independent(), traffic_model, is_prior,
-                       arguments.count or 1)
-        return traffic, inputs.mix_of_flavors([vm], sizing.MOST + 1)
-    for flag, value in (('--vm-cores', arguments.vm_cores),
-                        ('--vm-memory-mb', arguments.vm_memory_mb)):
+        return traffic, inputs.mix_of_flavors([inputs.Vm(
+            arguments.flavor or 'vm', *needs, law.independent(), traffic_model,
+            is_prior, arguments.count or 1)], sizing.MOST + 1)
+    for flag, value in vm:
         if value is not None:
-            raise exceptions.InvalidInput(
-                f'{flag}: {value:g}; expected no {flag} together with --mix')
+            stated.refuse(flag, value, f'no {flag} together with --mix')
     flavors = inputs.load_flavors(arguments.mix)
     if arguments.fleet:
         return _fleet(arguments, conf, opened(), flavors)

@@ -50,7 +50,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
     def test_cores_and_memory_of_hosts_need_a_trace_that_has_them(self):
         for options, message in (
                 (['--host-cores', '8'], "cpu_cores: None; expected a"),
-                (['--host-cores', '0'], 'host-cores: 0; expected'),
+                (['--host-cores', '0'], 'host-cores: 0.0; expected'),
                 (['--host-memory-mb', 'nan'], 'host-memory-mb: nan; expect'),
                 (['--host-memory-mb', '-1'], 'host-memory-mb: -1; expect')):
             status, _, error = self.run_command(
