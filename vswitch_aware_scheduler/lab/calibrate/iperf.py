@@ -35,7 +35,10 @@ _GRACE_SECONDS = 15.0
 
 @dataclasses.dataclass(frozen=True)
 class Sender:
-    """One sender."""
+    """One sender.
+
+    :param argv: callable(words), returns the command that runs them there
+    """
 
     argv: object
     address: str
@@ -51,6 +54,7 @@ class Rates:
     :ivar packets: number of sent IP packets; None for TCP
     :ivar received_packets: number of IP packets that the receivers counted;
         None for TCP
+    :ivar received_bytes: payload that receivers counted; None: not reported
     """
 
     seconds: float

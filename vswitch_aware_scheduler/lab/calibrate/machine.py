@@ -177,6 +177,7 @@ class CpuUse:
         (softirq) and in the daemons of the switch
     :ivar others_share: share of all cores that other processes and other
         machines (steal) used, 0..1
+    :ivar our_cores: busy cores of senders, receivers and the kernel for them
     """
 
     seconds: float
@@ -269,6 +270,7 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
     """Return the CpuReading of another machine.
 
     :param clock: callable, returns monotonic seconds
+    :param text: its /proc/stat, two empty lines, stat files of its processes
     :raises CalibrationError: if the text has another form
     """
     totals, _, stat_files = text.partition('\n\n\n')

@@ -275,7 +275,11 @@ class CostPrediction:
 
 
 def leave_one_out(measurements, key='packet_bytes', **options):
-    """Return a Prediction of each row by the rows that differ in ``key``."""
+    """Return a CostPrediction of each row by the rows with another ``key``.
+
+    :param key: attribute of a Measurement; rows with one value are left out
+        together
+    """
     rows = list(measurements)
     predictions = {}
     for value in dict.fromkeys(getattr(row, key) for row in rows):

@@ -178,7 +178,11 @@ def _moves(stays, begin, end):
 
 @dataclasses.dataclass(frozen=True)
 class FluidBound:
-    """Host-hours below which no placement can be with free migrations."""
+    """Host-hours below which no placement can be with free migrations.
+
+    :ivar within_limit: host-hours that keep E in all host-hours together
+    :ivar without_overload: host-hours in which others overload no instance
+    """
 
     within_limit: float
     without_overload: float

@@ -79,6 +79,8 @@ class CountsEstimator(Estimator):
     is the law of the configured default, cut at the capacity.
 
     :param min_samples: minimum number of samples to fit a model
+    :param fit: callable(TransitionCounts), returns a TrafficModel or raises
+        NotEnoughSamples
     """
 
     def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES):

@@ -32,6 +32,7 @@ class Trace:
         two recordings
     :ivar rates: (V, T) sum of egress and ingress in kbit/s; NaN without a
         sample
+    :ivar columns: tuple of V int64 arrays, the bins of the samples
     """
 
     series: tuple

@@ -25,6 +25,8 @@ class ServerType:
     :ivar price: price of one server, or None
     :ivar uplink_kbps: capacity of the rack's uplink in each direction, or None
     :ivar hosts_per_uplink: number of servers that share the uplink
+    :ivar cores: cores for VMs: those of the server minus reserved ones, times
+        the allocation ratio; the same for the memory
     """
 
     name: str
@@ -41,6 +43,7 @@ class Vm:
     """One VM of a mix.
 
     :ivar model: TrafficModel, or None where only the law is known
+    :ivar is_prior: whether the law is cut to what one instance may have
     """
 
     flavor: str
@@ -82,7 +85,12 @@ class Flavor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mix:
-    """VMs in the order in which servers are filled."""
+    """VMs in the order in which servers are filled.
+
+    :ivar repeats: whether ``vms`` is an endless pattern whose every prefix has
+        the shares of the flavors; otherwise it has all VMs once
+    :ivar kinds: the different Vm; a rare one may be missing in the pattern
+    """
 
     vms: tuple
     total: int
