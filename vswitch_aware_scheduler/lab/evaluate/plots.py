@@ -2,7 +2,6 @@
 """Two plots of an evaluation: reliability, and cost."""
 
 import os
-import tempfile
 
 import numpy as np
 
@@ -24,15 +23,11 @@ def prepare(directory):
     pictures.new()
     try:
         os.makedirs(directory, exist_ok=True)
-        tempfile.TemporaryFile(dir=directory).close()
     except (OSError, ValueError) as error:
         raise exceptions.InvalidInput(
             f'directory for pictures: {directory!r}: {error}; expected a '
             f'directory that can be created or written to') from None
-    for path in _paths(directory):
-        if os.path.isdir(path):
-            raise exceptions.InvalidInput(
-                f'picture: {path!r}, a directory; expected a file, or none')
+    pictures.prepare(*_paths(directory))
 
 
 def _paths(directory):

@@ -25,18 +25,12 @@ def prepare(path):
     :raises InvalidInput: if matplotlib is not installed, if the format is
         unknown, or if the file cannot be written
     """
-    pictures.new()
+    pictures.prepare(path)
     ending = os.path.splitext(path)[1].removeprefix('.').lower()
     if ending not in FORMATS:
         raise exceptions.InvalidInput(
             f'plot: {path!r}; expected a file name that ends in '
             f'{", ".join("." + name for name in FORMATS)}')
-    directory = os.path.dirname(path) or '.'
-    if not os.path.isdir(directory) or not os.access(directory, os.W_OK) \
-            or os.path.isdir(path):
-        raise exceptions.InvalidInput(
-            f'plot: {path!r}; expected a file in a directory that can be '
-            f'written')
 
 
 def draw(path, answer):

@@ -360,7 +360,7 @@ class TestServerTypes(command_case.ManageTestCase):
                 (['--server-types', self.types, '--vm-cores', 'nan',
                   '--vm-memory-mb', '1'], '--vm-cores: nan; expected'),
                 (['--server-types', self.types, '--mix', self.mix,
-                  '--vm-cores', '1'], '--vm-cores: 1.0; expected no --vm-cores'),
+                  '--vm-cores', '1'], '--vm-cores: 1.0; expected no --vm-'),
                 (['--server-types', self.types, '--fleet'],
                  '--mix: not given; expected a file'),
                 (['--server-types', self.types, '--mix', self.mix,
