@@ -68,11 +68,11 @@ class Place(abc.ABC):
     def rtt_ms(self, cell):
         """Return the mean round trip time in milliseconds."""
 
-    def can_ping(self):
+    def can_ping(self) -> bool:
         """Return whether round trip times can be measured."""
         return True
 
-    def recover(self):
+    def recover(self) -> None:
         """Restart the servers after a test that failed."""
 
     def read_cpu(self):
@@ -131,7 +131,7 @@ class Sample:
 class Journal:
     """Saves the samples of finished cells in a file, to continue later."""
 
-    def __init__(self, path, setting):
+    def __init__(self, path: str | None, setting) -> None:
         self._path = path
         self.samples = []
         self.done = set()
@@ -188,7 +188,7 @@ class Journal:
         if any(sample.kept for sample in samples):
             self.done.add(key)
 
-    def add(self, repeat, cell, samples):
+    def add(self, repeat: int, cell, samples: list) -> None:
         """Save the samples of a finished cell."""
         self._extend((repeat, cell.key), samples)
         if self._path is not None:
@@ -213,7 +213,7 @@ class Calibration:
         self._progress = progress or (lambda *_: None)
         self._measure, self._timer = measure, timer
 
-    def run(self):
+    def run(self) -> list:
         """Take all samples.
 
         :returns: list of Sample, accepted and rejected ones
@@ -357,7 +357,7 @@ def _said(sample):
 
 # --- What the samples say ---------------------------------------------------
 
-def figures(samples):
+def figures(samples: list) -> list:
     """Return one entry for each cell that has an accepted sample.
 
     The result of a set-up is the peak of its ladder. The result of a cell is
@@ -408,7 +408,7 @@ def figures(samples):
     return entries
 
 
-def verdict(entries, tolerance=TOLERANCE):
+def verdict(entries: list, tolerance: float = TOLERANCE) -> dict:
     """Return whether repeated set-ups had the same results.
 
     :param tolerance: largest accepted spread
@@ -431,7 +431,7 @@ def verdict(entries, tolerance=TOLERANCE):
                  f'{tolerance:.0%} between builds'}
 
 
-def cross_cells(entries):
+def cross_cells(entries: list) -> list:
     """Return the entries that were measured with UDP between two hosts.
 
     There is one entry for each packet size and number of pairs.
@@ -440,7 +440,7 @@ def cross_cells(entries):
             if entry['kind'] == 'udp' and entry['placement'] == 'cross']
 
 
-def segment_cells(entries):
+def segment_cells(entries: list) -> list:
     """Return the entries that were measured with TCP between two hosts.
 
     There is one entry for each size of segments and number of pairs.
@@ -499,7 +499,7 @@ class Subject:
     line_kbps: float | None = None
 
 
-def make_profile(entries, plan, subject):
+def make_profile(entries: list, plan: plans.Plan, subject: Subject):
     """Return the SwitchProfile of the results.
 
     :raises CalibrationError: if there is no accepted sample between the hosts

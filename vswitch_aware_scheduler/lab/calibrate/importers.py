@@ -61,7 +61,7 @@ class Results:
     conditions: dict = dataclasses.field(default_factory=dict)
 
 
-def parse_iperf3(text, place, setting):
+def parse_iperf3(text: str, place: str, setting: Setting) -> Results:
     """Return the Results of the JSON of ``iperf3 -J`` with UDP.
 
     A TCP test is rejected, because it does not state its packet sizes.
@@ -85,7 +85,7 @@ def parse_iperf3(text, place, setting):
         conditions={'mtu': setting.mtu})
 
 
-def parse_vsperf(text, place, setting):
+def parse_vsperf(text: str, place: str, setting: Setting) -> Results:
     """Return the Results of a result CSV of OPNFV VSPERF.
 
     Throughput tests write ``throughput_rx_fps`` by ``packet_size``, which is
@@ -172,7 +172,7 @@ def _number(row, name, where):
 FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 
 
-def load(form, path, setting):
+def load(form: str, path: str, setting: Setting) -> Results:
     """Return the Results of a file.
 
     :raises CalibrationError: if the file is invalid
@@ -183,7 +183,7 @@ def load(form, path, setting):
         place, setting)
 
 
-def make_profile(results, name, switch, tool, files):
+def make_profile(results, name: str, switch: str, tool: str, files: list[str]):
     """Return the SwitchProfile of imported Results.
 
     :raises CalibrationError: if the rows have several encapsulations or

@@ -49,7 +49,7 @@ class Cell:
     streams: int = 1
 
     @property
-    def key(self):
+    def key(self) -> str:
         """Text that identifies the cell in a journal."""
         return '/'.join(str(value) for value in dataclasses.astuple(self))
 
@@ -97,7 +97,7 @@ class Plan:
                                tuple(sorted(set(getattr(self, name)))))
 
     @property
-    def vms(self):
+    def vms(self) -> int:
         """Number of VMs on each host."""
         return max(*self.pairs, self.receivers, 2)
 
@@ -112,7 +112,7 @@ class Plan:
         return max((size for size in self.sizes if size <= 1500),
                    default=self.sizes[0])
 
-    def within(self, mtu, explicit):
+    def within(self, mtu: int, explicit: bool) -> 'Plan':
         """Return this plan with packets that fit a link.
 
         :param mtu: MTU of the link in bytes
@@ -155,7 +155,7 @@ class Plan:
         rungs = _TYPICAL_RUNGS if cell.kind == 'udp' else 1
         return rungs * (self.seconds + OVERHEAD_SECONDS)
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the plan as a dictionary of plain data."""
         return {**dataclasses.asdict(self), 'sizes': list(self.sizes),
                 'pairs': list(self.pairs)}

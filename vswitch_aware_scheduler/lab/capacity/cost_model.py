@@ -88,7 +88,7 @@ class Measurement:
         return self.rate_kbps / (8.0 * self.packet_bytes)
 
     @property
-    def setting(self):
+    def setting(self) -> tuple:
         """All parameters except the packet size."""
         return self.encapsulation, self.pairs, self.flows
 
@@ -144,7 +144,7 @@ class PacketCost:
         mean = float(row @ [*self.packet_us.values(), self.byte_ns])
         return mean, _deviation(row, self.covariance)
 
-    def limits(self, confidence=.95):
+    def limits(self, confidence: float = 0.95) -> dict:
         """Return the confidence limits of the costs.
 
         :param confidence: share of tables whose limits contain the true cost
@@ -165,7 +165,7 @@ class PacketCost:
             in zip(self.packet_us.items(), errors)},
             'byte_ns': interval(self.byte_ns, errors[-1])}
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the costs and their confidence limits, for JSON."""
         limits = self.limits()
         return {
@@ -267,7 +267,7 @@ class CapacityModel:
             factor = float(np.exp(reach))
         return rate / factor, rate * factor
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the model as plain values, for JSON."""
         return {**{level: cost and cost.to_dict() for level in LEVELS
                    for cost in [getattr(self, level)]},
@@ -302,7 +302,7 @@ class CpuCost:
     mhz_per_mbps: float
     deviation: float = 0.0
 
-    def mhz(self, rate_kbps, packet_bytes, senders=1):
+    def mhz(self, rate_kbps: float, packet_bytes: float, senders=1):
         """Return the processor use in MHz at a rate in packets of one size."""
         return (self.idle_mhz + self.sender_mhz * senders
                 + self.mhz_per_kpps * rate_kbps / (8.0 * packet_bytes)

@@ -14,7 +14,7 @@ COLUMNS = ('packet_bytes', 'rate_kbps', 'pairs', 'flows', 'encapsulation',
 _WHOLE = ('pairs', 'flows')
 
 
-def load_csv(path):
+def load_csv(path: str) -> list:
     """Return the list of Measurements in a CSV file.
 
     :raises InvalidModel: if the file is invalid
@@ -25,7 +25,7 @@ def load_csv(path):
         exceptions.InvalidModel), place)
 
 
-def parse_csv(text, place):
+def parse_csv(text: str, place: str) -> list:
     """Return the list of Measurements in CSV text.
 
     Lines that start with # are comments.

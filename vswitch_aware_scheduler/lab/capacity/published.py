@@ -44,7 +44,7 @@ class PublishedTable:
     cpu: dict
 
 
-def tables():
+def tables() -> dict:
     """Return {name: :class:`PublishedTable`} of the published tables."""
     content = resources.files(__package__).joinpath(
         'published.yaml').read_bytes()

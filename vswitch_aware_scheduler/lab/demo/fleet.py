@@ -162,7 +162,7 @@ def _carried_kbps(rng, count, periods):
 
 # From a trace to models and a VM list
 
-def split(series, time):
+def split(series, time: float) -> tuple:
     """Return the parts of a RateSeries before and after a time."""
     first = series.times < time
     return tuple(
@@ -243,7 +243,7 @@ def _vm(instance):
 
 # Hosts
 
-def hosts(count):
+def hosts(count: int) -> list:
     """Return [(host, profile name)] with the mix of profiles."""
     shares = {name: max(1, math.floor(share * count))
               for name, share in HOST_MIX.items()}
@@ -263,7 +263,7 @@ def hosts(count):
             for i, (_, name) in enumerate(by_place, 1)]
 
 
-def host_memory_mb(vms, host_count):
+def host_memory_mb(vms: list, host_count: int) -> int:
     """Return the memory of every host: twice the need of the list.
 
     All hosts are equal, so that a scheduler that uses cores and memory cannot

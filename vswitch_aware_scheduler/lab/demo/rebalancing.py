@@ -62,14 +62,14 @@ class SampledTraffic:
     period_seconds: float
     first: int
 
-    def time(self, sample):
+    def time(self, sample: int) -> float:
         """Return the start of a sample, seconds UTC.
 
         :param sample: 0 for the first one
         """
         return (self.first + sample) * self.period_seconds
 
-    def values(self, weights, packet_bytes):
+    def values(self, weights, packet_bytes: float) -> np.ndarray:
         """Return (n, t) rates of the instances in the unit of a limit."""
         count, samples, _ = self.rates.shape
         rates = np.zeros((count * samples, 3))
@@ -107,12 +107,12 @@ class _Driver(telemetry.Driver):
 class ReplayedCloud(nova.CloudApi):
     """A cloud whose record of migrations has times of the replay."""
 
-    def __init__(self, access, placement):
+    def __init__(self, access, placement) -> None:
         super().__init__(access, placement)
         self.now = 0.0
         self._seen = {}          # number of a migration -> time
 
-    def migrations(self, since=None, instance_uuid=None):
+    def migrations(self, since=None, instance_uuid=None) -> list:
         """Return Migrations; each changed when it was first seen."""
         migrations = super().migrations(None, instance_uuid)
         return [dataclasses.replace(
@@ -129,8 +129,8 @@ class MigrationReplay:
     :ivar moves: [(sample, uuid, host)] of the live migrations
     """
 
-    def __init__(self, target, cloud, traffic, placements, hosts,
-                 overload_probability):
+    def __init__(self, target, cloud, traffic, placements: dict, hosts: list,
+                 overload_probability: float) -> None:
         self.moves, self.problems = [], []
         self._store, self._cloud, self._traffic = target, cloud, traffic
         self._driver = _Driver(traffic)
@@ -153,7 +153,7 @@ class MigrationReplay:
             for (_, name), host_target in host_targets.items()}
         self._written = 0        # samples of which the store has the sums
 
-    def run(self, progress=None):
+    def run(self, progress=None) -> None:
         """Replay all samples."""
         samples = self._traffic.rates.shape[1]
         length = max(1, round(settings.CHECK_SECONDS
@@ -234,7 +234,7 @@ class MigrationReplay:
             for uuid, host in self._host_of.items()], now=now)
         self._written = end
 
-    def summary(self):
+    def summary(self) -> dict:
         """Return what the demo shows of the replay, as plain data."""
         return {'moves': self.moves, 'problems': self.problems, 'budgets': {
             name: [host.account.overload_seconds,
@@ -314,7 +314,7 @@ class _Host:
                         self._target.capacities))
 
 
-def read_traffic(job, servers):
+def read_traffic(job: dict, servers: dict) -> SampledTraffic:
     """Return the Traffic of a job of the cloud.
 
     :param job: dictionary: ``rates``, path of a file that :func:`write_rates`
@@ -330,7 +330,7 @@ def read_traffic(job, servers):
                           round(job['start'] / job['period_seconds']))
 
 
-def write_rates(path, rates):
+def write_rates(path: str, rates: dict) -> None:
     """Write rates for :func:`read_traffic`.
 
     :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps}

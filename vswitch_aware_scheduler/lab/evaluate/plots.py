@@ -14,7 +14,7 @@ __all__ = ['draw', 'prepare']
 _FLOOR = 1e-5
 
 
-def prepare(directory):
+def prepare(directory: str) -> None:
     """Check that plots can be written to a directory. Create it if missing.
 
     :raises InvalidInput: if matplotlib is not installed, or the directory
@@ -35,7 +35,7 @@ def _paths(directory):
             for name in ('reliability', 'frontier')]
 
 
-def draw(directory, results, overload_probability):
+def draw(directory: str, results: dict, overload_probability: float):
     """Write reliability.png and frontier.png.
 
     :param results: {label: Result} of :func:`.protocols.evaluate`

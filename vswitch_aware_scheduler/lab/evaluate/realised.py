@@ -56,12 +56,12 @@ class Realised:
         return self.overloaded / self.slots
 
     @property
-    def is_measured(self):
+    def is_measured(self) -> bool:
         """Whether the traffic was measured for long enough."""
         return self.slots >= slots_wanted(self.limit)
 
     @property
-    def is_overloaded(self):
+    def is_overloaded(self) -> bool:
         """Whether the host was overloaded longer than its limit permits."""
         return self.share > self.limit * (1 + fourier_sum.TOLERANCE)
 
@@ -89,12 +89,12 @@ class MeasuredGroup:
     realised_high: float | None
 
     @property
-    def is_enough(self):
+    def is_enough(self) -> bool:
         """Whether there are enough hosts for a conclusion."""
         return self.hosts >= MIN_HOSTS
 
 
-def slots_wanted(limit):
+def slots_wanted(limit: float) -> int:
     """Return how many slots have to be measured for a limit."""
     return max(MIN_SLOTS, math.ceil(1 / limit - 1e-9) if limit > 0 else 0)
 
@@ -158,7 +158,7 @@ def overload(policy, series, instances, start, end):
     return int(is_counted.sum()), int((above & is_counted).sum())
 
 
-def group_of(hosts, seed=1):
+def group_of(hosts, seed: int = 1) -> MeasuredGroup:
     """Return the :class:`MeasuredGroup` of a list of :class:`Realised`.
 
     Hosts that were not measured for long enough are omitted.

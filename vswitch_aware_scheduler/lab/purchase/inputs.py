@@ -54,7 +54,7 @@ class Vm:
     is_prior: bool = False
     count: int = 1
 
-    def grown(self, factor):
+    def grown(self, factor: float):
         """Return the VM with all its rates multiplied by a factor.
 
         :param factor: number > 0
@@ -97,7 +97,7 @@ class Mix:
     repeats: bool
     kinds: tuple
 
-    def grown(self, factor):
+    def grown(self, factor: float):
         """Return the mix with all rates multiplied by a factor.
 
         :param factor: number > 0
@@ -108,7 +108,7 @@ class Mix:
             kinds=tuple(grown.values()))
 
 
-def mix_of_flavors(vms, length):
+def mix_of_flavors(vms: list, length: int) -> Mix:
     """Return the Mix of VMs with different flavors.
 
     The Mix repeats a pattern in which each Vm has the share of its ``count``.
@@ -217,7 +217,7 @@ def _profiles(place, names, known_profiles, nic_kbps):
     return tuple(profiles.values())
 
 
-def load_flavors(path):
+def load_flavors(path: str) -> dict:
     """Return {name: Flavor} of a YAML file.
 
     :raises InvalidInput: as :func:`load_server_types`
@@ -235,7 +235,7 @@ def load_flavors(path):
     return flavors
 
 
-def traffic_of(place, traffic):
+def traffic_of(place: str, traffic: dict) -> traffic_model.TrafficModel:
     """Return the TrafficModel of stated numbers.
 
     :param traffic: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty

@@ -19,7 +19,7 @@ _COLOURS = {counts.AGNOSTIC: '#999999', counts.FIGURE_9: '#e69f00',
             counts.OVERLAY: '#0072b2'}
 
 
-def prepare(path):
+def prepare(path: str) -> None:
     """Check that a picture can be written.
 
     :raises InvalidInput: if matplotlib is not installed, if the format is
@@ -33,7 +33,7 @@ def prepare(path):
             f'{", ".join("." + name for name in FORMATS)}')
 
 
-def draw(path, answer):
+def draw(path: str, answer: dict) -> str:
     """Write the picture: VMs per server, cost of the fleet, sensitivity."""
     rows = answer['server_types']
     priced = all(row['price'] is not None for row in rows)
