@@ -71,12 +71,10 @@ class SampledTraffic:
 
     def values(self, weights, packet_bytes: float) -> np.ndarray:
         """Return (n, t) rates of the instances in the unit of a limit."""
-        count, samples, _ = self.rates.shape
-        rates = np.zeros((count * samples, 3))
-        rates[:, :2] = self.rates.reshape(-1, 2)
-        law = rate_law.RateLaw.from_arrays(
-            np.full(len(rates), 1.0 / len(rates)), rates)
-        return law.values(weights, packet_bytes).reshape(count, samples)
+        egress_ingress = self.rates.reshape(-1, 2)
+        rates = np.pad(egress_ingress, ((0, 0), (0, 1)))
+        return rate_law.values_of(rates, weights, packet_bytes, False).reshape(
+            self.rates.shape[:2])
 
 
 class _Driver(telemetry.Driver):

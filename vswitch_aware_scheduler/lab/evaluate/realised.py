@@ -14,6 +14,7 @@ import statistics
 
 import numpy as np
 
+from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
@@ -134,25 +135,18 @@ def overload(policy, series, instances, start, end):
     first, last = math.ceil(start / seconds), math.floor(end / seconds)
     if last <= first:
         return 0, 0
-    counts = np.zeros(last - first)
-    totals = [np.zeros(last - first) for _ in policy.limits]
+    slots = packed.Slots(seconds, first, last - first)
+    counts = np.zeros(slots.count)
+    totals = np.zeros((len(policy.limits), slots.count))
     for history in measured:
-        slots = np.floor(history.times / seconds).astype(int) - first
-        in_range = (slots >= 0) & (slots < last - first)
-        if not in_range.any():
-            continue
-        rates, slots = history.rates[in_range], slots[in_range]
-        number = np.bincount(slots, minlength=last - first)
-        counts += number > 0
-        # RateLaw.values converts rates to a unit, so make a law of samples.
-        law = rate_law.RateLaw.from_arrays(
-            np.full(len(rates), 1.0 / len(rates)), rates)
+        rates, in_slot = slots.mean(history)
+        counts += in_slot
         for total, (weights, _, _) in zip(totals, policy.limits):
-            total += np.bincount(slots, law.values(
-                weights, policy.profile.typical_packet_bytes),
-                last - first) / np.maximum(number, 1)
+            total += rate_law.values_of(
+                rates, weights, policy.profile.typical_packet_bytes,
+                bool(rates[:, 2].any()))
     is_counted = counts >= _MEASURED * len(instances)
-    above = np.zeros(last - first, dtype=bool)
+    above = np.zeros(slots.count, dtype=bool)
     for total, (_, capacity, _) in zip(totals, policy.limits):
         above |= total > capacity * (1 + fourier_sum.TOLERANCE)
     return int(is_counted.sum()), int((above & is_counted).sum())
