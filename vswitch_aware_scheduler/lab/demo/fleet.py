@@ -12,6 +12,8 @@ import os
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
@@ -19,9 +21,9 @@ from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 
-__all__ = ['CARRYING_SHARE', 'HOST_MIX',
-           'LearnedTrace', 'MIN_MEAN_KBPS', 'TraceVm', 'generate_trace',
-           'host_memory_mb', 'hosts', 'learn', 'split']
+__all__ = ['CARRYING_SHARE', 'HOST_MIX', 'LearnedTrace', 'MIN_MEAN_KBPS',
+           'TraceVm', 'generate_trace', 'host_memory_mb', 'hosts', 'learn',
+           'split', 'write_policies']
 
 #: 10 KB/s: VMs with a smaller rate count as idle, as in the published
 #: statistics of GWA-T-12.
@@ -261,6 +263,21 @@ def hosts(count: int) -> list:
         for position in range(number))
     return [(f'compute{i:02d}', name)
             for i, (_, name) in enumerate(by_place, 1)]
+
+
+def write_policies(target: store.Store, hosts: list, profiles: dict,
+                   admission_policy: str, overload_probability: float,
+                   now: float) -> None:
+    """Write the policies of hosts as a modeler does.
+
+    :param hosts: [(host, profile name)]
+    :param profiles: {name: SwitchProfile}
+    :param now: seconds UTC
+    """
+    target.write_fleet({'uplink': {}, 'host': {host: {
+        **policy_in_force.pack(admission.HostPolicy(
+            profiles[name], admission_policy, overload_probability)),
+        'origins': {}} for host, name in hosts}}, now)
 
 
 def host_memory_mb(vms: list, host_count: int) -> int:

@@ -15,7 +15,6 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.budgets import cloud_api as nova
 from vswitch_aware_scheduler.budgets import executor
@@ -26,6 +25,7 @@ from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.lab.demo import fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.telemetry import base as telemetry
@@ -136,14 +136,9 @@ class MigrationReplay:
         self._host_of = dict(placements)
         self._terms = rules.Terms(overload_probability)
         self._rule = relief.Rule()
-        profiles = switch_profile.profiles()
-        policies = {host: admission.HostPolicy(
-            profiles[name], admission.PROBABILITY, overload_probability)
-            for host, name in hosts}
-        target.write_fleet({'host': {
-            host: {**policy_in_force.pack(policy), 'origins': {}}
-            for host, policy in policies.items()}, 'uplink': {}},
-            traffic.time(0))
+        fleet.write_policies(
+            target, hosts, switch_profile.profiles(), admission.PROBABILITY,
+            overload_probability, traffic.time(0))
         host_targets, _ = accounts.targets(target)
         samples = traffic.rates.shape[1]
         self._hosts = {
