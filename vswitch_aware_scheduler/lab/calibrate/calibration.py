@@ -214,10 +214,7 @@ class Calibration:
         self._measure, self._timer = measure, timer
 
     def run(self) -> list:
-        """Take all samples.
-
-        :returns: list of Sample, accepted and rejected ones
-        """
+        """Take all samples."""
         plan, journal = self._plan, self._journal
         cells = plan.cells(self._place.can_ping(), self._place.placements,
                            self._place.segments)

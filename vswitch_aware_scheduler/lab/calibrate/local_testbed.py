@@ -15,10 +15,7 @@ __all__ = ['LocalPlace', 'check']
 
 
 def check() -> None:
-    """Check that this machine can be measured.
-
-    :raises CalibrationError: if it cannot; the message says what is required
-    """
+    """Check that this machine can be measured."""
     if os.geteuid() != 0:
         raise exceptions.CalibrationError(
             f'user id: {os.geteuid()}; expected 0: only root can create '
@@ -28,10 +25,7 @@ def check() -> None:
 
 
 def parse_rtt(text: str) -> float:
-    """Return the mean round trip time in the output of ping.
-
-    :raises CalibrationError: if the output has no round trip times
-    """
+    """Return the mean round trip time in the output of ping."""
     match = re.search(r'= [\d.]+/([\d.]+)/', text)
     if match is None:
         raise exceptions.CalibrationError(

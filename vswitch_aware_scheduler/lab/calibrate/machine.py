@@ -136,10 +136,7 @@ class InterfaceCounters:
 
     @classmethod
     def parse(cls, text: str) -> 'InterfaceCounters':
-        """Return the counters in four lines of text, in their order.
-
-        :raises CalibrationError: if the text has another form
-        """
+        """Return the counters in four lines of text, in their order."""
         try:
             return cls(*map(int, text.split()))
         except (ValueError, TypeError):

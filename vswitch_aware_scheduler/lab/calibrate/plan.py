@@ -68,10 +68,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The parameters of a calibration.
-
-    :param sizes: sizes of IP packets in bytes
-    """
+    """The parameters of a calibration."""
 
     sizes: tuple = SIZES
     pairs: tuple = PAIRS
@@ -128,10 +125,7 @@ class Plan:
             self, sizes=tuple(min(size, mtu) for size in self.sizes))
 
     def cells(self, can_ping=True, placements=PLACEMENTS, segments=(None,)):
-        """Return the list of the Cells of one set-up, in order.
-
-        :param segments: largest segments of TCP that the place can set
-        """
+        """Return the list of the Cells of one set-up, in order."""
         cells = [Cell('udp', 'cross', size, pairs)
                  for pairs in self.pairs for size in self.sizes]
         cells.append(Cell('udp', 'same', self.typical_packet_bytes))

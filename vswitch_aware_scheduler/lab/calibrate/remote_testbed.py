@@ -88,10 +88,7 @@ class RemotePlace(calibration.Place):
                 f'host {host.destination}: {error}') from None
 
     def check(self) -> None:
-        """Check that each host can be used.
-
-        :raises CalibrationError: if a host cannot be used
-        """
+        """Check that each host can be used."""
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
                             ).strip():

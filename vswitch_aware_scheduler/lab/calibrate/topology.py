@@ -124,20 +124,12 @@ class Topology:
             self.offload = False
 
     def address(self, host: str, number: int) -> str:
-        """Return the IP address of a VM.
-
-        :param host: 'h1' or 'h2'
-        :param number: number of the VM, from 1
-        """
+        """Return the IP address of a VM."""
         return f'198.19.{_HOSTS.index(host) + 1}.{number}'
 
     @staticmethod
     def vm(host: str, number: int) -> str:
-        """Return the short name of a VM's namespace.
-
-        :param host: 'h1' or 'h2'
-        :param number: number of the VM, from 1
-        """
+        """Return the short name of a VM's namespace."""
         return f'{host}v{number}'
 
     def build(self) -> None:
@@ -254,10 +246,7 @@ class Topology:
             self._vsctl(host, 'add-port', 'br0', f'p{number}')
 
     def limit_segments(self, vm, size) -> None:
-        """Set the largest packet that a VM hands to its interface.
-
-        :param size: bytes
-        """
+        """Set the largest packet that a VM hands to its interface."""
         self.run.ip(vm, 'link', 'set', VM_DEVICE, 'gso_max_size', str(size))
 
     def _complete_frames(self, short, device):

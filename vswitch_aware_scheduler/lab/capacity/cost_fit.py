@@ -117,10 +117,7 @@ class _Table:
             yield start
 
     def descend(self, assignment):
-        """Alternate between solving for costs and assigning rows to levels.
-
-        :param assignment: (rows,) int, the initial level of each row
-        """
+        """Alternate between solving for costs and assigning rows to levels."""
         best, assignments_seen = None, set()
         for _ in range(_ITERATIONS):
             key = assignment.tobytes()

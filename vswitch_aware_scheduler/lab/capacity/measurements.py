@@ -35,8 +35,6 @@ def parse_csv(text: str, place: str) -> list:
     rows = []
     for where, row in stated.read_csv(text, place, COLUMNS[:2],
                                       exceptions.InvalidModel):
-        if not any(row.values()):
-            continue
         values = {}
         for name in COLUMNS:
             cell = row.get(name, '')

@@ -111,10 +111,7 @@ def _add_arguments(parser):
 
 
 def run(arguments: argparse.Namespace, conf: typing.Any, progress=None):
-    """Run the evaluation. Return the result as plain data.
-
-    :raises InvalidInput: if an argument is invalid
-    """
+    """Run the evaluation. Return the result as plain data."""
     stated.check('seeds', arguments.seeds, stated.whole())
     if arguments.train_days is not None \
             and arguments.protocol == protocols.ROLLING:

@@ -72,10 +72,7 @@ def _add_arguments(parser):
 
 
 def run(arguments, conf, opened, progress=None):
-    """Return the result of the command as plain data.
-
-    :raises InvalidInput: if an argument is invalid
-    """
+    """Return the result of the command as plain data."""
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability

@@ -53,10 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def require_server_types(arguments: argparse.Namespace) -> None:
-    """Check that no argument is given that requires --server-types.
-
-    :raises InvalidInput: if such an argument is given
-    """
+    """Check that no argument is given that requires --server-types."""
     for name in _FLAGS:
         if getattr(arguments, name) is not None:
             stated.refuse('--' + name.replace('_', '-'),

@@ -63,10 +63,7 @@ class SampledTraffic:
     first: int
 
     def time(self, sample: int) -> float:
-        """Return the start of a sample, seconds UTC.
-
-        :param sample: 0 for the first one
-        """
+        """Return the start of a sample, seconds UTC."""
         return (self.first + sample) * self.period_seconds
 
     def values(self, weights, packet_bytes: float) -> np.ndarray:
@@ -269,10 +266,7 @@ class _Host:
             for load, capacity in zip(loads, self._target.capacities)])
 
     def overload(self, rows, first, end):
-        """Return (t,) bool: avoidable overload by some instances.
-
-        :param end: end of the samples, exclusive
-        """
+        """Return (t,) bool: avoidable overload by some instances."""
         return rules.overloaded(*self._loads(rows, first, end),
                                 self._target.capacities)
 

@@ -44,10 +44,7 @@ def _mbps(kbps):
 
 
 def tables(replays: dict) -> str:
-    """Return both tables and the lines below them as text.
-
-    :param replays: {policy: PlacementReplay}, the baseline first
-    """
+    """Return both tables and the lines below them as text."""
     summaries = {policy: replay.summary()
                  for policy, replay in replays.items()}
     columns = list(summaries.values())
@@ -105,10 +102,7 @@ def tables(replays: dict) -> str:
 
 
 def as_dict(replays: dict) -> dict:
-    """Return all numbers as plain data for JSON.
-
-    :param replays: {policy: PlacementReplay}
-    """
+    """Return all numbers as plain data for JSON."""
     return {policy: _figures(replay) for policy, replay in replays.items()}
 
 

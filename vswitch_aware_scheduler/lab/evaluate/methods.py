@@ -289,39 +289,24 @@ class _Figures(packing.FirstFit):
         """Return (V, k) numbers."""
 
     def at_random(self, figures):
-        """Return the (k,) numbers of a randomly chosen instance.
-
-        :param figures: (V, k) numbers
-        """
+        """Return the (k,) numbers of a randomly chosen instance."""
         return figures.mean(axis=0)
 
     @abc.abstractmethod
     def fits(self, sums):
-        """Return (hosts,) bool: whether each host is within the limit.
-
-        :param sums: (hosts, k) sums of numbers
-        """
+        """Return (hosts,) bool: whether each host is within the limit."""
 
     @abc.abstractmethod
     def probability(self, sums):
-        """Return (hosts,) the overload probability according to the method.
-
-        :param sums: (hosts, k) sums of numbers
-        """
+        """Return (hosts,) the overload probability according to the method."""
 
     def within(self, values):
-        """Return whether values are at most the capacity, with tolerance.
-
-        :param values: array in kbit/s
-        """
+        """Return whether values are at most the capacity, with tolerance."""
         return values <= self.capacity * (1 + _TOLERANCE)
 
 
 class _Samples:
-    """One instance with given samples, with the interface of KnownTraffic.
-
-    :param samples: (n,) rates in kbit/s
-    """
+    """One instance with given samples, with the interface of KnownTraffic."""
 
     def __init__(self, samples):
         self.rates = np.asarray(samples, dtype=float)[None]

@@ -145,10 +145,7 @@ class FirstFit(abc.ABC):
             self._left = np.vstack([self._left, self._room])
 
     def end_stays(self, now: int) -> list[int]:
-        """Remove the instances that have left. Return their rows.
-
-        :param now: instances with a departure up to this bin have left
-        """
+        """Remove the instances that have left. Return their rows."""
         gone = []
         while self._departures and self._departures[0][0] <= now:
             gone.append(heapq.heappop(self._departures)[1])

@@ -281,10 +281,7 @@ class _Run:
         self.names = list(self.packers)
 
     def begins(self, rates):
-        """Return the first bins of the evaluated time and of its last days.
-
-        :param rates: (V, T) kbit/s in the evaluated time
-        """
+        """Return the first bins of the evaluated time and of its last days."""
         return 0, max(0, rates.shape[1] - round(
             LAST_DAYS * traces.DAY_SECONDS / self.bin_seconds))
 

@@ -90,10 +90,7 @@ class Trace:
                    rates)
 
     def thinned(self, missing_share, generator):
-        """Return this trace without a random part of its samples.
-
-        :param missing_share: share of all samples that are removed
-        """
+        """Return this trace without a random part of its samples."""
         rates, series, columns = self.rates.copy(), [], []
         for row, (recording, column) in enumerate(
                 zip(self.series, self.columns)):

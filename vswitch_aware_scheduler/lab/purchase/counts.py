@@ -272,10 +272,7 @@ def _most(needs, room):
 
 
 def _table(policy, vms):
-    """Return (LoadTable, slot) of a host with some VMs.
-
-    Counted quantities such as tunnels are not included.
-    """
+    """Return (LoadTable, slot) of a host with some VMs."""
     laws = {}
     table = admission.LoadTable()
     slot = table.describe('host', policy, {

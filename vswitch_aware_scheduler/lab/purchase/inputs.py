@@ -55,10 +55,7 @@ class Vm:
     count: int = 1
 
     def grown(self, factor: float):
-        """Return the VM with all its rates multiplied by a factor.
-
-        :param factor: number > 0
-        """
+        """Return the VM with all its rates multiplied by a factor."""
         if factor == 1:
             return self
         law = self.law
@@ -98,10 +95,7 @@ class Mix:
     kinds: tuple
 
     def grown(self, factor: float):
-        """Return the mix with all rates multiplied by a factor.
-
-        :param factor: number > 0
-        """
+        """Return the mix with all rates multiplied by a factor."""
         grown = {id(vm): vm.grown(factor) for vm in self.kinds}
         return dataclasses.replace(
             self, vms=tuple(grown[id(vm)] for vm in self.vms),
