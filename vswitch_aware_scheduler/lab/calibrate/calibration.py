@@ -18,6 +18,7 @@ from vswitch_aware_scheduler.lab.calibrate import machine
 from vswitch_aware_scheduler.lab.calibrate import plan as plans
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab.capacity import measurements as tables
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Calibration', 'Journal', 'Place', 'Subject', 'figures',
@@ -354,6 +355,12 @@ def _said(sample):
 
 # --- What the samples say ---------------------------------------------------
 
+#: Keys of the medians of a cell, and the attribute of a Sample.
+_MEDIANS = {'saturation_kbps': 'received_kbps', **{name: name for name in (
+    'packet_rate_kpps', 'counted_bytes', 'busy_cores', 'our_cores',
+    'switch_cores')}}
+
+
 def figures(samples: list) -> list:
     """Return one entry for each cell that has an accepted sample.
 
@@ -380,9 +387,8 @@ def figures(samples: list) -> list:
             peaks = [max(build, key=lambda sample: sample.received_kbps)
                      for build in builds.values()]
             values = [peak.received_kbps for peak in peaks]
-            entry['saturation_kbps'] = statistics.median(values)
-            for name in ('packet_rate_kpps', 'counted_bytes'):
-                entry[name] = statistics.median(
+            for key, name in _MEDIANS.items():
+                entry[key] = statistics.median(
                     getattr(peak, name) for peak in peaks)
             entry['cpu_us_per_packet'] = statistics.median(
                 1e3 * peak.our_cores / peak.packet_rate_kpps
@@ -395,9 +401,6 @@ def figures(samples: list) -> list:
                     for sample in build if sample.offered_kbps is None]
                 entry['loss_unlimited'] = (statistics.median(unlimited)
                                            if unlimited else None)
-            for name in ('busy_cores', 'our_cores', 'switch_cores'):
-                entry[name] = statistics.median(
-                    getattr(peak, name) for peak in peaks)
         entry['spread'] = ((max(values) - min(values))
                            / statistics.median(values)
                            if len(values) > 1 else None)
@@ -544,12 +547,9 @@ def _check_enough(measured, planned):
 def _rates(entries, plan, encapsulation, source):
     """Return {key: (number, source)} of what the switch carries."""
     cells = cross_cells(entries)
-    table = {}
-    for entry in cells:
-        size = float(entry['packet_bytes'])
-        table[size] = max(table.get(size, 0.0), entry['saturation_kbps'])
-    typical = max((size for size in table
-                   if size <= plan.typical_packet_bytes), default=min(table))
+    table = tables.rates_by_size(
+        (entry['packet_bytes'], entry['saturation_kbps']) for entry in cells)
+    typical = tables.typical_size(table, plan.typical_packet_bytes)
     numbers = {
         'packet_rate_kpps': round(max(
             entry['packet_rate_kpps'] for entry in cells), 3),
@@ -564,7 +564,7 @@ def _rates(entries, plan, encapsulation, source):
             fit = 'lowest cost that is not below any of'
     else:
         numbers['saturation_by_packet_bytes'] = {
-            size: round(rate, 1) for size, rate in sorted(table.items())}
+            size: round(rate, 1) for size, rate in table.items()}
         rows = [row for row in rows if row.packet_bytes == typical]
     single = max((row.rate_kbps for row in rows if row.pairs == 1),
                  default=math.inf)

@@ -8,6 +8,7 @@ import dataclasses
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab.capacity import measurements
 from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
@@ -106,8 +107,7 @@ class Plan:
     @property
     def typical_packet_bytes(self):
         """The largest size up to 1500 bytes, or else the smallest size."""
-        return max((size for size in self.sizes if size <= 1500),
-                   default=self.sizes[0])
+        return measurements.typical_size(self.sizes)
 
     def within(self, mtu: int, explicit: bool) -> 'Plan':
         """Return this plan with packets that fit a link.

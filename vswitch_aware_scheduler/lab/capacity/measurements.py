@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads tables of measured rates from CSV files."""
 
+import collections.abc
+
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['COLUMNS', 'load_csv', 'parse_csv']
+__all__ = ['COLUMNS', 'load_csv', 'parse_csv', 'rates_by_size',
+           'typical_size']
 
 #: Columns of the CSV file. The first two are required. Other columns are
 #: ignored.
@@ -63,3 +66,19 @@ def _cell(name, cell, place):
     except ValueError:
         raise exceptions.InvalidModel(
             f'{place}: {name}: {cell!r}; expected {expected}') from None
+
+
+def rates_by_size(rows: collections.abc.Iterable) -> dict[float, float]:
+    """Return {packet size: largest rate} in increasing order of size.
+
+    :param rows: (packet bytes, kbit/s)
+    """
+    table = {}
+    for size, rate in rows:
+        table[float(size)] = max(table.get(size, 0.0), rate)
+    return dict(sorted(table.items()))
+
+
+def typical_size(sizes: collections.abc.Collection, most: float = 1500):
+    """Return the largest size up to ``most`` bytes, or else the smallest."""
+    return max((size for size in sizes if size <= most), default=min(sizes))
