@@ -27,11 +27,6 @@ _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
 def run(arguments, conf, store, driver, progress=None, clock=None):
     """Return the result of the command as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: ConfigOpts with the options of this package
-    :param store: Store
-    :param driver: telemetry Driver
-    :param progress: None, or callable(done, total)
     :param clock: callable, returns seconds UTC; None uses ``time.time``
     """
     end = (clock or time.time)() if arguments.end is None else arguments.end
@@ -155,10 +150,7 @@ def _waiting(hosts):
 
 
 def print_answer(answer):
-    """Print the answer as text.
-
-    :param answer: result of :func:`run`
-    """
+    """Print the answer as text."""
     terminal.print_line(
         f'Hosts by the last instance that was placed on them, measured by '
         f'{answer["telemetry"]}; intervals of '
