@@ -464,21 +464,16 @@ class Checks(upgradecheck.UpgradeCommands):
         now = self._clock()
         own_values = options.alike(self._conf)
         target = self._store()
-        reported = [
-            (f'nova.conf of {worker.host}', worker.state.get('options') or {})
-            for worker in self_check.reporting_workers(target.workers(), now)]
-        modeler = target.fleet('options').facts.get('modeler')
-        if modeler is not None:
-            reported.append(('vswitch.conf of vswitch-modeler', modeler))
-        problems = list(dict.fromkeys(filter(None, (
-            self_check.options_problem(own_values, reported_values, reporter)
-            for reporter, reported_values in reported))))
+        workers, modelers = target.workers(), target.modelers()
+        problems = self_check.options_problems(own_values, workers, modelers,
+                                               now)
         if problems:
             return _result(upgradecheck.Code.WARNING, _some(problems))
         return _result(
             upgradecheck.Code.SUCCESS,
-            None if reported else 'neither a worker of nova-scheduler nor '
-            'vswitch-modeler has reported its options yet')
+            None if workers or modelers else
+            'neither a worker of nova-scheduler nor vswitch-modeler has '
+            'reported its options yet')
 
     @_needs_store
     def _check_budgets(self):

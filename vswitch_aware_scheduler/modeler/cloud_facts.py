@@ -55,7 +55,7 @@ class CloudFacts:
             nodes=hosts)
         store.write_fleet({
             **cloud, **({} if nodes is None else {'node': {}}),
-            'options': {'modeler': self.options}, 'host': {
+            'host': {
                 host: {**policy_in_force.pack(policy),
                        'origins': policies.origins[host],
                        **facts.of_nova(hosts, host)}

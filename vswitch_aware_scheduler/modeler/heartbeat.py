@@ -57,15 +57,18 @@ class Heartbeat:
         self._next = 0.0
         self._failed = False
 
-    def report_to(self, store, interval_seconds):
+    def report_to(self, store: model_store.Store,
+                  interval_seconds: float | None,
+                  options: dict | None = None) -> None:
         """Set the store to which heartbeats are written.
 
-        :param store: :class:`~vswitch_aware_scheduler.store.Store`
         :param interval_seconds: as in :class:`~.store.Modeler`
+        :param options: as in :class:`~.store.Modeler`
         """
         self._store = store
         self._state = dataclasses.replace(
-            self._state, interval_seconds=interval_seconds)
+            self._state, interval_seconds=interval_seconds,
+            options=options or {})
         self._next = self._monotonic()
 
     def passed(self, result):

@@ -179,18 +179,15 @@ def _check_hosts(one_pass):
 
 
 def _check_schedulers(one_pass):
-    """Return the problem of the schedulers' workers."""
+    """Return the problem of schedulers' workers and of other modelers."""
     set_up = one_pass.set_up
     if set_up.fleet is None:
         return None
     now, workers = one_pass.clock(), set_up.store.workers()
-    for worker in self_check.reporting_workers(workers, now):
-        problem = self_check.options_problem(
-            set_up.fleet.options, worker.state.get('options') or {},
-            f'nova.conf of {worker.host}')
-        if problem is not None:
-            return problem
-    return self_check.workers_problem(workers, set_up.store.modelers(), now)
+    modelers = set_up.store.modelers()
+    return next(iter(self_check.options_problems(
+        set_up.fleet.options, workers, modelers, now)),
+        None) or self_check.workers_problem(workers, modelers, now)
 
 
 def _learn(one_pass):

@@ -238,7 +238,9 @@ class Service:
             self._interrupted = False
 
     def _report_to(self, set_up):
-        self._heartbeat.report_to(set_up.store, set_up.interval_seconds)
+        self._heartbeat.report_to(
+            set_up.store, set_up.interval_seconds,
+            set_up.fleet and set_up.fleet.options)
 
     def _reloaded(self, set_up):
         self._reloading = False

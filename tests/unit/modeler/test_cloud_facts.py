@@ -238,8 +238,6 @@ class CloudFactsTestCase(base.StoreTestCase):
             store=self.store, fleet=cloud_facts.CloudFacts(
                 None, make_policies, {'enforcement': 'enforce'}))
         self.run_step('fleet', set_up)
-        self.assertEqual({'modeler': {'enforcement': 'enforce'}},
-                         self.stored('options').facts)
         self.assertIsNone(self.run_step('schedulers', set_up))
         self.store.report_worker(store.Worker(
             'ctl1:7', 'ctl1', self.now, self.now,
@@ -261,6 +259,21 @@ class CloudFactsTestCase(base.StoreTestCase):
                       self.run_step('schedulers', set_up))
         # One that ended long ago says nothing.
         self.now += 301
+        self.assertIsNone(self.run_step('schedulers', set_up))
+
+    def test_other_options_of_another_running_modeler_are_a_problem(self):
+        set_up = types.SimpleNamespace(
+            store=self.store, fleet=cloud_facts.CloudFacts(
+                None, make_policies, {'enforcement': 'enforce'}))
+        for host, value in (('ctl1', 'enforce'), ('ctl2', 'observe')):
+            self.store.report_modeler(store.Modeler(
+                host, host, self.now, self.now, interval_seconds=300.0,
+                options={'enforcement': value}))
+        self.assertIn("enforcement is 'enforce' here and 'observe' in "
+                      'vswitch.conf of vswitch-modeler on ctl2',
+                      self.run_step('schedulers', set_up))
+        # A silent modeler may run no more.
+        self.now += 901
         self.assertIsNone(self.run_step('schedulers', set_up))
 
 
