@@ -465,8 +465,9 @@ class Checks(upgradecheck.UpgradeCommands):
         own_values = options.alike(self._conf)
         target = self._store()
         workers, modelers = target.workers(), target.modelers()
-        problems = self_check.options_problems(own_values, workers, modelers,
-                                               now)
+        problems = options.unknown_names(self._all_options)
+        problems += self_check.options_problems(own_values, workers, modelers,
+                                                now)
         if problems:
             return _result(upgradecheck.Code.WARNING, _some(problems))
         return _result(
