@@ -81,7 +81,6 @@ class Executor:
         self._refused_at = {}
         self._asked = set()
         self._hung = set()
-        self._nodes = None
         self._is_silent = False  # whether Nova does not answer
         self.problems = []
 
@@ -349,10 +348,9 @@ class Executor:
         if budget is None or not budget.accepts:
             yield (f'{destination} '
                    f'{"is in debt" if budget else "has no error budget"}')
-        if self._nodes is None:
-            self._nodes = self._cloud.nodes()
-        if destination not in map(self._nodes.get,
-                                  self._cloud.room(server.shape)):
+        nodes = self._store.fleet('host').facts.get(
+            destination, {}).get('nodes', {})
+        if nodes.keys().isdisjoint(self._cloud.room(server.shape)):
             yield f'{destination} has no room any more'
         for group in self._cloud.groups():
             if move.instance_uuid not in group.members:

@@ -16,13 +16,13 @@ import math
 
 import numpy as np
 
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import destinations
 from vswitch_aware_scheduler.budgets import immovable
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler.clients import placement
 from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.traffic import rate_law
 
@@ -57,6 +57,8 @@ class MeasuredFleet:
     :ivar sums: {host: :class:`.packed.Sums` of all ``slots``}
     :ivar slots: Slots up to the last one that any host has sums for
     :ivar placements: {instance uuid: host}
+    :ivar aggregates: list of dictionaries with name, metadata and hosts
+    :ivar nodes: {id of a compute node: host}
     :ivar bound: uuids of instances that use virtual functions of their host
     :ivar moves: list of the MoveRecords of the window
     """
@@ -66,6 +68,8 @@ class MeasuredFleet:
     sums: dict
     slots: packed.Slots
     placements: dict
+    aggregates: list
+    nodes: dict
     bound: frozenset
     moves: list
 
@@ -76,7 +80,7 @@ class PlanInput:
 
     :ivar case: :class:`.relief.Case`
     :ivar hosts: names
-    :ivar servers: list of n :class:`.cloud_api.NovaServer`
+    :ivar servers: list of n :class:`.NovaServer`
     :ivar fixed: {instance uuid: why it must not move}
     :ivar closed: {host: why no instance leaves or joins it}
     :ivar moved_at: (n,) time of the last move, seconds UTC, -inf: never
@@ -105,7 +109,7 @@ def make(measured: MeasuredFleet, relieved: list, read_fleet, cloud, driver,
     :param relieved: hosts that instances may leave. No instance leaves another
         host in debt, and no instance joins a host that accepts no instances
     :param read_fleet: as in :class:`.destinations.Destinations`
-    :param cloud: :class:`.cloud_api.CloudApi`
+    :param cloud: :class:`.CloudApi`
     :param driver: telemetry driver
     :param settings: :class:`.rebalance_settings.RebalanceSettings`
     :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
@@ -266,15 +270,15 @@ class _Reading:
     # What may move where
 
     def read_services(self):
-        """Read the services and aggregates of Nova."""
+        """Read the services of Nova."""
         self._services = self._cloud.services()
-        self._aggregates = self._cloud.aggregates() if self.servers else []
 
     def fixed(self, tenant_veto):
         """Return {uuid: why the instance must not move}."""
         reasons = {}
         for server in self.servers:
-            reason = immovable.why_fixed(server, self._aggregates, tenant_veto)
+            reason = immovable.why_fixed(
+                server, self._measured.aggregates, tenant_veto)
             if reason is None and server.uuid in self._measured.bound:
                 reason = 'it has a port with a virtual function of the host'
             if reason is None and (records.INSTANCE,
@@ -323,8 +327,8 @@ class _Reading:
         :param judged: :class:`.destinations.Destinations`
         """
         hosts, servers, row_of = self.hosts, self.servers, self._row_of
-        nodes = self._cloud.nodes() if servers else {}
-        free_amounts = np.zeros((len(hosts), len(cloud_api.CLASSES)))
+        nodes = self._measured.nodes
+        free_amounts = np.zeros((len(hosts), len(placement.CLASSES)))
         may = np.zeros((len(servers), len(hosts)), dtype=bool)
         signatures = self._signatures()
         fits = {}
@@ -347,7 +351,7 @@ class _Reading:
         groups, members, most_members = self._groups(fixed)
         return relief.Constraints(
             np.array([server.shape.amounts for server in servers]).reshape(
-                len(servers), len(cloud_api.CLASSES)),
+                len(servers), len(placement.CLASSES)),
             np.nan_to_num(free_amounts, posinf=1e18),
             [server.uuid not in fixed for server in servers],
             [host in closed for host in hosts], may, groups, members,
@@ -361,10 +365,11 @@ class _Reading:
         between such hosts.
         """
         stated = {host: set() for host in self.hosts}
-        for metadata, members in self._aggregates:
-            for host in members & stated.keys():
+        for aggregate in self._measured.aggregates:
+            for host in stated.keys() & aggregate['hosts']:
                 stated[host].update(
-                    (key, value) for key, value in metadata.items()
+                    (key, value)
+                    for key, value in aggregate['metadata'].items()
                     if not key.startswith('vswitch:')
                     and not key.endswith('_multiplier'))
         numbers = {}

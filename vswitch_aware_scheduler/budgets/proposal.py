@@ -164,11 +164,20 @@ def _measured(store, now):
             f'measured traffic of hosts in the store {store.url}: last update '
             f'at {plain_text.iso_time(slots.end)}; expected at most '
             f'{MOST_AGE_SECONDS:g} s ago: check that vswitch-modeler runs')
+    for kind, noun in (('aggregate', 'aggregates'), ('node', 'hypervisors')):
+        if store.fleet(kind).read_at is None:
+            raise exceptions.NothingMeasured(
+                f'{noun} of Nova in the store {store.url}: none were read; '
+                f'check that vswitch-modeler has credentials for Nova and may '
+                f'list its {noun}')
     placements = store.placements()
     return plan_input.MeasuredFleet(
         now, budgets, sums, slots,
         {uuid: record.host for uuid, record in placements.items()
          if record.host},
+        list(store.fleet('aggregate').facts.values()),
+        {node: host for host, row in store.fleet('host').facts.items()
+         for node in row.get('nodes', ())},
         frozenset(uuid for uuid, record in placements.items()
                   if record.attachments is not None
                   and record.attachments.virtual_functions),

@@ -362,7 +362,7 @@ class NovaSource:
                     if client.server(uuid) is None}
 
     def _nova(self):
-        return nova.Client(self._access, self.name, **self._sleep)
+        return nova.NovaClient(self._access, self.name, **self._sleep)
 
     def _with_ports(self, placements, others):
         """Return InstanceRecords with what all ports of the cloud state.

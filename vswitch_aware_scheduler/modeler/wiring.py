@@ -11,7 +11,6 @@ from oslo_config import cfg
 from vswitch_aware_scheduler.admission import host_policies
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.budgets import rebalancer as rebalancing
 from vswitch_aware_scheduler.clients import http
@@ -475,7 +474,7 @@ def make_rebalancer(conf):
     access = _credentials(
         conf, 'rebalancing queries Nova and Placement')['access']
     return rebalancing.Rebalancer(
-        cloud_api.CloudApi(http.Access(**access), http.Access(**{
+        nova.CloudApi(http.Access(**access), http.Access(**{
             **access,
             'url': conf[options.INVENTORY_GROUP].placement_url})),
         rebalance_settings.RebalanceSettings(**{

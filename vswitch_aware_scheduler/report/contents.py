@@ -14,21 +14,18 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import assessment
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.fleet import episodes
 from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Contents', 'Limits', 'refusals']
 
 #: Number of points of the distribution of a sum.
 _POINTS = 48
-
-_DAY_SECONDS = 86400.0
 
 _time = plain_text.iso_time
 
@@ -50,7 +47,7 @@ class Limits:
     details: int = 10
     diagrams: int = 4
     listed: int = 1000
-    stale_seconds: float = _DAY_SECONDS
+    stale_seconds: float = 86400.0
     refusal_buckets: int = 48
 
 
@@ -210,8 +207,9 @@ class Contents:
             'tightest': tightest and tightest['name'],
             'distribution': tightest and self._distribution(
                 policy, laws, tightest),
-            'episodes': tightest and _episodes(
-                policy, models.values(), tightest),
+            'episodes': tightest and dict(zip(
+                ('per_day', 'mean_seconds'), episodes.expected(
+                    self._view, host, row['overload_probability']))),
             'vms': instances,
             'spent_by': rows.spenders(self._view, host),
             'diagrams': [
@@ -305,24 +303,6 @@ def _one_limit(weights, capacity, profile):
         and profile.packet_cost_us / capacity,
         byte_cost_ns=profile.byte_cost_ns
         and profile.byte_cost_ns / capacity, **common)
-
-
-def _episodes(policy, models, limit):
-    """Return the overload episodes of a host; None if a model is missing."""
-    models = list(models)
-    if not models or any(model is None for model in models):
-        return None
-    try:
-        total = superposition.Superposition(
-            [model.with_packets(policy.profile.typical_packet_bytes)
-             for model in models], limit['capacity'], limit['weights'])
-        per_second = total.episodes_per_second()
-        probability = total.overload_probability()
-    except exceptions.InvalidModel:
-        return None
-    return {'per_day': per_second * _DAY_SECONDS,
-            'mean_seconds': probability / per_second
-            if per_second else None}
 
 
 def _states(model):

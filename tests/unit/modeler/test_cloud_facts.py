@@ -59,9 +59,10 @@ class CloudFactsTestCase(base.StoreTestCase):
                                         'hw:secret': '1'}, 'other': {}}
         self.update()
         self.assertEqual(
-            [('of a', ['a'], {'vswitch:profile', 'vswitch:uplink',
-                              'vswitch:uplink_saturation_kbps'}),
-             ('of b', ['b'], set())],
+            [('of a', ['a'], {
+                'availability_zone', 'vswitch:profile', 'vswitch:uplink',
+                'vswitch:uplink_saturation_kbps'}),
+             ('of b', ['b'], {'availability_zone'})],
             [(aggregate['name'], aggregate['hosts'],
               aggregate['metadata'].keys())
              for aggregate in self.stored('aggregate').facts.values()])
