@@ -25,7 +25,7 @@ class GroupContract:
     """What a group is with any backend; ``group_url`` names it."""
 
     def group(self):
-        group = membership.Group(self.group_url)
+        group = membership.ModelerGroup(self.group_url)
         self.addCleanup(group.leave)
         return group
 

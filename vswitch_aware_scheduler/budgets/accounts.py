@@ -33,7 +33,7 @@ from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['LATE_SECONDS', 'Part', 'SHORTEST_PERIOD_SECONDS', 'Target',
+__all__ = ['LATE_SECONDS', 'ModelerPart', 'SHORTEST_PERIOD_SECONDS', 'Target',
            'Update', 'limits_in_words', 'targets', 'update']
 
 LOG = logs.get_logger(__name__)
@@ -69,7 +69,7 @@ class Update:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ModelerPart:
     """The part of a modeler in an update.
 
     :ivar name: name of this modeler, different from those of all other running
@@ -159,7 +159,8 @@ def limits_in_words(text: str) -> str:
         for weights, _, capacity in limits)])
 
 
-def update(store, driver, clock, newest: float | None, part: Part = Part(), *,
+def update(store, driver, clock, newest: float | None,
+           part: ModelerPart = ModelerPart(), *,
            progress=None, writing=None, predict=None) -> Update:
     """Measure all unsettled periods, and settle those that do not wait.
 

@@ -23,7 +23,7 @@ def measure(store, driver, stays: dict, of_host: dict, pending: dict,
     :param of_host: {host: list of the keys of its budgets}
     :param pending: {key: (first slot, slot after the last)}
     :param period: length of a slot in seconds
-    :param part: :class:`.accounts.Part`
+    :param part: :class:`.accounts.ModelerPart`
     :param progress: as in :func:`.accounts.update`
     """
     groups = collections.defaultdict(dict)   # {uuid: first slot} by group

@@ -78,7 +78,7 @@ class MeasuredFleet:
 class PlanInput:
     """The input of a plan: h hosts, and n instances that may move.
 
-    :ivar case: :class:`.relief.Case`
+    :ivar case: :class:`.relief.ReliefCase`
     :ivar hosts: names
     :ivar servers: list of n :class:`.NovaServer`
     :ivar fixed: {instance uuid: why it must not move}
@@ -90,7 +90,7 @@ class PlanInput:
     :ivar slots: Slots of the loads
     """
 
-    case: relief.Case
+    case: relief.ReliefCase
     hosts: list
     servers: list
     fixed: dict
@@ -138,7 +138,7 @@ def make(measured: MeasuredFleet, relieved: list, read_fleet, cloud, driver,
         relief.Rule().recent_seconds / measured.slots.seconds))
     budgets = [measured.budgets[host] for host in hosts]
     moved = _moved_at(measured.moves)
-    return PlanInput(relief.Case(
+    return PlanInput(relief.ReliefCase(
         loads, np.array([budget.balance for budget in budgets]),
         list(map(rules.Terms.of, budgets)), recent, constraints,
         [row for row in empty if hosts[row] not in closed],
@@ -479,7 +479,7 @@ def _added_overload(recent, limits, slots, link_kbps):
     :param recent: Loads of the last slots
     :param limits: list of l (weights, packet bytes)
     :param slots: (n,) expected duration of the migration of each instance
-    :returns: as ``costs`` of :class:`.relief.Case`
+    :returns: as ``costs`` of :class:`.relief.ReliefCase`
     """
     packets = link_kbps / _PACKET_KBIT
     leaving, joining = (

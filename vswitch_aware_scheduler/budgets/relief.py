@@ -20,8 +20,9 @@ import numpy as np
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import plain_text
 
-__all__ = ['Advice', 'Case', 'Churn', 'Constraints', 'Loads', 'ReliefMove',
-           'Rule', 'advise', 'best_move', 'overloaded', 'plan', 'suffered']
+__all__ = ['Advice', 'Churn', 'Constraints', 'Loads', 'ReliefCase',
+           'ReliefMove', 'Rule', 'advise', 'best_move', 'overloaded', 'plan',
+           'suffered']
 
 #: Maximum number of empty hosts that moves which end overload only together
 #: put into use.
@@ -350,7 +351,7 @@ class Constraints:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Case:
+class ReliefCase:
     """The h hosts and n instances of a plan.
 
     :ivar loads: :class:`Loads` of the time that the rule considers
@@ -379,7 +380,7 @@ class Case:
     accepting: np.ndarray | None = None
 
 
-def plan(case: Case, rule: Rule, most_parted: float = math.inf) -> list:
+def plan(case: ReliefCase, rule: Rule, most_parted: float = math.inf) -> list:
     """Return the moves that relieve hosts which have spent too much.
 
     Afterwards, instances are parted from those that exceed the capacity of
@@ -437,7 +438,7 @@ def _of_each(terms, name):
 class _Search:
     """Searches moves, each after those that were found before.
 
-    :param case: Case; not changed
+    :param case: ReliefCase; not changed
     :param limit: (h,) maximum number of slots of overload of a destination
     :param takers: list of the hosts in use that may receive instances
     :ivar moves: list of ReliefMove in the order of execution
@@ -652,7 +653,7 @@ def best_move(loads: Loads, source: int, destinations, limit, instances=None,
     :param instances: rows of the instances that may move; default: all of the
         host
     :param constraints: default: none
-    :param costs: as in :class:`Case`
+    :param costs: as in :class:`ReliefCase`
     :returns: None if no move reduces the overload
     """
     if instances is None:
@@ -728,7 +729,7 @@ class Advice:
     reason: str
 
 
-def advise(case: Case, rule: Rule, churn: Churn = Churn(),
+def advise(case: ReliefCase, rule: Rule, churn: Churn = Churn(),
            moved_at: np.ndarray | None = None, now: float = 0.0,
            lately: int | None = None) -> Advice:
     """Return the moves that are advised now.

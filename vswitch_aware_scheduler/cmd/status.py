@@ -289,7 +289,7 @@ class Checks(upgradecheck.UpgradeCommands):
         url = self._conf.modeler_coordination_url
         if not url:
             return None
-        group = membership.Group(url)
+        group = membership.ModelerGroup(url)
         try:
             return group.count(self._store().generation().store_id)
         finally:

@@ -381,8 +381,8 @@ class NovaSource:
             Nova is asked for those that may have other networks than before
         :returns: ({instance uuid: InstanceRecord}, what :meth:`settle` stores)
         """
-        with neutron.Client(self._network, self.name,
-                            **self._sleep) as client:
+        with neutron.NeutronClient(self._network, self.name,
+                                   **self._sleep) as client:
             ports = _Ports(client)
             self._types.update(client.network_types(
                 ports.networks - self._types.keys()))
@@ -440,7 +440,7 @@ class NovaSource:
 class _Ports:
     """All ports and trunks of a cloud.
 
-    :param client: :class:`.neutron.Client`
+    :param client: :class:`.neutron.NeutronClient`
     :ivar networks: ids of the networks of ports that are bound or in a trunk
     """
 

@@ -11,9 +11,8 @@ Guarantees of a pass:
 - *Nothing twice, nothing lost.* The samples of an instance are read from its
   last counted sample on. If the sampling period or the source (the driver or
   its exporter) has changed, all samples that telemetry still has are read
-  again, and replace the counted ones. Samples of
-  an instance that is refused (see :class:`Refused`) are not counted and are
-  read again.
+  again, and replace the counted ones. Samples of an instance that is refused
+  (see :class:`RefusedInstance`) are not counted and are read again.
 - *No answer does not mean no traffic.* If telemetry has nothing new about an
   instance, its model is unchanged.
 - *Passes may overlap.* If another pass has learned more about one of the
@@ -43,8 +42,8 @@ from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['LATE_SECONDS', 'NOT_IN_INVENTORY',
-           'Outcome', 'Refused', 'Settings', 'check_store_clock', 'run']
+__all__ = ['LATE_SECONDS', 'LearningSettings', 'NOT_IN_INVENTORY', 'Outcome',
+           'RefusedInstance', 'check_store_clock', 'run']
 
 #: Number of instances that are counted, merged and fitted together.
 _TOGETHER = 1000
@@ -61,7 +60,7 @@ _STEPS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class LearningSettings:
     """The parameters of a pass.
 
     :ivar source: name of the driver. It is stored with the models, together
@@ -110,7 +109,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Refused:
+class RefusedInstance:
     """An instance without a new model, because its history is not usable.
 
     :ivar reason: short text, the same for all instances with the same problem
@@ -135,7 +134,7 @@ class Outcome:
     :ivar fitted: number of models that were fitted
     :ivar waiting: number of instances with counts but without a model
     :ivar removed: uuids of removed instances
-    :ivar refused: tuple of :class:`Refused`
+    :ivar refused: tuple of :class:`RefusedInstance`
     :ivar refused_samples: :class:`.series.Refused` of the samples that were
         read
     :ivar last_time: time of the newest counted sample, seconds UTC, or None
@@ -183,7 +182,7 @@ def run(store, driver, clock, settings, progress=None, writing=None,
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param driver: telemetry :class:`~.base.Driver`
     :param clock: callable, returns seconds UTC
-    :param settings: :class:`Settings`
+    :param settings: :class:`LearningSettings`
     :param progress: None, or callable(done, total), called until the write
         starts; an exception that it raises ends the pass
     :param writing: None, or a context manager around the write
@@ -216,7 +215,7 @@ def check_store_clock(store, clock, settings):
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param clock: callable, returns seconds UTC
-    :param settings: :class:`Settings`
+    :param settings: :class:`LearningSettings`
     :raises ClockError: if they differ by more than ``clock_seconds``
     :raises StoreError: if the store cannot be read
     """
@@ -570,7 +569,7 @@ class _Pass:
         return 'no traffic'
 
     def _refuse(self, instance_uuid, reason, detail):
-        self._refused.append(Refused(
+        self._refused.append(RefusedInstance(
             instance_uuid, self._names.get(instance_uuid), reason, detail))
 
     # Fitting

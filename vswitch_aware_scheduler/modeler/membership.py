@@ -20,7 +20,7 @@ import zlib
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 
-__all__ = ['PATIENCE_SECONDS', 'Group', 'Share']
+__all__ = ['ModelerGroup', 'PATIENCE_SECONDS', 'Share']
 
 LOG = logs.get_logger(__name__)
 
@@ -65,7 +65,7 @@ class Share:
         return self._mine[zlib.crc32(instance_uuid.encode()) % _PARTS]
 
 
-class Group:
+class ModelerGroup:
     """The modelers that share the instances of one store.
 
     Each process is a member with a unique name, independent of its machine.

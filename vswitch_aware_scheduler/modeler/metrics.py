@@ -15,7 +15,7 @@ try:
 except ImportError:
     prometheus_client = None
 
-__all__ = ['Metrics']
+__all__ = ['ModelerMetrics']
 
 _PREFIX = 'vswitch_modeler'
 
@@ -81,7 +81,7 @@ _METRICS = {
 }
 
 
-class Metrics:
+class ModelerMetrics:
     """Counts the results of passes, and serves them over HTTP.
 
     :raises InvalidInput: if prometheus_client is not installed

@@ -210,7 +210,7 @@ def _update_budgets(one_pass):
         'name': set_up.group.name.decode()}
     one_pass.update = update = accounts.update(
         set_up.store, set_up.driver, one_pass.clock,
-        one_pass.outcome.last_time, accounts.Part(
+        one_pass.outcome.last_time, accounts.ModelerPart(
             common=one_pass.is_common, share=one_pass.share,
             stays_until=one_pass.hosts_known_until,
             most_kbps=one_pass.most_kbps, **name),

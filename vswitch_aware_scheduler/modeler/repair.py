@@ -20,7 +20,7 @@ def learn_again(store, clock, settings, share=None):
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param clock: callable, returns seconds UTC
-    :param settings: :class:`.Settings`
+    :param settings: :class:`.LearningSettings`
     :param share: None to check all instances, or callable(uuid), returns
         whether to check this instance
     :returns: number of models that were replaced or removed

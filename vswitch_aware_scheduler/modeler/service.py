@@ -292,7 +292,7 @@ class Service:
             self._state('metrics', None)
             return
         if self._metrics is None:
-            self._metrics = metrics.Metrics()
+            self._metrics = metrics.ModelerMetrics()
         try:
             self._metrics.serve(*set_up.metrics_at)
         except OSError as error:

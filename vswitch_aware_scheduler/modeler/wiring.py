@@ -64,7 +64,7 @@ class SetUp:
     """The objects that a configuration specifies.
 
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
-    :ivar settings: :class:`.Settings`
+    :ivar settings: :class:`.LearningSettings`
     :ivar fleet: :class:`.CloudFacts` that writes the facts of hosts, or None
     :ivar budgets: whether error budgets are computed
     :ivar predict: as in :func:`.accounts.update`
@@ -74,8 +74,8 @@ class SetUp:
     :ivar driver: telemetry driver, or None if telemetry is not configured
     :ivar interval_seconds: seconds from the start of a pass to the start of
         the next
-    :ivar group: :class:`.Group` that shares the instances, or None for a
-        single modeler
+    :ivar group: :class:`.ModelerGroup` that shares the instances, or None for
+        a single modeler
     :ivar metrics_at: (address, port) at which to serve metrics, or None
     :ivar inventory: source of the inventory, or None
     :ivar complete_seconds: seconds after which all of the inventory is read
@@ -90,9 +90,9 @@ class SetUp:
 
     store: model_store.Store
     driver: telemetry_base.Driver | None
-    settings: learning.Settings
+    settings: learning.LearningSettings
     interval_seconds: float
-    group: membership.Group | None = None
+    group: membership.ModelerGroup | None = None
     metrics_at: tuple | None = None
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
@@ -143,7 +143,7 @@ def set_up(conf, patience_seconds=None):
     source = _inventory_source(conf)
     return SetUp(
         store, driver,
-        learning.Settings(
+        learning.LearningSettings(
             source=group.telemetry_driver, min_samples=group.min_samples,
             half_life_seconds=group.modeler_half_life_days
             * _DAY_SECONDS or None,
@@ -153,7 +153,7 @@ def set_up(conf, patience_seconds=None):
             and group.telemetry_driver != 'file',
             default_kbps=_default_kbps(group)),
         group.modeler_interval_seconds,
-        membership.Group(group.modeler_coordination_url)
+        membership.ModelerGroup(group.modeler_coordination_url)
         if group.modeler_coordination_url else None,
         (group.modeler_metrics_address, group.modeler_metrics_port)
         if group.modeler_metrics_port else None,

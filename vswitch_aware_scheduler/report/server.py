@@ -19,7 +19,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.report import page
 
-__all__ = ['Reports', 'Server', 'host_path', 'require_loopback']
+__all__ = ['ReportServer', 'Reports', 'host_path', 'require_loopback']
 
 LOG = logs.get_logger(__name__)
 
@@ -95,7 +95,7 @@ class Reports:
             return self._pages[host]
 
 
-class Server(http.server.ThreadingHTTPServer):
+class ReportServer(http.server.ThreadingHTTPServer):
     """Answers GET requests for the report and the pages of hosts.
 
     :param address: loopback address

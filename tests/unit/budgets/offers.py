@@ -15,6 +15,6 @@ def free(loads, **words):
 def plan(loads, balance, terms, rule, recent, constraints, empty=(),
          costs=None, accepting=None, **words):
     """Return the moves of a plan for a Case with these values."""
-    return relief.plan(relief.Case(
+    return relief.plan(relief.ReliefCase(
         loads, balance, terms, recent, constraints, empty, costs, accepting),
         rule, **words)

@@ -70,9 +70,9 @@ class BudgetsTestCase(base.ModelerTestCase):
         if periods is not None:
             self.now = BEGIN + P * periods
         values.setdefault('stays_until', self.now)
-        part = accounts.Part(**{
+        part = accounts.ModelerPart(**{
             field.name: values.pop(field.name)
-            for field in dataclasses.fields(accounts.Part)
+            for field in dataclasses.fields(accounts.ModelerPart)
             if field.name in values})
         return accounts.update(self.store, self.driver, lambda: self.now,
                                values.pop('newest', self.now), part, **values)

@@ -159,7 +159,8 @@ class ServiceTestCase(WithFleet):
         """Return what is logged until the end of a service run."""
         running = service.Service(
             lambda: wiring.SetUp(
-                self.store, self.fleet.driver, learning.Settings('memory'),
+                self.store, self.fleet.driver,
+                learning.LearningSettings('memory'),
                 300.0, rebalancer=self.rebalancer),
             systemd.Notifier({}), self.clock, lambda: self.time, self.sleep)
         with self.assertLogs('vswitch_aware_scheduler', 'INFO') as logs:

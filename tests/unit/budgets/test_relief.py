@@ -691,7 +691,7 @@ class AdviseTestCase(unittest.TestCase):
         names = ('movable', 'closed')
         constraints = offers.free(loads, **{
             name: words.pop(name) for name in names if name in words})
-        return relief.advise(relief.Case(
+        return relief.advise(relief.ReliefCase(
             loads, np.array(balance), self.terms, 20, constraints, empty),
             self.rule, churn, **words)
 

@@ -302,7 +302,7 @@ class ModelStatusTestCase(StatusCase):
         url = f'file://{self.directory}/modelers'
         self.configure(f'modeler_coordination_url = {url}')
         self.assert_told(1, MODELERS, 'no modeler is in the group')
-        group = membership.Group(url)
+        group = membership.ModelerGroup(url)
         self.addCleanup(group.leave)
         group.share(self.store.generation().store_id)
         self.assert_told(0, MODELERS, 'share the instances: 1')

@@ -823,7 +823,7 @@ class SettingsTestCase(base.ModelerTestCase):
                             ('forget_seconds', -1)):
             with self.assertRaisesRegex(exceptions.InvalidInput,
                                         f'{name} .*: .*; expected'):
-                learning.Settings(**{'source': 'memory', name: value})
+                learning.LearningSettings(**{'source': 'memory', name: value})
 
     def test_a_model_without_counts_is_learned_from_the_beginning(self):
         uuid = self.driver.put(0, grid(50), np.full(50, 4.0))

@@ -85,7 +85,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
     def test_a_backend_that_does_not_answer_is_told_without_password(self):
         for url in ('redis://:open-sesame@127.0.0.1:1',
                     'nosuch://:open-sesame@h', 'open-sesame'):
-            group = membership.Group(url)
+            group = membership.ModelerGroup(url)
             for _ in range(2):
                 with mock.patch.object(membership, 'PATIENCE_SECONDS', 1), \
                         self.assertRaisesRegex(
@@ -146,4 +146,4 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \
                 self.assertRaisesRegex(exceptions.CoordinationError,
                                        'tooz.*install vswitch_aware'):
-            membership.Group('file:///x')
+            membership.ModelerGroup('file:///x')

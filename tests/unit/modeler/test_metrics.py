@@ -28,7 +28,7 @@ free_port = fake_prometheus.free_ports
 def outcome(number, refused=()):
     return learning.Outcome(
         store.Generation('s', number, 7.0), True, 40, 300, 30, 4, ('a',),
-        tuple(learning.Refused(str(i), None, reason, '')
+        tuple(learning.RefusedInstance(str(i), None, reason, '')
               for i, reason in enumerate(refused)),
         series.Refused(gap=2, reset=1), 99.0, 0, 2.5)
 
@@ -37,7 +37,7 @@ class MetricsTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.metrics = metrics.Metrics()
+        self.metrics = metrics.ModelerMetrics()
         self.addCleanup(self.metrics.close)
         self.port = free_port()
 
@@ -236,4 +236,4 @@ class MetricsTestCase(unittest.TestCase):
         with mock.patch.object(metrics, 'prometheus_client', None), \
                 self.assertRaisesRegex(exceptions.InvalidInput,
                                        'prometheus_client is not installed'):
-            metrics.Metrics()
+            metrics.ModelerMetrics()

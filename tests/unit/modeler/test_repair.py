@@ -5,7 +5,7 @@ from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.traffic import estimate
 
-SETTINGS = learning.Settings('memory')
+SETTINGS = learning.LearningSettings('memory')
 
 
 class RepairTestCase(base.StoreTestCase):

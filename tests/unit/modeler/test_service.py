@@ -64,7 +64,7 @@ class ServiceTestCase(base.ModelerTestCase):
         super().setUp()
         self.driver.put(0, TIMES, np.ones(50))
         self.set_up = wiring.SetUp(self.store, self.driver,
-                                   learning.Settings('memory'), 100.0)
+                                   learning.LearningSettings('memory'), 100.0)
         self.time = 0.0
         self.heard = Heard()
         self.loads = 0
@@ -231,8 +231,9 @@ class BudgetsTestCase(WithInventory):
                                / prediction.seconds, delta=.06)
 
     def test_modelers_of_a_group_keep_one_budget_together(self):
-        set_ups = [dataclasses.replace(self.set_up, group=membership.Group(
-            f'file://{self.directory}/group')) for _ in range(2)]
+        set_ups = [dataclasses.replace(
+            self.set_up, group=membership.ModelerGroup(
+                f'file://{self.directory}/group')) for _ in range(2)]
         self.store.write([store_base.fitted(99)])
         now = base.BEGIN
         passes.run_step('inventory', self.set_up, lambda: now)
@@ -612,7 +613,7 @@ class FailureTestCase(ServiceTestCase):
 
     def test_a_clock_that_is_wrong_stops_learning_until_it_is_right(self):
         self.set_up = dataclasses.replace(
-            self.set_up, settings=learning.Settings(
+            self.set_up, settings=learning.LearningSettings(
                 'memory', clock_seconds=60.0),
             inventory=mock.Mock(read=mock.Mock(side_effect=AssertionError)))
         ahead = [7 * 86400.0]
@@ -1040,7 +1041,7 @@ class SetUpTestCase(base.ModelerTestCase):
             modeler_interval_seconds=60))
         # Both directions are on for 60 of 660 seconds by default.
         self.assertEqual(
-            learning.Settings('file', 30, 172800.0, None, 60.0),
+            learning.LearningSettings('file', 30, 172800.0, None, 60.0),
             dataclasses.replace(set_up.settings, default_kbps=0.0))
         self.assertEqual(60, set_up.interval_seconds)
         self.assertIsNone(set_up.group)

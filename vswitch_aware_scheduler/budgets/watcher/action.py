@@ -14,7 +14,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.store import plans as records
 
-__all__ = ['NAME', 'RebalanceMigration', 'parameters']
+__all__ = ['BaseRebalanceMigration', 'NAME', 'parameters']
 
 #: Name of the action, as its entry point has it.
 NAME = 'vswitch_migrate'
@@ -38,7 +38,7 @@ def parameters(plan: proposal.RebalanceProposal, name: str,
                  if key != 'instance_uuid'}}
 
 
-class RebalanceMigration(base.BaseAction):
+class BaseRebalanceMigration(base.BaseAction):
     """Migrates an instance with the lock of rebalancing held.
 
     The migration is checked again just before it begins, and recorded in the

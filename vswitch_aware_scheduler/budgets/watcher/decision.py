@@ -22,7 +22,7 @@ from vswitch_aware_scheduler.budgets.watcher import action
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 
-__all__ = ['ErrorBudgetEfficacy', 'ErrorBudgetGoal', 'ErrorBudgetStrategy',
+__all__ = ['BaseErrorBudgetStrategy', 'ErrorBudgetEfficacy', 'ErrorBudgetGoal',
            'GOAL', 'NAME', 'RebalancePlanner']
 
 #: Names of the goal, and of the strategy and the planner, as their entry
@@ -115,7 +115,7 @@ class RebalancePlanner(weight.WeightPlanner):
     parallelization = {**weight.WeightPlanner.parallelization, action.NAME: 1}
 
 
-class ErrorBudgetStrategy(base.BaseStrategy):
+class BaseErrorBudgetStrategy(base.BaseStrategy):
     """Relieves hosts whose virtual switch has overspent its error budget.
 
     It reads error budgets and measured traffic from the store of
