@@ -14,7 +14,7 @@ EVERYONE = [base.instance_uuid(number * 7919) for number in range(4000)]
 _MEMBER = '''
 import sys
 from vswitch_aware_scheduler.modeler import membership as coordination
-group = coordination.Group(sys.argv[1])
+group = coordination.ModelerGroup(sys.argv[1])
 print(group.share('store').members, flush=True)
 sys.stdin.read()
 group.leave()
