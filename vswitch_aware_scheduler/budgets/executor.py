@@ -11,6 +11,7 @@ moves fails. The record of a failed move says what rests: see
 process with the lock in the store executes plans. No configuration.
 """
 
+from collections.abc import Callable
 import dataclasses
 import os
 import socket
@@ -18,9 +19,13 @@ import time
 import uuid as uuids
 
 from vswitch_aware_scheduler.budgets import immovable
+from vswitch_aware_scheduler.budgets import proposal as proposals
+from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import plans as records
 
 __all__ = ['Executor', 'LEASE_SECONDS', 'POLL_SECONDS', 'holder_name']
@@ -58,14 +63,13 @@ def holder_name(program: str) -> str:
 
 
 class Executor:
-    """Executes plans while it has the lock; a context manager.
+    """Executes plans while it has the lock; a context manager."""
 
-    :param report: callable(sentence), called for each event
-    :ivar problems: list of the unexpected results in words
-    """
-
-    def __init__(self, store, cloud, settings, holder, clock=time.time,
-                 monotonic=time.monotonic, report=None):
+    def __init__(self, store: model_store.Store, cloud: nova.CloudApi,
+                 settings: rebalance_settings.RebalanceSettings, holder: str,
+                 clock: Callable[[], float] = time.time,
+                 monotonic: Callable[[], float] = time.monotonic,
+                 report: Callable[[str], object] = lambda text: None) -> None:
         self._store = store
         self._cloud = cloud
         self._settings = settings
@@ -85,7 +89,7 @@ class Executor:
         self.problems = []
 
     @property
-    def problem(self):
+    def problem(self) -> str | None:
         """The unexpected results as one sentence, or None."""
         return '; '.join(self.problems) or None
 
@@ -94,7 +98,7 @@ class Executor:
 
     # The lock
 
-    def __enter__(self):
+    def __enter__(self) -> 'Executor':
         """Acquire the lock.
 
         :raises StoreError: if another process has it
@@ -111,7 +115,7 @@ class Executor:
         self._token = token
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         token, self._token = self._token, None
         self._change(records.release_lock, token)
 
@@ -125,11 +129,8 @@ class Executor:
                 'lock of rebalancing: held by another process; this process '
                 'has lost the lock and begins no further migration')
 
-    def keeping(self, progress=None):
-        """Return a progress callback that renews the lock now and then.
-
-        :param progress: None, or callback(done, total) that is called as well
-        """
+    def keeping(self, progress: Callable | None = None) -> Callable:
+        """Return a progress callback that renews the lock now and then."""
         kept_at = [self._monotonic()]
 
         def report(done, total):
@@ -179,10 +180,9 @@ class Executor:
                          f'not ended: they are looked at first.')
         return open_moves
 
-    def begin(self, proposal) -> str:
+    def begin(self, proposal: proposals.RebalanceProposal) -> str:
         """Write a plan, whose moves :meth:`step` executes.
 
-        :returns: id of the plan
         :raises InvalidInput: if migrations would be too slow
         """
         self._settings.check_network(proposal.capacity_kbps,
@@ -199,20 +199,15 @@ class Executor:
         self.problems = []
         return plan.plan_id
 
-    def run(self, sleep) -> None:
-        """Step until nothing remains to do.
-
-        :param sleep: callable(seconds)
-        """
+    def run(self, sleep: Callable[[float], object]) -> None:
+        """Step until nothing remains to do."""
         while self.step():
             sleep(POLL_SECONDS)
 
     def step(self) -> bool:
         """Check running migrations and start those that may start.
 
-        :returns: whether anything remains to do
         :raises StoreChanged: if another process has acquired the lock
-        :raises StoreError: if the store cannot be read or written
         """
         self.keep()
         running = sum([self._follow(move) for move
@@ -271,11 +266,7 @@ class Executor:
         self.problems.append(text)
 
     def _fail(self, move, state, rests, text):
-        """Write that a move has failed or was not begun.
-
-        :param rests: one of :data:`.plans.RESTS`
-        :param text: reason in words
-        """
+        """Write that a move has failed or was not begun."""
         self._end(dataclasses.replace(
             move, body={**move.body, 'rests': rests}), state, text)
         self._problem(f'{self._name(move)}: {text}')

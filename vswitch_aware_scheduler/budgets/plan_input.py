@@ -11,8 +11,10 @@ No configuration, no clock except the time that is passed.
 Derivation: reference/rebalance.rst, "Plan input".
 """
 
+from collections.abc import Callable
 import dataclasses
 import math
+import typing
 
 import numpy as np
 
@@ -20,8 +22,10 @@ from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import destinations
 from vswitch_aware_scheduler.budgets import immovable
 from vswitch_aware_scheduler.budgets import packed
+from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.clients import placement
 from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.traffic import rate_law
@@ -52,7 +56,6 @@ _ENDED = frozenset({'completed', 'done', 'finished', 'confirmed'})
 class MeasuredFleet:
     """The data of hosts in the store.
 
-    :ivar now: seconds UTC
     :ivar budgets: {host: error budget}
     :ivar sums: {host: :class:`.packed.Sums` of all ``slots``}
     :ivar slots: Slots up to the last one that any host has sums for
@@ -60,7 +63,6 @@ class MeasuredFleet:
     :ivar aggregates: list of dictionaries with name, metadata and hosts
     :ivar nodes: {id of a compute node: host}
     :ivar bound: uuids of instances that use virtual functions of their host
-    :ivar moves: list of the MoveRecords of the window
     """
 
     now: float
@@ -78,16 +80,10 @@ class MeasuredFleet:
 class PlanInput:
     """The input of a plan: h hosts, and n instances that may move.
 
-    :ivar case: :class:`.relief.ReliefCase`
-    :ivar hosts: names
-    :ivar servers: list of n :class:`.NovaServer`
     :ivar fixed: {instance uuid: why it must not move}
     :ivar closed: {host: why no instance leaves or joins it}
     :ivar moved_at: (n,) time of the last move, seconds UTC, -inf: never
     :ivar lately: number of moves in the fleet in the last seven days
-    :ivar costs: list of n :class:`.cost.MigrationCost`
-    :ivar capacity_kbps: smallest capacity of a host
-    :ivar slots: Slots of the loads
     """
 
     case: relief.ReliefCase
@@ -102,17 +98,15 @@ class PlanInput:
     slots: packed.Slots
 
 
-def make(measured: MeasuredFleet, relieved: list, read_fleet, cloud, driver,
-         settings, progress=None) -> PlanInput:
+def make(measured: MeasuredFleet, relieved: list[str], read_fleet: Callable,
+         cloud: nova.CloudApi, driver: typing.Any,
+         settings: rebalance_settings.RebalanceSettings,
+         progress: Callable | None = None) -> PlanInput:
     """Return the input of a plan.
 
     :param relieved: hosts that instances may leave. No instance leaves another
         host in debt, and no instance joins a host that accepts no instances
     :param read_fleet: as in :class:`.destinations.Destinations`
-    :param cloud: :class:`.CloudApi`
-    :param driver: telemetry driver
-    :param settings: :class:`.rebalance_settings.RebalanceSettings`
-    :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :raises TelemetryError: when Nova, Placement or telemetry cannot be read
     """
     reading = _Reading(measured, relieved, cloud)
@@ -157,9 +151,6 @@ def make(measured: MeasuredFleet, relieved: list, read_fleet, cloud, driver,
 class _Reading:
     """What is read of Nova, Placement and telemetry for a plan.
 
-    :param measured: MeasuredFleet
-    :param relieved: hosts that instances may leave
-    :param cloud: CloudApi
     :ivar limits: list of (weights, packet bytes) of the l limits of all hosts
     """
 
@@ -220,8 +211,6 @@ class _Reading:
         """Return the Loads of the instances that are on each host now.
 
         The sums of other hosts are those that were measured.
-
-        :param series: {uuid: RateSeries}
         """
         slots, row_of = self._measured.slots, self._row_of
         capacities = np.full((len(self.limits), len(self.hosts)), np.inf)
@@ -323,8 +312,6 @@ class _Reading:
         """Return the Constraints, by Placement, aggregates and server groups.
 
         :param fixed: {uuid: reason}, to which members of groups are added
-        :param closed: {host: reason}
-        :param judged: :class:`.destinations.Destinations`
         """
         hosts, servers, row_of = self.hosts, self.servers, self._row_of
         nodes = self._measured.nodes
@@ -410,7 +397,6 @@ def _changed_hosts(migrations, placements):
     """Return {uuid: [(since, host)]} of the instances that changed hosts.
 
     :param migrations: migrations within the window, the newest first
-    :param placements: {uuid: current host}
     """
     changed = {}
     for migration in reversed(migrations):
@@ -428,8 +414,6 @@ def _follow(loads, slots, rates, stays, host, row_of):
 
     :param rates: (l, t) of the instance
     :param stays: [(since, host)], the oldest first
-    :param host: current host of the instance
-    :param row_of: {host: row} of the hosts whose loads are changed
     """
     ends = [since for since, _ in stays[1:]] + [math.inf]
     was_there = np.zeros(slots.count, dtype=bool)
@@ -476,8 +460,6 @@ def _moved_at(moves):
 def _added_overload(recent, limits, slots, link_kbps):
     """Return the overload that migrations through the virtual switch add.
 
-    :param recent: Loads of the last slots
-    :param limits: list of l (weights, packet bytes)
     :param slots: (n,) expected duration of the migration of each instance
     :returns: as ``costs`` of :class:`.relief.ReliefCase`
     """

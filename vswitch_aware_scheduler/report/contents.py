@@ -6,7 +6,7 @@ store: the caller has to escape them.
 """
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import dataclasses
 import math
 
@@ -39,9 +39,7 @@ class Limits:
     :ivar details: number of hosts that are shown in detail, those with the
         largest risk
     :ivar diagrams: number of instances of such a host whose model is drawn
-    :ivar listed: maximum number of stale models that are listed
     :ivar stale_seconds: age of the last sample after which a model is stale
-    :ivar refusal_buckets: number of time intervals of the refusals
     """
 
     details: int = 10
@@ -54,7 +52,6 @@ class Limits:
 class Contents:
     """The hosts of one state of the store, as data of a report.
 
-    :param progress: callable(done, total)
     :param remarks: what is wrong with the data of the view, in words
     """
 
@@ -90,19 +87,17 @@ class Contents:
             -row['utilisation'], row['host']))
         return [row['host'] for row in judged[:count]]
 
-    def __contains__(self, host):
+    def __contains__(self, host: object) -> bool:
         return host in self._view.policies
 
     # The whole report.
 
-    def report(self, now, limits=Limits(), decisions=(), host=None):
+    def report(self, now: float, limits: Limits = Limits(),
+               decisions: Iterable = (), host: str | None = None) -> dict:
         """Return all data of a report.
 
-        :param now: current time, seconds UTC
-        :param limits: :class:`Limits`
         :param decisions: iterable of decisions of schedulers, with
             ``decided_at``, ``outcome`` and ``refused``
-        :param host: None, or the only host of the report
         """
         store = self._store
         names = self.worst(limits.details) if host is None else [host]
@@ -184,12 +179,8 @@ class Contents:
 
     # One host.
 
-    def detail(self, host, limits=Limits()):
-        """Return the details of one host.
-
-        :param host: name of the host
-        :param limits: :class:`Limits`
-        """
+    def detail(self, host: str, limits: Limits = Limits()) -> dict:
+        """Return the details of one host."""
         row = next(row for row in self._rows if row['host'] == host)
         policy, laws = self._view.policies[host], self._view.laws(host)
         host_limits = [self._limit(policy, number, laws)
@@ -270,12 +261,7 @@ class Contents:
 
 
 def _tail(weights, policy, laws, capacities):
-    """Return P(sum > capacity) for some capacities, as the scheduler does.
-
-    :param weights: weights of the limit
-    :param policy: HostPolicy of the host
-    :param laws: {instance uuid: RateLaw}
-    """
+    """Return P(sum > capacity) for some capacities, as the scheduler does."""
     table = admission.LoadTable()
     table_rows = [table.describe(number, admission.HostPolicy(
         _one_limit(weights, float(capacity), policy.profile)), laws)
@@ -330,13 +316,8 @@ def _mean(values):
     return float(np.mean(values)) if values else None
 
 
-def refusals(decisions, buckets):
-    """Return refusals by reason over time.
-
-    :param decisions: iterable of Decisions
-    :param buckets: maximum number of time intervals
-    :returns: dictionary, or None if there are no decisions
-    """
+def refusals(decisions: Iterable, buckets: int) -> dict | None:
+    """Return refusals by reason over time."""
     decisions = sorted(decisions, key=lambda decision: decision.decided_at)
     if not decisions:
         return None

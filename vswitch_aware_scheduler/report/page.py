@@ -6,6 +6,7 @@ and a Content-Security-Policy permits only the script of the page.
 """
 
 import base64
+from collections.abc import Callable
 import hashlib
 from importlib import resources
 import math
@@ -17,7 +18,7 @@ from vswitch_aware_scheduler.report import pictures
 __all__ = ['Page', 'content_security_policy', 'require']
 
 
-def require():
+def require() -> None:
     """Check that a page can be created.
 
     :raises InvalidInput: if a library is not installed
@@ -42,7 +43,7 @@ def _source(text):
     return f"'sha256-{digest.decode()}'"
 
 
-def content_security_policy():
+def content_security_policy() -> str:
     """Return the Content-Security-Policy of a page."""
     return '; '.join((
         "default-src 'none'", f'script-src {_source(_read("page.js"))}',
@@ -57,7 +58,7 @@ class Page:
         host; None if there are no such pages
     """
 
-    def __init__(self, host_path=None):
+    def __init__(self, host_path: Callable[[str], str] | None = None) -> None:
         import jinja2
         self._host_path = host_path
         environment = jinja2.Environment(
@@ -69,11 +70,8 @@ class Page:
             probability=_probability, seconds=_seconds, picture=_picture)
         self._template = environment.get_template('page.html')
 
-    def render(self, report):
-        """Return the page of a report as text.
-
-        :param report: as returned by :meth:`.contents.Contents.report`
-        """
+    def render(self, report: dict) -> str:
+        """Return the page of a report as text."""
         return self._template.render(
             report=report, script=_read('page.js'), style=_read('page.css'),
             policy=content_security_policy(), tables=self._tables(report),

@@ -6,6 +6,7 @@ Host header names this server, so that a page of another site cannot read the
 report through DNS rebinding.
 """
 
+from collections.abc import Callable
 import http.server
 import ipaddress
 import socket
@@ -29,18 +30,14 @@ _HOST_PREFIX = '/host/'
 _REQUEST_SECONDS = 30
 
 
-def host_path(host):
-    """Return the path of the page of a host.
-
-    :param host: name of the host
-    """
+def host_path(host: str) -> str:
+    """Return the path of the page of a host."""
     return _HOST_PREFIX + urllib.parse.quote(host, safe='')
 
 
-def require_loopback(address):
+def require_loopback(address: str) -> None:
     """Check that an address is a loopback address.
 
-    :param address: IP address
     :raises InvalidInput: if it is not
     """
     try:
@@ -56,14 +53,12 @@ def require_loopback(address):
 class Reports:
     """Creates pages and caches them; thread-safe.
 
-    :param read_contents: callable(), returns :class:`.Contents`
     :param make_report: callable(contents, host or None), returns a report
-    :param seconds: seconds after which the fleet is read again
-    :param clock: callable, returns monotonic seconds
     """
 
-    def __init__(self, read_contents, make_report, seconds=60.0,
-                 clock=time.monotonic):
+    def __init__(self, read_contents: Callable, make_report: Callable,
+                 seconds: float,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._read_contents = read_contents
         self._make_report = make_report
         self._seconds = seconds
@@ -72,11 +67,8 @@ class Reports:
         self._contents, self._until, self._pages = None, None, {}
         self._page = page.Page(host_path)
 
-    def page(self, host=None):
-        """Return a page as bytes, or None if there is no such host.
-
-        :param host: name of the host, or None for the whole fleet
-        """
+    def page(self, host: str | None) -> bytes:
+        """Return a page as bytes, or None if there is no such host."""
         # One at a time, because reading a fleet takes memory.
         with self._lock:
             if self._contents is None or self._clock() >= self._until:
@@ -98,14 +90,12 @@ class Reports:
 class ReportServer(http.server.ThreadingHTTPServer):
     """Answers GET requests for the report and the pages of hosts.
 
-    :param address: loopback address
     :param port: TCP port; 0 selects a free one
-    :param reports: :class:`Reports`
     """
 
     daemon_threads = True
 
-    def __init__(self, address, port, reports):
+    def __init__(self, address: str, port: int, reports: Reports) -> None:
         require_loopback(address)
         if ':' in address:
             self.address_family = socket.AF_INET6
@@ -118,12 +108,8 @@ class ReportServer(http.server.ThreadingHTTPServer):
         if self.server_port == 80:
             self.names |= {shown, 'localhost'}
 
-    def handle_error(self, request, client_address):
-        """Log why a request failed.
-
-        :param request: socket of the client
-        :param client_address: address of the client
-        """
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log why a request failed."""
         if isinstance(sys.exception(), OSError):
             # The client has closed the connection, or does not read.
             LOG.debug('vswitch-report: connection of %s ended: %s',
@@ -131,7 +117,7 @@ class ReportServer(http.server.ThreadingHTTPServer):
             return
         LOG.exception('vswitch-report: a request failed')
 
-    def server_bind(self):
+    def server_bind(self) -> None:
         """Bind to the address without looking up the name of the machine.
 
         http.server would query the DNS, which may take long.
