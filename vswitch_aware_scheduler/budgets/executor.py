@@ -76,10 +76,10 @@ class Executor:
         self._holder = holder
         self._clock = clock
         self._monotonic = monotonic
-        self._report = report or (lambda text: None)
-        self._token = None
-        self._plan_id = None
-        self._made_at = None     # of the plan
+        self._report = report
+        self._token: str | None = None
+        self._plan_id: str | None = None
+        self._made_at: float | None = None   # of the plan
         # For moves that have started, by (plan, position).
         self._looked_at = {}
         self._refused_at = {}

@@ -182,8 +182,9 @@ def slots_of_day(day: int, period_seconds: float) -> tuple[int, int]:
 
     :param day: number of days since 1970
     """
-    return tuple(math.ceil(time * rules.DAY_SECONDS / period_seconds)
-                 for time in (day, day + 1))
+    first, end = (math.ceil(time * rules.DAY_SECONDS / period_seconds)
+                  for time in (day, day + 1))
+    return first, end
 
 
 def pack_day(sums: Iterable, alone: Iterable,

@@ -32,8 +32,8 @@ class Rebalancer:
         self.cloud = cloud
         self.settings = settings
         self.read_fleet = read_fleet
-        self._planned_at = None
-        self._looked_at = None
+        self._planned_at: float | None = None
+        self._looked_at: float | None = None
         self._executor = None
         self._reason = None
 

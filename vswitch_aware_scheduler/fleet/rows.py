@@ -76,12 +76,12 @@ def spenders(view: fleet_view.FleetView, host: str | None = None) -> dict:
 
     :param host: None: of all hosts and uplinks
     """
-    spent = collections.Counter()
+    spent: dict = collections.defaultdict(float)
     for charge in view.charges:
         if host is None or (charge.kind, charge.name) == (
                 model_store.HOST, host):
             spent[charge.project] += charge.seconds
-    return dict(spent.most_common())
+    return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
 
 def claims(view: fleet_view.FleetView) -> dict:

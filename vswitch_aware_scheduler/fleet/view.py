@@ -144,8 +144,9 @@ class FleetView:
         """
         if host not in self._demands:
             policy, demands = self.policies[host], {}
-            for uuid, group in self.instances(host).items():
-                demand = self._demand(uuid, *group, self._resident_default)
+            for uuid, (flavor, project) in self.instances(host).items():
+                demand = self._demand(uuid, flavor, project,
+                                      self._resident_default)
                 demands[uuid] = demand.law_on(policy), demand.kind
             self._demands[host] = demands
         return self._demands[host]

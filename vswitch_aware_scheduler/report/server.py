@@ -14,6 +14,7 @@ import socketserver
 import sys
 import threading
 import time
+import typing
 import urllib.parse
 
 from vswitch_aware_scheduler.common import exceptions
@@ -64,7 +65,9 @@ class Reports:
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._contents, self._until, self._pages = None, None, {}
+        self._contents: typing.Any = None
+        self._pages: dict[str | None, bytes] = {}
+        self._until = 0.0
         self._page = page.Page(host_path)
 
     def page(self, host: str | None) -> bytes:
@@ -103,12 +106,12 @@ class ReportServer(http.server.ThreadingHTTPServer):
         super().__init__((address, port), _Handler)
         shown = f'[{address}]' if ':' in address else address
         self.url = f'http://{shown}:{self.server_port}/'
-        port = f':{self.server_port}'
-        self.names = {shown + port, 'localhost' + port}
+        self.names = {f'{name}:{self.server_port}'
+                      for name in (shown, 'localhost')}
         if self.server_port == 80:
             self.names |= {shown, 'localhost'}
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: object, client_address: tuple) -> None:
         """Log why a request failed."""
         if isinstance(sys.exception(), OSError):
             # The client has closed the connection, or does not read.
@@ -123,7 +126,8 @@ class ReportServer(http.server.ThreadingHTTPServer):
         http.server would query the DNS, which may take long.
         """
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        name, self.server_port = self.server_address[:2]
+        self.server_name = str(name)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
