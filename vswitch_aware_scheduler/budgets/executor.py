@@ -93,9 +93,6 @@ class Executor:
         """The unexpected results as one sentence, or None."""
         return '; '.join(self.problems) or None
 
-    def _change(self, function, *arguments):
-        return function(self._store, *arguments)
-
     # The lock
 
     def __enter__(self) -> 'Executor':
@@ -104,8 +101,8 @@ class Executor:
         :raises StoreError: if another process has it
         """
         token = uuids.uuid4().hex
-        other = self._change(records.take_lock, self._holder, token,
-                             LEASE_SECONDS)
+        other = records.take_lock(self._store, self._holder, token,
+                                  LEASE_SECONDS)
         if other is not None:
             raise exceptions.StoreError(
                 f'lock of rebalancing in the store {self._store.url}: held '
@@ -117,14 +114,14 @@ class Executor:
 
     def __exit__(self, *_: object) -> None:
         token, self._token = self._token, None
-        self._change(records.release_lock, token)
+        records.release_lock(self._store, token)
 
     def keep(self) -> None:
         """Renew the lock.
 
         :raises StoreChanged: if another process has acquired it
         """
-        if not self._change(records.keep_lock, self._token, LEASE_SECONDS):
+        if not records.keep_lock(self._store, self._token, LEASE_SECONDS):
             raise exceptions.StoreChanged(
                 'lock of rebalancing: held by another process; this process '
                 'has lost the lock and begins no further migration')
@@ -190,7 +187,7 @@ class Executor:
         self.keep()
         plan = records.PlanRecord(str(uuids.uuid4()), self._clock(),
                                   self._holder, reason=proposal.reason)
-        self._change(records.write_plan, plan, [
+        records.write_plan(self._store, plan, [
             records.MoveRecord(
                 plan.plan_id, position, move.instance_uuid, move.source,
                 move.destination, body=dataclasses.asdict(move))
@@ -246,7 +243,7 @@ class Executor:
         return False
 
     def _end_plan(self, plan_id, state, reason):
-        self._change(records.end_plan, plan_id, state, reason, self._clock())
+        records.end_plan(self._store, plan_id, state, reason, self._clock())
         self._report(f'Plan {plan_id}: {state}: {reason}.')
 
     # Moves
@@ -283,10 +280,10 @@ class Executor:
         before = self._cloud.live_migrations(move.instance_uuid)
         move = dataclasses.replace(move, body={
             **move.body, 'last_migration': before[0].number if before else 0})
-        self._change(records.update_body, move, move.body)
+        records.update_body(self._store, move, move.body)
         # From here on, the record says that the request may have been sent.
-        self._change(records.begin_move, move, self._token, LEASE_SECONDS,
-                     self._clock())
+        records.begin_move(self._store, move, self._token, LEASE_SECONDS,
+                           self._clock())
         try:
             self._cloud.live_migrate(move.instance_uuid, move.destination,
                                      self._settings.copy_disks)
@@ -464,4 +461,4 @@ class Executor:
         body = {**move.body, 'detail': text}
         if move.begun_at is not None:
             body['took_seconds'] = now - move.begun_at
-        self._change(records.end_move, move, state, now, body)
+        records.end_move(self._store, move, state, now, body)

@@ -91,7 +91,7 @@ class InventoryUpdate:
 
 
 def update(store: model_store.Store, source: 'FileSource | NovaSource',
-           clock: Callable[[], float], complete_seconds: float = 86400.0,
+           clock: Callable[[], float], complete_seconds: float,
            ports_seconds: float = 0.0) -> InventoryUpdate:
     """Update the placements in a store.
 

@@ -5,7 +5,7 @@ All values are numbers: a uuid, name or URL is never a label. No port is opened
 before :meth:`Metrics.serve`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
@@ -156,7 +156,7 @@ class ModelerMetrics:
             self._of['waiting'].labels(label).set(label == kind)
 
     def budgeted(self, budgets: Iterable[model_store.ErrorBudget],
-                 vm_times: list[model_store.VMTime]) -> None:
+                 vm_times: Collection[model_store.VMTime] = ()) -> None:
         """Report the error budgets."""
         of_kind = {}
         for budget in budgets:

@@ -58,7 +58,7 @@ class Reports:
     """
 
     def __init__(self, read_contents: Callable, make_report: Callable,
-                 seconds: float,
+                 seconds: float = 60.0,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._read_contents = read_contents
         self._make_report = make_report
@@ -70,7 +70,7 @@ class Reports:
         self._until = 0.0
         self._page = page.Page(host_path)
 
-    def page(self, host: str | None) -> bytes:
+    def page(self, host: str | None = None) -> bytes | None:
         """Return a page as bytes, or None if there is no such host."""
         # One at a time, because reading a fleet takes memory.
         with self._lock:
