@@ -64,7 +64,7 @@ class LoadsTestCase(unittest.TestCase):
                     np.count_nonzero(loads.overload(range(3)),
                                      axis=1).tolist())
 
-    def test_sums_stand_for_instances_whose_rates_are_not_read(self):
+    def test_sums_include_instances_without_rates(self):
         generator = np.random.default_rng(5)
         for limits in (1, 2):
             rates, capacities, hosts = case(generator, limits)
@@ -99,12 +99,12 @@ class LoadsTestCase(unittest.TestCase):
         self.assertEqual([0], loads.without(0, [0]).tolist())
         self.assertEqual([[2]], loads.joined([0], [1]).tolist())
 
-    def test_a_limit_that_a_host_does_not_have_never_counts(self):
+    def test_a_missing_limit_is_never_exceeded(self):
         loads = relief.Loads(np.full((1, 2, 3), 1e9), [[np.inf]], [0, 0])
         self.assertFalse(loads.overload([0]).any())
         self.assertEqual([0, 0], loads.without(0, [0, 1]).tolist())
 
-    def test_moving_there_and_back_changes_nothing(self):
+    def test_a_move_there_and_back_changes_nothing(self):
         generator = np.random.default_rng(2)
         rates, capacities, hosts = case(generator)
         rates *= .1
@@ -118,7 +118,7 @@ class LoadsTestCase(unittest.TestCase):
         np.testing.assert_allclose(before[0], loads.sums, atol=1e-9)
         np.testing.assert_array_equal(before[1], loads.above)
 
-    def test_a_view_of_some_slots_follows(self):
+    def test_a_view_of_some_slots_follows_changes(self):
         rates, capacities, hosts = case(np.random.default_rng(3))
         loads = relief.Loads(rates, capacities, hosts)
         view = loads.within(5, 11)
@@ -169,13 +169,13 @@ class BestMoveTestCase(unittest.TestCase):
             self.assertIn((move.instance, move.destination), moves)
         self.assertGreater(compared, 40)
 
-    def test_a_host_that_may_take_nobody_takes_nobody(self):
+    def test_a_closed_destination_receives_no_instance(self):
         rates = np.array([[[6.0, 6.0], [6.0, 6.0], [0.0, 0.0], [1.0, 1.0]]])
         loads = relief.Loads(rates, [[10.0, 10.0, 10.0]], [0, 0, 1, 2])
         self.assertEqual(2, relief.best_move(loads, 0, [2], 0).destination)
         self.assertIsNone(relief.best_move(loads, 0, [], 0))
 
-    def test_an_instance_that_may_not_move_stays(self):
+    def test_an_excluded_instance_stays(self):
         rates = np.array([[[6.0, 6.0], [5.0, 6.0], [0.0, 0.0]]])
         loads = relief.Loads(rates, [[10.0, 10.0]], [0, 0, 1])
         for instances, chosen in (([0], 0), ([1], 1)):
@@ -183,7 +183,7 @@ class BestMoveTestCase(unittest.TestCase):
                 loads, 0, [1], 0, instances).instance)
         self.assertIsNone(relief.best_move(loads, 0, [1], 0, []))
 
-    def test_what_only_shifts_overload_is_no_move(self):
+    def test_no_move_only_shifts_overload(self):
         rates = np.full((1, 4, 5), 6.0)
         loads = relief.Loads(rates, [[10.0, 10.0]], [0, 0, 1, -1])
         self.assertIsNone(relief.best_move(loads, 0, [1], 5))
@@ -239,7 +239,7 @@ class PlanTestCase(unittest.TestCase):
         np.testing.assert_array_equal(before[1], loads.sums)
         return moves
 
-    def test_a_host_in_debt_is_relieved_by_what_suffices(self):
+    def test_a_host_in_debt_is_relieved_by_the_fewest_moves(self):
         moves = self._plan([-1.0, 0.0, 100.0])
         self.assertEqual([(0, 1)], [(move.source, move.destination)
                                     for move in moves])
@@ -248,11 +248,11 @@ class PlanTestCase(unittest.TestCase):
     def test_a_host_with_budget_is_left_alone(self):
         self.assertEqual([], self._plan([0.0, 0.0, 100.0]))
 
-    def test_a_host_that_was_not_overloaded_of_late_is_left_alone(self):
+    def test_a_host_without_recent_overload_is_left_alone(self):
         self.rates[0, 0, -5:] = 3.0
         self.assertEqual([], self._plan([-1.0, 0.0, 100.0]))
 
-    def test_what_instances_that_left_have_done_does_not_count(self):
+    def test_overload_by_former_instances_does_not_count(self):
         self.hosts[0] = 2
         self.assertEqual([], self._plan([-1.0, 0.0, 0.0]))
 
@@ -261,7 +261,7 @@ class PlanTestCase(unittest.TestCase):
         self.rates[0, 0, 0] = 3.0
         self.assertEqual([], self._plan([-1.0, 0.0, 100.0]))
 
-    def test_a_host_that_owes_more_than_twenty_days_is_relieved_until_it_earns(
+    def test_a_host_with_a_large_debt_is_relieved_until_it_earns(
             self):
         # 10 of 100 slots are E, more than the 6 that are earned.
         self.rates[0, 0, 0] = 3.0
@@ -269,10 +269,10 @@ class PlanTestCase(unittest.TestCase):
             self.assertEqual(count, len(self._plan(
                 [-days * self.terms.day, 0.0, 100.0])))
 
-    def test_a_host_in_debt_takes_no_instance(self):
+    def test_a_host_in_debt_is_no_destination(self):
         self.assertEqual([], self._plan([-1.0, -1.0, 100.0], empty=()))
 
-    def test_at_most_so_many_moves_at_a_time(self):
+    def test_the_number_of_moves_at_a_time_is_limited(self):
         # Each of eight brings host 0 above 10 in slots of its own.
         rates = np.zeros((1, 14, 40))
         rates[0, 8] = 9.0
@@ -317,7 +317,7 @@ class PlanTestCase(unittest.TestCase):
                                  overload_left[move.instance])
         self.assertGreater(compared, 40)
 
-    def test_what_no_single_move_mends_goes_to_one_new_host_together(self):
+    def test_several_moves_go_to_one_new_host_together(self):
         # 4 x 4 and 1 above 10: two of the large ones have to go.
         rates = np.full((1, 5, 20), 4.0)
         rates[0, 2] = 1.0
@@ -383,7 +383,7 @@ class PlanTestCase(unittest.TestCase):
                     self.rule, 4, free(loads),
                     accepting=np.array(accepting))))
 
-    def test_a_host_that_is_relieved_accepts_nothing(self):
+    def test_a_relieved_host_is_no_destination(self):
         loads = relief.Loads(np.concatenate([self.rates] * 2, axis=1),
                              np.full((1, 2), 10.0), [0, 0, 0, -1, -1] + [
                                  1, 1, 1, -1, -1])
@@ -392,7 +392,7 @@ class PlanTestCase(unittest.TestCase):
                 loads, np.array([-1.0, -1.0]), self.terms, self.rule, 4,
                 free(loads), accepting=np.full(2, accepting)))
 
-    def test_with_costs_a_quiet_hour_is_as_good_as_another(self):
+    def test_with_costs_a_quiet_hour_does_not_delay_a_move(self):
         self.rates[0, 0, -5:] = 3.0
         self.rates[0, 0, 1] = 6.0
         loads = relief.Loads(self.rates, [[10.0, 10.0, 10.0]], self.hosts)
@@ -401,7 +401,7 @@ class PlanTestCase(unittest.TestCase):
             free(loads), (), lambda source, instances, hosts: np.zeros(
                 (len(instances), len(hosts))))))
 
-    def test_an_instance_that_is_marked_stays(self):
+    def test_an_immovable_instance_stays(self):
         for marked in range(3):
             movable = np.ones(5, bool)
             movable[marked] = False
@@ -410,7 +410,7 @@ class PlanTestCase(unittest.TestCase):
         self.assertEqual([], self._plan(
             [-1.0, 0.0, 100.0], movable=np.zeros(5, bool)))
 
-    def test_a_disabled_host_neither_gives_nor_takes(self):
+    def test_a_closed_host_neither_gives_nor_accepts_instances(self):
         for host in (0, 1):
             closed = np.arange(3) == host
             self.assertEqual([], self._plan([-1.0, 0.0, 100.0], empty=(),
@@ -476,7 +476,7 @@ class ExcessTestCase(unittest.TestCase):
         return offers.plan(loads, np.array([-1.0, 1.0, 1.0]),
                            rules.Terms(.1), rule, 20, free(loads, **may_move))
 
-    def test_moves_that_only_together_end_overload_are_made(self):
+    def test_moves_that_end_overload_only_together_are_made(self):
         self.assertEqual([], self.plan(rule=relief.Rule(together=1)))
         moves = self.plan()
         self.assertEqual([(0, 1), (0, 2)],
@@ -494,7 +494,7 @@ class ExcessTestCase(unittest.TestCase):
         movable = np.array([False, False, True, True, False, False])
         self.assertEqual([], self.plan(rates, movable=movable))
 
-    def test_what_is_not_needed_for_the_end_of_overload_stays(self):
+    def test_unnecessary_moves_of_a_group_are_omitted(self):
         generator = np.random.default_rng(8)
         made = 0
         for _ in range(60):
@@ -523,7 +523,7 @@ class ExcessTestCase(unittest.TestCase):
                     loads.put(move.instance, move.destination)
         self.assertGreater(made, 3)
 
-    def test_no_overload_is_added(self):
+    def test_a_group_of_moves_adds_no_overload(self):
         rates = np.full((1, 6, 20), 4.0)
         rates[0, 4:] = 7.0
         self.assertEqual([], self.plan(rates))
@@ -532,7 +532,7 @@ class ExcessTestCase(unittest.TestCase):
         rates[0, 4:, 0] = 7.0
         self.assertEqual([], self.plan(rates))
 
-    def test_what_is_above_the_capacity_alone_is_no_relief(self):
+    def test_an_instance_above_the_capacity_is_no_relief(self):
         rates = np.full((1, 6, 20), 4.0)
         rates[0, 0, :10] = 11.0
         rates[0, 4:] = 1.0
@@ -580,25 +580,25 @@ class PartingTestCase(unittest.TestCase):
         return [(move.instance, move.destination)
                 for move in self.plan(*arguments, **words)]
 
-    def test_it_goes_to_a_switch_that_carries_it(self):
+    def test_a_large_instance_goes_to_a_switch_that_carries_it(self):
         move, = self.plan((10.0, 10.0, 13.0))
         self.assertEqual((0, 2), (move.instance, move.destination))
         # In 5 slots, two suffered; it was no overload of the host by itself.
         self.assertEqual((0.0, 10.0), (move.gain, move.vm_gain))
         self.assertTrue(move.parts)
 
-    def test_an_empty_host_is_used_only_if_it_carries_it(self):
+    def test_an_empty_host_is_used_only_for_instances_that_it_carries(self):
         hosts = (0, 0, 0, 1, 1)
         for capacity, expected in ((13.0, [(0, 2)]), (10.0, [(1, 1), (2, 1)])):
             self.assertEqual(expected, self.made(
                 (10.0, 10.0, capacity), hosts, empty=(2,)))
 
-    def test_others_leave_it_if_nothing_carries_it(self):
+    def test_others_leave_a_large_instance_that_no_host_carries(self):
         moves = self.plan()
         self.assertEqual([1, 2], sorted(move.instance for move in moves))
         self.assertEqual([5.0, 5.0], [move.vm_gain for move in moves])
 
-    def test_it_joins_another_such_instance_if_that_ends_more(self):
+    def test_a_large_instance_joins_another_if_that_ends_more(self):
         rates = np.full((1, 6, 20), 1.0)
         rates[0, :2, ::4] = 12.0
         loads = relief.Loads(rates, [[10.0, 10.0]], [0, 1, 0, 0, 0, 1])
@@ -608,11 +608,11 @@ class PartingTestCase(unittest.TestCase):
                                     for move in moves])
         self.assertEqual(15.0, moves[0].vm_gain)
 
-    def test_no_host_gets_beyond_its_limit_by_it(self):
+    def test_no_move_brings_a_host_beyond_its_limit(self):
         self.assertEqual([], self.made(others=9.5))
         self.assertEqual([], self.made(movable=np.arange(5) > 2))
 
-    def test_at_most_so_many_part(self):
+    def test_the_number_of_parting_moves_is_limited(self):
         for most in (0, 1, 2):
             self.assertEqual(most, len(self.made(most_parted=most)))
 
@@ -667,7 +667,7 @@ class HostTermsTestCase(unittest.TestCase):
         self.assertEqual([], moves(.05, .03))
         self.assertEqual([], moves(.01, .01))
 
-    def test_the_limit_is_of_slots_that_are_known(self):
+    def test_the_limit_applies_to_known_slots(self):
         sums = np.full((1, 2, 100), 1.0)
         sums[0, 0, :50] = np.nan
         sums[0, 0, 50:54] = 12.0
@@ -710,7 +710,7 @@ class AdviseTestCase(unittest.TestCase):
         self.assertEqual(0, advice.held_back)
         self.assertEqual('3 hosts are in debt', advice.reason)
 
-    def test_churn_holds_moves_back(self):
+    def test_the_limits_on_churn_hold_moves_back(self):
         loads = self._loads()
         for churn, count in (
                 (relief.Churn(most_moves=2, most_share_a_week=1.0), 2),
@@ -756,7 +756,7 @@ class AdviseTestCase(unittest.TestCase):
                 'one instance overloads each host alone: 1 host is affected'
                 if count else 'no host is in debt', advice.reason)
 
-    def test_what_was_moved_of_late_stays(self):
+    def test_an_instance_that_was_moved_recently_stays(self):
         loads = self._loads(hosts=1)
         moved_at = np.full(5, -np.inf)
         moved_at[:3] = 0.0
@@ -773,7 +773,7 @@ class AdviseTestCase(unittest.TestCase):
         self.assertIn('4 of their 4 instances may not move now',
                       advice.reason)
 
-    def test_an_empty_plan_says_why(self):
+    def test_an_empty_plan_states_its_reason(self):
         loads = self._loads()
         self.assertEqual('no host is in debt', self._advise(
             loads, [1.0] * 6).reason)
@@ -782,7 +782,7 @@ class AdviseTestCase(unittest.TestCase):
         self.assertIn('0 of their 15 instances', self._advise(
             loads, [-1.0] * 3 + [-1.0] * 3, closed=np.arange(6) >= 3).reason)
 
-    def test_a_large_fleet_takes_seconds_of_processor_time(self):
+    def test_a_large_fleet_is_planned_for_in_seconds(self):
         # 300 hosts of 20, a tenth of them in debt, a day of samples.
         generator = np.random.default_rng(1)
         rates = generator.exponential(1.0, (1, 6000, 288))
