@@ -24,7 +24,7 @@ TESTED_WITH = {
     'budgets/settlement.py': 'budgets/test_accounts.py',
     'clients/neutron.py': 'modeler/test_instance_sync.py',
     'clients/openstack.py': 'clients/test_http.py',
-    'clients/placement.py': 'budgets/test_cloud_api.py',
+    'clients/placement.py': 'clients/test_nova.py',
     'cmd/instances.py': 'cmd/subcommands/test_explain.py',
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'common/metrics_server.py': 'modeler/test_metrics.py',
