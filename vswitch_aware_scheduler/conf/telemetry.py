@@ -8,15 +8,15 @@ the options of the plugin that it names.
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from vswitch_aware_scheduler.conf import number
+from vswitch_aware_scheduler.conf import option
 
 __all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
            'driver_options', 'register_opts']
 
 _TLS = [
-    cfg.StrOpt(
+    option.StrOpt(
         'cafile',
-        help="""
+        related='certfile', help="""
 File of the CA certificates that verify the TLS certificates of the service and
 of keystone.
 
@@ -24,32 +24,23 @@ Without it the CA certificates of the system are used. Verification cannot be
 switched off.
 
 When it is wrong, the driver fails immediately, because it cannot verify the
-certificate of the service.
-
-Related options: ``certfile``.
-"""),
-    cfg.StrOpt(
+certificate of the service."""),
+    option.StrOpt(
         'certfile',
-        help="""
+        related='keyfile', help="""
 File of the client certificate, for a service that requires one.
 
 Without it the driver sends no client certificate.
 
-When it is wrong, the driver fails with the reason.
-
-Related options: ``keyfile``.
-"""),
-    cfg.StrOpt(
+When it is wrong, the driver fails with the reason."""),
+    option.StrOpt(
         'keyfile',
-        help="""
+        related='certfile', help="""
 File of the key of the client certificate.
 
 Without it the key is read from ``certfile``.
 
-When it is wrong, the driver fails with the reason.
-
-Related options: ``certfile``.
-"""),
+When it is wrong, the driver fails with the reason."""),
 ]
 
 
@@ -62,9 +53,9 @@ def access_opts(service, example, path=''):
     :returns: a list of options of oslo.config
     """
     return [
-        cfg.StrOpt(
+        option.StrOpt(
             'url',
-            help=f"""
+            related='interface region_name cafile', help=f"""
 URL of {service}.
 
 Without it the endpoint of the service is taken from the catalog of keystone,
@@ -74,35 +65,27 @@ Format: http://host:port{path} or https://host:port{path}, without a user and
 password. The URL may have a path prefix, for example of a proxy.
 
 When it is wrong, the driver fails after ``retries`` attempts and logs the
-reason.
-
-Related options: ``interface``, ``region_name``, ``cafile``.
-""", sample_default=example),
-        cfg.StrOpt(
+reason.""", sample_default=example),
+        option.StrOpt(
             'interface', default='public',
             choices=[('public', 'the endpoint for users'),
                      ('internal', 'the endpoint for services of the cloud'),
                      ('admin', 'the endpoint for administrators')],
-            help="""
+            related='url region_name', help="""
 Which endpoint of the catalog of keystone to use.
 
 It has no effect if ``url`` is set.
 
-Any other value is refused when the command starts.
-
-Related options: ``url``, ``region_name``.
-"""),
-        cfg.StrOpt(
+Any other value is refused when the command starts."""),
+        option.StrOpt(
             'region_name',
-            help="""
+            related='url interface', help="""
 Region of the endpoint in the catalog of keystone.
 
 Without it the first region that has the service is used. It has no effect if
 ``url`` is set.
 
 When it is wrong, the driver fails because the catalog has no such endpoint.
-
-Related options: ``url``, ``interface``.
 """),
     ] + _TLS + _limit_opts(service)
 
@@ -110,25 +93,20 @@ Related options: ``url``, ``interface``.
 def _limit_opts(service):
     """Return the options that limit time, size and number of requests."""
     return [
-        number.FloatOpt(
+        option.FloatOpt(
             'timeout_seconds', default=60.0, min=1, max=3600,
-            help=f"""
+            unit='seconds', related='retries max_answer_mib', help=f"""
 Time limit of one request to {service}: from the connection to the last byte of
 the response, including the requests to keystone.
 
 Raise it if responses are large or the service is slow. Lower it to detect an
 outage sooner.
 
-Unit: seconds, 1 to 3600.
-
 When it is too low, the driver discards responses of a healthy service and
-repeats the requests.
-
-Related options: ``retries``, ``max_answer_mib``.
-"""),
-        number.FloatOpt(
+repeats the requests."""),
+        option.FloatOpt(
             'max_answer_mib', default=32.0, min=1, max=1024,
-            help=f"""
+            unit='MiB', related='timeout_seconds', help=f"""
 Largest size of a response of {service}, after decompression. The driver stops
 reading a larger response.
 
@@ -136,57 +114,38 @@ Raise it if a response is larger and cannot be requested in parts, such as a
 list of all series. Lower it to limit the memory of the process, which needs
 about four times the size of a response.
 
-Unit: MiB, 1 to 1024.
-
-When it is too low, reading ends with an error that names this option.
-
-Related options: ``timeout_seconds``.
-"""),
-        cfg.IntOpt(
+When it is too low, reading ends with an error that names this option."""),
+        option.IntOpt(
             'retries', default=3, min=0, max=20,
+            unit='repetitions', related='backoff_seconds timeout_seconds',
             help="""
 How often a request is repeated if the service cannot be reached, is busy, or
 sends an invalid response.
 
 Raise it to tolerate longer outages. Lower it to detect outages sooner.
 
-Unit: repetitions, 0 to 20.
-
 When the last repetition fails, the driver ends with an error. Samples that
-were read before remain valid.
-
-Related options: ``backoff_seconds``, ``timeout_seconds``.
-"""),
-        number.FloatOpt(
+were read before remain valid."""),
+        option.FloatOpt(
             'backoff_seconds', default=1.0, min=0, max=60,
-            help="""
+            unit='seconds', related='retries', help="""
 Pause before the first repetition of a request. It doubles with each
 repetition, up to a minute. If the service requests a longer pause, the driver
 waits that long.
 
 Raise it to give a busy service more time.
 
-Unit: seconds, 0 to 60.
-
-When it is too low, all attempts may fall into one short outage.
-
-Related options: ``retries``.
-"""),
-        number.FloatOpt(
+When it is too low, all attempts may fall into one short outage."""),
+        option.FloatOpt(
             'requests_per_second', default=10.0, min=0.01, max=1000,
-            help="""
+            unit='requests/s', related='timeout_seconds', help="""
 Largest number of requests to the service in a second.
 
 Raise it to read faster. Lower it to reduce the load on a service that others
 use as well.
 
-Unit: requests/s, 0.01 to 1000.
-
 When it is too low, reading the samples of a period takes longer than the
-period.
-
-Related options: ``timeout_seconds``.
-"""),
+period."""),
     ]
 
 
@@ -203,50 +162,35 @@ def _common(service, port, example, period_seconds, period_help, settle,
     :param max_age_days: the default of max_age_seconds, in days
     """
     return access_opts(service, example) + [
-        cfg.IntOpt(
+        option.IntOpt(
             'period_seconds', default=period_seconds, min=1, max=86400,
-            help=f"""
+            unit='seconds', related='settle_seconds', help=f"""
 Time between two samples that the driver delivers.
 
 {period_help}
 
-Unit: seconds, 1 to 86400.
-
 When it is shorter than the polling interval of the counters, most periods have
-no sample and the driver treats them as gaps.
-
-Related options: ``settle_seconds``.
-"""),
-        cfg.IntOpt(
+no sample and the driver treats them as gaps."""),
+        option.IntOpt(
             'settle_seconds', default=settle, min=0, max=86400,
-            help="""
+            unit='seconds', related='period_seconds', help="""
 Time that the driver waits after the end of a period before it reads the
 samples of this period.
 
 Raise it if measurements arrive late. Lower it to use new samples sooner.
 
-Unit: seconds, 0 to 86400.
-
 When it is too low, measurements that arrive later are lost: the driver does
-not read a period twice.
-
-Related options: ``period_seconds``.
-"""),
-        cfg.IntOpt(
+not read a period twice."""),
+        option.IntOpt(
             'max_age_seconds', default=max_age_days * 86400, min=3600,
             max=31536000,
-            help="""
+            unit='seconds', related='period_seconds', help="""
 Largest age of a sample. The driver ignores older samples.
 
 Raise it to learn from a longer history, if the service keeps older samples.
 Lower it to learn only from recent traffic, and to read less in the first pass.
 
-Unit: seconds, 3600 to 31536000.
-
-When it is too low, instances have too few samples for a model.
-
-Related options: ``period_seconds``.
-"""),
+When it is too low, instances have too few samples for a model."""),
     ]
 
 
@@ -255,7 +199,7 @@ _GNOCCHI = _common(
     'The driver reads this granularity of Gnocchi; the archive policies of '
     'the metrics\nmust have it. Raise it to read less data. Lower it to '
     'detect shorter bursts of\ntraffic.', 120, 30) + [
-    cfg.StrOpt(
+    option.StrOpt(
         'aggregation', default='auto',
         choices=[('auto', 'for each interface, the first of the following '
                           'ones that its archive policies have'),
@@ -265,7 +209,7 @@ _GNOCCHI = _common(
                  ('max', 'largest value of the counter in each period'),
                  ('mean', 'mean value of the counter in each period'),
                  ('min', 'smallest value of the counter in each period')],
-        help="""
+        related='interval_seconds', help="""
 Aggregation of Gnocchi from which the driver computes the rates of an
 interface.
 
@@ -274,13 +218,10 @@ the other aggregations, the driver computes rates from the difference of the
 values of two periods. It then does not need the polling interval and detects
 every reset of a counter.
 
-Any other value is refused when the command starts.
-
-Related options: ``interval_seconds``.
-"""),
-    number.FloatOpt(
+Any other value is refused when the command starts."""),
+    option.FloatOpt(
         'interval_seconds', min=1, max=86400,
-        help="""
+        unit='seconds', related='aggregation period_seconds', help="""
 Time between two measurements of a counter: the polling interval of Ceilometer.
 The driver divides ``rate:mean`` by it.
 
@@ -288,16 +229,12 @@ Without it, the driver compares ``rate:mean`` with the values of the counter,
 if the archive policy has both. Otherwise it uses ``period_seconds``, which is
 right if each period has one measurement.
 
-Unit: seconds, 1 to 86400.
-
 When it is wrong, all rates are wrong by the same factor. When it is longer
 than ``period_seconds``, the driver reads the counter instead of ``rate:mean``.
-
-Related options: ``aggregation``, ``period_seconds``.
 """),
-    cfg.ListOpt(
+    option.ListOpt(
         'trusted_creators',
-        help="""
+        related='auth_type', help="""
 Creators whose resources are read.
 
 With the default policy of Gnocchi, every user of the cloud may create
@@ -312,23 +249,16 @@ reads the resources of its own user, and without ``auth_type`` all resources.
 Format: a list of ids of projects, ids of users or ``user:project``, separated
 by commas; with basic authentication the names of users.
 
-When it is wrong, no instance is found.
-
-Related options: ``auth_type``.
-"""),
-    cfg.IntOpt(
+When it is wrong, no instance is found."""),
+    option.IntOpt(
         'points_per_request', default=200000, min=1, max=10000000,
-        help="""
+        unit='values', related='timeout_seconds requests_per_second', help="""
 Approximate number of values that the driver reads with one request.
 
 Raise it to make fewer requests. Lower it if Gnocchi responds slowly or memory
 is short: a value takes about 45 bytes in a response.
 
-Unit: values, 1 to 10000000.
-
 When it is too high, requests take longer than ``timeout_seconds`` and fail.
-
-Related options: ``timeout_seconds``, ``requests_per_second``.
 """),
 ]
 
@@ -337,7 +267,7 @@ _PROMETHEUS = _common(
     'Set it to the polling interval of the counters, or a multiple of it. '
     'Ceilometer\npolls every 300 seconds by default, regardless of how often '
     'Prometheus scrapes the\nresult.', 60, 30) + [
-    cfg.StrOpt(
+    option.StrOpt(
         'exporter',
         choices=[('ceilometer', 'the exporter of Ceilometer, and sg-core'),
                  ('ceilometer-pushgateway', 'publisher prometheus:// of '
@@ -349,7 +279,7 @@ _PROMETHEUS = _common(
                  ('libvirt-kumina', 'libvirt_exporter of Kumina with the '
                                     'label uuid'),
                  ('libvirtd-vexxhost', 'libvirtd_exporter of VEXXHOST')],
-        help="""
+        related='egress_query instance_label identity_query', help="""
 Exporter that provides the counters of the interfaces of instances.
 
 The driver uses the metrics and labels of this exporter. Each of these names
@@ -360,50 +290,36 @@ instances. "vswitch-manage telemetry check" prints the exporters that were
 found.
 
 Any other value is refused when the command starts. When the cloud uses another
-exporter, no instance is found.
-
-Related options: ``egress_query``, ``instance_label``, ``identity_query``.
-"""),
-    cfg.IntOpt(
+exporter, no instance is found."""),
+    option.IntOpt(
         'samples_per_request', default=100000, min=100, max=10000000,
-        help="""
+        unit='samples', related='requests_per_second', help="""
 Approximate number of samples in one query.
 
 Raise it to make fewer queries. Lower it if the server permits fewer samples in
 a query.
 
-Unit: samples, 100 to 10000000.
-
 When it is too high, the server rejects queries, and the driver divides the
-rejected queries.
-
-Related options: ``requests_per_second``.
-"""),
-    cfg.DictOpt(
+rejected queries."""),
+    option.DictOpt(
         'headers', secret=True,
-        help="""
+        related='token_file auth_type', help="""
 Headers of every request, such as the tenant of a server with several tenants.
 
 Format: name:value, separated by commas, such as X-Scope-OrgID:cloud.
 
-When it is wrong, the server refuses requests, or has no instance.
-
-Related options: ``token_file``, ``auth_type``.
-"""),
-    cfg.StrOpt(
+When it is wrong, the server refuses requests, or has no instance."""),
+    option.StrOpt(
         'token_file',
-        help="""
+        related='headers auth_type', help="""
 File with a token, which the driver sends as ``Authorization: Bearer``.
 
 The driver reads the file in each pass, so that the token may be replaced.
 
-When it is wrong, the driver fails with the reason.
-
-Related options: ``headers``, ``auth_type``.
-"""),
-    number.FloatOpt(
+When it is wrong, the driver fails with the reason."""),
+    option.FloatOpt(
         'update_interval_seconds', min=0, max=86400,
-        help="""
+        unit='seconds', related='period_seconds', help="""
 Interval at which the exporter updates its counters, for example the polling
 interval of Ceilometer. The driver computes no rate over a shorter time.
 
@@ -413,16 +329,11 @@ its counters more often than Prometheus scrapes them, but less often than every
 10 seconds. Set the option in this case. 0 means that the counters are current
 at each scrape.
 
-Unit: seconds, 0 to 86400.
-
 When it is too short, samples contain peaks that did not occur. When it is too
-long, short peaks are averaged, and samples are delivered later.
-
-Related options: ``period_seconds``.
-"""),
-    cfg.DictOpt(
+long, short peaks are averaged, and samples are delivered later."""),
+    option.DictOpt(
         'host_names',
-        help="""
+        related='host_labels', help="""
 Name in Nova of each host whose label in Prometheus differs from this name. The
 label is the last one of ``host_labels``.
 
@@ -436,24 +347,18 @@ instance has the right host.
 
 Format: value:host, separated by commas, the value without a port.
 
-When it is wrong, instances on that host have no samples.
-
-Related options: ``host_labels``.
-"""),
+When it is wrong, instances on that host have no samples."""),
 ] + [
-    cfg.StrOpt(
+    option.StrOpt(
         name,
-        help=f"""
+        related='exporter', help=f"""
 {content}
 
 Without it the name that belongs to the exporter is used.{note}
 
 Format: {form}
 
-When it is wrong, {wrong}
-
-Related options: ``exporter``.
-""") for name, content, note, form, wrong in [
+When it is wrong, {wrong}""") for name, content, note, form, wrong in [
         (f'{name}_query', f'Selector of the series of {content}.', note,
          'a selector of PromQL such as name or name{label="value"}.',
          'no instance is found, or no sample of it.')
@@ -522,9 +427,9 @@ def auth_opts():
     """Return the options of keystoneauth1 for the sample configuration."""
     options = list(loading.get_auth_common_conf_options())
     for plugin in ('v3password', 'v3applicationcredential'):
-        for option in loading.get_auth_plugin_conf_options(plugin):
-            if option.dest not in {other.dest for other in options}:
-                options.append(option)
+        for added in loading.get_auth_plugin_conf_options(plugin):
+            if added.dest not in {other.dest for other in options}:
+                options.append(added)
     return options
 
 
