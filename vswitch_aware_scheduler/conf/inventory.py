@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the inventory: the host of each instance."""
 
-from keystoneauth1 import loading
+import typing
+
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import access
 from vswitch_aware_scheduler.conf import option
-from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'OPTS', 'inventory_options', 'list_opts',
            'register_opts']
@@ -23,11 +24,10 @@ Nova, who must be an administrator. "vswitch-manage host discover" queries
 Neutron with the same options.
 """
 
-OPTS = telemetry.access_opts(
-    'Nova', 'https://controller:8774/v2.1', '/v2.1') + [
+OPTS = access.options('Nova', 'https://controller:8774/v2.1') + [
     option.StrOpt(
         'path',
-        related='url', help="""
+        related='endpoint_override', help="""
 CSV file with the inventory, for clouds where vswitch-modeler cannot query
 Nova.
 
@@ -60,7 +60,7 @@ the inventory stays unchanged. When the user may not read the attribute
 ``resource_request`` of ports, the guarantees stay unknown."""),
     option.IntOpt(
         'ports_seconds', default=300, min=0, max=86400,
-        related='read_networks complete_interval_seconds', help="""
+        related='read_networks', help="""
 How often vswitch-modeler reads all ports, if ``read_networks`` is set.
 
 A port that is attached to or detached from a running instance counts after
@@ -127,52 +127,37 @@ Format: SWITCH[:ENCAPSULATION]=PROFILE, separated by commas, as for
 "vswitch-manage host discover --map".
 
 When it is wrong, vswitch-modeler logs the reason and does not start."""),
-    option.IntOpt(
-        'complete_interval_seconds', default=86400, min=300, max=31536000,
-        unit='seconds', related='requests_per_second', help="""
-How often vswitch-modeler reads all instances instead of only the changed ones.
-
-Some changes are only visible when all instances are read. (Ports have an
-interval of their own, ``ports_seconds``.) Lower the option to detect these
-changes sooner. Raise it to reduce the load on Nova, which returns about a
-thousand instances in one response.
-
-When it is too low, the modeler reads all instances in every pass."""),
 ]
 
 
-def list_opts():
+def list_opts() -> tuple[cfg.OptGroup, list[cfg.Opt]]:
     """Return (group, options) for oslo-config-generator."""
-    return _group(), OPTS + telemetry.auth_opts()
+    return _group(), OPTS + access.auth_opts()
 
 
-def register_opts(conf):
-    """Register the group.
-
-    :param conf: an oslo.config ConfigOpts
-    """
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the group."""
     conf.register_group(_group())
     conf.register_opts(OPTS, group=GROUP)
-    loading.register_auth_conf_options(conf, GROUP)
+    access.register_auth(conf, GROUP)
 
 
-def _group():
+def _group() -> cfg.OptGroup:
     return cfg.OptGroup(GROUP, title='Inventory of instances', help=_HELP)
 
 
-def inventory_options(conf):
+def inventory_options(conf: cfg.ConfigOpts
+                      ) -> dict[str, typing.Any] | None:
     """Return the arguments for an inventory source, from the options.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
     :returns: None where no inventory is configured; else a new dictionary
         with the keys path, access, network_url, read_networks; it may hold
         secrets
-    :raises oslo_config.cfg.Error: when an option has no usable value
+    :raises oslo_config.cfg.Error: if an option has an invalid value
     """
-    group = conf[GROUP]
-    arguments = {name: group[name] for name in (
+    arguments = {name: conf[GROUP][name] for name in (
         'path', 'network_url', 'read_networks')}
-    arguments['access'] = telemetry.access_of(conf, GROUP)
+    arguments['access'] = access.access_of(conf, GROUP)
     if (arguments['path'] is None
             and arguments['access']['auth'] is None):
         return None

@@ -30,13 +30,13 @@ The first three have a group of options each; "file" reads
 ``telemetry_path``.
 
 When it is wrong, vswitch-modeler lists the available drivers and does not
-start. When the source of the driver is not configured (neither ``url`` nor
-``auth_type`` in its group, or no ``telemetry_path`` for "file"),
-vswitch-modeler logs this and waits until it gets SIGHUP and the configuration
-names a source."""),
+start. When the source of the driver is not configured (neither
+``endpoint_override`` nor ``auth_type`` in its group, or no ``telemetry_path``
+for "file"), vswitch-modeler logs this and waits until it gets SIGHUP and the
+configuration names a source."""),
     option.StrOpt(
         'telemetry_path',
-        related='telemetry_driver telemetry_period_seconds', help="""
+        related='telemetry_driver', help="""
 File or folder that the telemetry driver "file" reads.
 
 The other drivers ignore it.
@@ -46,19 +46,6 @@ The modeler reads it again in every pass, and it may grow.
 
 When it cannot be read, the pass fails and logs the reason, and the models stay
 unchanged."""),
-    option.FloatOpt(
-        'telemetry_period_seconds', min=1, max=86400,
-        unit='seconds', related='telemetry_driver telemetry_path', help="""
-Sampling period of the files that the telemetry driver "file" reads.
-
-Without it the driver uses, for each instance, the most frequent time between
-two samples. Set it if so many samples are missing that a longer time is more
-frequent. The other drivers ignore this option; each of them has the option
-``period_seconds`` in its own group.
-
-When it is wrong, all sojourn times are wrong by the same factor. (A sojourn
-time is the mean time for which an instance keeps one traffic rate.) When an
-.npz file states another period, the pass fails and logs the reason."""),
     option.IntOpt(
         'modeler_interval_seconds', default=300, min=10, max=86400,
         unit='seconds', related='max_generation_age_seconds '
@@ -117,20 +104,6 @@ synchronised. With 0, the clocks are not compared.
 When it is too low, a slow response looks like a wrong clock and the modeler
 changes no model. When it is too high, a wrong clock can delay samples and
 shift daily statistics."""),
-    option.FloatOpt(
-        'prior_min_hours', default=2, min=0, max=8760,
-        unit='hours', related='min_samples default_egress_kbps', help="""
-Time for which an instance must have been measured before the priors include
-its traffic.
-
-A prior is the expected traffic of new instances of a flavor or project. Raise
-this option to learn priors only from instances that ran for longer; new
-flavors then get a prior later. Lower it in clouds with short-lived instances.
-With 0, the priors include every instance with a model or with ``min_samples``
-samples.
-
-When it is longer than the lifetime of the instances, there are no priors, and
-the scheduler assumes the default model for new instances."""),
     option.BoolOpt(
         'error_budgets', default=True,
         related='overload_probability prediction_margin enforcement '

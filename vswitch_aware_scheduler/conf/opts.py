@@ -8,6 +8,7 @@ import os
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import access
 from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import modeler
 from vswitch_aware_scheduler.conf import rebalance
@@ -46,7 +47,7 @@ def list_opts():
         inventory.list_opts()]
     for name, title, text, options in telemetry.GROUPS.values():
         groups.append((cfg.OptGroup(name, title=title, help=text),
-                       options + telemetry.auth_opts()))
+                       options + access.auth_opts()))
     return groups
 
 

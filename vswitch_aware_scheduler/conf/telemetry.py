@@ -1,167 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the telemetry drivers, one group for each driver of a service.
+"""Options of the telemetry drivers, one group for each driver of a service."""
 
-Options of keystoneauth1 set how the driver authenticates: ``auth_type`` and
-the options of the plugin that it names.
-"""
+import typing
 
-from keystoneauth1 import loading
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import access
 from vswitch_aware_scheduler.conf import option
 
-__all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
-           'driver_options', 'register_opts']
-
-_TLS = [
-    option.StrOpt(
-        'cafile',
-        related='certfile', help="""
-File of the CA certificates that verify the TLS certificates of the service and
-of keystone.
-
-Without it the CA certificates of the system are used. Verification cannot be
-switched off.
-
-When it is wrong, the driver fails immediately, because it cannot verify the
-certificate of the service."""),
-    option.StrOpt(
-        'certfile',
-        related='keyfile', help="""
-File of the client certificate, for a service that requires one.
-
-Without it the driver sends no client certificate.
-
-When it is wrong, the driver fails with the reason."""),
-    option.StrOpt(
-        'keyfile',
-        related='certfile', help="""
-File of the key of the client certificate.
-
-Without it the key is read from ``certfile``.
-
-When it is wrong, the driver fails with the reason."""),
-]
+__all__ = ['GROUPS', 'driver_options', 'register_opts']
 
 
-def access_opts(service, example, path=''):
-    """Return the options of the access to a service.
-
-    :param service: the name of the service, for the help texts
-    :param example: a URL, the value in the sample configuration
-    :param path: path that the URL must end with, for the help text
-    :returns: a list of options of oslo.config
-    """
-    return [
-        option.StrOpt(
-            'url',
-            related='interface region_name cafile', help=f"""
-URL of {service}.
-
-Without it the endpoint of the service is taken from the catalog of keystone,
-which needs ``auth_type``.
-
-Format: http://host:port{path} or https://host:port{path}, without a user and
-password. The URL may have a path prefix, for example of a proxy.
-
-When it is wrong, the driver fails after ``retries`` attempts and logs the
-reason.""", sample_default=example),
-        option.StrOpt(
-            'interface', default='public',
-            choices=[('public', 'the endpoint for users'),
-                     ('internal', 'the endpoint for services of the cloud'),
-                     ('admin', 'the endpoint for administrators')],
-            related='url region_name', help="""
-Which endpoint of the catalog of keystone to use.
-
-It has no effect if ``url`` is set.
-
-Any other value is refused when the command starts."""),
-        option.StrOpt(
-            'region_name',
-            related='url interface', help="""
-Region of the endpoint in the catalog of keystone.
-
-Without it the first region that has the service is used. It has no effect if
-``url`` is set.
-
-When it is wrong, the driver fails because the catalog has no such endpoint.
-"""),
-    ] + _TLS + _limit_opts(service)
-
-
-def _limit_opts(service):
-    """Return the options that limit time, size and number of requests."""
-    return [
-        option.FloatOpt(
-            'timeout_seconds', default=60.0, min=1, max=3600,
-            unit='seconds', related='retries max_answer_mib', help=f"""
-Time limit of one request to {service}: from the connection to the last byte of
-the response, including the requests to keystone.
-
-Raise it if responses are large or the service is slow. Lower it to detect an
-outage sooner.
-
-When it is too low, the driver discards responses of a healthy service and
-repeats the requests."""),
-        option.FloatOpt(
-            'max_answer_mib', default=32.0, min=1, max=1024,
-            unit='MiB', related='timeout_seconds', help=f"""
-Largest size of a response of {service}, after decompression. The driver stops
-reading a larger response.
-
-Raise it if a response is larger and cannot be requested in parts, such as a
-list of all series. Lower it to limit the memory of the process, which needs
-about four times the size of a response.
-
-When it is too low, reading ends with an error that names this option."""),
-        option.IntOpt(
-            'retries', default=3, min=0, max=20,
-            unit='repetitions', related='backoff_seconds timeout_seconds',
-            help="""
-How often a request is repeated if the service cannot be reached, is busy, or
-sends an invalid response.
-
-Raise it to tolerate longer outages. Lower it to detect outages sooner.
-
-When the last repetition fails, the driver ends with an error. Samples that
-were read before remain valid."""),
-        option.FloatOpt(
-            'backoff_seconds', default=1.0, min=0, max=60,
-            unit='seconds', related='retries', help="""
-Pause before the first repetition of a request. It doubles with each
-repetition, up to a minute. If the service requests a longer pause, the driver
-waits that long.
-
-Raise it to give a busy service more time.
-
-When it is too low, all attempts may fall into one short outage."""),
-        option.FloatOpt(
-            'requests_per_second', default=10.0, min=0.01, max=1000,
-            unit='requests/s', related='timeout_seconds', help="""
-Largest number of requests to the service in a second.
-
-Raise it to read faster. Lower it to reduce the load on a service that others
-use as well.
-
-When it is too low, reading the samples of a period takes longer than the
-period."""),
-    ]
-
-
-def _common(service, port, example, period_seconds, period_help, settle,
-            max_age_days):
+def _common(service, example, period_seconds, period_help, settle):
     """Return the options that all groups have.
 
-    :param service: the name of the service, for the help texts
-    :param port: the usual port of the service
-    :param example: a URL, the value in the sample configuration
-    :param period_seconds: the default of the option period_seconds
+    :param service: name of the service, for the help texts
+    :param example: URL in the sample configuration
+    :param period_seconds: default of the option period_seconds
     :param period_help: advice for this option, one paragraph
-    :param settle: the default of settle_seconds
-    :param max_age_days: the default of max_age_seconds, in days
+    :param settle: default of settle_seconds
     """
-    return access_opts(service, example) + [
+    return access.options(service, example) + [
         option.IntOpt(
             'period_seconds', default=period_seconds, min=1, max=86400,
             unit='seconds', related='settle_seconds', help=f"""
@@ -182,8 +41,7 @@ Raise it if measurements arrive late. Lower it to use new samples sooner.
 When it is too low, measurements that arrive later are lost: the driver does
 not read a period twice."""),
         option.IntOpt(
-            'max_age_seconds', default=max_age_days * 86400, min=3600,
-            max=31536000,
+            'max_age_seconds', default=30 * 86400, min=3600, max=31536000,
             unit='seconds', related='period_seconds', help="""
 Largest age of a sample. The driver ignores older samples.
 
@@ -195,10 +53,10 @@ When it is too low, instances have too few samples for a model."""),
 
 
 _GNOCCHI = _common(
-    'Gnocchi', 8041, 'https://controller:8041', 300,
+    'Gnocchi', 'https://controller:8041', 300,
     'The driver reads this granularity of Gnocchi; the archive policies of '
     'the metrics\nmust have it. Raise it to read less data. Lower it to '
-    'detect shorter bursts of\ntraffic.', 120, 30) + [
+    'detect shorter bursts of\ntraffic.', 120) + [
     option.StrOpt(
         'aggregation', default='auto',
         choices=[('auto', 'for each interface, the first of the following '
@@ -250,23 +108,55 @@ Format: a list of ids of projects, ids of users or ``user:project``, separated
 by commas; with basic authentication the names of users.
 
 When it is wrong, no instance is found."""),
-    option.IntOpt(
-        'points_per_request', default=200000, min=1, max=10000000,
-        unit='values', related='timeout_seconds requests_per_second', help="""
-Approximate number of values that the driver reads with one request.
-
-Raise it to make fewer requests. Lower it if Gnocchi responds slowly or memory
-is short: a value takes about 45 bytes in a response.
-
-When it is too high, requests take longer than ``timeout_seconds`` and fail.
-"""),
 ]
 
+#: {last word of the name of an option: format of its value}
+_NAME_FORMATS = {
+    'query': 'a selector of PromQL such as name or name{label="value"}',
+    'label': 'the name of a label',
+    'labels': 'names of labels, separated by commas'}
+
+#: {option of a name of an exporter: (what it is, what happens if wrong)}
+_NAMES = {
+    'egress_query': (
+        'Selector of the series of bytes that instances sent.',
+        'no instance is found'),
+    'ingress_query': (
+        'Selector of the series of bytes that instances received.',
+        'instances have no samples'),
+    'egress_packets_query': (
+        'Selector of the series of packets that instances sent. If this '
+        'option and\n``ingress_packets_query`` are empty, the driver reads no '
+        'packet rates.', 'instances have no packet rates'),
+    'ingress_packets_query': (
+        'Selector of the series of packets that instances received.',
+        'instances have no packet rates'),
+    'identity_query': (
+        'Selector of the series of metadata with the uuid of the instance, '
+        'for exporters\nwhose counters do not have the uuid.',
+        'no instance is found'),
+    'select_label': (
+        'Label whose values the driver lists in a query to select many '
+        'series.', 'no sample is found'),
+    'instance_label': (
+        'Label that holds the uuid of the instance, possibly within other '
+        'text.', 'no instance is found'),
+    'interface_labels': (
+        'Labels that identify an interface of an instance.',
+        'all interfaces of an instance are read as one interface'),
+    'host_labels': (
+        'Labels that identify the host of an instance; they change with a '
+        'migration.', 'migrations look like resets of a\ncounter, or are not '
+        'detected'),
+    'identity_labels': (
+        'Labels that connect the series of ``identity_query`` with the '
+        'counters.', 'no instance is found')}
+
 _PROMETHEUS = _common(
-    'Prometheus or Aetos', 9090, 'https://controller:9090', 300,
+    'Prometheus or Aetos', 'https://controller:9090', 300,
     'Set it to the polling interval of the counters, or a multiple of it. '
     'Ceilometer\npolls every 300 seconds by default, regardless of how often '
-    'Prometheus scrapes the\nresult.', 60, 30) + [
+    'Prometheus scrapes the\nresult.', 60) + [
     option.StrOpt(
         'exporter',
         choices=[('ceilometer', 'the exporter of Ceilometer, and sg-core'),
@@ -291,16 +181,6 @@ found.
 
 Any other value is refused when the command starts. When the cloud uses another
 exporter, no instance is found."""),
-    option.IntOpt(
-        'samples_per_request', default=100000, min=100, max=10000000,
-        unit='samples', related='requests_per_second', help="""
-Approximate number of samples in one query.
-
-Raise it to make fewer queries. Lower it if the server permits fewer samples in
-a query.
-
-When it is too high, the server rejects queries, and the driver divides the
-rejected queries."""),
     option.DictOpt(
         'headers', secret=True,
         related='token_file auth_type', help="""
@@ -350,53 +230,19 @@ Format: value:host, separated by commas, the value without a port.
 When it is wrong, instances on that host have no samples."""),
 ] + [
     option.StrOpt(
-        name,
-        related='exporter', help=f"""
+        name, related='exporter', help=f"""
 {content}
 
-Without it the name that belongs to the exporter is used.{note}
+Without it the name that belongs to the exporter is used.
 
-Format: {form}
+Format: {_NAME_FORMATS[name.rpartition('_')[2]]}.
 
-When it is wrong, {wrong}""") for name, content, note, form, wrong in [
-        (f'{name}_query', f'Selector of the series of {content}.', note,
-         'a selector of PromQL such as name or name{label="value"}.',
-         'no instance is found, or no sample of it.')
-        for name, content, note in [
-            ('egress', 'bytes that instances sent', ''),
-            ('ingress', 'bytes that instances received', ''),
-            ('egress_packets', 'packets that instances sent',
-             ' If this option and\n``ingress_packets_query`` are empty, the '
-             'driver reads no packet rates.'),
-            ('ingress_packets', 'packets that instances received', ''),
-            ('identity', 'metadata with the uuid of the instance, for '
-                         'exporters whose\ncounters do not have the uuid', '')]
-    ] + [
-        ('select_label', 'Label whose values the driver lists in a query to '
-                         'select many series.', '', 'the name of a label.',
-         'no sample is found.'),
-        ('instance_label', 'Label that holds the uuid of the instance, '
-                           'possibly within other text.', '',
-         'the name of a label.', 'no instance is found.'),
-        ('interface_labels', 'Labels that identify an interface of an '
-                             'instance.', '',
-         'names of labels, separated by commas.',
-         'all interfaces of an instance are read as one interface.'),
-        ('host_labels', 'Labels that identify the host of an instance; they '
-                        'change with a migration.', '',
-         'names of labels, separated by commas.',
-         'migrations look like resets of a\ncounter, or are not detected.'),
-        ('identity_labels', 'Labels that connect the series of '
-                            '``identity_query`` with the counters.', '',
-         'names of labels, separated by commas.',
-         'no instance is found.'),
-    ]
-]
+When it is wrong, {wrong}.""") for name, (content, wrong) in _NAMES.items()]
 
 _CEILOMETER = _common(
-    'the Ceilometer v2 API', 8777, 'https://controller:8777', 600,
+    'the Ceilometer v2 API', 'https://controller:8777', 600,
     'Set it to the polling interval of Ceilometer, or a multiple of it.',
-    120, 30)
+    120)
 
 _HELP = """
 Options of the telemetry driver "{0}", which reads traffic from {1}. auth_type
@@ -413,89 +259,33 @@ GROUPS = {
         ('prometheus', 'Prometheus', _PROMETHEUS),
         ('ceilometer', 'the Ceilometer v2 API', _CEILOMETER)]}
 
-_ACCESS = ('url', 'interface', 'region_name', 'cafile', 'certfile', 'keyfile',
-           'timeout_seconds', 'max_answer_mib', 'retries', 'backoff_seconds',
-           'requests_per_second')
-
-_NAMES = ('egress_query', 'ingress_query', 'egress_packets_query',
-          'ingress_packets_query', 'identity_query', 'select_label',
-          'instance_label', 'interface_labels', 'host_labels',
-          'identity_labels')
+#: Options of a driver that are arguments of its access.
+_OF_ACCESS = ('headers', 'token_file')
 
 
-def auth_opts():
-    """Return the options of keystoneauth1 for the sample configuration."""
-    options = list(loading.get_auth_common_conf_options())
-    for plugin in ('v3password', 'v3applicationcredential'):
-        for added in loading.get_auth_plugin_conf_options(plugin):
-            if added.dest not in {other.dest for other in options}:
-                options.append(added)
-    return options
-
-
-def register_opts(conf):
-    """Register the groups of all drivers.
-
-    :param conf: an oslo.config ConfigOpts
-    """
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the groups of all drivers."""
     for name, title, text, options in GROUPS.values():
         conf.register_group(cfg.OptGroup(name, title=title, help=text))
         conf.register_opts(options, group=name)
-        loading.register_auth_conf_options(conf, name)
+        access.register_auth(conf, name)
 
 
-def driver_options(conf, driver):
+def driver_options(conf: cfg.ConfigOpts, driver: str
+                   ) -> dict[str, typing.Any]:
     """Return the arguments for the constructor of a driver.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
     :param driver: name of a driver of :data:`GROUPS`
-    :returns: a new dictionary; it may hold secrets
-    :raises oslo_config.cfg.Error: when an option has no usable value
+    :returns: a new dictionary, which may contain secrets
+    :raises oslo_config.cfg.Error: if an option has an invalid value
     """
     group_name, _, _, options = GROUPS[driver]
-    group = conf[group_name]
-    values = {option.dest: group[option.dest] for option in options
-              if option.dest not in _ACCESS}
-    names = {name: values.pop(name) for name in _NAMES if name in values}
-    if names:
-        values['names'] = {name: value for name, value in names.items()
-                           if value is not None}
-    access = access_of(conf, group_name)
-    for name in ('headers', 'token_file'):
-        if name in values:
-            access[name] = values.pop(name)
-    return {'access': access, **values}
-
-
-def access_of(conf, group_name):
-    """Return the arguments for service.Access, from the options of a group.
-
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    :param group_name: of a group with the options of :func:`access_opts`
-    :returns: a new dictionary; it may hold secrets
-    :raises oslo_config.cfg.Error: when an option has no usable value
-    """
-    group = conf[group_name]
-    return {**{name: group[name] for name in _ACCESS},
-            'auth': _auth(conf, group_name)}
-
-
-def _auth(conf, group_name):
-    """Return auth_type and the options of its plugin, or None."""
-    section = conf[group_name].auth_section or group_name
-    if section != group_name:
-        conf.register_group(cfg.OptGroup(section))
-        loading.register_auth_conf_options(conf, section)
-    auth_type = conf[section].auth_type
-    if not auth_type:
-        return None
-    try:
-        options = loading.get_auth_plugin_conf_options(auth_type)
-    except Exception as error:
-        raise cfg.ConfigFileValueError(
-            f'auth_type of group {section} is {auth_type!r} ({error}); '
-            f'expected the name of a plugin of keystoneauth1') from error
-    conf.register_opts(options, group=section)
-    values = {option.dest: conf[section][option.dest] for option in options}
-    return {'auth_type': auth_type, **{
-        name: value for name, value in values.items() if value is not None}}
+    arguments = access.access_of(conf, group_name)
+    values = {name: conf[group_name][name] for name in (
+        opt.dest for opt in options) if name not in access.NAMES}
+    arguments.update({name: values.pop(name) for name in _OF_ACCESS
+                      if name in values})
+    names = {name: value for name in _NAMES if name in values
+             and (value := values.pop(name)) is not None}
+    return {'access': arguments, **values, **(
+        {'names': names} if names else {})}

@@ -731,14 +731,13 @@ class _GnocchiClient(http.Client):
             if not items:
                 return
             if not new:
-                raise exceptions.TelemetryError(
-                    f'telemetry {self._source}: {description}: seen the same '
-                    f'page twice (marker {marker}); expected the next page')
+                raise self.failure(
+                    description, f'the same page twice (marker {marker})',
+                    'the next page')
             marker = items[-1].id
             ids_seen.update(item.id for item in new)
-        raise exceptions.TelemetryError(
-            f'telemetry {self._source}: {description}: seen more than '
-            f'{_MAX_PAGES} pages; expected fewer')
+        raise self.failure(description, f'more than {_MAX_PAGES} pages',
+                           'fewer')
 
     def metrics(self, description, path):
         """Return the metrics of a resource; none if it no longer exists.
