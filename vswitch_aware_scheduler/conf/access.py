@@ -6,6 +6,7 @@ credentials. It does not limit the size and the rate of requests.
 """
 
 from collections.abc import Mapping
+import contextlib
 import typing
 
 from keystoneauth1 import loading
@@ -13,7 +14,7 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.conf import option
 
-__all__ = ['NAMES', 'access_of', 'auth_opts', 'options', 'register_auth']
+__all__ = ['NAMES', 'access_of', 'auth_names', 'auth_opts', 'options', 'register_auth']
 
 #: {option of keystoneauth1: argument of clients.http.Access}. Options without
 #: effect here are left out, and ``insecure``: servers are always verified.
@@ -82,6 +83,20 @@ def auth_opts() -> list[cfg.Opt]:
             for opt in loading.get_auth_plugin_conf_options(plugin))):
         options.setdefault(opt.dest, opt)
     return list(options.values())
+
+
+def auth_names(*auth_types: str) -> set[str]:
+    """Return the names of the options of plugins of keystoneauth1.
+
+    :param auth_types: names of plugins; an unknown plugin has no options
+    """
+    names = set()
+    for auth_type in auth_types:
+        with contextlib.suppress(Exception):
+            for opt in loading.get_auth_plugin_conf_options(auth_type):
+                names.update((opt.dest, *(
+                    other.name for other in opt.deprecated_opts)))
+    return names
 
 
 register_auth = loading.register_auth_conf_options
