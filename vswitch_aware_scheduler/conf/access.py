@@ -14,7 +14,8 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.conf import option
 
-__all__ = ['NAMES', 'access_of', 'auth_names', 'auth_opts', 'options', 'register_auth']
+__all__ = ['NAMES', 'access_of', 'auth_names', 'auth_opts', 'options',
+           'register_auth']
 
 #: {option of keystoneauth1: argument of clients.http.Access}. Options without
 #: effect here are left out, and ``insecure``: servers are always verified.

@@ -207,7 +207,8 @@ class ModelStatusTestCase(StatusCase):
         self.assertEqual(0, self.check()[0])
 
     def test_telemetry_that_is_compared_with_nothing_is_a_warning(self):
-        gnocchi = ['[vswitch_gnocchi]', 'endpoint_override = http://127.0.0.1:1']
+        gnocchi = ['[vswitch_gnocchi]',
+                   'endpoint_override = http://127.0.0.1:1']
         self.configure(*gnocchi)
         self.assert_told(1, TELEMETRY, 'every instance .* counts.*auth_type '
                                        'and its options in the group')
@@ -393,7 +394,7 @@ class ModelStatusTestCase(StatusCase):
     def test_aggregates_that_cannot_be_read_are_a_warning(self):
         self.configure(
             '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
-            'endpoint = http://127.0.0.1:1', 
+            'endpoint = http://127.0.0.1:1',
             'endpoint_override = http://127.0.0.1:1/v2.1')
         self.assert_told(1, AGGREGATES, '^aggregates cannot be checked: .*:1')
 

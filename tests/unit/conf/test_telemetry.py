@@ -7,8 +7,8 @@ import unittest
 
 from oslo_config import cfg
 
-from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import ceilometer
 from vswitch_aware_scheduler.telemetry import gnocchi
@@ -112,7 +112,8 @@ token = abc
     def test_headers_and_the_file_of_a_token_are_those_of_requests(self):
         access = self._read(
             'prometheus',
-            '[vswitch_prometheus]\nendpoint_override = http://a\ntoken_file = /t\n'
+            '[vswitch_prometheus]\nendpoint_override = http://a\n'
+            'token_file = /t\n'
             'headers = X-Scope-OrgID:cloud,Authorization:Bearer a:b=\n')[
                 'access']
         self.assertEqual('/t', access['token_file'])
