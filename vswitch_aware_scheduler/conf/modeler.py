@@ -104,35 +104,6 @@ synchronised. With 0, the clocks are not compared.
 When it is too low, a slow response looks like a wrong clock and the modeler
 changes no model. When it is too high, a wrong clock can delay samples and
 shift daily statistics."""),
-    option.BoolOpt(
-        'error_budgets', default=True,
-        related='overload_probability prediction_margin enforcement '
-                'vswitch_weight_multiplier',
-        help="""
-Whether vswitch-modeler computes an error budget of each host and uplink, and
-whether nova-scheduler places instances by these budgets.
-
-An error budget is the time for which the host may still be overloaded. The
-budget grows while the host has instances with measured traffic. It shrinks
-while several instances together overload the host. A host with a negative
-budget is in debt, until the budget is positive again or has not shrunk for
-three days. If another host passes, VSwitchFilter refuses a host in debt, or
-behind an uplink in debt, to projects whose instances made the overload of the
-last three days, and to others if the host would exceed
-``overload_probability``. VSwitchWeigher ranks hosts in debt last. The recorded
-decision names the check "error budget". A host whose ``enforcement`` is
-"observe" passes, and the filter records the refusal. "vswitch-manage fleet"
-and the report show the remaining budget. To compute budgets, vswitch-modeler
-reads the newest samples of telemetry a second time in each pass. When the
-option is false, stored budgets stay unchanged and change no decision.
-
-It needs an inventory: auth_type or path in the group [vswitch_inventory].
-Only hosts with a switch profile and the admission policy "probability" have
-budgets. A budget that was not updated for a day changes no decision.
-
-When it is not the same for vswitch-modeler and every nova-scheduler, the
-commands explain decisions that the scheduler does not make, and a warning is
-logged."""),
     option.StrOpt(
         'modeler_coordination_url', secret=True,
         related='store_url modeler_interval_seconds', help="""
