@@ -11,17 +11,17 @@ counter that stood still, and a missing answer like no traffic.
 """
 
 import collections
+from collections.abc import Mapping
 import dataclasses
 import itertools
 import math
 import re
-import time
+import typing
 import zlib
 
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
@@ -55,75 +55,66 @@ _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 _LONGEST_PATTERN = 60
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(service.Settings):
+    """Options of the driver.
+
+    :ivar period_seconds: sampling period of the samples; not shorter than the
+        interval in which the counters are polled
+    :ivar settle_seconds: time after its end before a period is read
+    :ivar names: arguments of :class:`.Names` that replace those of the
+        exporter
+    :ivar exporter: one of :data:`.EXPORTERS`; None: the one of which the
+        server has most instances
+    :ivar samples_per_request: approximate number of samples in one request
+    :ivar update_interval_seconds: interval at which the exporter updates its
+        counters; 0: at each scrape; None: determined from the counters
+    :ivar host_names: {value of the last of the host labels, without a port:
+        name of the host in Nova}, if the two differ
+    """
+
+    settle_seconds: float = 60.0
+    names: Mapping[str, typing.Any] | None = None
+    exporter: str | None = 'ceilometer'
+    samples_per_request: int = 100000
+    update_interval_seconds: float | None = None
+    host_names: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require(
+            self.exporter is None or self.exporter in exporters.EXPORTERS,
+            'exporter', f'one of {", ".join(exporters.EXPORTERS)}, or None')
+        self._require_integer('samples_per_request')
+        self._require_number('update_interval_seconds', is_optional=True)
+        self.names_of(self.exporter or 'ceilometer')
+
+    def names_of(self, exporter: str) -> exporters.Names:
+        """Return the names of an exporter, with the replaced ones.
+
+        :raises TypeError: if an argument is unknown
+        """
+        return dataclasses.replace(exporters.EXPORTERS[exporter],
+                                   **(self.names or {}))
+
+
 class PrometheusDriver(service.ServiceDriver):
     """Telemetry from a Prometheus server, read again in every call."""
 
     NAME = 'prometheus'
     SERVICE_TYPE = 'metric-storage'
+    SETTINGS = Settings
 
-    def __init__(self, access, period_seconds=300, names=None,
-                 exporter='ceilometer', settle_seconds=60,
-                 max_age_seconds=2592000, samples_per_request=100000,
-                 update_interval_seconds=None, host_names=None,
-                 clock=time.time, sleep=time.sleep):
-        """Store the options. Opens nothing.
-
-        :param access: :class:`.Access`, or a mapping of its arguments
-        :param period_seconds: sampling period of the samples; not shorter than
-            the interval in which the counters are polled
-        :param names: mapping of arguments of :class:`.Names` that replace
-            those of the exporter
-        :param exporter: one of :data:`.EXPORTERS`; None: the one of which the
-            server has most instances
-        :param settle_seconds: time after its end before a period is read
-        :param max_age_seconds: maximum age of instances and samples that are
-            used
-        :param samples_per_request: approximate number of samples in one
-            request
-        :param update_interval_seconds: interval at which the exporter updates
-            its counters; 0: at each scrape; None: determined from the counters
-        :param host_names: {value of the last of the host labels, without a
-            port: name of the host in Nova}, if the two differ
-        :param clock: callable, returns seconds UTC
-        :param sleep: callable(seconds), waits
-        :raises InvalidInput: if an option has an invalid value
-        """
-        super().__init__(access, period_seconds, settle_seconds,
-                         max_age_seconds, clock, sleep)
-        self._require(max_age_seconds is not None, 'max_age_seconds',
-                      max_age_seconds, 'a number from 0')
-        self._require(
-            exporter is None or exporter in exporters.EXPORTERS, 'exporter',
-            exporter, f'one of {", ".join(exporters.EXPORTERS)}, or None')
-        self._require(
-            isinstance(samples_per_request, int) and samples_per_request >= 1,
-            'samples_per_request', samples_per_request, 'an integer above 0')
-        self._require(
-            update_interval_seconds is None
-            or isinstance(update_interval_seconds, (int, float))
-            and 0 <= update_interval_seconds < math.inf,
-            'update_interval_seconds', update_interval_seconds,
-            'a finite number from 0, or None')
-        self._overrides = dict(names or {})
+    def __init__(self, *arguments: typing.Any, **settings: typing.Any):
+        super().__init__(*arguments, **settings)
         # None until the exporter is detected.
-        self._names = None
-        try:
-            names = dataclasses.replace(
-                exporters.EXPORTERS[exporter or 'ceilometer'],
-                **self._overrides)
-        except TypeError as error:
-            raise exceptions.InvalidInput(
-                f'names of telemetry driver prometheus: {error}; expected '
-                f'arguments of Names') from None
-        if exporter is not None or 'egress_query' in self._overrides:
-            self._names = names
-        self._exporter = exporter
-        self._samples_per_request = samples_per_request
-        self._update_seconds = update_interval_seconds
-        self._host_names = dict(host_names or {})
+        self._exporter = self._settings.exporter
+        self._names = self._settings.names_of(
+            self._exporter or 'ceilometer') if self._exporter \
+            or 'egress_query' in (self._settings.names or {}) else None
         self._names_of, self._by_name = None, {}
         self._ignored = {}
-        self._seen_update = update_interval_seconds
+        self._seen_update = self._settings.update_interval_seconds
         self._interface_count = 0
 
     @property
@@ -131,7 +122,7 @@ class PrometheusDriver(service.ServiceDriver):
         """Name of the exporter, with a number of names of their own."""
         if self._names is None:
             return ''
-        if not self._overrides:
+        if not self._settings.names:
             return self._exporter
         return (f'{self._exporter or "names"} '
                 f'{zlib.crc32(repr(self._names).encode()):08x}')
@@ -168,21 +159,20 @@ class PrometheusDriver(service.ServiceDriver):
 
     def _reading(self, client, since=-math.inf):
         now = self._clock()
-        oldest = now - self._max_age_seconds
+        oldest = now - self._settings.max_age_seconds
         names = self._names
         if names is None:
             numbers = self._numbers(client, now)
             before = self.variant_before.partition(' ')[0]
             best = max(numbers, key=lambda exporter: numbers[exporter] * (
                 2 if exporter == before else 1))
-            names = dataclasses.replace(
-                exporters.EXPORTERS[best], **self._overrides)
+            names = self._settings.names_of(best)
             if numbers[best]:
                 LOG.info('Telemetry %s: exporter %s, which has the series of '
                          '%d instances', self.source, best, numbers[best])
                 self._names, self._exporter = names, best
         return _Reading(client, names, self._period_seconds,
-                        self._samples_per_request,
+                        self._settings.samples_per_request,
                         min(max(since, oldest), now), now, self._is_home,
                         self._note)
 
@@ -200,7 +190,7 @@ class PrometheusDriver(service.ServiceDriver):
         numbers = self._numbers_since(client, now - _RECENT_SECONDS, now)
         if not any(numbers.values()):
             numbers = self._numbers_since(
-                client, now - self._max_age_seconds, now)
+                client, now - self._settings.max_age_seconds, now)
         return numbers
 
     def _numbers_since(self, client, since, now):
@@ -225,14 +215,15 @@ class PrometheusDriver(service.ServiceDriver):
                 name: why
                 for name, (selector, why) in exporters.UNUSABLE.items()
                 if client.values('__name__', selector,
-                                 now - self._max_age_seconds, now)}
+                                 now - self._settings.max_age_seconds, now)}
             update = self._seen_update
-            if self._update_seconds is not None:
+            configured = self._settings.update_interval_seconds
+            if configured is not None:
                 reading = self._reading(client)
                 last = self._settled()
                 update = self._measured_update(
                     reading, reading.instances(None),
-                    math.floor((now - self._max_age_seconds)
+                    math.floor((now - self._settings.max_age_seconds)
                                / self._period_seconds), last, last)
             return {
                 **client.server(), 'exporter': self._exporter,
@@ -242,7 +233,7 @@ class PrometheusDriver(service.ServiceDriver):
                     self._names.queries if self._names else ()),
                 'update_seconds': update, 'configured': {
                     'period_seconds': self._period_seconds,
-                    'update_interval_seconds': self._update_seconds}}
+                    'update_interval_seconds': configured}}
 
     def _settled(self):
         """Return the last period that ended long enough ago."""
@@ -258,8 +249,8 @@ class PrometheusDriver(service.ServiceDriver):
         :param last: end of the requested periods, exclusive
         :param start: time of the first requested sample, or -inf
         """
-        if self._update_seconds is not None:
-            return float(self._update_seconds)
+        if self._settings.update_interval_seconds is not None:
+            return float(self._settings.update_interval_seconds)
         if not instance_values:
             return 0.0
         if start > -math.inf:
@@ -412,8 +403,8 @@ class PrometheusDriver(service.ServiceDriver):
         """Return the host of Nova that a label names, or None."""
         name = re.sub(r':\d+$', '', value)
         for label_value in (value, name):
-            if label_value in self._host_names:
-                return self._host_names[label_value]
+            if label_value in (self._settings.host_names or {}):
+                return self._settings.host_names[label_value]
         if name in self._known_hosts:
             return self._known_hosts[name]
         return self._known_hosts.get(name.partition('.')[0])
