@@ -394,7 +394,8 @@ class GnocchiDriver(service.ServiceDriver):
             f'aggregations seen: {", ".join(sorted(methods)) or "none"}')
         problem = (f'{total - usable} of {total} interfaces have no '
                    f'{self._settings.aggregation} aggregation of bytes at '
-                   f'granularity {self._period_seconds:g} s ({"; ".join(details)})')
+                   f'granularity {self._period_seconds:g} s '
+                   f'({"; ".join(details)})')
         expected = ('a granularity and an aggregation that the archive '
                     'policies have')
         if not usable:

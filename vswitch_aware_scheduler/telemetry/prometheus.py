@@ -51,6 +51,10 @@ _RECENT_SECONDS = 3600.0
 #: shorter time.
 _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 
+#: Series with the times of polls, of a Pushgateway and of node_exporter's
+#: textfile collector.
+_TIMES_OF_POLLS = ('push_time_seconds', 'node_textfile_mtime_seconds')
+
 #: Maximum length of a pattern that selects values by their last characters.
 _LONGEST_PATTERN = 60
 
@@ -315,8 +319,9 @@ class PrometheusDriver(service.ServiceDriver):
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
             for shard in reading.shards(instance_values, begin, finish):
-                counters = self._without_outages(reading.counters(
-                    shard, begin, finish)) if first < last else {}
+                counters = self._without_outages(
+                    reading, reading.counters(shard, begin, finish), begin,
+                    finish) if first < last else {}
                 for uuid, _ in shard:
                     links = counters.get(uuid, {})
                     if uuid in self.hosts:
@@ -332,29 +337,42 @@ class PrometheusDriver(service.ServiceDriver):
                     done += 1
                     progress(done, len(instance_values))
 
-    def _without_outages(self, counters):
+    def _without_outages(self, reading, counters, begin, finish):
         """Remove readings of sources that repeated their last poll.
+
+        All instances of a host have one source, and possibly all hosts.
 
         :param counters: as returned by :meth:`_Reading.counters`
         """
-        sources = {}
+        sources = {None: {}}
         for uuid, links in counters.items():
             for hosts in links.values():
                 for key, columns in hosts.items():
-                    sources.setdefault(key[-1], {}).setdefault(
-                        uuid, []).append(columns)
-        for source, instances in sources.items():
-            outages = joining.outages({
-                uuid: [column for columns in of_instance
-                       for column in columns.values()]
-                for uuid, of_instance in instances.items()})
-            for begin, end in outages:
+                    for source in (key[-1], None):
+                        sources.setdefault(source, {}).setdefault(
+                            uuid, []).append(columns)
+        series = {source: {uuid: [column for columns in parts
+                                  for column in columns.values()]
+                           for uuid, parts in instances.items()}
+                  for source, instances in sources.items()}
+        stills = {source: found for source, instances in series.items()
+                  if (found := joining.standstills(instances))}
+        polls = reading.polls(sorted(filter(None, stills)), begin, finish) \
+            if stills else {}
+        for source, found in stills.items():
+            if source is None and polls:
+                continue
+            for still in found:
+                if not joining.is_outage(still, series[source],
+                                         polls.get(source, ())):
+                    continue
                 LOG.debug('Telemetry %s: %s repeated its last values from '
-                          '%.0f to %.0f', self.source, http.shown(source),
-                          begin, end)
-                for columns in itertools.chain(*instances.values()):
+                          '%.0f to %.0f', self.source,
+                          http.shown(source or 'all hosts'), still.begin,
+                          still.end)
+                for columns in itertools.chain(*sources[source].values()):
                     for number, (times, values) in columns.items():
-                        keep = (times <= begin) | (times >= end)
+                        keep = (times <= still.begin) | (times >= still.end)
                         columns[number] = times[keep], values[keep]
         return counters
 
@@ -675,6 +693,21 @@ class _Reading:
                     if not joined.undecided:
                         by_host[host] = counter
         return counters
+
+    def polls(self, hosts, first, last):
+        """Return {host label: columns of the times of the source's polls}.
+
+        :param hosts: values of the last host label
+        """
+        label, polls = self._names.host_labels[-1], {}
+        for name in _TIMES_OF_POLLS:
+            for labels, *column in self._all_samples(
+                    name, label, hosts, first, last):
+                polls.setdefault(labels.get(label), {}).setdefault(
+                    tuple(sorted(labels.items())), []).append(column)
+        return {host: [joining.usable(*map(np.concatenate, zip(*pieces)))
+                       for pieces in series.values()]
+                for host, series in polls.items()}
 
     def columns(self, shard, first, last):
         """Return [(times, values)] of the bytes of all interfaces.
