@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The groups of options: registered in a ConfigOpts, listed for a sample."""
 
+from collections.abc import Iterable
+from collections.abc import Sequence
 import difflib
 import glob
 import itertools
 import os
+import typing
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import access
+from vswitch_aware_scheduler.conf import admission
 from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import modeler
 from vswitch_aware_scheduler.conf import rebalance
@@ -15,8 +20,9 @@ from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'parse', 'read',
-           'read_all', 'refuse_unknown', 'register_opts', 'unknown_names']
+__all__ = ['GROUP', 'READERS', 'alike', 'default_demand', 'list_opts',
+           'parse', 'read', 'read_all', 'refuse_unknown', 'register_opts',
+           'unknown_names']
 
 _PROJECT = 'vswitch_aware_scheduler'
 
@@ -32,8 +38,20 @@ virtual switch can carry its traffic, and of the commands that learn the
 traffic. Rates are in kbit/s and kilo-packets/s, times in seconds.
 """
 
+#: {who reads options of the group: the options}. The sample of the
+#: configuration has these headings, in this order.
+READERS = {
+    'Read by nova-scheduler, vswitch-modeler and the commands: set the same '
+    'values in nova.conf and vswitch.conf': admission.OPTS,
+    'Read by nova-scheduler, vswitch-modeler and the commands: the store':
+        store.OPTS,
+    'Read by nova-scheduler': scheduler.OPTS,
+    'Read by vswitch-modeler and "vswitch-manage fit"': modeler.OPTS,
+    'Read by vswitch-modeler, "vswitch-manage rebalance" and Watcher':
+        rebalance.OPTS}
 
-def list_opts():
+
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options for oslo-config-generator, by group.
 
     The manual lists the groups in this order.
@@ -41,20 +59,16 @@ def list_opts():
     # Each caller gets a new group, because oslo.config stores overrides in it.
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
-    groups = [(group, list(itertools.chain(
-        store.OPTS, scheduler.OPTS, modeler.OPTS, rebalance.OPTS))),
-        inventory.list_opts()]
+    groups = [(group, list(itertools.chain(*READERS.values()))),
+              inventory.list_opts()]
     for name, title, text, options in telemetry.GROUPS.values():
         groups.append((cfg.OptGroup(name, title=title, help=text),
-                       options + telemetry.auth_opts()))
+                       options + access.auth_opts()))
     return groups
 
 
-def register_opts(conf):
-    """Register every option; a second call changes nothing.
-
-    :param conf: an oslo.config ConfigOpts
-    """
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register every option; a second call changes nothing."""
     group, options = list_opts()[0]
     conf.register_group(group)
     conf.register_opts(options, group=group.name)
@@ -62,10 +76,10 @@ def register_opts(conf):
     inventory.register_opts(conf)
 
 
-def read(paths=()):
+def read(paths: Iterable[str] = ()) -> cfg.ConfigOpts:
     """Return an oslo.config ConfigOpts with the options of vswitch.conf.
 
-    :param paths: list of paths of configuration files; empty: vswitch.conf in
+    :param paths: paths of configuration files; empty: vswitch.conf in
         its usual places, /etc/vswitch_aware_scheduler among them
     :raises oslo_config.cfg.Error: for a file that cannot be read, or a value
         that is not legal
@@ -78,11 +92,10 @@ def read(paths=()):
     return conf
 
 
-def parse(conf, arguments, **keywords):
+def parse(conf: cfg.ConfigOpts, arguments: Sequence[str],
+          **keywords: typing.Any) -> None:
     """Read a command line and its files, or vswitch.conf in its usual places.
 
-    :param conf: an oslo.config ConfigOpts
-    :param arguments: list of the words of the command line
     :param keywords: further arguments of ``conf``
     :raises oslo_config.cfg.Error: for a file that cannot be read
     """
@@ -113,39 +126,31 @@ def _is_utf8(path):
     return True
 
 
-def read_all(conf):
+def read_all(conf: cfg.ConfigOpts) -> None:
     """Read all options of the group, so that an invalid value is reported now.
 
     oslo.config checks the value of an option when it is read.
 
-    :param conf: an oslo.config ConfigOpts
     :raises oslo_config.cfg.Error: for a value that is not legal
     """
     for name in conf[GROUP]:
         conf[GROUP][name]
 
 
-#: Options that need the same value in nova.conf and vswitch.conf: scheduler,
-#: modeler and commands judge hosts by them.
-_ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
-          'admission_policy', 'overload_probability',
-          'unknown_instance_policy', 'default_egress_kbps',
-          'default_ingress_kbps', 'default_on_seconds',
-          'default_off_seconds', 'error_budgets', 'prediction_margin')
-
-
-def alike(group):
+def alike(group: typing.Any) -> dict[str, typing.Any]:
     """Return {option: value} of the options that must not differ.
 
     :param group: the options of [vswitch_scheduler]
     """
-    values = {name: getattr(group, name) for name in _ALIKE}
+    # The paths of files may differ.
+    values = {opt.dest: getattr(group, opt.dest) for opt in admission.OPTS
+              if opt.dest != 'switch_profiles_file'}
     values['default_switch_profile'] = (
         values['default_switch_profile'] or None)
     return values
 
 
-def unknown_names(conf):
+def unknown_names(conf: cfg.ConfigOpts) -> list[str]:
     """Return what is wrong with names in the groups of this project.
 
     oslo.config ignores unknown names, so a misspelt or removed option would
@@ -177,7 +182,7 @@ def unknown_names(conf):
                 problems.append(_unknown(f'{path}: group', group,
                                          names_by_group))
                 continue
-            known_names = names_by_group[group] | telemetry.auth_names(
+            known_names = names_by_group[group] | access.auth_names(
                 *values.get('auth_type', ()))
             problems += [
                 _unknown(f'{path}: option in the group [{group}]', name,
@@ -186,7 +191,7 @@ def unknown_names(conf):
     return problems
 
 
-def refuse_unknown(conf):
+def refuse_unknown(conf: cfg.ConfigOpts) -> None:
     """Check that the groups of this project contain known options only.
 
     :param conf: an oslo.config ConfigOpts that has read its files
@@ -203,7 +208,7 @@ def _unknown(place, name, known_names):
             + ' of vswitch.conf.sample')
 
 
-def default_demand(group):
+def default_demand(group: typing.Any) -> dict[str, float]:
     """Return the expected traffic of an instance without a model.
 
     :param group: the options of [vswitch_scheduler]

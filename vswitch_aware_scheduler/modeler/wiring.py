@@ -140,10 +140,8 @@ def set_up(conf: cfg.ConfigOpts,
         if group.modeler_coordination_url else None,
         (group.modeler_metrics_address, group.modeler_metrics_port)
         if group.modeler_metrics_port else None,
-        inventory=source, complete_seconds=conf[
-            options.INVENTORY_GROUP].complete_interval_seconds,
+        inventory=source,
         ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
-        member_seconds=group.prior_min_hours * 3600.0,
         fleet=_fleet(conf),
         budgets=group.error_budgets,
         discovery=_discovery(conf), rebalancer=(
@@ -196,8 +194,6 @@ def configured_driver(conf: cfg.ConfigOpts) -> telemetry_base.Driver:
         return make_driver(conf, name)
     if group.telemetry_path is not None:
         arguments = {'path': group.telemetry_path}
-        if name == 'file' and group.telemetry_period_seconds is not None:
-            arguments['period_seconds'] = group.telemetry_period_seconds
     elif name == 'file':
         raise exceptions.TelemetryNotConfigured(
             'telemetry_driver is file, and telemetry_path is not set; set '
@@ -214,10 +210,11 @@ def make_driver(conf: cfg.ConfigOpts, name: str) -> telemetry_base.Driver:
     if arguments['access']['url'] is None \
             and arguments['access']['auth'] is None:
         raise exceptions.TelemetryNotConfigured(
-            f'telemetry_driver is {name}, and neither url nor auth_type '
-            f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
-            f'set the URL of the service, or auth_type to look the '
-            f'service up in the catalog of keystone')
+            f'telemetry_driver is {name}, and neither endpoint_override nor '
+            f'auth_type is set in the group '
+            f'[{options.TELEMETRY_GROUPS[name][0]}]; set the URL of the '
+            f'service, or auth_type to look the service up in the catalog of '
+            f'keystone')
     return telemetry.load_driver(name, **arguments)
 
 
