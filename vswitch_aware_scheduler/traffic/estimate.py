@@ -9,9 +9,13 @@ instances can be added. Pure; no clock, no configuration, no I/O. Derivation:
 reference/model.rst, "Estimation".
 """
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
 import functools
 import hashlib
+import typing
 
 import numpy as np
 
@@ -19,6 +23,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import packed_counts
+from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'LEAST_CORRELATION',
            'MIN_SAMPLES', 'NO_BIN', 'TransitionCounts', 'count_all',
@@ -77,7 +82,7 @@ _DAY_SECONDS = 86400.0
 _NO_DAYS = np.array([2 ** 31 - 1, -2 ** 31])
 
 
-def rate_bin(kbps):
+def rate_bin(kbps: typing.Any) -> np.ndarray:
     """Return the bin of each rate.
 
     :param kbps: array of rates in kbit/s, sum of egress and ingress
@@ -140,7 +145,7 @@ class TransitionCounts:
     at_instants: np.ndarray = dataclasses.field(default_factory=_no_bins)
     gap_moves: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((0, 4)))
-    recent_peaks: np.ndarray | None = None
+    recent_peaks: typing.Any = None
     recent_weight: float = 1.0
 
     def __post_init__(self):
@@ -148,12 +153,12 @@ class TransitionCounts:
             object.__setattr__(self, 'recent_peaks', self.peaks)
 
     @property
-    def total_samples(self):
+    def total_samples(self) -> float:
         """Number of samples in all bins; not a whole number after ageing."""
         return float(self.samples.sum())
 
     @functools.cached_property
-    def supported(self):
+    def supported(self) -> int:
         """Number of bins, the first ones, whose rates a model counts with.
 
         A rate that is an error of telemetry, or that the instance had once,
@@ -168,7 +173,7 @@ class TransitionCounts:
         m = int(np.count_nonzero(~seldom))
         return m if self.peaks[:m, 0].any() else self.bins.size
 
-    def without_seldom(self):
+    def without_seldom(self) -> TransitionCounts:
         """Return the counts without the bins that are not supported.
 
         The result cannot be merged with later counts.
@@ -187,7 +192,7 @@ class TransitionCounts:
             recent_peaks=self.recent_peaks[:m])
 
     @property
-    def correlation(self):
+    def correlation(self) -> float | None:
         """Correlation of the bandwidths of successive samples, or None.
 
         Each sample counts as the mean of its bin. Samples with a gap between
@@ -207,7 +212,7 @@ class TransitionCounts:
         return float(np.clip(
             before @ self.moves @ after / np.sqrt(spread), -1, 1))
 
-    def aged(self, factor):
+    def aged(self, factor: float) -> TransitionCounts:
         """Return the counts with a reduced weight of all samples so far.
 
         A bin with a weight below :data:`FORGOTTEN_SAMPLES` is removed together
@@ -215,7 +220,6 @@ class TransitionCounts:
         1.5 to 3 half-lives.
 
         :param factor: 0 < factor <= 1
-        :returns: TransitionCounts
         :raises InvalidSeries: if the factor is not in this range
         """
         if not 0 < factor <= 1:
@@ -243,7 +247,7 @@ class TransitionCounts:
             gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor],
             recent_peaks=recent[keep], recent_weight=weight)
 
-    def merged(self, later):
+    def merged(self, later: TransitionCounts) -> TransitionCounts:
         """Return the sum of these counts and those of a later period.
 
         The transition from the last sample here to the first sample of
@@ -328,21 +332,19 @@ class TransitionCounts:
         return packed_counts.pack(self)
 
     @classmethod
-    def from_bytes(cls, data):
+    def from_bytes(cls, data: bytes) -> TransitionCounts:
         """Return the counts that :meth:`to_bytes` converted to bytes.
 
-        :param data: bytes
         :raises InvalidSeries: if the bytes do not represent counts
         """
         return cls(**packed_counts.unpack(data))
 
 
-def count_transitions(series, instants=sampled.PUBLIC):
+def count_transitions(
+        series: rate_series.RateSeries,
+        instants: sampled.Instants = sampled.PUBLIC) -> TransitionCounts:
     """Return the TransitionCounts of a series.
 
-    :param series: RateSeries with at least one sample
-    :param instants: :class:`.Instants`
-    :returns: TransitionCounts
     :raises NotEnoughSamples: if the series is empty
     """
     [counts] = count_all([series], instants)
@@ -351,11 +353,12 @@ def count_transitions(series, instants=sampled.PUBLIC):
     return counts
 
 
-def count_all(series, instants=sampled.PUBLIC):
+def count_all(
+        series: abc.Sequence[rate_series.RateSeries],
+        instants: sampled.Instants = sampled.PUBLIC
+) -> list[typing.Any]:
     """Return the TransitionCounts of each of many series.
 
-    :param series: list of RateSeries
-    :param instants: :class:`.Instants`
     :returns: list in the same order, TransitionCounts for each, or in its
         place the NotEnoughSamples that states why there are none
     """
@@ -542,7 +545,8 @@ def _least_variance(samples, totals, sizes):
     return rows
 
 
-def fit_model(counts, min_samples=MIN_SAMPLES, key=None):
+def fit_model(counts: TransitionCounts, min_samples: float = MIN_SAMPLES,
+              key: str | None = None) -> model.TrafficModel:
     """Fit a model to counts.
 
     Each state combines neighbouring bins and has their mean rates, except the
@@ -551,8 +555,6 @@ def fit_model(counts, min_samples=MIN_SAMPLES, key=None):
     share of samples. Jump probabilities and mean sojourn times follow from the
     counted transitions. Derivation: reference/model.rst, "Estimation".
 
-    :param counts: TransitionCounts
-    :param min_samples: minimum number of samples
     :param key: seed of the rows of instants without a sample, for example the
         uuid of the instance; None uses the counts
     :returns: TrafficModel with at most eight states
@@ -564,12 +566,12 @@ def fit_model(counts, min_samples=MIN_SAMPLES, key=None):
     return fitted
 
 
-def fit_models(counts, min_samples=MIN_SAMPLES, keys=None):
+def fit_models(counts: abc.Sequence[TransitionCounts],
+               min_samples: float = MIN_SAMPLES,
+               keys: abc.Sequence[str | None] | None = None
+               ) -> list[typing.Any]:
     """Fit a model to each of many counts, as :func:`fit_model` does.
 
-    :param counts: list of TransitionCounts
-    :param min_samples: minimum number of samples
-    :param keys: list of one key for each of the counts, or None
     :returns: list in the same order, with a TrafficModel or the
         NotEnoughSamples that explains why there is none
     """
@@ -585,16 +587,14 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None):
     return results
 
 
-def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
+def fit_on_off(counts: TransitionCounts, threshold: float = 0.1,
+               min_samples: float = MIN_SAMPLES) -> model.TrafficModel:
     """Fit the on/off model of equation 1, which has no instants.
 
     A sample is on if its bandwidth is at least ``threshold`` times the 99th
     percentile of the bandwidth. The rate of the on state is the mean of these
     samples.
 
-    :param counts: TransitionCounts
-    :param threshold: between 0 and 1
-    :param min_samples: minimum number of samples
     :returns: TrafficModel with two states, or with one state if all samples
         are on
     :raises NotEnoughSamples: as :func:`fit_model`
@@ -618,12 +618,10 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     return fitted
 
 
-def lack_of_history(counts, min_samples=MIN_SAMPLES):
-    """Return the NotEnoughSamples that a fit would raise, or None.
-
-    :param counts: TransitionCounts
-    :param min_samples: minimum number of samples
-    """
+def lack_of_history(counts: TransitionCounts,
+                    min_samples: float = MIN_SAMPLES
+                    ) -> exceptions.NotEnoughSamples | None:
+    """Return the NotEnoughSamples that a fit would raise, or None."""
     samples = counts.total_samples
     if samples < min_samples:
         return exceptions.NotEnoughSamples(
