@@ -135,7 +135,7 @@ class Decisions:
         LOG.info(
             'vswitch: no host passes for instance %s (demand by %s): %s',
             demand.instance_uuid, demand.rule, explanation.line(
-                len(assessment.slots), explanation.counts(assessment),
+                len(assessment.rows), explanation.counts(assessment),
                 closest))
 
     # What the thread does.
@@ -190,7 +190,7 @@ class Decisions:
             os.urandom(16).hex(), judged.decided_at, self._decided_by,
             judged.request_id, judged.instance_uuid, judged.project,
             judged.flavor, judged.rule, judged.outcome, judged.host,
-            len(assessment.slots), int(assessment.admitted.sum()),
+            len(assessment.rows), int(assessment.admitted.sum()),
             explanation.counts(assessment),
             explanation.observed(assessment), chosen, [
                 {**vars(refused), 'value': _number(refused.value),

@@ -260,7 +260,7 @@ class _Counts:
 
     def judged(self, assessment, any_passes):
         self._judged.inc()
-        self._hosts.inc(len(assessment.slots))
+        self._hosts.inc(len(assessment.rows))
         for check, number in explanation.counts(assessment).items():
             self._refused.labels(check).inc(number)
         self._observed.inc(explanation.observed(assessment))

@@ -221,13 +221,13 @@ class SchedulerState:
         return self._table, self._table.version
 
     def _judge(self, hosts, demand, attachments):
-        uuid, slots = demand.instance_uuid, self._table.slots_of(hosts)
+        uuid, rows = demand.instance_uuid, self._table.rows_of(hosts)
         exclude = uuid if self._residency.hosts_of(uuid) else None
         if demand.same_on_all_hosts:
-            return self._table.assess(slots, demand.law, exclude, attachments,
+            return self._table.assess(rows, demand.law, exclude, attachments,
                                       demand.project)
         return self._table.assess_each(
-            slots, map(demand.law_on, map(self._policies.get, hosts)), exclude,
+            rows, map(demand.law_on, map(self._policies.get, hosts)), exclude,
             attachments, demand.project)
 
     def hosts_filtered(self, host_states: list[_HostState]) -> None:
@@ -516,7 +516,7 @@ class SchedulerState:
             policies = {
                 host: policy for host, policy in self._policies.items()
                 if policy is not None and policy.profile is not None}
-            assessment = self._table.assess(self._table.slots_of(policies),
+            assessment = self._table.assess(self._table.rows_of(policies),
                                             rate_law.SILENT)
         of_profile = {}
         for policy, overload, is_above in zip(
@@ -629,7 +629,7 @@ class SchedulerState:
                 described = self._describe_due(_FEW_CHANGED)
                 if not described:
                     return
-                self._table.assess(self._table.slots_of(described),
+                self._table.assess(self._table.rows_of(described),
                                    self._default_law)
             time.sleep(_PAUSE_SECONDS)
 
