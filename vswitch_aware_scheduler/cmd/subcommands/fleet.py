@@ -246,7 +246,7 @@ def instance_rows(fleet: view.FleetView, host: str) -> list[dict]:
     """
     fleet.loads([host])
     demands = fleet.demands(host)
-    table_row = [fleet.host_table.slot(host)]
+    table_row = [fleet.host_table.row(host)]
     with_all = fleet.host_table.assess(table_row, rate_law.SILENT)
     names = fleet.store.chains(demands)
     has_profile = fleet.policies[host].profile is not None
