@@ -382,7 +382,9 @@ def translate_errors(url, doing):
 
     :param url: SQLAlchemy URL of the store
     :param doing: the operation that failed, a verb such as 'read'
-    :raises StoreError: if the block raises an error of the database
+    :raises StoreInterrupted: if a deadlock or a lost connection has ended a
+        transaction
+    :raises StoreError: if the block raises another error of the database
     """
     try:
         yield
@@ -390,9 +392,13 @@ def translate_errors(url, doing):
             ImportError, OSError) as error:
         message = f'store {hide_password(url)}: cannot {doing} it: ' \
                 f'{reason(error)}'
+        kind = exceptions.StoreError
         if _waited_for_lock(error):
             message += f'; {_possible_lock_holders(url)}'
-        raise exceptions.StoreError(message) from error
+        elif isinstance(error, (db_exception.DBDeadlock,
+                                db_exception.DBConnectionError)):
+            kind = exceptions.StoreInterrupted
+        raise kind(message) from error
 
 
 def _driver_error(url):
