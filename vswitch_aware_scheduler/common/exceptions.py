@@ -19,6 +19,7 @@
     ├── ClockError               two clocks differ
     └── StoreError               the store cannot be read or written
         ├── StoreChanged         another process has changed the data
+        ├── StoreInterrupted     the database has ended a transaction
         ├── StoreMissing         the store or its schema does not exist
         └── StoreVersionError    the schema or a record has another version
 
@@ -100,6 +101,13 @@ class StoreError(VSwitchError):
 
 class StoreChanged(StoreError):
     """Another writer has changed the data on which a write is based."""
+
+
+class StoreInterrupted(StoreError):
+    """The database has ended a transaction, which may succeed if repeated.
+
+    Another transaction had priority, or the connection was lost.
+    """
 
 
 class StoreMissing(StoreError):

@@ -361,6 +361,9 @@ def translate_errors(url: sa.URL, doing: str) -> abc.Iterator[None]:
     """Convert errors of the database to StoreError.
 
     :param doing: the operation that failed, a verb such as 'read'
+    :raises StoreInterrupted: if a deadlock or a lost connection has ended a
+        transaction
+    :raises StoreError: if the block raises another error of the database
     """
     try:
         yield
@@ -368,9 +371,13 @@ def translate_errors(url: sa.URL, doing: str) -> abc.Iterator[None]:
             ImportError, OSError) as error:
         message = f'store {hide_password(url)}: cannot {doing} it: ' \
                 f'{reason(error)}'
+        kind: type[exceptions.StoreError] = exceptions.StoreError
         if _waited_for_lock(error):
             message += f'; {_possible_lock_holders(url)}'
-        raise exceptions.StoreError(message) from error
+        elif isinstance(error, (db_exception.DBDeadlock,
+                                db_exception.DBConnectionError)):
+            kind = exceptions.StoreInterrupted
+        raise kind(message) from error
 
 
 def _driver_error(url):
