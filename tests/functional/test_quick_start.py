@@ -22,6 +22,7 @@ from oslo_config import cfg
 
 from tests.functional import base
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.conf import opts as options_module
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 
@@ -100,6 +101,12 @@ def blocks():
 
 
 class DocumentTestCase(unittest.TestCase):
+
+    def test_removing_names_every_group_that_may_hold_a_password(self):
+        text = (PROJECT / 'doc/source/install/remove.rst').read_text()
+        for group, names in options_module.list_opts():
+            if any(option.secret for option in names):
+                self.assertIn(f'``[{group.name}]``', text)
 
     def test_the_manual_has_the_same_steps(self):
         text = (PROJECT / 'doc/source/install/index.rst').read_text()
