@@ -385,6 +385,7 @@ def refusals(decisions, buckets):
         reasons.update(decision.refused)
     return {
         'requests': len(decisions), 'since': _time(first),
+        'since_seconds': first,
         'no_host': sum(bucket['no_host']
                        for bucket in numbered_buckets.values()),
         'seconds': length, 'reasons': dict(reasons.most_common()),

@@ -12,6 +12,7 @@ import math
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.report import pictures
 
 __all__ = ['Page', 'content_security_policy', 'require']
@@ -65,7 +66,7 @@ class Page:
             undefined=jinja2.StrictUndefined, trim_blocks=True,
             lstrip_blocks=True)
         environment.filters.update(
-            iso_time=plain_text.iso_time, number=_number, percent=_percent,
+            budget_in_words=rows.budget_in_words, iso_time=plain_text.iso_time, number=_number, percent=_percent,
             probability=_probability, seconds=_seconds, picture=_picture)
         self._template = environment.get_template('page.html')
 
@@ -103,7 +104,7 @@ class Page:
                     ['Overload probability', 'probability'],
                     ['Limit', 'probability'], ['State', 'text'],
                     ['Utilisation', 'percent'], ['Loss', 'probability'],
-                    ['Error budget left', 'percent'],
+                    ['Error budget, days', 'number'],
                     ['Burn rate, 6 h', 'number'],
                     ['Instances in overload', 'probability']],
                 'rows': [[
@@ -111,7 +112,7 @@ class Page:
                     row['with_model'], _short(row['overload_probability']),
                     row['limit'],
                     _state(row), _short(row['utilisation']),
-                    _short(row['loss_fraction']), _short(row['budget_left']),
+                    _short(row['loss_fraction']), _budget_days(row),
                     _short(row['burn_rate']), _short(_vm_overload(row))]
                     for row in report['hosts']],
                 'links': [link(row['host']) for row in report['hosts']],
@@ -123,26 +124,29 @@ class Page:
                     ['Overload probability', 'probability'],
                     ['Limit', 'probability'], ['State', 'text'],
                     ['Utilisation', 'percent'],
-                    ['Error budget left', 'percent'],
+                    ['Error budget, days', 'number'],
                     ['Burn rate, 6 h', 'number']],
                 'rows': [[
                     row['uplink'], row['hosts'], row['instances'],
                     _short(row['overload_probability']), row['limit'],
                     _state(row), _short(row['utilisation']),
-                    _short(row['budget_left']),
+                    _budget_days(row),
                     _short(row['burn_rate'])]
                     for row in report['uplinks']],
                 'sort': [3, -1]}
             tables['projects'] = {
                 'columns': [
-                    ['Project', 'text'], ['Hours of instances', 'number'],
+                    ['Project', 'text'], ['Instances', 'number'],
+                    ['Mean, kbit/s', 'number'],
+                    ['Hours of instances', 'number'],
                     ['In overload', 'probability'],
                     ['Overload spent, s', 'number']],
                 'rows': [[
-                    row['project'], _short(row['vm_hours']),
+                    row['project'], row['instances'],
+                    _short(row['mean_kbps']), _short(row['vm_hours']),
                     _short(row['vm_overload']), _short(row['spent_seconds'])]
                     for row in report['projects']],
-                'sort': [3, -1]}
+                'sort': [5, -1]}
             tables['stale'] = {
                 'columns': [
                     ['Instance', 'text'], ['Name', 'text'], ['Host', 'text'],
@@ -198,6 +202,11 @@ def _state(row):
     if row['overload_probability'] is None:
         return 'not judged'
     return 'above the limit' if row['above'] else 'within'
+
+
+def _budget_days(row):
+    budget = row['error_budget']
+    return budget and _short(budget['left_days'])
 
 
 def _vm_overload(row):

@@ -12,8 +12,8 @@ from vswitch_aware_scheduler.store import tables
 
 #: Values of columns, by their kind.
 VALUES = {sa.LargeBinary: bytes(range(256)) * 400,
-          sa.Text: 'é"\\\'%\n' * 20000, sa.Double: 1e-300 / 3, sa.BigInteger: 2 ** 62, sa.Integer: 7,
-          sa.Boolean: True}
+          sa.Text: 'é"\\\'%\n' * 20000, sa.Double: 1e-300 / 3,
+          sa.BigInteger: 2 ** 62, sa.Integer: 7, sa.Boolean: True}
 
 
 def _value(column, number):
