@@ -128,6 +128,7 @@ class NovaMigration:
     :ivar source: source host
     :ivar destination: destination host, or None
     :ivar changed_at: time of the last change, seconds UTC
+    :ivar began_at: time of the request, seconds UTC
     """
 
     number: int
@@ -137,6 +138,7 @@ class NovaMigration:
     source: str | None
     destination: str | None
     changed_at: float
+    began_at: float | None = None
 
     @property
     def is_running(self):
@@ -375,7 +377,8 @@ def _migration(item):
     return NovaMigration(
         item['id'], item['instance_uuid'], item['migration_type'],
         item['status'].lower(), item['source_compute'],
-        item['dest_compute'], nova.seconds(changed))
+        item['dest_compute'], nova.seconds(changed),
+        nova.seconds(item['created_at']))
 
 
 def _why(action):

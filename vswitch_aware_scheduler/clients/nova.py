@@ -37,15 +37,16 @@ _UNBUILT = 'BUILD'
 _HOST = 'OS-EXT-SRV-ATTR:host'
 _POWER = 'OS-EXT-STS:power_state'
 _LAUNCHED = 'OS-SRV-USG:launched_at'
+_TERMINATED = 'OS-SRV-USG:terminated_at'
 _MAC = 'OS-EXT-IPS-MAC:mac_addr'
 
 
 class Server(typing.NamedTuple):
     """An instance, as the API shows it to an administrator.
 
-    An UNKNOWN or DELETED instance has only uuid, status and changed_at. Times
-    are seconds UTC. There is a MAC for each interface, None for an interface
-    without address.
+    An UNKNOWN instance has only uuid, status and changed_at. Times are seconds
+    UTC. There is a MAC for each interface, None for an interface without
+    address.
     """
 
     uuid: str
@@ -57,6 +58,11 @@ class Server(typing.NamedTuple):
     running: bool | None = None
     began_at: float | None = None
     macs: list | tuple = ()
+    name: str | None = None
+    created_at: float | None = None
+    ended_at: float | None = None
+    vcpus: int = 0
+    memory_mib: int = 0
 
 
 class Client(openstack.SdkClient):
@@ -184,7 +190,7 @@ def seconds(text: str | None) -> float | None:
 
 def _server(item):
     status, changed_at = item['status'], seconds(item.get('updated'))
-    if status in (UNKNOWN, DELETED):
+    if status == UNKNOWN:
         return Server(item['id'], status, changed_at)
     if _HOST not in item:
         raise ValueError(
@@ -194,12 +200,15 @@ def _server(item):
     listed = {(network, address and address[_MAC])
               for network, addresses in (item.get('addresses') or {}).items()
               for address in addresses or [None]}
+    flavor = item['flavor']
     return Server(
         item['id'], status, changed_at, item[_HOST] or None,
-        item['flavor'].get('original_name'), item['tenant_id'],
+        flavor.get('original_name'), item['tenant_id'],
         False if status == _UNBUILT else _RUNS.get(item.get(_POWER)),
         seconds(item.get(_LAUNCHED) or item.get('created')),
-        [mac for _, mac in sorted(listed, key=str)])
+        [mac for _, mac in sorted(listed, key=str)], item.get('name'),
+        seconds(item.get('created')), seconds(item.get(_TERMINATED)),
+        flavor.get('vcpus', 0), flavor.get('ram', 0))
 
 
 def _flavor(item):
