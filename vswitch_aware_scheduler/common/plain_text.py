@@ -113,6 +113,10 @@ def distinct(value: float, limit: float, digits: int = 6) -> tuple[str, str]:
     while True:
         texts = f'{value:.{digits}g}', f'{limit:.{max(digits, 6)}g}'
         shown = [float(text) for text in texts]
+        # Rates in kbit/s have up to nine digits.
+        texts = tuple(
+            f'{number:.0f}' if 'e+' in text and number < 1e15 else text
+            for text, number in zip(texts, shown))
         if digits >= _MOST_DIGITS or (shown[0] < shown[1]) == (
                 value < limit) and (shown[0] > shown[1]) == (value > limit):
             return texts

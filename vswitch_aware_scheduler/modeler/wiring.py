@@ -37,9 +37,10 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
            'any_host_is_described', 'configured_driver', 'has_telemetry',
-           'in_words', 'instances_of_nova', 'make_driver', 'make_policies',
-           'make_rebalancer', 'make_store', 'neutron_access', 'read_fleet',
-           'review_aggregates', 'set_up', 'unprotected', 'why_no_instance']
+           'in_words', 'instances_of_nova', 'learning_settings', 'make_driver',
+           'make_policies', 'make_rebalancer', 'make_store',
+           'neutron_access', 'read_fleet', 'review_aggregates', 'set_up',
+           'unprotected', 'why_no_instance']
 
 LOG = logs.get_logger(__name__)
 
@@ -126,15 +127,8 @@ def set_up(conf: cfg.ConfigOpts,
     source = _inventory_source(conf)
     return SetUp(
         store, driver,
-        learning.LearningSettings(
-            source=group.telemetry_driver, min_samples=group.min_samples,
-            half_life_seconds=group.modeler_half_life_days
-            * _DAY_SECONDS or None,
-            forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
-            clock_seconds=group.modeler_clock_seconds or None,
-            only_of_inventory=source is not None
-            and group.telemetry_driver != 'file',
-            default_kbps=_default_kbps(group)),
+        learning_settings(group, source is not None
+                          and group.telemetry_driver != 'file'),
         group.modeler_interval_seconds,
         membership.ModelerGroup(group.modeler_coordination_url)
         if group.modeler_coordination_url else None,
@@ -151,6 +145,22 @@ def set_up(conf: cfg.ConfigOpts,
             store, group).overload_probabilities(progress),
         unprotected=unprotected(conf),
         store_url=group.store_url)
+
+
+def learning_settings(group, only_of_inventory: bool
+                      ) -> learning.LearningSettings:
+    """Return the settings of learning that options select.
+
+    :param group: the options of [vswitch_scheduler]
+    :param only_of_inventory: as in :class:`.LearningSettings`
+    """
+    return learning.LearningSettings(
+        source=group.telemetry_driver, min_samples=group.min_samples,
+        half_life_seconds=group.modeler_half_life_days * _DAY_SECONDS or None,
+        forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
+        clock_seconds=group.modeler_clock_seconds or None,
+        only_of_inventory=only_of_inventory,
+        default_kbps=_default_kbps(group))
 
 
 def _default_kbps(group):

@@ -84,8 +84,8 @@ class Claims(worker_thread.WorkerThread):
     :param patience_seconds: longest time that a request waits for the store;
         0: requests do not wait
     :param receive: receives the claims and withdrawals of other workers
-    :param count: counts an admitted StoredClaim, or no longer counts it; called
-        with the lock
+    :param count: counts an admitted StoredClaim, or no longer counts it;
+        called with the lock
     :ivar counts: numbers of events since the start of the process, as
         :mod:`.metrics` describes them
     """
