@@ -58,6 +58,8 @@ TESTED_WITH = {
     'store/profiles.py': 'store/test_database.py',
     'store/stays.py': 'store/test_instances.py',
     'store/sql.py': 'store/test_database.py',
+    'survey/replay.py': 'cmd/subcommands/test_survey.py',
+    'survey/verdict.py': 'cmd/subcommands/test_survey.py',
     'telemetry/curves.py': 'telemetry/test_counters.py',
     'telemetry/exporters.py': 'telemetry/test_check.py',
     'telemetry/prometheus_api.py': 'telemetry/test_prometheus.py',
