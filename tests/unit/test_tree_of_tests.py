@@ -58,6 +58,7 @@ TESTED_WITH = {
     'store/profiles.py': 'store/test_database.py',
     'store/stays.py': 'store/test_instances.py',
     'store/sql.py': 'store/test_database.py',
+    'survey/record.py': 'cmd/subcommands/test_survey.py',
     'survey/replay.py': 'cmd/subcommands/test_survey.py',
     'survey/verdict.py': 'cmd/subcommands/test_survey.py',
     'telemetry/curves.py': 'telemetry/test_counters.py',

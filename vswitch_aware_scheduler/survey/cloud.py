@@ -2,7 +2,7 @@
 """A cloud as its operator reaches it, and the survey of the cloud.
 
 Credentials are found as the openstack client finds them. The services are
-only read, at the pace of :class:`~vswitch_aware_scheduler.clients.http.Access`.
+only read, at the pace of :class:`.http.Access`.
 """
 
 import collections
@@ -48,6 +48,12 @@ NO_ANSWER, NO_CREDENTIALS, NO_RIGHTS, NO_TELEMETRY = 3, 4, 5, 6
 MOST_DAYS = float(model_store.KEPT_DAYS)
 
 _DAY_SECONDS = 86400.0
+
+#: Sampling periods of telemetry in seconds, the first usable one is used.
+_PERIODS = 300.0, 600.0, 900.0, 1800.0, 3600.0, 60.0
+
+#: Begins the reason of a driver for ignoring the resources of a creator.
+_CREATOR = 'creator: '
 
 #: Shares of the progress when Nova was read, and when the days were played.
 _READ, _PLAYED = 0.05, 0.95
@@ -125,8 +131,8 @@ def find(name: str | None = None, region: str | None = None) -> Cloud:
         else (certificate, None)
     auth = dict(found.config['auth'])
     return Cloud(
-        found.name if name or 'cloud' in found.config
-        else auth.get('auth_url', ''), http.Access(
+        auth.get('auth_url', '') if found.name in (None, 'envvars', 'defaults')
+        else found.name, http.Access(
             auth={'auth_type': found.config['auth_type'], **auth},
             interface=found.get_interface() or 'public',
             region_name=found.get_region_name() or None,
@@ -137,15 +143,14 @@ def find(name: str | None = None, region: str | None = None) -> Cloud:
 
 
 def telemetry_of(cloud: Cloud, prometheus: str | None, days: float,
-                 period_seconds: float, **more) -> base.Driver:
+                 **more) -> base.Driver:
     """Return the telemetry driver for some days.
 
     :param prometheus: URL, with a user and a password if necessary; None:
         Gnocchi of the catalog
     :param more: further arguments of the driver
     """
-    arguments = {'period_seconds': period_seconds,
-                 'max_age_seconds': days * _DAY_SECONDS + 3600.0, **more}
+    arguments = {'max_age_seconds': days * _DAY_SECONDS + 3600.0, **more}
     if prometheus is None:
         return telemetry.load_driver('gnocchi', access=cloud.of('metric'),
                                      **arguments)
@@ -167,8 +172,7 @@ def survey(cloud: Cloud, make_driver: Callable, store: model_store.Store,
            progress: Callable | None = None) -> Surveyed:
     """Read the cloud, play its last days, and return the result.
 
-    :param make_driver: callable(period_seconds=, **arguments), returns a
-        driver
+    :param make_driver: callable(period_seconds=, **more), returns a driver
     :param store: an empty one, which is written
     :param now: seconds UTC
     :param most_hosts: number of hosts that are surveyed, chosen at random but
@@ -303,36 +307,39 @@ def _capacities(resources, record):
 
 
 def _telemetry(make_driver, now, record, remarks):
-    """Return a driver that has instances of Nova.
+    """Return a driver that has samples of instances of Nova.
 
     :raises SurveyError: if there is none
     """
     in_nova = {uuid: instance.host
                for uuid, instance in record.instances.items() if instance.host}
+    arguments, found = {}, None
     try:
-        driver = make_driver()
-        found = check.examine(driver, now, in_nova)
-        creators = [reason.removeprefix('creator: ') for reason
-                    in found.ignored if reason.startswith('creator: ')]
-        if not found.in_nova and creators:
-            # Gnocchi: who publishes most is Ceilometer.
-            driver = make_driver(trusted_creators=[max(
-                creators, key=lambda name: found.ignored[
-                    f'creator: {name}'])])
+        for period_seconds in _PERIODS:
+            arguments['period_seconds'] = period_seconds
+            driver = make_driver(**arguments)
             found = check.examine(driver, now, in_nova)
-        update = found.facts.get('update_seconds')
-        if update and update > 1.01 * driver.period_seconds:
-            driver = make_driver(period_seconds=60.0 * math.ceil(
-                update / 60 - 0.01))
-            found = check.examine(driver, now, in_nova)
+            creators = {
+                reason.removeprefix(_CREATOR): number for reason, number
+                in found.ignored.items() if reason.startswith(_CREATOR)}
+            if not found.in_nova and creators:
+                # Who publishes most in Gnocchi is Ceilometer.
+                arguments['trusted_creators'] = [
+                    max(creators, key=creators.get)]
+                driver = make_driver(**arguments)
+                found = check.examine(driver, now, in_nova)
+            if not found.in_nova:
+                break
+            update = found.facts.get('update_seconds') or 0.0
+            if update <= 1.01 * period_seconds and any(
+                    example.samples for example in found.examples):
+                remarks += found.problems
+                return driver
     except exceptions.TelemetryError as error:
         raise exceptions.SurveyError(str(error), NO_TELEMETRY) from error
-    if not found.in_nova:
-        raise exceptions.SurveyError(
-            '. '.join(found.problems) or f'telemetry {found.source}: Nova '
-            'has no instance that could be measured', NO_TELEMETRY)
-    remarks += found.problems
-    return driver
+    raise exceptions.SurveyError(
+        '. '.join(found.problems) or f'telemetry {found.source}: Nova has no '
+        'instance that could be measured', NO_TELEMETRY)
 
 
 def _project_names(cloud):

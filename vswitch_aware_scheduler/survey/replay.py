@@ -22,6 +22,7 @@ from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.survey import record as records
 from vswitch_aware_scheduler.telemetry import base
+from vswitch_aware_scheduler.traffic import series
 
 __all__ = ['AFTER_SECONDS', 'Decision', 'ELSEWHERE', 'MOST_DECISIONS',
            'PASSES', 'REFUSED', 'SAME', 'WARM_PASSES', 'judge_afterwards',
@@ -41,8 +42,10 @@ AFTER_SECONDS = 86400.0
 #: not, and another one does; none passes.
 SAME, ELSEWHERE, REFUSED = 'same', 'elsewhere', 'refused'
 
-#: Samples that are kept in memory for the measurement of hosts, in addition
-#: to those of the current pass.
+#: Number of passes whose samples are read at once.
+_PASSES_READ = 4
+
+#: Older samples than these before the present day are not in memory.
 _KEPT_SECONDS = 2 * learning.LATE_SECONDS
 
 
@@ -70,80 +73,65 @@ class Decision:
     overload: float | None = None
 
 
-class _Tee(base.Driver):
-    """Passes on what a driver reads, and keeps the last samples.
+class _Telemetry(base.Driver):
+    """Reads each day of a driver once, and answers from memory.
 
-    :ivar begin: earlier samples are not requested
+    :param times: times of the passes, seconds UTC
     """
 
-    def __init__(self, driver: base.Driver, begin: float):
-        super().__init__()
+    def __init__(self, driver: base.Driver, record: records.Record,
+                 times: np.ndarray):
+        super().__init__(driver.period_seconds)
         self._driver = driver
-        self.begin = begin
+        self._events = record.events
+        self._edges = times[::_PASSES_READ].tolist()
+        self._instances = [instance for instance in driver.instances()
+                           if instance.uuid in record.instances]
         self._kept = collections.defaultdict(list)
 
-    period_seconds = property(lambda self: self._driver.period_seconds)
     source = property(lambda self: self._driver.source)
     variant = property(lambda self: self._driver.variant)
     ignored = property(lambda self: self._driver.ignored)
 
     def instances(self):
-        """Return the instances of the source."""
-        return self._driver.instances()
+        """Return the instances that were on surveyed hosts."""
+        return self._instances
 
-    def recent(self, since):
-        """Return the instances with samples since a time.
-
-        :param since: seconds UTC
-        """
-        return self._driver.recent(since)
-
-    def forget(self, before: float) -> None:
-        """Drop samples that are older than a time."""
+    def _read(self, progress):
+        """Read the next day."""
+        begin, end = self._edges[:2]
+        del self._edges[0]
+        # As a modeler at the end of the day.
+        self._driver.hosts = {
+            event.instance.uuid: event.host for event in self._events
+            if event.host is not None and event.time <= end}
         for uuid, parts in list(self._kept.items()):
-            parts[:] = [part for part in parts if part.times[-1] >= before]
-            if not parts:
-                del self._kept[uuid]
+            parts[:] = [part for part in parts
+                        if part.times[-1] >= begin - _KEPT_SECONDS]
+        for one in self._driver.series(
+                begin, end, [instance.uuid for instance in self._instances],
+                progress):
+            if len(one):
+                self._kept[one.instance_uuid].append(one)
 
     def _series(self, start, end, instances, progress):
-        self._driver.hosts = self.hosts
-        for series in self._driver.series(max(start, self.begin), end,
-                                          instances, progress):
-            if len(series):
-                self._kept[series.instance_uuid].append(series)
-            yield series
-
-    def kept(self) -> base.Driver:
-        """Return a driver of the samples that are kept."""
-        return _Kept(self._kept, self.period_seconds)
-
-
-class _Kept(base.Driver):
-    """Samples in memory."""
-
-    source = 'kept samples'
-
-    def __init__(self, kept, period_seconds):
-        super().__init__(period_seconds)
-        self._kept = kept
-
-    def instances(self):
-        """Return no instance: the reader knows them."""
-        return []
-
-    def _series(self, start, end, instances, progress):
-        for uuid in instances:
-            parts = self._kept.get(uuid)
-            if not parts:
+        while len(self._edges) > 1 and self._edges[0] < end - 1:
+            self._read(progress)
+        for instance in self._instances:
+            parts = self._kept.get(instance.uuid)
+            if not parts or instances is not None \
+                    and instance.uuid not in instances:
                 continue
-            times, at = np.unique(np.concatenate(
-                [part.times for part in parts]), return_index=True)
-            inside = (times >= start) & (times < end)
+            times = np.concatenate([part.times for part in parts])
+            at = np.flatnonzero((times >= start) & (times < end))
             yield dataclasses.replace(
-                parts[-1], times=times[inside], partial=np.concatenate(
-                    [~part.whole for part in parts])[at][inside],
-                rates=np.concatenate(
-                    [part.rates for part in parts])[at][inside])
+                parts[-1], times=times[at],
+                rates=np.concatenate([part.rates for part in parts])[at],
+                partial=~np.concatenate([part.whole for part in parts])[at],
+                refused=parts[-1].refused)
+            # What was rejected counts once.
+            parts[-1] = dataclasses.replace(parts[-1],
+                                            refused=series.Refused())
 
 
 def play(store: model_store.Store, driver: base.Driver,
@@ -160,30 +148,27 @@ def play(store: model_store.Store, driver: base.Driver,
     :param progress: callable(done, total)
     :raises TelemetryError: if telemetry cannot be read
     """
-    tee = _Tee(driver, times[0])
+    source = _Telemetry(driver, record, times)
     begin = float(times[0])
     placer = _Placer(store, record, times, capacities)
     placer.move(begin)
-    accounts.update(store, tee.kept(), lambda: begin, begin,
+    accounts.update(store, source, lambda: begin, begin,
                     accounts.Part(stays_until=begin))
     for number, end in enumerate(times[1:].tolist()):
         def report(done, total, number=number):
             if progress is not None:
                 progress(number + done / max(total, 1), len(times) - 1)
 
-        tee.begin = max(times[0], begin - _KEPT_SECONDS)
-        tee.forget(tee.begin)
         placer.judge(end, read_fleet if number >= WARM_PASSES else None)
         placer.move(end)
         most_kbps = facts.most_kbps(store)
-        outcome = learning.run(store, tee, lambda: end, settings, report,
+        outcome = learning.run(store, source, lambda: end, settings, report,
                                most_kbps=most_kbps)
-        accounts.update(store, tee.kept(), lambda: end, outcome.last_time,
+        accounts.update(store, source, lambda: end, outcome.last_time,
                         accounts.Part(stays_until=end, most_kbps=most_kbps))
         priors.update(store, lambda: end, settings.min_samples,
                       needs_inventory=True)
         placer.remove_ended(end)
-        begin = end
     return judge_afterwards(store, placer.decisions, times[-1])
 
 

@@ -81,11 +81,15 @@ class SurveyTestCase(base.StoreTestCase):
         self.cloud.move(fake_store.instance_uuid(number), source, destination,
                         self.now + hours * HOUR - nova_api.NOW, **more)
 
-    def survey(self, *words, **environment):
-        """Return (status, stdout, stderr) of the command."""
+    def survey(self, *words, prometheus=True, **environment):
+        """Return (status, stdout, stderr) of the command.
+
+        :param prometheus: whether the command gets the URL of Prometheus
+        """
         with mock.patch.dict(os.environ, {
                 **self.environment, **environment}, clear=True):
             return commands.run(manage.main, [
                 'survey', '--days', '2', *(
                     ['--prometheus', self.prometheus.url]
-                    if '--prometheus' not in words else []), *words])
+                    if prometheus and '--prometheus' not in words else []),
+                *words])

@@ -39,7 +39,7 @@ _HOST_COLUMNS = (
     base.Column('SWITCH', 'utilisation', '{:.0%}'.format),
     base.Column('OVERLOADED', 'measured_overload', '{:.2%}'.format),
     base.Column('EXPECTED', 'overload_probability', '{:.2%}'.format),
-    base.Column('LIMIT', 'limit', '{:.2%}'.format))
+    base.Column('LIMIT', 'asked_limit', '{:.2%}'.format))
 
 _CULPRIT_COLUMNS = (
     base.Column('INSTANCE', 'instance'), base.Column('NAME', 'name'),
@@ -82,10 +82,6 @@ class Survey(base.Command):
                             help='switch profile of hosts for which neither '
                                  'aggregates nor agents of Neutron imply one '
                                  '(default: ovs-vxlan)')
-        parser.add_argument('--period-seconds', metavar='S', type=float,
-                            default=300.0,
-                            help='sampling period of the telemetry (default: '
-                                 '300)')
         parser.add_argument('--html', metavar='FILE',
                             help='also write the page of "report" to this '
                                  'file').complete = terminal.FILE
@@ -119,8 +115,7 @@ class Survey(base.Command):
             surveyed = clouds.survey(
                 cloud, functools.partial(
                     clouds.telemetry_of, cloud, arguments.prometheus,
-                    arguments.days,
-                    period_seconds=arguments.period_seconds),
+                    arguments.days),
                 store, clouds.Rules(
                     wiring.learning_settings(group, True),
                     lambda: wiring.make_policies(group),
@@ -132,7 +127,8 @@ class Survey(base.Command):
                 names = verdict.pseudonyms(
                     surveyed.view, surveyed.record, store.secret(), {
                         'cloud': [cloud.name, answer['telemetry']],
-                        'project': answer.pop('project_names', ()),
+                        'project': [row['name']
+                                    for row in answer['projects']],
                         'store': [store.url]})
                 answer = verdict.anonymous(answer, names)
             if arguments.html is not None:
@@ -153,8 +149,9 @@ class Survey(base.Command):
             f'instances, {summary["instances_with_model"]} of them with a '
             f'traffic model')
         terminal.print_line(
-            f'{plain_text.iso_time(answer["since_at"])} to '
-            f'{plain_text.iso_time(answer["surveyed_at"])}, {answer["telemetry"]}'
+            ' to '.join(plain_text.iso_time(answer[key])
+                        for key in ('since_at', 'surveyed_at'))
+            + f', {answer["telemetry"]}'
             + (f', {answer["exporter"]}' if answer['exporter'] else ''))
         terminal.print_remarks('Verdict', answer['verdict'])
         loaded = sorted(answer['hosts'], key=lambda row: (
