@@ -26,6 +26,8 @@ openstackdocs_auto_version = False
 man_pages = [
     (f'cli/{command}', command, description, '', 1)
     for command, description in (
+        *((page.stem, 'sub-command of vswitch-manage') for page in sorted(
+            pathlib.Path(__file__).parent.glob('cli/vswitch-manage-*.rst'))),
         ('vswitch-calibrate', 'measure what a virtual switch carries'),
         ('vswitch-manage', 'manage models, switch profiles and decisions'),
         ('vswitch-modeler', 'learn traffic models from telemetry'),
