@@ -65,7 +65,8 @@ def list_profiles():
     """Return the built-in switch profiles as a table in reST."""
     from vswitch_aware_scheduler.vswitch import profile
 
-    rows = ['.. list-table::', '   :header-rows: 1', '   :widths: 22 33 45', '',
+    rows = ['.. list-table::', '   :header-rows: 1',
+            '   :widths: 22 33 45', '',
             '   * - Profile', '     - Limits', '     - Set-up and source']
     for name, built_in in profile.catalogue().items():
         limits = [f'{key} {value:,.15g}' for key, value in (
