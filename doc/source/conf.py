@@ -9,6 +9,7 @@ project = 'vswitch_aware_scheduler'
 copyright = 'vswitch_aware_scheduler developers'
 
 extensions = [
+    'cliff.sphinxext',
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'reno.sphinxext',
@@ -19,6 +20,13 @@ root_doc = 'index'
 exclude_patterns = []
 html_theme = 'openstackdocs'
 pygments_style = 'native'
+
+autoprogram_cliff_application = 'vswitch-manage'
+#: Options of the output, which cli/vswitch-manage.rst describes.
+autoprogram_cliff_ignored = [
+    '--help', '--format', '--column', '--max-width', '--fit-width',
+    '--print-empty', '--prefix', '--noindent', '--quote', '--sort-column',
+    '--sort-ascending', '--sort-descending']
 
 openstackdocs_auto_name = False
 openstackdocs_auto_version = False
