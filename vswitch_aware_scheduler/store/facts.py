@@ -102,7 +102,7 @@ class Modeler:
     outcome: str | None = None
     waiting_for: str | None = None
     waiting_since: float | None = None
-    options: dict = dataclasses.field(default_factory=dict)
+    options: dict[str, typing.Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -387,9 +387,9 @@ class PrometheusDriver(service.ServiceDriver):
         """Remove readings of other hosts than the host of the instance.
 
         Readings from before the first reading on this host remain if their
-        host no longer reports the instance: it has left that host. If no label names this host,
-        readings of hosts that Nova does not know also remain: they may be of
-        this host, under another name.
+        host no longer reports the instance: it has left that host. If no label
+        names this host, readings of hosts that Nova does not know also remain:
+        they may be of this host, under another name.
 
         :param links: as for :func:`_parts`
         :param home: host of the instance in Nova
