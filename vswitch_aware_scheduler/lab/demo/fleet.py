@@ -23,7 +23,7 @@ from vswitch_aware_scheduler.traffic import estimate
 
 __all__ = ['CARRYING_SHARE', 'HOST_MIX', 'LearnedTrace', 'MIN_MEAN_KBPS',
            'TraceVm', 'generate_trace', 'host_memory_mb', 'hosts', 'learn',
-           'split', 'write_policies']
+           'packed_policies', 'split']
 
 #: 10 KB/s: VMs with a smaller rate count as idle, as in the published
 #: statistics of GWA-T-12.
@@ -265,19 +265,17 @@ def hosts(count: int) -> list:
             for i, (_, name) in enumerate(by_place, 1)]
 
 
-def write_policies(target: store.Store, hosts: list, profiles: dict,
-                   admission_policy: str, overload_probability: float,
-                   now: float) -> None:
-    """Write the policies of hosts as a modeler does.
+def packed_policies(hosts: list, profiles: dict, admission_policy: str,
+                    overload_probability: float) -> dict:
+    """Return {host: its facts in the store, of the policy}.
 
     :param hosts: [(host, profile name)]
     :param profiles: {name: SwitchProfile}
-    :param now: seconds UTC
     """
-    target.write_fleet({'uplink': {}, 'host': {host: {
+    return {host: {
         **policy_in_force.pack(admission.HostPolicy(
             profiles[name], admission_policy, overload_probability)),
-        'origins': {}} for host, name in hosts}}, now)
+        'origins': {}} for host, name in hosts}
 
 
 def host_memory_mb(vms: list, host_count: int) -> int:

@@ -30,8 +30,8 @@ def write(path: str, store_url: str, placements: dict, hosts: list,
         host_profiles=[store.HostProfile(host, name, source='demo')
                        for host, name in hosts])
     # Also needed by "vswitch-manage fleet" and "report".
-    fleet.write_policies(target, hosts, profiles, admission_policy,
-                         overload_probability, now)
+    target.write_fleet({'uplink': {}, 'host': fleet.packed_policies(
+        hosts, profiles, admission_policy, overload_probability)}, now)
     report = contents.Contents(view.FleetView(target))
     # The traffic is old: no model is stale in the demo.
     ends = [window_end for _, _, window_end, _ in target.model_times()]

@@ -16,14 +16,15 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.budgets import accounts
-from vswitch_aware_scheduler.budgets import cloud_api as nova
 from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.budgets import proposal
 from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler.lab.demo import fleet
 from vswitch_aware_scheduler import store
@@ -100,18 +101,23 @@ class _Driver(telemetry.Driver):
 
 
 class ReplayedCloud(nova.CloudApi):
-    """A cloud whose record of migrations has times of the replay."""
+    """A cloud whose record of migrations has times of the replay.
+
+    :ivar facts: what Nova has at the beginning, as :func:`.read_cloud`
+    :ivar now: time of the replay, seconds UTC
+    """
 
     def __init__(self, access, placement) -> None:
         super().__init__(access, placement)
+        self.facts = nova.read_cloud(access, 'vswitch:')
         self.now = 0.0
         self._seen = {}          # number of a migration -> time
 
     def migrations(self, since=None, instance_uuid=None) -> list:
         """Return Migrations; each changed when it was first seen."""
         migrations = super().migrations(None, instance_uuid)
-        return [dataclasses.replace(
-            migration, changed_at=self._seen.setdefault(
+        return [migration._replace(
+            changed_at=self._seen.setdefault(
                 migration.number, self.now)) for migration in migrations]
 
 
@@ -133,9 +139,13 @@ class MigrationReplay:
         self._host_of = dict(placements)
         self._terms = rules.Terms(overload_probability)
         self._rule = relief.Rule()
-        fleet.write_policies(
-            target, hosts, switch_profile.profiles(), admission.PROBABILITY,
-            overload_probability, traffic.time(0))
+        nodes = facts.by_host(cloud.facts['node'])
+        target.write_fleet({'host': {
+            host: {**policy, **facts.of_nova(nodes, host)}
+            for host, policy in fleet.packed_policies(
+                hosts, switch_profile.profiles(), admission.PROBABILITY,
+                overload_probability).items()}, 'uplink': {}, 'node': {},
+            'aggregate': cloud.facts['aggregate']}, traffic.time(0))
         host_targets, _ = accounts.targets(target)
         samples = traffic.rates.shape[1]
         self._hosts = {

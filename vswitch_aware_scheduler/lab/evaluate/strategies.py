@@ -106,7 +106,7 @@ class BudgetStrategy(closed_loop.Strategy):
         if self._rule is None:
             return
         now = fleet.end * fleet.bin_seconds
-        case = relief.Case(
+        case = relief.ReliefCase(
             fleet.recent(self._rule.window_seconds),
             np.where(relieved, self._balance, np.maximum(
                 self._balance, 0.0))[:fleet.hosts],

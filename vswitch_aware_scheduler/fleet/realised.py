@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares predicted with measured overload.
 
-A host counts once, by the last instance that was placed on it: the prediction
-at that time is compared with the traffic of its instances since then. One
-group has the hosts that the filter refused and that received the instance
-because they are only observed. The other group has the admitted hosts. Pure;
-no clock.
+A host counts once, by one instance that was placed on it: the prediction at
+that time is compared with the traffic of its instances since then. One group
+has the hosts that the filter refused and that received the instance because
+they are only observed. The other group has the admitted hosts. Pure; no clock.
 """
 
 import dataclasses
@@ -19,11 +18,12 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['CONFIDENCE', 'MIN_HOSTS', 'MIN_SLOTS', 'MeasuredGroup',
-           'Realised', 'group_of', 'overload', 'slots_wanted', 'wilson']
+           'Realised', 'confidence_of_more', 'group_of', 'overload',
+           'slots_wanted', 'wilson']
 
 CONFIDENCE = 0.95
 
-#: Minimum number of hosts in a group for a conclusion.
+#: Minimum number of hosts in a group for an interval of the mean share.
 MIN_HOSTS = 10
 
 #: Minimum number of measured slots of a host. The number also has to be so
@@ -89,18 +89,14 @@ class MeasuredGroup:
     realised_low: float | None
     realised_high: float | None
 
-    @property
-    def is_enough(self) -> bool:
-        """Whether there are enough hosts for a conclusion."""
-        return self.hosts >= MIN_HOSTS
-
 
 def slots_wanted(limit: float) -> int:
     """Return how many slots have to be measured for a limit."""
     return max(MIN_SLOTS, math.ceil(1 / limit - 1e-9) if limit > 0 else 0)
 
 
-def wilson(successes, number, confidence=CONFIDENCE):
+def wilson(successes: int, number: int, confidence: float = CONFIDENCE
+           ) -> tuple[float, float]:
     """Return (low, high) of the Wilson score interval of a share.
 
     :param successes: 0..number
@@ -114,6 +110,27 @@ def wilson(successes, number, confidence=CONFIDENCE):
     scale = 1 + z * z / number
     return (0.0 if successes == 0 else (middle - half) / scale,
             1.0 if successes == number else (middle + half) / scale)
+
+
+def confidence_of_more(one: MeasuredGroup, other: MeasuredGroup) -> float:
+    """Return the confidence that hosts of one group are overloaded more often.
+
+    This is 1 - p of the one-sided exact test of Fisher, for any number of
+    hosts. Both groups have hosts.
+    """
+    def log_ways(count, chosen):
+        return (math.lgamma(count + 1) - math.lgamma(chosen + 1)
+                - math.lgamma(count - chosen + 1))
+
+    hosts, overloaded = (one.hosts + other.hosts,
+                         one.overloaded_hosts + other.overloaded_hosts)
+    return max(1.0 - sum(
+        math.exp(log_ways(one.hosts, number)
+                 + log_ways(other.hosts, overloaded - number)
+                 - log_ways(hosts, overloaded))
+        for number in range(max(one.overloaded_hosts,
+                                overloaded - other.hosts),
+                            min(one.hosts, overloaded) + 1)), 0.0)
 
 
 def overload(policy, series, instances, start, end):
@@ -152,7 +169,7 @@ def overload(policy, series, instances, start, end):
     return int(is_counted.sum()), int((above & is_counted).sum())
 
 
-def group_of(hosts, seed: int = 1) -> MeasuredGroup:
+def group_of(hosts: list, seed: int = 1) -> MeasuredGroup:
     """Return the :class:`MeasuredGroup` of a list of :class:`Realised`.
 
     Hosts that were not measured for long enough are omitted.
