@@ -251,7 +251,10 @@ def _reported(cloud):
                 f'({type(cause).__name__}); expected a valid user, password '
                 f'and project', NO_CREDENTIALS) from error
         raise exceptions.SurveyError(
-            f'cloud {cloud.name}: {error}', NO_ANSWER) from error
+            f'cloud {cloud.name} does not answer: '
+            f'{http.shown(str(cause or error))}; expected its services at '
+            f'auth_url (OS_AUTH_URL) and in the catalog', NO_ANSWER
+        ) from error
 
 
 def _nodes(cloud):

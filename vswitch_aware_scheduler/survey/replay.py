@@ -53,16 +53,17 @@ _KEPT_SECONDS = 2 * learning.LATE_SECONDS
 class Decision:
     """A decision of Nova's scheduler, as the plugin would have judged it.
 
-    :ivar until: when the instance left the host, or the end of the record
+    :ivar decided_at: seconds UTC
+    :ivar left_at: when the instance left the host, or the end of the record
     :ivar outcome: :data:`SAME`, :data:`ELSEWHERE` or :data:`REFUSED`
     :ivar reason: why the host does not pass, in words, or None
     :ivar rule: rule by which the demand of the instance was known
     :ivar limit: limit of the share of time in overload
-    :ivar overload: measured share of time in overload afterwards, or None
+    :ivar overload_afterwards: measured share of time in overload, or None
     """
 
-    time: float
-    until: float
+    decided_at: float
+    left_at: float
     kind: str
     instance: records.Instance
     host: str
@@ -70,7 +71,7 @@ class Decision:
     reason: str | None
     rule: str
     limit: float
-    overload: float | None = None
+    overload_afterwards: float | None = None
 
 
 class _Telemetry(base.Driver):
@@ -312,13 +313,14 @@ def judge_afterwards(store: model_store.Store, decisions: list[Decision],
     for decision in decisions:
         of_host = sums.get(decision.host)
         if of_host is not None:
-            inside = of_host.slots.between(decision.time, min(
-                decision.until, decision.time + AFTER_SECONDS, end))
+            inside = of_host.slots.between(decision.decided_at, min(
+                decision.left_at, decision.decided_at + AFTER_SECONDS))
             known = inside & of_host.known
             count = int(known.sum())
             if count * of_host.period_seconds >= 3600 \
                     and 2 * count >= inside.sum():
-                decision = dataclasses.replace(decision, overload=float(
-                    of_host.overloaded[known].mean()))
+                decision = dataclasses.replace(
+                    decision, overload_afterwards=float(
+                        of_host.overloaded[known].mean()))
         judged.append(decision)
     return judged

@@ -5,6 +5,7 @@ All numbers come from the store after the last pass and from the decisions.
 """
 
 import collections
+import dataclasses
 import hashlib
 import hmac
 import re
@@ -139,8 +140,9 @@ def _decisions(decisions):
     outcomes = collections.Counter(
         decision.outcome for decision in decisions)
     after = {refused: collections.Counter(
-        'unknown' if decision.overload is None else
-        'overloaded' if decision.overload > decision.limit else 'fine'
+        'unknown' if decision.overload_afterwards is None else
+        'overloaded' if decision.overload_afterwards > decision.limit
+        else 'fine'
         for decision in decisions
         if (decision.outcome != replay.SAME) == refused)
         for refused in (True, False)}
@@ -156,16 +158,7 @@ def _decisions(decisions):
             for name, refused in (('not_admitted', True),
                                   ('admitted', False))},
         'wrong_refusals': after[True]['fine'],
-        'list': [{
-            'decided_at': decision.time, 'kind': decision.kind,
-            'instance': decision.instance.uuid,
-            'name': decision.instance.name,
-            'flavor': decision.instance.flavor,
-            'project': decision.instance.project, 'host': decision.host,
-            'outcome': decision.outcome, 'reason': decision.reason,
-            'rule': decision.rule, 'limit': decision.limit,
-            'overload_afterwards': decision.overload}
-            for decision in decisions]}
+        'list': [dataclasses.asdict(decision) for decision in decisions]}
 
 
 def sentences(answer: dict) -> list[str]:

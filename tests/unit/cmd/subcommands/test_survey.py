@@ -31,7 +31,7 @@ class SurveyTestCase(base.SurveyTestCase):
 
     @staticmethod
     def outcomes(answer):
-        return {(row['name'], row['kind']): (
+        return {(row['instance']['name'], row['kind']): (
             row['host'], row['outcome'], row['overload_afterwards'])
             for row in answer['decisions']['list']}
 
