@@ -41,6 +41,9 @@ class SurveyTestCase(base.SurveyTestCase):
         self.instance(7, 'h3', 20, hours=-20)
         self.instance(8, 'h2', 50)
         self.move(8, 'h3', 'h2', -18)
+        # Moves that did not happen.
+        self.move(1, 'h1', 'h2', -16, status='error')
+        self.move(2, 'h1', 'h3', -16, kind='resize', status='reverted')
         self.instance(9, 'h2', 150, hours=-4)
         # Too early to judge, and too late to know what followed.
         self.instance(10, 'h2', 10, hours=-40)
