@@ -316,33 +316,36 @@ def _telemetry(make_driver, now, record, remarks):
     """
     in_nova = {uuid: instance.host
                for uuid, instance in record.instances.items() if instance.host}
-    arguments, found = {}, None
-    try:
-        for period_seconds in _PERIODS:
-            arguments['period_seconds'] = period_seconds
-            driver = make_driver(**arguments)
+    problem, more = None, {}
+    for period_seconds in _PERIODS:
+        try:
+            driver = make_driver(period_seconds=period_seconds, **more)
             found = check.examine(driver, now, in_nova)
             creators = {
                 reason.removeprefix(_CREATOR): number for reason, number
                 in found.ignored.items() if reason.startswith(_CREATOR)}
             if not found.in_nova and creators:
                 # Who publishes most in Gnocchi is Ceilometer.
-                arguments['trusted_creators'] = [
-                    max(creators, key=creators.get)]
-                driver = make_driver(**arguments)
+                more['trusted_creators'] = [max(creators, key=creators.get)]
+                driver = make_driver(period_seconds=period_seconds, **more)
                 found = check.examine(driver, now, in_nova)
-            if not found.in_nova:
+        except exceptions.TelemetryError as error:
+            problem = problem or str(error)
+            if error.__cause__ is not None:
                 break
-            update = found.facts.get('update_seconds') or 0.0
-            if update <= 1.01 * period_seconds and any(
-                    example.samples for example in found.examples):
-                remarks += found.problems
-                return driver
-    except exceptions.TelemetryError as error:
-        raise exceptions.SurveyError(str(error), NO_TELEMETRY) from error
+            # Gnocchi has no points of this period.
+            continue
+        update = found.facts.get('update_seconds') or 0.0
+        if update <= 1.01 * period_seconds and any(
+                example.samples for example in found.examples):
+            remarks += found.problems
+            return driver
+        problem = problem or '. '.join(found.problems)
+        if not found.in_nova:
+            break
     raise exceptions.SurveyError(
-        '. '.join(found.problems) or f'telemetry {found.source}: Nova has no '
-        'instance that could be measured', NO_TELEMETRY)
+        problem or 'telemetry: Nova has no instance that could be measured',
+        NO_TELEMETRY)
 
 
 def _project_names(cloud):
