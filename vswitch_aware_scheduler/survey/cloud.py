@@ -204,7 +204,7 @@ def survey(cloud: Cloud, make_driver: Callable, store: model_store.Store,
     resources = _resources(cloud, nodes, hosts, remarks)
     driver = _telemetry(make_driver, now, record, remarks)
     try:
-        decisions = replay.play(
+        decisions, sums = replay.play(
             store, driver, record,
             np.linspace(begin, now, replay.PASSES + 1), rules.settings,
             rules.read_fleet, _capacities(resources, record),
@@ -214,7 +214,9 @@ def survey(cloud: Cloud, make_driver: Callable, store: model_store.Store,
         raise exceptions.SurveyError(str(error), NO_TELEMETRY) from error
     view = rules.read_fleet(store)
     answer = verdict.verdict(
-        view, record, decisions, resources, _project_names(cloud),
+        view, record, decisions, {
+            host: replay.overload_share(sums.get(host), begin, now)
+            for host in view.policies}, resources, _project_names(cloud),
         lambda done, total: tell(_PLAYED + (1 - _PLAYED) * done / total))
     tell(1.0)
     return Surveyed({
