@@ -41,7 +41,7 @@ MAY_IMPORT = {
     'modeler': _ADMISSION | _CLIENTS | {
         'budgets', 'conf', 'fleet', 'telemetry'},
     'budgets': _ADMISSION | _CLIENTS,
-    'fleet': _ADMISSION,
+    'fleet': _ADMISSION | {'budgets'},
     'report': _ADMISSION | {'fleet'},
     'survey': _ADMISSION | _CLIENTS | {
         'budgets', 'fleet', 'modeler', 'telemetry'},

@@ -20,6 +20,7 @@
     ├── SurveyError              a cloud cannot be surveyed
     └── StoreError               the store cannot be read or written
         ├── StoreChanged         another process has changed the data
+        ├── StoreInterrupted     the database has ended a transaction
         ├── StoreMissing         the store or its schema does not exist
         └── StoreVersionError    the schema or a record has another version
 
@@ -113,6 +114,13 @@ class StoreError(VSwitchError):
 
 class StoreChanged(StoreError):
     """Another writer has changed the data on which a write is based."""
+
+
+class StoreInterrupted(StoreError):
+    """The database has ended a transaction, which may succeed if repeated.
+
+    Another transaction had priority, or the connection was lost.
+    """
 
 
 class StoreMissing(StoreError):
