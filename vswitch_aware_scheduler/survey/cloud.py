@@ -215,8 +215,10 @@ def survey(cloud: Cloud, make_driver: Callable, store: model_store.Store,
     view = rules.read_fleet(store)
     answer = verdict.verdict(
         view, record, decisions, {
-            host: replay.overload_share(sums.get(host), begin, now)
-            for host in view.policies}, resources, _project_names(cloud),
+            host: replay.overload_share(
+                sums.get(host), policy.overload_probability, begin, now)
+            for host, policy in view.policies.items()}, resources,
+        _project_names(cloud),
         lambda done, total: tell(_PLAYED + (1 - _PLAYED) * done / total))
     tell(1.0)
     return Surveyed({

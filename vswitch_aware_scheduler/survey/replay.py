@@ -17,6 +17,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.fleet import facts
+from vswitch_aware_scheduler.fleet import realised
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
@@ -302,24 +303,22 @@ def _change(view, table, event):
         table.change({event.host: ({uuid: law}, ())})
 
 
-def overload_share(sums: packed.Sums | None, begin: float,
+def overload_share(sums: packed.Sums | None, limit: float, begin: float,
                    end: float) -> float | None:
     """Return the share of the measured time of a host in overload.
 
     Overload that one instance makes alone counts as well: others suffer from
-    it. The result is None if less than half of the time, or less than an hour,
-    was measured.
+    it. The result is None if the host was not measured for long enough.
 
+    :param limit: largest share that is permitted
     :param begin: seconds UTC, as ``end``
     """
     if sums is None:
         return None
-    inside = sums.slots.between(begin, end)
-    known = inside & sums.known
-    if known.sum() * sums.period_seconds < 3600 \
-            or 2 * known.sum() < inside.sum():
-        return None
-    return float((sums.overloaded | sums.harmed)[known].mean())
+    known = sums.slots.between(begin, end) & sums.known
+    outcome = realised.Realised(0.0, limit, int(known.sum()), int(
+        (known & (sums.overloaded | sums.harmed)).sum()))
+    return outcome.share if outcome.is_measured else None
 
 
 def _with_overload(decisions, sums):
@@ -327,8 +326,8 @@ def _with_overload(decisions, sums):
 
     A host counts until the instance has left, at most for AFTER_SECONDS.
     """
-    return [dataclasses.replace(
-        decision, overload_afterwards=overload_share(
-            sums.get(decision.host), decision.decided_at,
+    return [
+        dataclasses.replace(decision, overload_afterwards=overload_share(
+            sums.get(decision.host), decision.limit, decision.decided_at,
             min(decision.left_at, decision.decided_at + AFTER_SECONDS)))
         for decision in decisions]
