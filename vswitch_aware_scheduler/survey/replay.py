@@ -141,7 +141,7 @@ class _Telemetry(base.Driver):
 
 def play(store: model_store.Store, driver: base.Driver,
          record: records.Record, times: np.ndarray,
-         settings: learning.Settings, read_fleet: Callable,
+         settings: learning.LearningSettings, read_fleet: Callable,
          capacities: dict, progress: Callable | None = None
          ) -> tuple[list[Decision], dict[str, packed.Sums]]:
     """Play the record, pass by pass; return the decisions and measured sums.
