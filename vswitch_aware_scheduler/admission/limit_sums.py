@@ -363,10 +363,7 @@ class LimitSums:
         return list(self._units)[places[_UNIT]]
 
     def _kind_and_step(self, capacity, sums, steps):
-        """Return the kind of look-up table of a limit, and its cell.
-
-        :param sums: (7,) sums of :meth:`.Sources.figures`
-        """
+        """Return the kind of look-up table of a limit, and its cell."""
         common = 0.0
         if steps.all():
             common = float(fourier_sum.common_step(
@@ -445,10 +442,7 @@ class LimitSums:
         tables[at] = adapted
 
     def _lines(self, number: int, limits: list[_Limit]) -> np.ndarray:
-        """Return the (l,) lines of some limits.
-
-        :param number: _LINE or _SUMS_LINE
-        """
+        """Return the (l,) lines of limits: _LINE or _SUMS_LINE."""
         return self._places[number, [limit.position for limit in limits],
                             [limit.row for limit in limits]]
 
@@ -558,10 +552,7 @@ class _Tables(admission_rows.Rows):
 
 
 def _at(array: np.ndarray, rows: _Rows) -> np.ndarray:
-    """Return the given rows of an array, which are on its last axis.
-
-    :param rows: (h,) int, or a slice, which copies nothing
-    """
+    """Return some rows, (h,) or a slice, of the last axis of an array."""
     return array[..., rows] if isinstance(rows, slice) else array.take(
         rows, axis=-1)
 

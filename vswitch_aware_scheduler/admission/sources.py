@@ -120,10 +120,9 @@ class KnownLaws:
 
     def of(self, laws: abc.Sequence[rate_law.RateLaw], key: abc.Hashable,
            compute: abc.Callable[[Sources], np.ndarray]) -> np.ndarray:
-        """Return the (n, ...) arrays of some laws; compute those not cached.
+        """Return the (n, ...) arrays of some laws, computed or cached.
 
         :param key: all that the arrays depend on besides laws
-        :param compute: :class:`Sources` of m laws -> (m, ...)
         """
         row_of, rows = self._of_keys.get(key, ({}, None))
         lacking = [law for law in laws if law not in row_of]

@@ -85,17 +85,11 @@ class Store(database.Database):
 
     def write(self, *records: typing.Any, **more: typing.Any
               ) -> sql.Generation:
-        """Publish a :class:`.Write` of these arguments.
-
-        See :func:`.generations.write`.
-        """
+        """Publish a :class:`.Write` of these: :func:`.generations.write`."""
         return generations.write(self, generations.Write(*records, **more))
 
     def server_time(self) -> float | None:
-        """Return the time of the database's clock, in seconds UTC.
-
-        It is None for SQLite, which uses the clock of this machine.
-        """
+        """Return the database's time, seconds UTC; None: as this machine's."""
         return None if engines.sqlite_path(self._url) is not None \
             else self.read(sql.now)
 

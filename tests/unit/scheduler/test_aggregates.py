@@ -329,16 +329,6 @@ class UplinkTestCase(base.SchedulerTestCase):
 
 class TestUplinks(UplinkTestCase):
 
-    def test_hosts_behind_an_uplink_share_its_saturation(self):
-        self.rack()
-        self.assertEqual('abcd', self.ask(kbps=600))
-        self.place('a', 1, 600)
-        self.assertEqual('cd', self.ask(kbps=600))
-        self.assertIn('its uplink tor: ', self.words['b'])
-        self.assertEqual('bcd', self.ask(kbps=400, hosts='bcd'))
-        self.place('b', 2, 400)
-        self.assertEqual('cd', self.ask(kbps=1))
-
     def test_aggregates_that_change_are_followed(self):
         self.ask()
         self.place('a', 1, 600)

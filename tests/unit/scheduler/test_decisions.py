@@ -315,15 +315,6 @@ class TestNothingWaits(DecisionsTestCase):
         while not self.warnings and time.monotonic() < end:
             self.state.decisions.step()
 
-    def test_a_store_without_its_file_delays_no_request(self):
-        with self.real_store() as (real, path):
-            self.store.write_decisions = real.write_decisions
-            os.unlink(path)
-            self.assertEqual('unknown', self.request(takes='unknown'))
-            self.state.decisions.step()
-        told, = self.warnings
-        self.assertIn('recording of decisions', told)
-
     def test_a_url_that_cannot_be_used_is_reported(self):
         self.make_store.side_effect = exceptions.StoreError('bad url')
         self.make_filter()

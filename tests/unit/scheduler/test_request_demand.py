@@ -112,42 +112,6 @@ class TestDemand(unittest.TestCase):
         self.assertEqual('flavor m1.test', topic)
         self.assertIn('its vswitch: extra specs are ignored', problem)
 
-    def test_a_named_model_that_is_not_known_leaves_the_numbers(self):
-        self.assertDemand(
-            'flavor', model.TrafficModel.constant(5).law,
-            _spec({'vswitch:model': 'nobody', 'vswitch:egress_kbps': '5'}))
-
-    def test_a_key_that_is_not_known_is_named_and_states_nothing(self):
-        self.assertDemand('default', DEFAULT,
-                          _spec({'vswitch:egres_kbps': '5'}))
-        self.assertEqual([('flavor m1.test', (
-            "flavor extra spec vswitch:egres_kbps: '5'; expected no key but "
-            'vswitch:egress_kbps, vswitch:ingress_kbps, vswitch:kpps, '
-            'vswitch:on_seconds, vswitch:off_seconds, vswitch:model, '
-            'vswitch:migrate (nearest name: vswitch:egress_kbps); it is '
-            'ignored'))], self.reports)
-
-    def test_known_keys_beside_it_stay_in_force(self):
-        self.assertDemand(
-            'flavor', model.TrafficModel.constant(5).law,
-            _spec({'vswitch:egress_kbps': '5', 'vswitch:ingres_kbps': '6',
-                   'hw:numa_nodes': '1'}))
-        (_, problem), = self.reports
-        self.assertIn('nearest name: vswitch:ingress_kbps', problem)
-        self.assertNotIn('hw:', problem)
-
-    def test_the_problem_ends_with_the_key(self):
-        self.assertDemand('default', DEFAULT, _spec({'hw:x': '1'}))
-        self.assertDemand('default', DEFAULT, _spec())
-        self.assertEqual(2 * [('flavor m1.test', None)], self.reports)
-
-    def test_numbers_too_large_for_any_port_are_unusable(self):
-        for value in ('1' + '0' * 400, '1' + '0' * 307, '8000000001'):
-            self.reports = []
-            self.assertDemand('default', DEFAULT,
-                              _spec({'vswitch:egress_kbps': value}))
-            self.assertIn('ignored', self.reports[0][1])
-
 
 class TestStatements(unittest.TestCase):
 

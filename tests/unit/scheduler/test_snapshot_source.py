@@ -8,10 +8,8 @@ from unittest import mock
 
 from tests.fakes import clock as fake_clock
 from tests.fakes import store as fake_store
-from tests.unit.store import base as store_base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import snapshot_source
-from vswitch_aware_scheduler import store
 
 NOW = fake_clock.NOW
 PATIENCE_SECONDS = fake_store.PATIENCE_SECONDS
@@ -314,44 +312,3 @@ class TestFork(SourceTestCase):
         self.assertNotIn('vswitch-snapshot', [
             thread.name for thread in threading.enumerate()])
         source.stop()
-
-
-class StoreTestCase(store_base.StoreTestCase):
-    """A source that runs while its store is damaged or restored."""
-
-    def setUp(self):
-        super().setUp()
-        self.store = self.make_store()
-        self.store.write([store_base.constant(n) for n in range(5)])
-        self.source = self._source()
-
-    def _source(self):
-        source = snapshot_source.SnapshotSource(
-            store.Store(self.url), 3600, 0, 0, lambda: 0.0)
-        source.refresh()
-        return source
-
-    def _modelled(self, source):
-        return [number for number in range(9) if source._snapshot.law(
-            store_base.instance_uuid(number)) is not None]
-
-    def test_one_damaged_row_leaves_the_others_to_old_and_new_workers(self):
-        self.store.write([store_base.constant(n) for n in (3, 4)])
-        self.execute("UPDATE traffic_model SET law = 'x' WHERE "
-                     'instance_uuid = :uuid',
-                     uuid=store_base.instance_uuid(3))
-        self.source.refresh()
-        for source in (self.source, self._source()):
-            self.assertIsNone(source._error)
-            self.assertEqual(2, source._snapshot.generation.number)
-            self.assertEqual([0, 1, 2, 4], self._modelled(source))
-
-    def test_a_restored_store_of_the_same_number_is_read_again(self):
-        backup = self.content()
-        self.store.write([store_base.constant(5)])
-        self.source.refresh()
-        self.restore(backup)
-        for number, wanted in ((6, [*range(5), 6]), (7, [*range(5), 6, 7])):
-            self.store.write([store_base.constant(number)])
-            self.source.refresh()
-            self.assertEqual(wanted, self._modelled(self.source))
