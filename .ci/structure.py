@@ -48,10 +48,6 @@ def imported(tree):
                 '.')[0] == PACKAGE:
             for alias in node.names:
                 yield f'{node.module}.{alias.name}'.partition('.')[2]
-        elif isinstance(node, ast.Call) and node.args and isinstance(
-                node.args[0], ast.Constant) and ast.unparse(
-                node.func) == 'deferred.module':
-            yield node.args[0].value
 
 
 def main():

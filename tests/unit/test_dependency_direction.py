@@ -115,8 +115,6 @@ def _imported(module, path, modules, nodes=ast.walk):
             called = ast.unparse(node.func).rpartition('.')[2]
             if called in ('import_module', '__import__', 'find_spec'):
                 yield node.lineno, node.args[0].value
-            elif ast.unparse(node.func) == 'deferred.module':
-                yield node.lineno, f'{PACKAGE}.{node.args[0].value}'
 
 
 def _sees_conf(path):
@@ -315,11 +313,6 @@ class ViolationsTest(unittest.TestCase):
                  'report.page:1 imports lab.capacity', {
                      'report__page': f'{package}.lab import capacity',
                      'lab__capacity': ''}),
-                ('when an attribute is read',
-                 'cmd.context:2 imports lab.demo', {
-                     'cmd__context': f'{package}.cmd import deferred\n'
-                                     "demo = deferred.module('lab.demo')",
-                     'cmd__deferred': '', 'lab__demo': ''}),
                 ('a client library behind the scheduler',
                  'scheduler.state loads requests by store.api:1', {
                      'scheduler__state': f'{package}.store import api',

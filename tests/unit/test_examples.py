@@ -37,9 +37,9 @@ class ExamplesTestCase(unittest.TestCase):
 
     def test_stale_output_is_replaced_and_nothing_else(self):
         text = ('Before.\n\n::\n\n    $ vswitch-manage profile show \\\n'
-                '          ovs-gre\n    name: old\n    ...\n    $ echo a\n'
-                '\nAfter.\n')
-        self.assertEqual(text.replace('name: old', 'name: ovs-gre').replace(
+                '          ovs-gre -f value -c name\n    old\n'
+                '    $ echo a\n\nAfter.\n')
+        self.assertEqual(text.replace('old', 'ovs-gre').replace(
             '$ echo a\n', '$ echo a\n    a\n'), self._refreshed(text))
 
     def test_a_block_that_is_not_run_stays(self):

@@ -26,7 +26,6 @@ TESTED_WITH = {
     'clients/openstack.py': 'clients/test_http.py',
     'clients/placement.py': 'budgets/test_cloud_api.py',
     'cmd/instances.py': 'cmd/subcommands/test_explain.py',
-    'cmd/osc/plugin.py': 'cmd/osc/test_commands.py',
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'common/metrics_server.py': 'modeler/test_metrics.py',
     'common/self_check.py': 'cmd/test_status.py',

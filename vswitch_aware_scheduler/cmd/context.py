@@ -8,19 +8,19 @@ telemetry driver.
 import argparse
 import datetime
 import math
+import os
 
-from vswitch_aware_scheduler.cmd import deferred
+from oslo_config import cfg
+
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.modeler import wiring
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler import telemetry
 
-# These modules are slow to import, and "--help" does not use them.
-migration = deferred.module('store.migration')
-options = deferred.module('conf')
-wiring = deferred.module('modeler.wiring')
-store = deferred.module('store')
-telemetry = deferred.module('telemetry')
-
-__all__ = ['PROG', 'add_file_arguments', 'common_parser', 'configuration',
+__all__ = ['PROG', 'add_file_arguments', 'add_times', 'configuration',
            'open_or_make_store', 'open_store', 'say', 'seconds',
            'telemetry_driver']
 
@@ -28,40 +28,6 @@ PROG = 'vswitch-manage'
 
 
 # The command line
-
-class _Collect(argparse.Action):
-    """Append to one list wherever the option is given.
-
-    The action 'append' of argparse would forget values before a sub-command.
-    """
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        self.const.append(values)
-        setattr(namespace, self.dest, self.const)
-
-
-def common_parser():
-    """Return the parser of the options that every sub-command has."""
-    common = argparse.ArgumentParser(
-        add_help=False, argument_default=argparse.SUPPRESS)
-    common.add_argument(
-        '--config-file', metavar='PATH', action=_Collect, const=[],
-        help='read options from this file; may be given several times'
-    ).complete = terminal.FILE
-    common.add_argument(
-        '--store', metavar='URL',
-        help='SQLAlchemy URL of the store, instead of store_url')
-    common.add_argument(
-        '-f', choices=('table', 'json', 'yaml', 'csv'), dest='output_format',
-        help='output format; csv only for lists (default: table)')
-    common.add_argument(
-        '--json', action='store_const', const='json', dest='output_format',
-        help='the same as -f json')
-    common.add_argument(
-        '--debug', action='store_true',
-        help='log everything and show the traceback of an error')
-    return common
-
 
 def seconds(text):
     """Return seconds UTC of a number or of an ISO 8601 date.
@@ -86,6 +52,21 @@ def seconds(text):
     return moment.timestamp()
 
 
+def add_times(parser, things, all_things):
+    """Add the options of the first and the last time of an answer.
+
+    :param parser: argparse parser
+    :param things: what the options select
+    :param all_things: the default of both
+    """
+    parser.add_argument('--start', type=seconds, metavar='TIME',
+                        help=f'use {things} from this time on: seconds UTC or '
+                             f'ISO 8601 (default: {all_things})')
+    parser.add_argument('--end', type=seconds, metavar='TIME',
+                        help=f'use {things} before this time (default: '
+                             f'{all_things})')
+
+
 def add_file_arguments(parser):
     """Add the options of the telemetry driver "file".
 
@@ -103,21 +84,33 @@ def add_file_arguments(parser):
 # Configuration, store and telemetry
 
 def configuration(arguments):
-    """Return the options of the group [vswitch_scheduler].
-
-    Afterwards ``arguments.all_options`` has all options.
+    """Return the ConfigOpts of a command line.
 
     :param arguments: Namespace with ``config_file`` (list of paths) and
-        ``store`` (URL or None)
+        ``store`` (URL or None); or that of OpenStackClient, with
+        ``vswitch_config_file`` (path or None)
     :raises Exception: from oslo.config, if a file or a value is invalid
     """
-    conf = options.read(arguments.config_file)
-    group = conf[options.GROUP]
-    if arguments.store is not None:
-        conf.set_override('store_url', arguments.store, options.GROUP)
-    # Some sub-commands read options of other groups.
-    arguments.all_options = conf
-    return group
+    if not hasattr(arguments, 'vswitch_config_file'):
+        conf = options.read(arguments.config_file)
+        if arguments.store is not None:
+            conf.set_override('store_url', arguments.store, options.GROUP)
+        return conf
+    path = arguments.vswitch_config_file
+    if path is None and not cfg.find_config_files(
+            'vswitch_aware_scheduler', 'vswitch'):
+        raise exceptions.InvalidInput(
+            '--vswitch-config-file: not given; expected the '
+            'configuration file of vswitch_aware_scheduler. There is no '
+            'API server: "openstack vswitch" reads the store that this '
+            'file names. Run it on a machine of an administrator with '
+            'access to the store')
+    if path is not None and not os.access(path, os.R_OK):
+        raise exceptions.InvalidInput(
+            f'--vswitch-config-file: {path}; expected a readable file. '
+            f'There is no API server: run "openstack vswitch" on a '
+            f'machine of an administrator with access to the store')
+    return options.read([] if path is None else [path])
 
 
 def say(text):
@@ -154,9 +147,10 @@ def open_or_make_store(conf):
     return target
 
 
-def telemetry_driver(arguments):
+def telemetry_driver(arguments, conf):
     """Return the telemetry driver that the command line names.
 
+    :param conf: ConfigOpts with the options of this package
     :param arguments: Namespace with ``telemetry``, ``path`` and
         ``period_seconds``
     :raises InvalidInput: if an option is missing or does not apply
@@ -179,4 +173,4 @@ def telemetry_driver(arguments):
                 f'--{flag}: {value}; expected no --{flag}: telemetry driver '
                 f'{name} uses only the options in the group [{group}], such '
                 f'as url')
-    return wiring.make_driver(arguments.all_options, name)
+    return wiring.make_driver(conf, name)

@@ -471,8 +471,9 @@ class Checks(upgradecheck.UpgradeCommands):
         if modeler is not None:
             reported.append(('vswitch.conf of vswitch-modeler', modeler))
         problems = list(dict.fromkeys(filter(None, (
-            self_check.options_problem(own_values, reported_values, reporter)
-            for reporter, reported_values in reported))))
+            *options.unknown_names(self._all_options),
+            *(self_check.options_problem(own_values, values, reporter)
+              for reporter, values in reported)))))
         if problems:
             return _result(upgradecheck.Code.WARNING, _some(problems))
         return _result(

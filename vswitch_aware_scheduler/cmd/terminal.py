@@ -15,17 +15,16 @@ import re
 import sys
 import traceback
 
+from cliff.formatters import table
 import tqdm
 
-from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.common import exceptions
-from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 
-__all__ = ['FILE', 'PrintCompletion', 'cell', 'counted', 'log_all',
-           'print_below', 'print_fields', 'print_json', 'print_line',
-           'print_remarks', 'print_table', 'print_tables', 'print_text',
-           'progress', 'run', 'say', 'time', 'version']
+__all__ = ['FILE', 'OUTPUT', 'PrintCompletion', 'Table', 'cell', 'counted',
+           'json_text', 'log_all', 'print_below', 'print_fields',
+           'print_json', 'print_line', 'print_remarks', 'print_table',
+           'print_tables', 'print_text', 'progress', 'run', 'say', 'version']
 
 _PACKAGE = 'vswitch_aware_scheduler'
 
@@ -33,29 +32,50 @@ _PACKAGE = 'vswitch_aware_scheduler'
 # Output
 
 def print_line(text=''):
-    """Print one line. Line ends in the text are escaped.
-
-    :param text: text of the line
-    """
+    """Print one line. Line ends in the text are escaped."""
     _write(plain_text.printable(text) + '\n')
 
 
 def print_below(text):
-    """Print an empty line and a line.
-
-    :param text: text of the line
-    """
+    """Print an empty line and a line."""
     print_line()
     print_line(text)
 
 
 def print_text(text):
-    """Print several lines.
-
-    :param text: text with line ends
-    """
+    """Print several lines."""
     for line in text.splitlines():
         print_line(line)
+
+
+def print_fields(pairs):
+    """Print names and values, with the values in one column.
+
+    :param pairs: list of (name, value)
+    """
+    width = max(len(name) for name, _ in pairs) + 2
+    for name, value in pairs:
+        print_line(f'{name + ":":{width}}{value}')
+
+
+class Table(table.TableFormatter):
+    """The table of cliff, with columns of numbers aligned to the right."""
+
+    def add_rows(self, table, column_names, data):
+        """Add rows of texts.
+
+        :param table: prettytable of cliff
+        :param column_names: list of titles
+        :param data: iterable of rows of texts
+        """
+        super().add_rows(table, column_names, data)
+        for index, name in enumerate(column_names):
+            table.align[name] = 'r' if all(
+                _is_number(row[index], '%?') for row in data) else 'l'
+
+
+def _is_number(cell, unit=''):
+    return re.fullmatch(rf'-|<?[-+.e\d]*\d{unit}|>=\d+', cell)
 
 
 def print_table(header, rows):
@@ -66,23 +86,12 @@ def print_table(header, rows):
     """
     rows = [[plain_text.printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows)]
-    right = [bool(rows) and all(re.fullmatch(r'-|<?[-+.e\d]*\d', row[i])
-                                for row in rows)
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows)
              for i in range(len(header))]
     for row in (header, ['-' * width for width in widths], *rows):
         print_line('  '.join(
             cell.rjust(width) if to_right else cell.ljust(width)
             for cell, width, to_right in zip(row, widths, right)).rstrip())
-
-
-def print_fields(pairs):
-    """Print names and values, with the values in one column.
-
-    :param pairs: iterable of (name, value)
-    """
-    width = max(len(name) for name, _ in pairs) + 2
-    for name, value in pairs:
-        print_line(f'{name + ":":{width}}{value}')
 
 
 def print_tables(tables):
@@ -98,26 +107,24 @@ def print_tables(tables):
 
 
 def print_remarks(title, sentences):
-    """Print a title and a list of sentences; nothing without sentences.
-
-    :param title: text of the title
-    :param sentences: list of strings
-    """
+    """Print a title and a list of sentences; nothing without sentences."""
     if sentences:
         print_below(f'{title}:')
         for text in sentences:
             print_line(f'- {text}')
 
 
-def print_json(data):
-    """Print an answer as JSON. NaN and infinity raise an error.
-
-    :param data: dictionary or list
-    """
+def json_text(data, indent=2):
+    """Return an answer as JSON. NaN and infinity raise an error."""
     # All characters beyond ASCII and all control characters except DEL are
     # escaped.
-    print_text(json.dumps(data, indent=2, allow_nan=False).replace(
-        '\x7f', r'\u007f'))
+    return json.dumps(data, indent=indent, allow_nan=False).replace(
+        '\x7f', r'\u007f')
+
+
+def print_json(data):
+    """Print an answer as JSON."""
+    print_text(json_text(data))
 
 
 def say(prog, text):
@@ -136,14 +143,6 @@ def cell(value, form='.4g'):
     :param form: format specification
     """
     return '-' if value is None else format(value, form)
-
-
-def time(seconds):
-    """Return a time as ISO 8601, or a hyphen for None.
-
-    :param seconds: seconds UTC, or None
-    """
-    return plain_text.iso_time(seconds) or '-'
 
 
 def version(prog):
@@ -197,6 +196,9 @@ FILE = {'bash': '_shtab_compgen_files', 'zsh': '_files', 'tcsh': 'f'}
 class PrintCompletion(argparse.Action):
     """Print the script that completes the command in a shell, and exit.
 
+    A parser that does not have all sub-commands has a method
+    ``whole_parser``.
+
     :param option_strings: as in argparse.Action
     :param dest: as in argparse.Action
     :param keywords: keyword arguments of argparse.Action
@@ -213,8 +215,8 @@ class PrintCompletion(argparse.Action):
             raise exceptions.InvalidInput(
                 f'{option_string}: the library shtab is not installed; '
                 f'install the extra "completion" of the package') from None
-        deferred.add_all(parser)
-        _write(shtab.complete(parser, values))
+        whole = getattr(parser, 'whole_parser', lambda: parser)()
+        _write(shtab.complete(whole, values))
         parser.exit()
 
 
@@ -222,6 +224,9 @@ class PrintCompletion(argparse.Action):
 
 def log_all():
     """Log everything to standard error, including libraries, escaped."""
+    # Slow to import, and few commands log anything.
+    from vswitch_aware_scheduler.common import logs
+
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     logs.escape_all()
 
@@ -289,6 +294,18 @@ def _write(text):
         sys.stdout.write(text)
     except BrokenPipeError:
         _drop_output()
+
+
+class _Output:
+    """Standard output of cliff: a closed pipe is no error."""
+
+    def write(self, text):
+        """Write text."""
+        _write(text)
+
+
+#: Where the formatters of cliff write.
+OUTPUT = _Output()
 
 
 def _flush():

@@ -13,7 +13,8 @@ from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS', 'alike',
            'default_demand', 'inventory_options', 'parse', 'read', 'read_all',
-           'refuse_unknown', 'register_opts', 'telemetry_options']
+           'refuse_unknown', 'register_opts', 'telemetry_options',
+           'unknown_names']
 
 #: Name of the group.
 GROUP = opts.GROUP
@@ -27,6 +28,8 @@ read_all = opts.read_all
 parse = opts.parse
 
 refuse_unknown = opts.refuse_unknown
+
+unknown_names = opts.unknown_names
 
 default_demand = opts.default_demand
 

@@ -16,7 +16,7 @@ from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'parse', 'read',
-           'read_all', 'refuse_unknown', 'register_opts']
+           'read_all', 'refuse_unknown', 'register_opts', 'unknown_names']
 
 _PROJECT = 'vswitch_aware_scheduler'
 
@@ -145,43 +145,62 @@ def alike(group):
     return values
 
 
-def refuse_unknown(conf):
-    """Check that the groups of this project contain known options only.
+def unknown_names(conf):
+    """Return what is wrong with names in the groups of this project.
 
-    oslo.config ignores unknown names, so a misspelt option would silently keep
-    its default. Groups of other projects are not checked.
+    oslo.config ignores unknown names, so a misspelt or removed option would
+    silently keep its default. Groups of other projects are not checked, nor
+    files that cannot be read.
 
     :param conf: an oslo.config ConfigOpts that has read its files
-    :raises ValueError: with the first unknown name, its file and its group
+    :returns: list of texts with a name, its file and its group
     """
-    names_by_group = {}
-    for group, options in list_opts():
-        names_by_group[group.name] = {
-            name for option in options for name in (
-                option.dest, *(deprecated.name
-                               for deprecated in option.deprecated_opts))}
-    for path in [*conf.config_file, *(
-            path for folder in conf.config_dir or ()
+    names_by_group = {
+        group.name: {name for option in options for name in (
+            option.dest, *(deprecated.name
+                           for deprecated in option.deprecated_opts))}
+        for group, options in list_opts()}
+    problems = []
+    # A ConfigOpts without a command line, as in tests, has neither.
+    for path in [*(getattr(conf, 'config_file', None) or ()), *(
+            path for folder in getattr(conf, 'config_dir', None) or ()
             for path in sorted(glob.glob(os.path.join(folder, '*.conf'))))]:
         sections = {}
-        cfg.ConfigParser(path, sections).parse()
+        try:
+            cfg.ConfigParser(path, sections).parse()
+        except (cfg.ParseError, OSError, UnicodeDecodeError):
+            continue
         for group, values in sections.items():
             if not group.startswith(_PREFIX):
                 continue
-            _refuse(f'{path}: group', group, names_by_group)
-            for name in values:
-                _refuse(f'{path}: option in the group [{group}]', name,
-                        names_by_group[group])
+            if group not in names_by_group:
+                problems.append(_unknown(f'{path}: group', group,
+                                         names_by_group))
+                continue
+            known_names = names_by_group[group] | telemetry.auth_names(
+                *values.get('auth_type', ()))
+            problems += [
+                _unknown(f'{path}: option in the group [{group}]', name,
+                         known_names)
+                for name in values if name not in known_names]
+    return problems
 
 
-def _refuse(place, name, known_names):
-    if name in known_names:
-        return
+def refuse_unknown(conf):
+    """Check that the groups of this project contain known options only.
+
+    :param conf: an oslo.config ConfigOpts that has read its files
+    :raises ValueError: with the first of :func:`unknown_names`
+    """
+    for problem in unknown_names(conf):
+        raise ValueError(problem)
+
+
+def _unknown(place, name, known_names):
     near = difflib.get_close_matches(name, known_names, n=1)
-    raise ValueError(
-        f'{place}: {name}; expected '
-        + (f'{near[0]}, or another name' if near else 'a name')
-        + ' of vswitch.conf.sample')
+    return (f'{place}: {name}; expected '
+            + (f'{near[0]}, or another name' if near else 'a name')
+            + ' of vswitch.conf.sample')
 
 
 def default_demand(group):

@@ -5,12 +5,14 @@ Options of keystoneauth1 set how the driver authenticates: ``auth_type`` and
 the options of the plugin that it names.
 """
 
+import contextlib
+
 from keystoneauth1 import loading
 from oslo_config import cfg
 
 from vswitch_aware_scheduler.conf import number
 
-__all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
+__all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_names', 'auth_opts',
            'driver_options', 'register_opts']
 
 _TLS = [
@@ -526,6 +528,21 @@ def auth_opts():
             if option.dest not in {other.dest for other in options}:
                 options.append(option)
     return options
+
+
+def auth_names(*auth_types):
+    """Return the names of the options of plugins of keystoneauth1.
+
+    :param auth_types: names of plugins; an unknown plugin has no options
+    :returns: set of names
+    """
+    names = set()
+    for auth_type in auth_types:
+        with contextlib.suppress(Exception):
+            for option in loading.get_auth_plugin_conf_options(auth_type):
+                names.update((option.dest, *(
+                    other.name for other in option.deprecated_opts)))
+    return names
 
 
 def register_opts(conf):

@@ -13,7 +13,9 @@ import typing
 import nova.conf
 
 from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.common import self_check
+from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
 
@@ -108,6 +110,8 @@ class WorkerReport(worker_thread.WorkerThread):
             'no instance has a traffic model yet, so that every instance '
             'counts by its flavor, a prior or the default')
             if models == 0 else None)
+        self._report('unknown options', plain_text.first_of(
+            opts.unknown_names(CONF), '; ') or None)
         modeler_options = self._store.fleet('options').facts.get('modeler', {})
         self._report('options', self_check.options_problem(
             options, modeler_options, 'vswitch.conf of vswitch-modeler'))

@@ -578,6 +578,11 @@ class ModelStatusTestCase(StatusCase):
         self.assert_told(1, SCHEDULERS, 'no worker .* in the last day: '
                                         'VSwitchFilter and VSwitchWeigher')
 
+    def test_an_option_that_does_not_exist_is_a_warning(self):
+        self.configure('enforcment = observe')
+        self.assert_told(1, OPTIONS, r'group \[vswitch_scheduler\]: '
+                                     'enforcment; expected enforcement, or')
+
     def test_options_that_differ_are_a_warning(self):
         self.worker(options={'overload_probability': .01,
                              'enforcement': 'enforce'})

@@ -212,7 +212,7 @@ class ProcessTestCase(unittest.TestCase):
                 'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
                 'class Finder:\n'
                 '    def find_spec(self, name, path=None, target=None):\n'
-                '        if name == "oslo_config":\n'
+                '        if name == "cliff":\n'
                 '            os.kill(os.getpid(), signal.SIGINT)\n'
                 'sys.meta_path.insert(0, Finder())\n'
                 'import vswitch_aware_scheduler.cmd.manage\n')

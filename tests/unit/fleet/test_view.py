@@ -9,6 +9,7 @@ from tests.unit.report import fleets
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store
@@ -110,9 +111,9 @@ class FleetViewTestCase(base.StoreTestCase):
 class ReadTestCase(fleet_case.FleetTestCase):
 
     def read(self):
-        group = context.configuration(argparse.Namespace(
+        conf = context.configuration(argparse.Namespace(
             config_file=[self.config], store=None))
-        return wiring.read_fleet(self.store, group)
+        return wiring.read_fleet(self.store, conf[options.GROUP])
 
     def test_policies_that_a_modeler_stored_come_before_the_options(self):
         self._configure('default_switch_profile = ovs-vxlan')

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import socket
 import sqlite3
 from unittest import mock
@@ -159,6 +160,14 @@ class WorkerReportTestCase(base.StoreTestCase):
                                base.NOW)
         self.assert_logged("enforcement is 'enforce' here and 'observe' in "
                            'vswitch.conf')
+
+    def test_an_option_that_does_not_exist_is_logged_once(self):
+        self.modeler()
+        path = os.path.join(self.directory, 'nova.conf')
+        pathlib.Path(path).write_text('[vswitch_scheduler]\nenforcment = x\n')
+        worker_report.CONF([], default_config_files=[path])
+        self.addCleanup(worker_report.CONF.clear)
+        self.assert_logged('enforcment; expected enforcement, or another')
 
 
 class VersionTestCase(base.StoreTestCase):

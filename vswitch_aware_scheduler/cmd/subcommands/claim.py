@@ -1,65 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage claim: prints the recent placements of schedulers."""
 
-from vswitch_aware_scheduler.cmd import context
-from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler import store
 
-__all__ = ['SUMMARY', 'add_arguments']
+__all__ = ['List']
 
-#: What it does.
-SUMMARY = 'print the latest placements of schedulers'
-
-
-def add_arguments(parser):
-    """Add the sub-command of ``claim``.
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    output.add_list_arguments(parser.add_command(
-        'list', 'print recent placements of schedulers, including withdrawn '
-        'ones', _list), 'host')
+_column = base.Column
 
 
-def _milliseconds(seconds):
-    return f'{1e3 * seconds:.0f}'
+class List(base.List):
+    """Print recent placements of schedulers, including withdrawn ones."""
 
+    rows_key = 'claims'
+    filters = ('host',)
+    below = ('claims; WAIT: milliseconds that the request waited for '
+             'the store; CONFLICTS: hosts that it could not claim before; '
+             'MISSED: claimed without waiting for the store; LEFT: seconds '
+             'until a claim is deleted')
+    columns = [
+        _column('INSTANCE', 'instance'), _column('STATE', 'state'),
+        _column('HOST', 'host'), _column('SOURCE', 'source'),
+        _column('BY', 'claimed_by'), _column('CLAIMED', 'claimed_at_iso'),
+        _column('WAIT', 'waited_seconds',
+                lambda seconds: f'{1e3 * seconds:.0f}'),
+        _column('CONFLICTS', 'conflicts'), _column('MISSED', 'missed'),
+        _column('LEFT', 'seconds_left', '{:.0f}'.format)]
 
-def _yes_or_no(value):
-    return 'yes' if value else 'no'
+    def belongs(self, row, name, value):
+        """Return whether a claim is on a host, or came from it."""
+        return value in (row['host'], row['source'])
 
-
-def _list(arguments, conf):
-    claims = context.open_store(conf).read_claims().claims
-    column = output.Column
-    output.print_list(arguments, [{
-        'instance': claim.instance_uuid, 'state': claim.state,
-        'host': claim.host, 'source': claim.source,
-        'claimed_by': claim.claimed_by, 'claimed_at': claim.claimed_at,
-        'seconds_left': max(0.0, store.HELD_SECONDS - claim.age_seconds)
-        if claim.state == store.CLAIMED else None,
-        'waited_seconds': claim.waited_seconds,
-        'conflicts': claim.conflicts, 'missed': claim.missed,
-        'rule': claim.rule,
-        'guaranteed': claim.guaranteed and rates.by_name(
-            claim.guaranteed, True),
-        'networks': (None if claim.attachments is None
-                     else claim.attachments.to_data()),
-        'mean': rates.by_name(claim.law.mean.tolist(),
-                              claim.law.packets_known)}
-        for claim in claims], [
-            column('INSTANCE', 'instance'), column('STATE', 'state'),
-            column('HOST', 'host'), column('SOURCE', 'source'),
-            column('BY', 'claimed_by'), column('CLAIMED', 'claimed_at_iso'),
-            column('WAIT', 'waited_seconds', _milliseconds),
-            column('CONFLICTS', 'conflicts', '{:d}'.format),
-            column('MISSED', 'missed', _yes_or_no),
-            column('LEFT', 'seconds_left', '{:.0f}'.format)],
-        'claims', 'claims; WAIT: milliseconds that the request waited for '
-        'the store; CONFLICTS: hosts that it could not claim before; MISSED: '
-        'claimed without waiting for the store; LEFT: seconds until a claim '
-        'is deleted',
-        belongs={'host': lambda row, host: host in (row['host'],
-                                                    row['source'])})
-    return 0
+    def answer(self, arguments):
+        """Return the claims that schedulers read."""
+        return {'claims': [{
+            'instance': claim.instance_uuid, 'state': claim.state,
+            'host': claim.host, 'source': claim.source,
+            'claimed_by': claim.claimed_by, 'claimed_at': claim.claimed_at,
+            'seconds_left': max(0.0, store.HELD_SECONDS - claim.age_seconds)
+            if claim.state == store.CLAIMED else None,
+            'waited_seconds': claim.waited_seconds,
+            'conflicts': claim.conflicts, 'missed': claim.missed,
+            'rule': claim.rule,
+            'guaranteed': claim.guaranteed and rates.by_name(
+                claim.guaranteed, True),
+            'networks': (None if claim.attachments is None
+                         else claim.attachments.to_data()),
+            'mean': rates.by_name(claim.law.mean.tolist(),
+                                  claim.law.packets_known)}
+            for claim in self.store.read_claims().claims]}

@@ -15,9 +15,8 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import explanation
-from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import instances
-from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd.subcommands import fleet as fleet_command
 from vswitch_aware_scheduler.cmd import terminal
@@ -27,11 +26,7 @@ from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['SUMMARY', 'add_arguments', 'columns', 'print_below', 'print_head',
-           'run']
-
-#: What it does.
-SUMMARY = 'print which hosts would accept an instance now, and why'
+__all__ = ['Explain', 'run']
 
 #: Number of hosts nearest to fitting for which the command computes which
 #: share of the demand would fit and how many instances have to leave.
@@ -45,12 +40,7 @@ _SAME = 1e-3
 _HALVINGS = 10
 
 
-def add_arguments(parser):
-    """Add the arguments of "explain".
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_print)
+def _add_arguments(parser):
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument('--server', metavar='UUID',
                        help='existing instance, given by its uuid or by its '
@@ -63,7 +53,6 @@ def add_arguments(parser):
                         dest='networks', default=[],
                         help='id of a network that the instance is attached '
                              'to; may be given several times')
-    output.add_list_arguments(parser, 'host')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +81,7 @@ def run(arguments, conf, store, progress=None):
     """
     fleet, head = fleet_command.open_view(store, conf[options.GROUP])
     subject = _subject(arguments, fleet, head['remarks'])
-    hosts = sorted(fleet.policies, key=output.natural)
+    hosts = sorted(fleet.policies, key=base.natural)
     fleet_command.check_host(fleet, arguments.host, 'vswitch-manage fleet')
     judged = _Judged(fleet, subject, hosts, progress)
     assessment = judged.assessment
@@ -105,7 +94,7 @@ def run(arguments, conf, store, progress=None):
         explanation.nearest(assessment, most=len(hosts)))}
     rows.sort(key=lambda row: (not row['admitted'], order.get(
         row['host'], -1), row['overload_after'] or 0.0,
-        output.natural(row['host'])))
+        base.natural(row['host'])))
     law = subject.demand.law_on(None)
     return {
         'instance_uuid': subject.uuid, 'flavor': subject.flavor,
@@ -430,153 +419,89 @@ def _number(value, is_known=True):
     return float(value) if is_known and np.isfinite(value) else None
 
 
-# Text output.
+# For people
 
-def columns():
-    """Return the list of the Columns of the hosts."""
-    column = output.Column
-
-    def share(value):
-        return f'{100 * value:.1f}%'
-
-    return [
-        column('HOST', 'host'), column('PROFILE', 'profile'),
-        column('VMS', 'instances'),
-        column('USED', 'utilisation_before', share),
-        column('USED WITH IT', 'utilisation_after', share),
-        column('P(OVERLOAD)', 'overload_before', plain_text.chance),
-        column('P WITH IT', 'overload_after', plain_text.chance),
-        column('LIMIT', 'overload_limit', '{:.3g}'.format),
-        column('REFUSED BY', 'check', absent='no check'),
-        column('VALUE', 'value', '{:.6g}'.format),
-        column('OF', 'limit', '{:.6g}'.format)]
+def _share(value):
+    return f'{100 * value:.1f}%'
 
 
-def print_head(answer):
-    """Print the text above the hosts.
+_column = base.Column
 
-    :param answer: result of :func:`run`
-    """
-    instance = answer['instance_uuid'] or 'a new one'
-    mean, peak = answer['mean'], answer['peak']
-    age = answer['inventory_age_seconds']
-    terminal.print_fields([
-        ('Instance', instance), ('Flavor', answer['flavor'] or 'unknown'),
-        ('Project', answer['project'] or 'unknown'),
-        ('Demand by', answer['rule']),
-        ('Mean, peak egress', f'{mean["egress_kbps"]:.6g}, '
-                              f'{peak["egress_kbps"]:.6g} kbit/s'),
-        ('Mean, peak ingress', f'{mean["ingress_kbps"]:.6g}, '
-                               f'{peak["ingress_kbps"]:.6g} kbit/s'),
-        ('Inventory', 'none' if age is None else
-         f'{plain_text.iso_time(answer["inventory_seen_at"])}, '
-         f'{age:.0f} s old'),
-        ('Aggregates read',
-         plain_text.iso_time(answer['aggregates_read_at']) or 'never'),
-        ('Models of', plain_text.iso_time(answer['published_at']) or 'never'),
-        ('Admitted', answer['admitted']), ('Hosts', answer['summary'])])
-    terminal.print_line()
+_CHECKS = [
+    _column('CHECK', 'check'), _column('UNIT', 'unit'),
+    *(_column(title, key, lambda value: plain_text.chance(value, '.6g'))
+      for title, key in (('BEFORE', 'before'), ('ADDS', 'adds'),
+                         ('WITH_IT', 'after'), ('LIMIT', 'limit'))),
+    _column('PASSES', 'passes', lambda passes: 'yes' if passes else 'NO')]
 
 
-def print_below(answer, rows):
-    """Print the text below the hosts.
+class Explain(base.List):
+    """Print which hosts would accept an instance now, and why."""
 
-    :param answer: result of :func:`run`
-    :param rows: rows of the hosts that were printed
-    """
-    if len(rows) == 1:
-        _print_host(rows[0])
-    else:
+    rows_key = 'hosts'
+    below = 'hosts: the admitted ones, then those nearest to fitting'
+    filters = ('host',)
+    columns = [
+        _column('HOST', 'host'), _column('PROFILE', 'profile'),
+        _column('VMS', 'instances'),
+        _column('USED', 'utilisation_before', _share),
+        _column('USED WITH IT', 'utilisation_after', _share),
+        _column('P(OVERLOAD)', 'overload_before', plain_text.chance),
+        _column('P WITH IT', 'overload_after', plain_text.chance),
+        _column('LIMIT', 'overload_limit', '{:.3g}'.format),
+        _column('REFUSED BY', 'check', absent='no check'),
+        _column('VALUE', 'value', '{:.6g}'.format),
+        _column('OF', 'limit', '{:.6g}'.format)]
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        _add_arguments(parser)
+
+    def answer(self, arguments):
+        """Return the result of :func:`run`."""
+        with terminal.progress('judging') as progress:
+            return run(arguments, self.all_options, self.store, progress)
+
+    def describe(self, answer, rows):
+        """Print the instance, and how the only or nearest host is judged."""
+        terminal.print_line()
+        terminal.print_fields(list(zip(*base.fields_of({
+            name: answer[name] for name in (
+                'instance_uuid', 'flavor', 'project', 'rule', 'mean', 'peak',
+                'inventory_seen_at', 'aggregates_read_at', 'published_at',
+                'admitted', 'summary')}))))
         for row in rows:
-            if row['host'] == answer['nearest']:
-                _print_fit(row)
-    if answer['remarks']:
-        terminal.print_below('Remarks:')
-        for remark in answer['remarks']:
-            terminal.print_line(f'- {remark}')
-
-
-def _print_fit(row):
-    if row['fits_if']:
-        terminal.print_below(f'It would fit on {row["host"]} if')
-        for text in row['fits_if']:
-            terminal.print_line(f'- {text}')
+            if len(rows) == 1:
+                _print_host(row)
+            if row['fits_if'] and (len(rows) == 1
+                                   or row['host'] == answer['nearest']):
+                terminal.print_remarks(f'It would fit on {row["host"]} if',
+                                       row['fits_if'])
+        terminal.print_remarks('Remarks', answer['remarks'])
 
 
 def _print_host(row):
-    origins = ', '.join(f'{name} by {origin}' for name, origin
-                        in row['origins'].items() if origin)
-    rules = ', '.join(f'{count} by {rule}'
-                      for rule, count in row['rules'].items())
     terminal.print_line()
-    terminal.print_fields([
-        ('Why', row['text']),
-        ('Policy', origins or 'by options alone'),
-        ('Instances', f'{row["instances"]}' + (f': {rules}' if rules else '')
-         + ('; the instance itself is one, and not counted'
-            if row['is_there'] else '')),
-        ('Limit', _limit(row)), *_busy_together(row),
-        ('Enforced', 'yes' if row['enforced']
-         else 'no: the host is only observed and passes')])
+    terminal.print_fields(list(zip(*base.fields_of({
+        'why': row['text'], 'policy_by': row['origins'],
+        'instances_by': row['rules'],
+        **{name: row[name] for name in (
+            'is_there', 'overload_limit', 'asked_limit', 'prediction_margin',
+            'enforced')},
+        **({'if_independent': row['if_independent']}
+           if _busy_together(row) else {})}))))
     terminal.print_line()
-    terminal.print_table(
-        ['CHECK', 'UNIT', 'BEFORE', 'ADDS', 'WITH_IT', 'LIMIT', 'PASSES'],
-        [[check['check'], check.get('unit', '-'),
-          *(_before_and_after(check, key) for key in (
-              'before', 'adds', 'after')),
-          terminal.cell(check.get('limit'), '.6g'),
-          {True: 'yes', False: 'NO', None: '-'}[check['passes']]]
-         for check in row['checks']] + [
-            [f'uplink {uplink["uplink"]}', '-',
-             plain_text.chance(uplink['overload_before'], '.4g'), '-',
-             plain_text.chance(uplink['overload_after'], '.4g'),
-             terminal.cell(uplink['overload_limit']),
-             'yes' if uplink['admitted'] else 'NO']
-            for uplink in row['uplinks']])
-    _print_fit(row)
-
-
-def _before_and_after(check, key):
-    form = plain_text.chance if check['check'] == 'overload probability' \
-        else terminal.cell
-    return form(check.get(key), '.6g')
+    terminal.print_table(*base.table_of([*row['checks'], *(
+        {'check': f'uplink {uplink["uplink"]}',
+         'before': uplink['overload_before'],
+         'after': uplink['overload_after'],
+         'limit': uplink['overload_limit'], 'passes': uplink['admitted']}
+        for uplink in row['uplinks'])], _CHECKS))
 
 
 def _busy_together(row):
-    """Return a list with a line of text if instances are busy together."""
+    """Return whether instances are busy at the same times."""
     independent = row['if_independent']
-    if independent is None or None in independent.values() or all(
-            abs(row[f'overload_{when}'] - value) <= _SAME * value
-            for when, value in independent.items()):
-        return []
-    return [('Busy together', (
-        'instances here are busy at the same times; if they were independent '
-        'the overload probability would be {}, and {} with the instance'
-    ).format(*map(plain_text.chance, independent.values())))]
-
-
-def _limit(row):
-    if row['overload_limit'] is None:
-        return 'none of the overload probability'
-    text = f'{row["overload_limit"]:.3g}'
-    if row['prediction_margin'] != 1:
-        text += (f', {row["asked_limit"]:.3g} divided by the prediction '
-                 f'margin {row["prediction_margin"]:g}')
-    return text
-
-
-def _print(arguments, conf):
-    with terminal.progress('judging') as progress:
-        answer = run(arguments, arguments.all_options,
-                     context.open_store(conf), progress)
-    is_table = arguments.output_format in (None, 'table')
-    if is_table:
-        print_head(answer)
-    all_columns = columns()
-    rows, total = output.select(arguments, answer.pop('hosts'), all_columns)
-    output.print_selected(
-        arguments, rows, total, all_columns, 'hosts',
-        'hosts: the admitted ones, then those nearest to fitting', answer)
-    if is_table:
-        print_below(answer, rows)
-    return 0
+    return independent is not None and None not in independent.values() \
+        and any(abs(row[f'overload_{when}'] - value) > _SAME * value
+                for when, value in independent.items())

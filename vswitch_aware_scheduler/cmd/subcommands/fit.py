@@ -1,121 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage fit: fit traffic models to telemetry."""
 
+import collections
 import time
 
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
-from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import instants as sampled
-from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['SUMMARY', 'add_arguments']
-
-#: What it does.
-SUMMARY = 'fit traffic models to telemetry and write them to the store'
+__all__ = ['Fit']
 
 
-def add_arguments(parser):
-    """Add the arguments of ``fit``.
+class Fit(base.Show):
+    """Fit traffic models to telemetry and write them to the store."""
 
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_fit)
-    parser.add_argument('--telemetry', metavar='DRIVER', default='file',
-                        help='name of a telemetry driver (default: file)')
-    context.add_file_arguments(parser)
-    parser.add_argument('--start', type=context.seconds, metavar='TIME',
-                        help='use samples from this time on: seconds UTC or '
-                             'ISO 8601 (default: all samples)')
-    parser.add_argument('--end', type=context.seconds, metavar='TIME',
-                        help='use samples before this time (default: all '
-                             'samples)')
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('--telemetry', metavar='DRIVER', default='file',
+                            help='name of a telemetry driver (default: file)')
+        context.add_file_arguments(parser)
+        context.add_times(parser, 'samples', 'all samples')
 
+    def answer(self, arguments):
+        """Fit models to all series of a telemetry driver, and write them."""
+        conf = self.conf
+        began = time.monotonic()
+        if None not in (arguments.start, arguments.end) \
+                and arguments.start >= arguments.end:
+            raise exceptions.InvalidInput(
+                f'start: {arguments.start:.15g}; expected a time before the '
+                f'end, which is {arguments.end:.15g}, in seconds since 1970')
+        driver = context.telemetry_driver(arguments, self.all_options)
+        target = context.open_or_make_store(conf)
+        names = {item.uuid: item.name for item in driver.instances()}
+        instants = sampled.Instants(target.secret())
+        measured, models, unmodelled, refused = [], [], [], []
+        refused_samples = rate_series.Refused()
 
-def _fit(arguments, conf):
-    began = time.monotonic()
-    if None not in (arguments.start, arguments.end) \
-            and arguments.start >= arguments.end:
-        raise exceptions.InvalidInput(
-            f'start: {arguments.start:.15g}; expected a time before the end, '
-            f'which is {arguments.end:.15g}, in seconds since 1970')
-    driver = context.telemetry_driver(arguments)
-    target = context.open_or_make_store(conf)
-    names = {item.uuid: item.name for item in driver.instances()}
-    instants = sampled.Instants(target.secret())
-    measured, models, unmodelled, refused = [], [], [], []
-    refused_samples = rate_series.Refused()
+        def refuse(instance_uuid, reason, error):
+            refused.append({'instance_uuid': instance_uuid,
+                            'name': names.get(instance_uuid), 'reason': reason,
+                            'detail': str(error)})
 
-    def refuse(instance_uuid, reason, error):
-        refused.append({'instance_uuid': instance_uuid,
-                        'name': names.get(instance_uuid), 'reason': reason,
-                        'detail': str(error)})
-
-    with terminal.progress('fitting') as progress:
-        for series in driver.series(arguments.start, arguments.end,
-                                    progress=progress):
-            # The load that the instance counts with otherwise is unknown here.
-            series = series.at_least()
-            refused_samples += series.refused
-            reason = _refusal(series, conf.min_samples)
-            try:
-                counts = estimate.count_transitions(series, instants)
-            except exceptions.NotEnoughSamples as error:
-                refuse(series.instance_uuid, reason, error)
+        with terminal.progress('fitting') as progress:
+            for series in driver.series(arguments.start, arguments.end,
+                                        progress=progress):
+                # The load that it counts with otherwise is unknown here.
+                series = series.at_least()
+                refused_samples += series.refused
+                reason = _refusal(series, conf.min_samples)
+                try:
+                    counts = estimate.count_transitions(series, instants)
+                except exceptions.NotEnoughSamples as error:
+                    refuse(series.instance_uuid, reason, error)
+                    continue
+                measured.append((series.instance_uuid, series.refused, reason,
+                                 counts))
+        for (instance_uuid, refused_counts, reason, its_counts), model in zip(
+                measured, estimate.fit_models(
+                    [counts for *_, counts in measured],
+                    min_samples=conf.min_samples,
+                    keys=[uuid for uuid, *_ in measured])):
+            provenance = {'refused': refused_counts,
+                          'source': arguments.telemetry,
+                          'name': names.get(instance_uuid)}
+            if isinstance(model, exceptions.NotEnoughSamples):
+                refuse(instance_uuid, reason, model)
+                unmodelled.append(store.Unmodelled(instance_uuid, its_counts,
+                                                   **provenance))
                 continue
-            measured.append((series.instance_uuid, series.refused, reason,
-                             counts))
-    for (instance_uuid, refused_counts, reason, its_counts), model in zip(
-            measured, estimate.fit_models(
-                [counts for *_, counts in measured],
-                min_samples=conf.min_samples,
-                keys=[uuid for uuid, *_ in measured])):
-        provenance = {'refused': refused_counts,
-                      'source': arguments.telemetry,
-                      'name': names.get(instance_uuid)}
-        if isinstance(model, exceptions.NotEnoughSamples):
-            refuse(instance_uuid, reason, model)
-            unmodelled.append(store.Unmodelled(instance_uuid, its_counts,
-                                               **provenance))
-            continue
-        models.append(store.StoredModel.from_counts(
-            instance_uuid, model, its_counts, **provenance))
-    generation = _write_models(target, conf, models, unmodelled)
-    groups = sum(prior.instance_uuid is None
-                 for prior in target.priors().values())
-    seconds = time.monotonic() - began
-    reasons = {}
-    for item in refused:
-        reasons[item['reason']] = reasons.get(item['reason'], 0) + 1
-    if not output.print_answer(arguments, {
+            models.append(store.StoredModel.from_counts(
+                instance_uuid, model, its_counts, **provenance))
+        generation = _write_models(target, conf, models, unmodelled)
+        if not models:
+            context.say('no instance has a history to fit a model to: nothing '
+                        'was written')
+            self.status = 1
+        return {
             'source': driver.source, 'store': target.url,
             'generation': generation.number, 'instances': len(names),
             'fitted': len(models), 'refused': len(refused),
-            'reasons': reasons, 'refused_instances': refused,
+            'reasons': dict(collections.Counter(
+                item['reason'] for item in refused)),
+            'refused_instances': refused,
             'refused_samples': refused_samples.to_dict(),
-            'priors': groups, 'seconds': round(seconds, 3)}):
-        terminal.print_fields([
-            ('Telemetry', driver.source), ('Store', target.url),
-            ('Generation', generation.number),
-            ('Fitted', f'{len(models)} instances in {seconds:.1f} s'),
-            ('Refused', f'{len(refused)} instances'
-             + terminal.counted(reasons)),
-            ('Priors', f'{groups} groups' + (
-                '' if groups else f'; the minimum is '
-                f'{traffic_prior.MIN_PEERS} instances with a model')),
-            ('Samples refused', str(refused_samples.total) + terminal.counted(
-                {name: count for name, count
-                 in refused_samples.to_dict().items() if count}))])
-    if not models:
-        context.say('no instance has a history to fit a model to: nothing '
-                    'was written')
-        return 1
-    return 0
+            'priors': sum(prior.instance_uuid is None
+                          for prior in target.priors().values()),
+            'seconds': round(time.monotonic() - began, 3)}
+
+    def for_people(self, answer):
+        """Return the answer without the list of refused instances."""
+        return {name: value for name, value in answer.items()
+                if name not in ('refused_instances', 'seconds')}
 
 
 def _write_models(target, conf, models, unmodelled):

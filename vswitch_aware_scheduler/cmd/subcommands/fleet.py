@@ -12,9 +12,8 @@ import time
 
 from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.budgets import accounts
-from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import instances
-from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
@@ -28,13 +27,8 @@ from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['SORTS', 'SUMMARY', 'add_arguments', 'add_episodes', 'add_room',
-           'check_host', 'host_columns', 'host_rows', 'instance_columns',
-           'instance_rows', 'open_view', 'project_columns', 'sort',
-           'uplink_columns', 'uplink_rows']
-
-#: What it does.
-SUMMARY = 'print the load and the overload probability of each host'
+__all__ = ['List', 'SORTS', 'Show', 'add_episodes', 'add_room', 'check_host',
+           'host_rows', 'instance_rows', 'open_view', 'sort', 'uplink_rows']
 
 #: Sort keys of hosts, and whether the largest values come first.
 SORTS = {'host': False, 'risk': True, 'utilisation': True, 'instances': True,
@@ -56,12 +50,7 @@ _DAY_SECONDS = 86400.0
 _MOST_SPENDERS = 5
 
 
-def add_arguments(parser):
-    """Add the arguments of "fleet".
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_print)
+def _add_arguments(parser):
     parser.add_argument('--sort', choices=SORTS, default='host',
                         help='sort hosts by name, risk, utilisation, number '
                              'of instances, room or error budget; the highest '
@@ -83,7 +72,6 @@ def add_arguments(parser):
     parser.add_argument('--host', metavar='HOST',
                         help='print only this host, and its instances, those '
                              'that add the most load first')
-    output.add_list_arguments(parser)
 
 
 def sort(its_rows: list[dict], key_name: str) -> None:
@@ -188,7 +176,7 @@ def host_rows(fleet: view.FleetView, only_host: str | None = None,
     :raises InvalidInput: if the requested host is unknown
     """
     check_host(fleet, only_host)
-    hosts = sorted(fleet.policies, key=output.natural) \
+    hosts = sorted(fleet.policies, key=base.natural) \
         if only_host is None else [only_host]
     return _in_words(rows.host(fleet, host, load) for host, load
                      in zip(hosts, fleet.loads(hosts, progress)))
@@ -196,7 +184,7 @@ def host_rows(fleet: view.FleetView, only_host: str | None = None,
 
 def uplink_rows(fleet: view.FleetView) -> list[dict]:
     """Return a row for each uplink, sorted by name."""
-    names = sorted(fleet.uplinks, key=output.natural)
+    names = sorted(fleet.uplinks, key=base.natural)
     return _in_words(rows.uplink(fleet, name, load) for name, load
                      in zip(names, fleet.uplink_loads(names)))
 
@@ -345,136 +333,141 @@ def _percent(value):
     return f'{100 * value:.1f}%'
 
 
-def _budget_columns():
-    column = output.Column
-    return [column('BUDGET', 'budget_left', _percent),
-            column('BURN', 'burn_rate', '{:.3g}'.format)]
-
-
 def _loss(value):
     return plain_text.chance(value, '.2g')
 
 
-def _numbers():
-    column = output.Column
-    return [column('USED', 'utilisation', _percent),
-            column('P(OVERLOAD)', 'overload_probability', plain_text.chance),
-            column('LIMIT', 'limit', '{:.3g}'.format),
-            column('LOSS', 'loss_fraction', _loss)]
+_column = base.Column
+
+_NUMBERS = [
+    _column('USED', 'utilisation', _percent),
+    _column('P(OVERLOAD)', 'overload_probability', plain_text.chance),
+    _column('LIMIT', 'limit', '{:.3g}'.format),
+    _column('LOSS', 'loss_fraction', _loss),
+    _column('BUDGET', 'budget_left', _percent),
+    _column('BURN', 'burn_rate', '{:.3g}'.format)]
+
+_HOSTS = [
+    _column('HOST', 'host'), _column('PROFILE', 'profile'),
+    _column('ORIGIN', 'origin'), _column('VMS', 'instances'),
+    _column('MODEL', 'with_model'), _column('FLAVOR', 'with_flavor'),
+    _column('PRIOR', 'with_prior'), _column('UNKNOWN', 'unknown'),
+    *_NUMBERS, _column('EPISODES/DAY', 'episodes_per_day', plain_text.chance)]
+
+_ROOM = _column('ROOM', 'room', lambda room: (
+    f'>={room}' if room == sizing.MOST else str(room)))
+
+_UPLINKS = [_column('UPLINK', 'uplink'), _column('HOSTS', 'hosts'),
+            _column('VMS', 'instances'), *_NUMBERS]
+
+_PROJECTS = [_column('PROJECT', 'project'),
+             _column('VM-HOURS', 'vm_hours', '{:.0f}'.format),
+             _column('IN OVERLOAD', 'vm_overload', plain_text.chance),
+             _column('SPENT', 'spent_seconds', '{:.0f}s'.format)]
+
+_INSTANCES = [
+    _column('INSTANCE', 'instance_uuid'), _column('NAME', 'name'),
+    _column('FLAVOR', 'flavor'), _column('PROJECT', 'project'),
+    _column('BY', 'rule'), _column('EGRESS', 'mean.egress_kbps'),
+    _column('INGRESS', 'mean.ingress_kbps'),
+    _column('ADDS P(OVERLOAD)', 'adds_overload_probability',
+            plain_text.chance),
+    _column('ADDS LOSS', 'adds_loss_fraction', _loss),
+    _column('ADDS USED', 'adds_utilisation', _percent)]
 
 
-def host_columns(with_room, with_uplinks):
-    """Return the Columns of hosts.
+class List(base.List):
+    """Print the load and the overload probability of each host."""
 
-    :param with_room: whether there is a column for the room
-    :param with_uplinks: whether there is a column for uplinks
-    """
-    column = output.Column
-    return [
-        column('HOST', 'host'), column('PROFILE', 'profile'),
-        column('ORIGIN', 'origin'), column('VMS', 'instances'),
-        column('MODEL', 'with_model'), column('FLAVOR', 'with_flavor'),
-        column('PRIOR', 'with_prior'), column('UNKNOWN', 'unknown'),
-        *_numbers(), *_budget_columns(),
-        column('EPISODES/DAY', 'episodes_per_day', plain_text.chance),
-        *([column('ROOM', 'room', lambda room: (
-            f'>={room}' if room == sizing.MOST else str(room)))]
-          if with_room else []),
-        *([column('UPLINKS', 'uplinks', lambda names: (
-            ', '.join(names) or '-'))] if with_uplinks else [])]
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        _add_arguments(parser)
 
+    def answer(self, arguments):
+        """Return the hosts, uplinks or projects."""
+        self._fleet, head = open_view(self.store, self.conf)
+        if arguments.projects:
+            self.rows_key, self.columns = 'projects', _PROJECTS
+            its_rows = rows.projects(self._fleet)
+        elif arguments.uplinks:
+            self.rows_key, self.columns = 'uplinks', _UPLINKS
+            its_rows = uplink_rows(self._fleet)
+        else:
+            self.rows_key = 'hosts'
+            head['claims'] = rows.claims(self._fleet)
+            its_rows = self._host_rows(arguments, head)
+        self.below = self.rows_key
+        return {**head, self.rows_key: its_rows}
 
-def uplink_columns():
-    """Return the Columns of uplinks."""
-    column = output.Column
-    return [column('UPLINK', 'uplink'), column('HOSTS', 'hosts'),
-            column('VMS', 'instances'), *_numbers(), *_budget_columns()]
+    def _host_rows(self, arguments, head):
+        with terminal.progress('summing') as progress:
+            its_rows = host_rows(self._fleet, arguments.host, progress)
+        self.columns = [
+            *_HOSTS, *([_ROOM] if arguments.flavor is not None else []),
+            *([_column('UPLINKS', 'uplinks')]
+              if any(row['uplinks'] for row in its_rows) else [])]
+        # Compute slow values only for the rows that are printed, unless they
+        # determine which rows these are.
+        self._pending = {
+            'room': self._add_room,
+            'episodes_per_day': lambda arguments, its_rows, head: add_episodes(
+                self._fleet, its_rows, head['remarks'])}
+        for key in list(self._pending):
+            if key == arguments.sort or self.sorts_by(arguments, key):
+                self._pending.pop(key)(arguments, its_rows, head)
+        sort(its_rows, arguments.sort)
+        return its_rows
 
+    def complete(self, arguments, its_rows, answer):
+        """Add room, episodes and the instances of a host."""
+        if self.rows_key != 'hosts':
+            return
+        for add in self._pending.values():
+            add(arguments, its_rows, answer)
+        if arguments.host is not None:
+            answer['instances'] = instance_rows(self._fleet, arguments.host)
+            answer['spent_by'] = rows.spenders(self._fleet, arguments.host)
+        if 'demand_by' in answer:
+            self.below = (f'hosts; room for instances whose demand is by '
+                          f'{answer["demand_by"]}')
 
-def project_columns():
-    """Return the Columns of projects."""
-    column = output.Column
-    return [column('PROJECT', 'project'),
-            column('VM-HOURS', 'vm_hours', '{:.0f}'.format),
-            column('IN OVERLOAD', 'vm_overload', plain_text.chance),
-            column('SPENT', 'spent_seconds', '{:.0f}s'.format)]
+    def _add_room(self, arguments, its_rows, head):
+        if arguments.flavor is None:
+            for row in its_rows:
+                row['room'] = None
+            return
+        with terminal.progress('searching') as progress:
+            head['demand_by'] = add_room(
+                self._fleet, its_rows, head['remarks'], arguments.flavor,
+                arguments.project, progress)
 
-
-def instance_columns():
-    """Return the Columns of the instances of a host."""
-    column = output.Column
-    return [column('INSTANCE', 'instance_uuid'), column('NAME', 'name'),
-            column('FLAVOR', 'flavor'), column('PROJECT', 'project'),
-            column('BY', 'rule'), column('EGRESS', 'mean.egress_kbps'),
-            column('INGRESS', 'mean.ingress_kbps'),
-            column('ADDS P(OVERLOAD)', 'adds_overload_probability',
-                   plain_text.chance),
-            column('ADDS LOSS', 'adds_loss_fraction', _loss),
-            column('ADDS USED', 'adds_utilisation', _percent)]
-
-
-def _print(arguments, conf):
-    fleet, head = open_view(context.open_store(conf), conf)
-    if arguments.projects:
-        output.print_list(arguments, rows.projects(fleet), project_columns(),
-                          'projects', 'projects', other_keys=head)
-    elif arguments.uplinks:
-        output.print_list(arguments, uplink_rows(fleet), uplink_columns(),
-                          'uplinks', 'uplinks', other_keys=head)
-    else:
-        head['claims'] = rows.claims(fleet)
-        _print_hosts(arguments, fleet, head)
-    if arguments.output_format in (None, 'table'):
-        terminal.print_remarks('Remarks', head['remarks'])
-    return 0
-
-
-def _print_hosts(arguments, fleet, head):
-    with terminal.progress('summing') as progress:
-        its_rows = host_rows(fleet, arguments.host, progress)
-    columns = host_columns(arguments.flavor is not None,
-                           any(row['uplinks'] for row in its_rows))
-    # Compute slow values only for the rows that are printed, unless they
-    # determine which rows these are.
-    pending = {
-        'room': lambda some: _add_room(arguments, fleet, some, head),
-        'episodes_per_day': lambda some: add_episodes(fleet, some,
-                                                      head['remarks'])}
-    for key in list(pending):
-        if key == arguments.sort or output.is_sorted_by(arguments, key):
-            pending.pop(key)(its_rows)
-    sort(its_rows, arguments.sort)
-    its_rows, total = output.select(arguments, its_rows, columns)
-    for add in pending.values():
-        add(its_rows)
-    if arguments.host is not None:
-        head['instances'] = instance_rows(fleet, arguments.host)
-        head['spent_by'] = rows.spenders(fleet, arguments.host)
-    demand = head.get('demand_by')
-    output.print_selected(
-        arguments, its_rows, total, columns, 'hosts', 'hosts' + (
-            f'; room for instances whose demand is by {demand}'
-            if demand else ''), other_keys=head)
-    if arguments.output_format not in (None, 'table'):
-        return
-    if head['claims']['claims_made']:
-        terminal.print_line()
-        terminal.print_line(_claims_line(head['claims']))
-    if arguments.host is not None:
-        terminal.print_line()
-        terminal.print_fields(list(_budget_lines(
-            its_rows[0]['error_budget'], head['spent_by'])))
-        terminal.print_below('Instances, by the load that they add')
-        terminal.print_line()
-        output.print_plain(head['instances'], instance_columns())
+    def describe(self, answer, its_rows):
+        """Print claims, the instances of a host, and the remarks."""
+        if answer.get('claims', {}).get('claims_made'):
+            terminal.print_line()
+            terminal.print_line(_claims_line(answer['claims']))
+        if 'instances' in answer:
+            terminal.print_line()
+            terminal.print_fields(list(_budget_lines(
+                its_rows[0]['error_budget'], answer['spent_by'])))
+            terminal.print_below('Instances, by the load that they add')
+            terminal.print_table(*base.table_of(answer['instances'],
+                                                _INSTANCES))
+        terminal.print_remarks('Remarks', answer['remarks'])
 
 
-def _add_room(arguments, fleet, its_rows, head):
-    if arguments.flavor is None:
-        for row in its_rows:
-            row['room'] = None
-        return
-    with terminal.progress('searching') as progress:
-        head['demand_by'] = add_room(
-            fleet, its_rows, head['remarks'], arguments.flavor,
-            arguments.project, progress)
+class Show(base.Show):
+    """Print what a host carries, and its instances."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('host', metavar='HOST')
+
+    def answer(self, arguments):
+        """Return the row of a host in "fleet", and its instances."""
+        fleet, head = open_view(self.store, self.conf)
+        its_rows = host_rows(fleet, arguments.host)
+        add_episodes(fleet, its_rows, head['remarks'])
+        return {**its_rows[0], 'room': None,
+                'instances_on_host': instance_rows(fleet, arguments.host),
+                'spent_by': rows.spenders(fleet, arguments.host)}

@@ -1,181 +1,144 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage profile: print and check switch profiles."""
+"""vswitch-manage profile: prints and checks switch profiles."""
 
 import dataclasses
 
-from vswitch_aware_scheduler.cmd import context
-from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['SUMMARY', 'add_arguments']
+__all__ = ['Export', 'List', 'Show', 'Validate']
 
-#: What it does.
-SUMMARY = 'print and check switch profiles'
-
-
-def add_arguments(parser):
-    """Add the sub-commands of ``profile``.
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    output.add_list_arguments(parser.add_command(
-        'list', 'print all switch profiles', _list))
-    show = parser.add_command('show', 'print one switch profile', _show)
-    show.add_argument('name', metavar='NAME')
-    validate = parser.add_command(
-        'validate', 'check a file of switch profiles', _validate)
-    validate.add_argument('file', metavar='FILE').complete = terminal.FILE
-    parser.add_command(
-        'export', 'print a profile as options of Nova or Neutron', _export
-        ).add_later(_add_export_arguments)
+_column = base.Column
 
 
-def _list(arguments, conf):
-    built_in = switch_profile.catalogue()
-    profiles = switch_profile.profiles(conf.switch_profiles_file)
+class List(base.List):
+    """Print all switch profiles."""
 
-    def origin(name):
-        if built_in.get(name) is profiles[name] or built_in.get(
-                name) == profiles[name]:
-            return 'built-in'
-        return conf.switch_profiles_file
+    rows_key = 'profiles'
+    below = ('profiles. Built-in profiles were measured on other machines; '
+             'vswitch-calibrate measures yours')
+    columns = [
+        _column('NAME', 'name'), _column('SWITCH', 'switch'),
+        _column('ENCAPSULATION', 'encapsulation'),
+        _column('SATURATION_KBPS', 'saturation_kbps_at_typical_packet'),
+        _column('COUNTS', 'saturation_dimension'),
+        _column('PACKET_RATE_KPPS', 'packet_rate_kpps', '{:.15g}'.format),
+        _column('LINE_RATE_KBPS', 'line_rate_kbps'),
+        _column('MAX_INSTANCES', 'max_instances'),
+        _column('PUBLISHED', 'published'), _column('TRUST', 'trust'),
+        _column('ORIGIN', 'origin')]
 
-    def row(name, item):
+    def answer(self, arguments):
+        """Return the profiles."""
+        built_in = switch_profile.catalogue()
+        file = self.conf.switch_profiles_file
+
+        def row(name, item):
+            saturation = item.saturation_kbps_at()
+            return {**item.to_dict(), 'origin': 'built-in'
+                    if built_in.get(name) == item else file,
+                    'published': item.provenance.get('published'),
+                    'trust': item.provenance.get('trust'),
+                    'calibration_command': _command(item),
+                    'saturation_kbps_at_typical_packet':
+                        saturation and round(saturation),
+                    'max_instances':
+                        item.max_instances and item.max_instances.count}
+
+        return {'profiles': [
+            row(name, item) for name, item
+            in switch_profile.profiles(file).items()]}
+
+
+def _command(profile):
+    return profile.calibration_command if profile.is_measured_elsewhere \
+        else None
+
+
+class Show(base.Show):
+    """Print one switch profile."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('name', metavar='NAME')
+
+    def answer(self, arguments):
+        """Return the profile and its limits on the sum of all instances."""
+        item = switch_profile.named(arguments.name, switch_profile.profiles(
+            self.conf.switch_profiles_file))
         saturation = item.saturation_kbps_at()
-        return {**item.to_dict(), 'origin': origin(name),
-                'published': item.provenance.get('published'),
-                'trust': item.provenance.get('trust'),
-                'calibration_command': item.calibration_command
-                if item.is_measured_elsewhere else None,
-                'saturation_kbps_at_typical_packet':
-                    saturation and round(saturation),
-                'max_instances':
-                    item.max_instances and item.max_instances.count}
-
-    column = output.Column
-    number = '{:.15g}'.format
-    output.print_list(
-        arguments, [row(name, item) for name, item in profiles.items()], [
-            column('NAME', 'name'), column('SWITCH', 'switch'),
-            column('ENCAPSULATION', 'encapsulation'),
-            column('SATURATION_KBPS', 'saturation_kbps_at_typical_packet'),
-            column('COUNTS', 'saturation_dimension'),
-            column('PACKET_RATE_KPPS', 'packet_rate_kpps', number),
-            column('LINE_RATE_KBPS', 'line_rate_kbps', number),
-            column('MAX_INSTANCES', 'max_instances'),
-            column('PUBLISHED', 'published'), column('TRUST', 'trust'),
-            column('ORIGIN', 'origin')], 'profiles',
-        'profiles. Built-in profiles were measured on other machines; '
-        'vswitch-calibrate measures yours')
-    return 0
+        return {**item.to_dict(), 'limits': [
+            {'name': limit.name, 'weights': list(limit.weights),
+             'capacity': limit.capacity} for limit in item.limits()],
+            'cpu_mhz_at_saturation': saturation and item.cpu_mhz(saturation),
+            'calibration_command': _command(item)}
 
 
-def _show(arguments, conf):
-    profiles = switch_profile.profiles(conf.switch_profiles_file)
-    item = switch_profile.named(arguments.name, profiles)
-    entry = item.to_dict()
-    limits = [{'name': limit.name, 'weights': list(limit.weights),
-               'capacity': limit.capacity} for limit in item.limits()]
-    saturation = item.saturation_kbps_at()
-    command = item.calibration_command if item.is_measured_elsewhere else None
-    cpu_mhz = saturation and item.cpu_mhz(saturation)
-    if output.print_answer(arguments, {
-            **entry, 'limits': limits, 'cpu_mhz_at_saturation': cpu_mhz,
-            'calibration_command': command}):
-        return 0
-    sources = entry.pop('sources', {})
-    for key, value in entry.items():
-        if isinstance(value, dict):
-            value = ', '.join(
-                f'{_plain(name)}: {_plain(part)}'
-                for name, part in value.items())
-        elif isinstance(value, float):
-            value = f'{value:.15g}'
-        terminal.print_line(f'{key}: {value}')
-        if key in sources:
-            terminal.print_line(f'    source: {sources[key]}')
-    if command is not None:
-        terminal.print_below('Measured on another machine. To measure yours: '
-                             + command)
-    if cpu_mhz is not None:
-        terminal.print_below(
-            f'CPU that switching takes at the saturation of '
-            f'{saturation:.0f} kbit/s: {cpu_mhz:.0f} MHz')
-    terminal.print_below(
-        'Limits on the sum of all instances: weights of egress kbit/s, '
-        'ingress kbit/s and kpps')
-    terminal.print_table(['LIMIT', 'EGRESS', 'INGRESS', 'PACKETS',
-                          'CAPACITY'], [
-        [limit['name'], *(f'{weight:g}' for weight in limit['weights']),
-         f'{limit["capacity"]:.15g}'] for limit in limits])
-    return 0
+class Validate(base.Show):
+    """Check a file of switch profiles."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('file', metavar='FILE').complete = terminal.FILE
+
+    def answer(self, arguments):
+        """Return the names of the profiles."""
+        return {'file': arguments.file,
+                'profiles': list(switch_profile.load_profiles(arguments.file))}
 
 
-def _plain(value):
-    return f'{value:.15g}' if isinstance(value, float) else str(value)
+class Export(base.Command):
+    """Print a profile as options of Nova or Neutron."""
 
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument('name', metavar='NAME', nargs='?',
+                            help='name of a profile')
+        source.add_argument('--host', metavar='HOST',
+                            help='the profile of this host in the store, '
+                                 'with its overrides')
+        parser.add_argument('--format', choices=export.FORMATS, required=True,
+                            help='provider.yaml of nova-compute, or the '
+                                 'options of an agent of Neutron')
+        parser.add_argument('--device', metavar='NAME', action='append',
+                            default=[], help='bridge or network device that '
+                            'has the bandwidth; several devices share it '
+                            'equally')
+        parser.add_argument('--hypervisor', metavar='NAME', default='',
+                            help='name of the hypervisor, if it differs from '
+                                 'the name of the host')
+        parser.add_argument('--directions', action='store_true',
+                            help='count packets in each direction, as for a '
+                                 'switch that is offloaded to hardware')
 
-def _validate(arguments, _conf):
-    profiles = switch_profile.load_profiles(arguments.file)
-    if not output.print_answer(arguments, {'file': arguments.file,
-                                           'profiles': list(profiles)}):
-        terminal.print_line(
-            f'{arguments.file} is valid: {len(profiles)} profiles: '
-            f'{", ".join(profiles)}')
-    return 0
+    def answer(self, arguments):
+        """Return the text, and the inventory that it has."""
+        conf = self.conf
+        profiles = switch_profile.profiles(conf.switch_profiles_file)
+        name, overrides = arguments.name, {}
+        if arguments.host is not None:
+            record = {record.host: record for record
+                      in self.store.host_profiles()}.get(arguments.host)
+            if record is None:
+                raise exceptions.InvalidInput(
+                    f'host {arguments.host}: no profile in the store; '
+                    f'expected a host of "vswitch-manage host list"')
+            name = record.profile or conf.default_switch_profile
+            overrides = record.overrides
+        profile = switch_profile.named(name, profiles)
+        if overrides:
+            profile = profile.overridden(overrides, f'host {arguments.host}')
+        return {'profile': name, 'overrides': overrides,
+                'format': arguments.format,
+                'inventory': dataclasses.asdict(export.inventory(profile)),
+                'text': export.render(
+                    profile, arguments.format, arguments.device,
+                    arguments.hypervisor, arguments.directions)}
 
-
-def _add_export_arguments(parser):
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument('name', metavar='NAME', nargs='?',
-                        help='name of a profile')
-    source.add_argument('--host', metavar='HOST',
-                        help='the profile of this host in the store, with its '
-                             'overrides')
-    parser.add_argument('--format', choices=export.FORMATS, required=True,
-                        help='provider.yaml of nova-compute, or the options '
-                             'of an agent of Neutron')
-    parser.add_argument('--device', metavar='NAME', action='append',
-                        default=[], help='bridge or network device that has '
-                        'the bandwidth; several devices share it equally')
-    parser.add_argument('--hypervisor', metavar='NAME', default='',
-                        help='name of the hypervisor, if it differs from the '
-                             'name of the host')
-    parser.add_argument('--directions', action='store_true',
-                        help='count packets in each direction, as for a '
-                             'switch that is offloaded to hardware')
-
-
-def _export(arguments, conf):
-    answer = _exported(arguments, conf)
-    if not output.print_answer(arguments, answer):
+    def describe(self, answer):
+        """Print the text."""
         terminal.print_text(answer['text'])
-    return 0
-
-
-def _exported(arguments, conf):
-
-    profiles = switch_profile.profiles(conf.switch_profiles_file)
-    name, overrides = arguments.name, {}
-    if arguments.host is not None:
-        record = {record.host: record for record in context.open_store(
-            conf).host_profiles()}.get(
-            arguments.host)
-        if record is None:
-            raise exceptions.InvalidInput(
-                f'host {arguments.host}: no profile in the store; expected a '
-                'host of "vswitch-manage host list"')
-        name = record.profile or conf.default_switch_profile
-        overrides = record.overrides
-    profile = switch_profile.named(name, profiles)
-    if overrides:
-        profile = profile.overridden(overrides, f'host {arguments.host}')
-    return {'profile': name, 'overrides': overrides,
-            'format': arguments.format,
-            'inventory': dataclasses.asdict(export.inventory(profile)),
-            'text': export.render(profile, arguments.format, arguments.device,
-                                  arguments.hypervisor,
-                                  arguments.directions)}

@@ -10,43 +10,16 @@ import time
 
 from vswitch_aware_scheduler.budgets import effects
 from vswitch_aware_scheduler.budgets import executor
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
-from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler.store import plans as records
 
-__all__ = ['SUMMARY', 'Run', 'add_arguments']
+__all__ = ['Rebalance', 'Run']
 
-#: What it does.
-SUMMARY = ('propose or execute migrations away from hosts with a '
-           'negative error budget')
-
-_column = output.Column
-
-
-def add_arguments(parser):
-    """Add the arguments of ``rebalance``.
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_run)
-    parser.add_argument(
-        '--execute', action='store_true',
-        help='execute the plan, or continue an interrupted plan; without '
-             'this option nothing is changed')
-    parser.add_argument(
-        '--parallel', type=int, metavar='K',
-        help='number of migrations that run at the same time (default: 1)')
-    parser.add_argument(
-        '--checks', type=int, metavar='N',
-        help='relieve hosts that were in debt at N checks in a row (default: '
-             'the option rebalance_checks)')
-    parser.add_argument(
-        '--history', action='store_true',
-        help='print the migrations that were started, and their effect')
-    output.add_list_arguments(parser)
+_column = base.Column
 
 
 def _changed_settings(arguments, settings):
@@ -202,42 +175,57 @@ def _history_rows(moves):
             for move in moves]
 
 
-def _print_done(answer):
-    """Print the result of an execution in words."""
-    terminal.print_line(
-        f'{answer["done"]} of {len(answer["moves"])} migrations are done.')
-    if answer['resumed']:
-        terminal.print_line(
-            'They were of an earlier plan; the same command makes a new one.')
+class Rebalance(base.List):
+    """Propose or execute migrations away from hosts in debt."""
 
+    rows_key = 'moves'
 
-def _run(arguments, conf):
-    rebalancer = wiring.make_rebalancer(arguments.all_options)
-    settings = _changed_settings(arguments, rebalancer.settings)
-    run = Run(
-        context.open_store(conf), rebalancer, settings,
-        lambda: wiring.configured_driver(arguments.all_options))
-    if arguments.history:
-        output.print_list(
-            arguments, run.history(), _HISTORY_COLUMNS, 'moves',
-            'migrations', other_keys={'plans': run.plans()})
-        return 0
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument(
+            '--execute', action='store_true',
+            help='execute the plan, or continue an interrupted plan; without '
+                 'this option nothing is changed')
+        parser.add_argument(
+            '--parallel', type=int, metavar='K',
+            help='number of migrations that run at the same time (default: 1)')
+        parser.add_argument(
+            '--checks', type=int, metavar='N',
+            help='relieve hosts that were in debt at N checks in a row '
+                 '(default: the option rebalance_checks)')
+        parser.add_argument(
+            '--history', action='store_true',
+            help='print the migrations that were started, and their effect')
 
-    def show(plan):
-        output.print_list(
-            arguments, _plan_rows(plan), _PLAN_COLUMNS,
-            'moves', f'migrations: {plan.reason}',
-            other_keys=_plan_facts(plan, settings))
+    def answer(self, arguments):
+        """Return a plan, the result of its execution, or the history."""
+        conf = self.all_options
+        rebalancer = wiring.make_rebalancer(conf)
+        settings = _changed_settings(arguments, rebalancer.settings)
+        run = Run(self.store, rebalancer, settings,
+                  lambda: wiring.configured_driver(conf))
+        self.columns, self.below = _HISTORY_COLUMNS, 'migrations'
+        if arguments.history:
+            return {'plans': run.plans(), 'moves': run.history()}
 
-    if not arguments.execute:
+        def show(plan):
+            if arguments.formatter == 'table':
+                terminal.print_line(plan.reason)
+                terminal.print_table(*base.table_of(_plan_rows(plan),
+                                                    _PLAN_COLUMNS))
+
+        if arguments.execute:
+            answer = run.execute(context.say, show)
+            self.status = int(answer['problem'] is not None)
+            self.below = f'migrations, of which {answer["done"]} are done' + (
+                '; they were of an earlier plan, the same command makes a new '
+                'one' if answer['resumed'] else '')
+            return answer
+        self.columns = _PLAN_COLUMNS
         plan = run.propose()
-        show(plan)
-        refusal = _plan_facts(plan, settings)['not_executable']
-        if refusal:
-            context.say(f'the plan cannot be executed: {refusal}')
-        return 0
-    is_table = arguments.output_format in (None, 'table')
-    answer = run.execute(context.say, show if is_table else lambda plan: None)
-    if not output.print_answer(arguments, answer):
-        _print_done(answer)
-    return 0 if answer['problem'] is None else 1
+        self.below = f'migrations: {plan.reason}'
+        facts = _plan_facts(plan, settings)
+        if facts['not_executable']:
+            context.say(
+                f'the plan cannot be executed: {facts["not_executable"]}')
+        return {**facts, 'moves': _plan_rows(plan)}

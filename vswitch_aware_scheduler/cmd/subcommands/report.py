@@ -10,8 +10,7 @@ import os
 import tempfile
 import time
 
-from vswitch_aware_scheduler.cmd import context
-from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd.subcommands import fleet
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
@@ -19,11 +18,8 @@ from vswitch_aware_scheduler.report import contents as report_contents
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
 
-__all__ = ['DETAILS', 'STALE_HOURS', 'SUMMARY', 'add_arguments', 'limits',
-           'make_report', 'read_contents']
-
-#: What it does.
-SUMMARY = 'write an HTML page with the load and the risk of each host'
+__all__ = ['DETAILS', 'Report', 'STALE_HOURS', 'limits', 'make_report',
+           'read_contents']
 
 #: Decisions of schedulers that are older are not shown; and the maximum number
 #: of decisions.
@@ -37,68 +33,66 @@ DETAILS, STALE_HOURS = 10, 24.0
 _HOST_DIAGRAMS = 100
 
 
-def add_arguments(parser):
-    """Add the arguments of ``report``.
+class Report(base.Command):
+    """Write an HTML page with the load and the risk of each host."""
 
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_print)
-    parser.add_argument('--html', metavar='FILE', required=True,
-                        help='write the page to this file, which only its '
-                             'owner can read; - for standard output'
-                        ).complete = terminal.FILE
-    parser.add_argument('--details', metavar='N', type=int, default=DETAILS,
-                        help='number of hosts that are shown in detail: the '
-                             f'hosts with the largest risk (default: '
-                             f'{DETAILS})')
-    parser.add_argument('--stale-hours', metavar='H', type=float,
-                        default=STALE_HOURS,
-                        help='age of the last sample, in hours, above which '
-                             'a model is shown as stale (default: '
-                             f'{STALE_HOURS:g})')
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('--html', metavar='FILE', required=True,
+                            help='write the page to this file, which only '
+                                 'its owner can read; - for standard output'
+                            ).complete = terminal.FILE
+        parser.add_argument('--details', metavar='N', type=int,
+                            default=DETAILS,
+                            help='number of hosts that are shown in detail: '
+                                 'the hosts with the largest risk (default: '
+                                 f'{DETAILS})')
+        parser.add_argument('--stale-hours', metavar='H', type=float,
+                            default=STALE_HOURS,
+                            help='age of the last sample, in hours, above '
+                                 'which a model is shown as stale (default: '
+                                 f'{STALE_HOURS:g})')
 
+    def take_action(self, arguments):
+        """Write the page; print the summary unless the page is printed.
 
-def _print(arguments, conf):
-    with terminal.progress('reading hosts') as progress:
-        answer = _write(arguments, conf, progress)
-    if arguments.html == '-':
-        return 0
-    if output.print_answer(arguments, answer):
-        return 0
-    summary = answer['summary']
-    terminal.print_line(
-        f'Wrote {answer["file"]}: {summary["hosts"]} hosts, '
-        f'{summary["above"]} of them above their limit, '
-        f'{summary["instances"]} instances.')
-    return 0
+        :param arguments: argparse Namespace
+        """
+        if arguments.html == '-':
+            self.answer(arguments)
+        else:
+            super().take_action(arguments)
 
+    def answer(self, arguments):
+        """Write the page. Return the summary as plain data."""
+        if not 0 <= arguments.details <= 1000:
+            raise exceptions.InvalidInput(
+                f'--details: {arguments.details}; expected a whole number 0 '
+                f'to 1000')
+        if not 0 <= arguments.stale_hours < float('inf'):
+            raise exceptions.InvalidInput(
+                f'--stale-hours: {arguments.stale_hours}; expected a number '
+                f'from 0')
+        page.require()
+        with terminal.progress('reading hosts') as progress:
+            report = make_report(
+                read_contents(self.conf, self.store, progress), self.store,
+                limits(arguments.details, arguments.stale_hours))
+        text = page.Page().render(report)
+        if arguments.html == '-':
+            terminal.print_text(text)
+        else:
+            _write_file(arguments.html, text)
+        return {'file': arguments.html, 'bytes': len(text.encode()),
+                'summary': report['summary']}
 
-def _write(arguments, group, progress=None):
-    """Write the page. Return the summary as plain data.
-
-    :param group: options of the group [vswitch_scheduler]
-    :param progress: None, or callable(done, total)
-    """
-    if not 0 <= arguments.details <= 1000:
-        raise exceptions.InvalidInput(
-            f'--details: {arguments.details}; expected a whole number 0 to '
-            f'1000')
-    if not 0 <= arguments.stale_hours < float('inf'):
-        raise exceptions.InvalidInput(
-            f'--stale-hours: {arguments.stale_hours}; expected a number '
-            f'from 0')
-    page.require()
-    target = context.open_store(group)
-    report = make_report(
-        read_contents(group, target, progress), target,
-        limits(arguments.details, arguments.stale_hours))
-    text = page.Page().render(report)
-    if arguments.html == '-':
-        terminal.print_text(text)
-    else:
-        _write_file(arguments.html, text)
-    return {'file': arguments.html, 'bytes': len(text.encode()),
-            'summary': report['summary']}
+    def describe(self, answer):
+        """Print what was written."""
+        summary = answer['summary']
+        terminal.print_line(
+            f'Wrote {answer["file"]}: {summary["hosts"]} hosts, '
+            f'{summary["above"]} of them above their limit, '
+            f'{summary["instances"]} instances.')
 
 
 def _write_file(path, text):

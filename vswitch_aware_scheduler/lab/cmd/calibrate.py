@@ -22,7 +22,6 @@ import tempfile
 import tqdm
 import yaml
 
-from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import calibration
@@ -79,8 +78,8 @@ def _parser():
     common.add_argument('--state-dir', metavar='DIR',
                         help=f'directory where runs record what they create '
                              f'(default: {namespaces.DEFAULT_STATE_DIR})')
-    top = deferred.Parser(
-        prog=PROG, common=common,
+    top = argparse.ArgumentParser(
+        prog=PROG, parents=[common],
         description='Measure what the virtual switch of this machine carries '
                     'and write a switch profile.')
     top.add_argument('--version', action='version',
@@ -88,20 +87,29 @@ def _parser():
     top.add_argument('--print-completion', action=terminal.PrintCompletion,
                      help='print the script that completes this command in '
                           'a shell')
-    _add_local(top)
-    _add_remote(top)
-    top.add_command(
+    commands = top.add_subparsers(metavar='COMMAND', required=True)
+
+    def add_command(name, summary, function):
+        parser = commands.add_parser(
+            name, parents=[common], help=summary,
+            description=f'{summary[0].upper()}{summary[1:]}.')
+        parser.set_defaults(function=function)
+        return parser
+
+    _add_local(add_command)
+    _add_remote(add_command)
+    add_command(
         'check', 'print which switches and tunnels this machine can create',
         _check)
-    top.add_command(
+    add_command(
         'clean', 'remove network namespaces that interrupted runs left',
         _clean)
-    _add_import(top)
+    _add_import(add_command)
     return top
 
 
-def _add_local(top):
-    local = top.add_command(
+def _add_local(add_command):
+    local = add_command(
         'local', 'measure a switch in network namespaces of this machine',
         _local)
     local.add_argument('--switch', choices=topologies.SWITCHES,
@@ -118,8 +126,8 @@ def _add_local(top):
     _add_output(local)
 
 
-def _add_remote(top):
-    remote = top.add_command(
+def _add_remote(add_command):
+    remote = add_command(
         'remote', 'measure the switches between machines that SSH reaches',
         _remote)
     remote.add_argument('--sender', action='append', required=True,
@@ -144,8 +152,8 @@ def _add_remote(top):
     _add_output(remote)
 
 
-def _add_import(top):
-    importing = top.add_command(
+def _add_import(add_command):
+    importing = add_command(
         'import', 'create a profile from results measured elsewhere', _import)
     importing.add_argument('--format', choices=sorted(importers.FORMATS),
                            required=True, help='format of the files')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sub-commands ``vswitch-manage capacity``: arguments and answers."""
 
-from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_fit
@@ -9,23 +9,7 @@ from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab.capacity import measurements
 from vswitch_aware_scheduler.lab.capacity import published
 
-__all__ = ['SUMMARY', 'add_arguments']
-
-#: What it does.
-SUMMARY = 'estimate the processor time that a switch needs for a packet'
-
-
-def add_arguments(parser):
-    """Add the sub-commands of ``capacity``.
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.add_command('fit', 'estimate the cost of a packet from measured '
-                              'rates', _fit
-                       ).add_later(_add_fit_arguments)
-    parser.add_command(
-        'reproduce', 'compare published measurements with predictions',
-        _reproduce).add_later(_add_reproduce_arguments)
+__all__ = ['Fit', 'Reproduce']
 
 
 def _add_fit_arguments(parser):
@@ -48,12 +32,6 @@ def _add_fit_arguments(parser):
     parser.add_argument('--confidence', metavar='P', type=float, default=.95,
                         help='confidence level of the printed limits '
                              '(default: 0.95)')
-
-
-def _add_reproduce_arguments(parser):
-    """Add the arguments of ``capacity reproduce`` to its parser."""
-    parser.add_argument('table', metavar='TABLE', nargs='*',
-                        help='name of a table (default: all tables)')
 
 
 def _fit_answer(arguments):
@@ -154,30 +132,47 @@ def _reproduce_tables(answer):
             for key, value in table['median_errors'].items()])
 
 
-def _fit(arguments, _conf):
-    answer = _fit_answer(arguments)
-    if output.print_answer(arguments, answer):
-        return 0
-    terminal.print_tables(_fit_tables(answer))
-    terminal.print_below(
-        f'Relative deviation of a row: '
-        f'{answer["model"]["deviation"]:.1%}')
-    if answer['median_error'] is not None:
-        terminal.print_line(
-            f'Median error of what was left out: '
-            f'{answer["median_error"]:.1%}')
-    terminal.print_remarks('The table contradicts itself',
-                           answer['contradictions'])
-    return 0
+class Fit(base.Command):
+    """Estimate the cost of a packet from measured rates."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        _add_fit_arguments(parser)
+
+    def answer(self, arguments):
+        """Return the estimated costs."""
+        return _fit_answer(arguments)
+
+    def describe(self, answer):
+        """Print the costs and the rates that follow from them."""
+        terminal.print_tables(_fit_tables(answer))
+        terminal.print_below(
+            f'Relative deviation of a row: '
+            f'{answer["model"]["deviation"]:.1%}')
+        if answer['median_error'] is not None:
+            terminal.print_line(
+                f'Median error of what was left out: '
+                f'{answer["median_error"]:.1%}')
+        terminal.print_remarks('The table contradicts itself',
+                               answer['contradictions'])
 
 
-def _reproduce(arguments, _conf):
-    answer = _reproduce_answer(arguments)
-    if output.print_answer(arguments, answer):
-        return 0
-    terminal.print_tables(_reproduce_tables(answer))
-    for table in answer['tables']:
-        terminal.print_remarks(
-            f'{table["table"]} contradicts itself, or the model',
-            table['contradictions'] + table['remarks'])
-    return 0
+class Reproduce(base.Command):
+    """Compare published measurements with predictions."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('table', metavar='TABLE', nargs='*',
+                            help='name of a table (default: all tables)')
+
+    def answer(self, arguments):
+        """Return the published and the predicted values."""
+        return _reproduce_answer(arguments)
+
+    def describe(self, answer):
+        """Print the tables and what contradicts itself."""
+        terminal.print_tables(_reproduce_tables(answer))
+        for table in answer['tables']:
+            terminal.print_remarks(
+                f'{table["table"]} contradicts itself, or the model',
+                table['contradictions'] + table['remarks'])

@@ -5,8 +5,8 @@ import collections
 import dataclasses
 import time
 
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
-from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
@@ -15,33 +15,13 @@ from vswitch_aware_scheduler.lab.evaluate import realised
 from vswitch_aware_scheduler.modeler import wiring
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['SUMMARY', 'add_arguments', 'print_answer', 'run']
-
-#: What it does.
-SUMMARY = 'compare decisions with the traffic that was measured since'
+__all__ = ['Compare', 'print_answer', 'run']
 
 REFUSED, ADMITTED = 'refused', 'admitted'
 
 #: Checks that measured traffic can neither confirm nor disprove.
 _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
                  'error budget', 'large neighbour'}
-
-
-def add_arguments(parser):
-    """Add the arguments of ``decision compare``.
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_compare)
-    parser.add_argument('--telemetry', metavar='DRIVER',
-                        help='name of a telemetry driver (default: the '
-                             'options of vswitch-modeler)')
-    context.add_file_arguments(parser)
-    parser.add_argument('--start', type=context.seconds, metavar='TIME',
-                        help='use decisions from this time on: seconds UTC '
-                             'or ISO 8601')
-    parser.add_argument('--end', type=context.seconds, metavar='TIME',
-                        help='use decisions before this time (default: now)')
 
 
 def run(arguments, conf, store, driver, progress=None, clock=None):
@@ -198,14 +178,26 @@ def print_answer(answer):
             terminal.print_line(f'- {remark}')
 
 
-def _compare(arguments, conf):
-    driver = (wiring.configured_driver(arguments.all_options)
-              if arguments.telemetry is None
-              else context.telemetry_driver(arguments))
-    with terminal.progress('reading traffic') as progress:
-        answer = run(
-            arguments, arguments.all_options, context.open_store(conf),
-            driver, progress)
-    if not output.print_answer(arguments, answer):
+class Compare(base.Command):
+    """Compare decisions with the traffic that was measured since."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('--telemetry', metavar='DRIVER',
+                            help='name of a telemetry driver (default: the '
+                                 'options of vswitch-modeler)')
+        context.add_file_arguments(parser)
+        context.add_times(parser, 'decisions', 'all, until now')
+
+    def answer(self, arguments):
+        """Return the result of :func:`run`."""
+        conf = self.all_options
+        driver = (wiring.configured_driver(conf)
+                  if arguments.telemetry is None
+                  else context.telemetry_driver(arguments, conf))
+        with terminal.progress('reading traffic') as progress:
+            return run(arguments, conf, self.store, driver, progress)
+
+    def describe(self, answer):
+        """Print the groups and the remarks."""
         print_answer(answer)
-    return 0

@@ -6,7 +6,7 @@ import math
 import os
 import textwrap
 
-from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
@@ -17,11 +17,7 @@ from vswitch_aware_scheduler.lab.evaluate import settings as settings_of
 from vswitch_aware_scheduler.lab.evaluate import strategies
 from vswitch_aware_scheduler.lab.evaluate import trace
 
-__all__ = ['COLUMNS', 'SUMMARY', 'add_arguments', 'run', 'settings_text',
-           'tables']
-
-#: What it does.
-SUMMARY = 'replay recorded traffic and compare placement methods'
+__all__ = ['COLUMNS', 'Evaluate', 'run', 'settings_text', 'tables']
 
 #: Columns of a table: title, key, digits after the point.
 COLUMNS = (
@@ -53,12 +49,8 @@ _CONDITIONS = (
      'uses; 0: migrations have a separate network'))
 
 
-def add_arguments(parser):
-    """Add the arguments of the sub-command to its parser.
-
-    :param parser: argparse parser
-    """
-    parser.set_defaults(function=_print)
+def _add_arguments(parser):
+    """Add the arguments of the command to its parser."""
     parser.add_argument('--trace', metavar='PATH', required=True, nargs='+',
                         dest='traces',
                         help='recorded traffic: a file or folder in a format '
@@ -317,12 +309,21 @@ def settings_text(settings):
         _WIDTH, subsequent_indent='    ', break_on_hyphens=False)
 
 
-def _print(arguments, conf):
-    with terminal.progress('evaluating') as progress:
-        answer = run(arguments, conf, progress)
-    if not output.print_answer(arguments, answer):
-        for line in settings_text(answer['settings']).splitlines():
-            terminal.print_line(line)
+class Evaluate(base.Command):
+    """Replay recorded traffic and compare placement methods."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        _add_arguments(parser)
+
+    def answer(self, arguments):
+        """Return the result of :func:`run`."""
+        with terminal.progress('evaluating') as progress:
+            return run(arguments, self.conf, progress)
+
+    def describe(self, answer):
+        """Print the settings, the fleets and the methods."""
+        terminal.print_text(settings_text(answer['settings']))
         for fleet in answer['fleets']:
             terminal.print_line(
                 f'{fleet["fleet"]}: {fleet["instances"]} instances, '
@@ -330,4 +331,3 @@ def _print(arguments, conf):
                 f'{fleet["saturation_kbps"]:g} kbit/s')
         terminal.print_line()
         terminal.print_tables(tables(answer['methods']))
-    return 0

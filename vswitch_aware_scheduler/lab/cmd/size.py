@@ -7,9 +7,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import sizing
-from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import instances
-from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
@@ -22,19 +21,11 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['SUMMARY', 'add_arguments', 'remarks', 'run', 'tables']
-
-#: What it does.
-SUMMARY = ('compute how many instances fit on a host, or how many '
-           'hosts are needed')
+__all__ = ['Size', 'remarks', 'run', 'tables']
 
 
-def add_arguments(parser):
-    """Add the arguments of ``size``.
-
-    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
-    """
-    parser.set_defaults(function=_print)
+def _add_arguments(parser):
+    """Add the arguments of the command to its parser."""
     parser.add_argument('--profile', metavar='NAME', action='append',
                         help='switch profile of the hosts; may be given '
                              'several times (default: all)')
@@ -307,12 +298,19 @@ def _count(number):
     return f'>={number}' if number == sizing.MOST else number
 
 
-def _print(arguments, conf):
-    with terminal.progress('sizing') as progress:
-        answer = run(arguments, conf, lambda: context.open_store(conf),
-                     progress)
-    if output.print_answer(arguments, answer):
-        return 0
-    terminal.print_tables(tables(answer))
-    terminal.print_remarks(*remarks(answer))
-    return 0
+class Size(base.Command):
+    """Compute how many instances fit on a host, or hosts are needed."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        _add_arguments(parser)
+
+    def answer(self, arguments):
+        """Return the result of :func:`run`."""
+        with terminal.progress('sizing') as progress:
+            return run(arguments, self.conf, lambda: self.store, progress)
+
+    def describe(self, answer):
+        """Print the tables and what limits each host."""
+        terminal.print_tables(tables(answer))
+        terminal.print_remarks(*remarks(answer))

@@ -28,12 +28,12 @@ class ClaimCommandTestCase(command_case.ManageTestCase):
         status, output, _ = self.run_command('claim', 'list')
         self.assertEqual(0, status)
         _, first, second = commands.table(output)
-        self.assertEqual([base.instance_uuid(2), 'claimed', 'h1', 'h2',
-                          'ctl:7'], first[:5])
-        self.assertEqual(['12', '2', 'yes'], first[6:9])
-        self.assertEqual([base.instance_uuid(1), 'withdrawn', 'h1', '-',
-                          'ctl:7'], second[:5])
-        self.assertEqual(['0', '0', 'no'], second[6:9])
+        self.assertEqual([base.instance_uuid(2), '-', 'claimed', 'h1', 'h2',
+                          'ctl:7'], first[:6])
+        self.assertEqual(['12', '2', 'yes'], first[7:10])
+        self.assertEqual([base.instance_uuid(1), '-', 'withdrawn', 'h1', '-',
+                          'ctl:7'], second[:6])
+        self.assertEqual(['0', '0', 'no'], second[7:10])
         for host, expected in (('h1', 2), ('h2', 1)):
             self.assertEqual(expected, len(self.ask(
                 'claim', 'list', '--host', host)['claims']))

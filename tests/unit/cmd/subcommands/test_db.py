@@ -14,17 +14,14 @@ class DatabaseCommandTestCase(command_case.ManageTestCase):
 
     def test_sync_makes_the_store_and_version_tells_it(self):
         newest = migration.revisions()[-1]
-        status, output, _ = self.run_command('db', 'sync')
-        self.assertEqual(0, status)
-        self.assertIn(f'version {newest} now', output)
-        self.assertIn('nothing to do', self.run_command('db', 'sync')[1])
+        self.assertEqual({'before': None, 'after': newest},
+                         self.ask('db', 'sync'))
         self.assertEqual({'before': newest, 'after': newest},
                          self.ask('db', 'sync'))
         self.assertEqual({'version': newest, 'newest': newest,
                           'generation': 0, 'published_at': 0,
                           'published_at_iso': None},
                          self.ask('db', 'version'))
-        self.assertIn('nothing yet', self.run_command('db', 'version')[1])
 
     def test_sync_makes_the_directory_and_says_whose_it_is(self):
         self.url = f'sqlite:///{self.directory}/new/vswitch.sqlite'
@@ -46,8 +43,6 @@ class DatabaseCommandTestCase(command_case.ManageTestCase):
     def test_version_of_an_empty_file_is_none(self):
         pathlib.Path(self.path).touch()
         self.assertIsNone(self.ask('db', 'version')['version'])
-        self.assertIn('none: run "vswitch-manage db sync"',
-                      self.run_command('db', 'version')[1])
 
     def test_version_of_a_missing_store_is_an_error(self):
         self.assert_fails('no such file', 'db', 'version')
@@ -56,5 +51,5 @@ class DatabaseCommandTestCase(command_case.ManageTestCase):
     def test_version_prints_the_generation(self):
         self.make_store().write([base.constant(1)], now=base.NOW)
         status, output, _ = self.run_command('db', 'version')
-        self.assertRegex(output, r'Generation: +1\n')
+        self.assertRegex(output, r'generation +\| 1 ')
         self.assertIn('2023-11-14T22:13:20Z', output)

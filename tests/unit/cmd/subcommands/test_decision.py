@@ -49,7 +49,8 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         self.assertEqual('compute7', first['closest'])
         self.assertEqual('2023-11-14T22:13:10Z', first['decided_at_iso'])
         header, *rows = commands.table(self.text('list'))
-        self.assertEqual(['no host', '-', '12', '0'], rows[0][3:7])
+        self.assertEqual(['-', 'm1', 'no host', '-', '12', '0'],
+                         rows[0][2:8])
         self.assertEqual('7 overload probability, 3 peak, 2 tunnels',
                          rows[0][header.index('REFUSED')])
 
@@ -64,24 +65,18 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         for key in (base.instance_uuid(2), 'req-2', f'{2:032x}'):
             decision, = self.ask('decision', 'show', key)['decisions']
             self.assertEqual(12, decision['hosts'])
-            text = self.text('show', key)
-            for part in ('12 hosts: 7 overload probability, 3 peak, 2 '
-                         'tunnels; closest compute7 (0.0131 > 0.01)',
-                         'no host', 'req-2', 'compute8', 'observed',
-                         'no switch profile'):
-                self.assertIn(part, text)
-        text = self.text('show', 'req-1')
-        self.assertIn('placed on host1', text)
-        self.assertIn('overload probability 0.001 (limit 0.01)', text)
+            self.assertIn('closest compute7 (0.0131 > 0.01)',
+                          self.text('show', key))
 
-    def test_all_of_an_instance_are_shown_the_newest_first(self):
+    def test_json_has_all_of_an_instance_and_people_see_the_newest(self):
         self.target.write_decisions([decision(
             3, 5, instance_uuid=base.instance_uuid(1))])
         self.assertEqual(['req-3', 'req-1'], [
             shown['request_id'] for shown in self.ask(
                 'decision', 'show', base.instance_uuid(1))['decisions']])
         text = self.text('show', base.instance_uuid(1))
-        self.assertLess(text.index('req-3'), text.index('req-1'))
+        self.assertIn('req-3', text)
+        self.assertNotIn('req-1', text)
 
     def test_a_request_without_a_decision_is_named(self):
         self.assert_fails("decision: 'req-9'; expected .*decision list",

@@ -100,8 +100,7 @@ class HostsTestCase(ExplainTestCase):
                                    alone['before'], 9)
             text = self.text('--flavor', 'plain', '--host', 'full')
             self.assertEqual(differs, row['overload_before'] > .1)
-            self.assertEqual(differs, 'would be 0.0625, and' in text)
-            self.assertEqual(differs, 'Busy together:' in text)
+            self.assertEqual(differs, 'before 0.0625, after' in text)
         # A host that is not asked for and not near has no such numbers.
         self.assertIsNone(self.explain('--flavor', 'plain')[1]['unknown'][
             'if_independent'])
@@ -151,7 +150,7 @@ class HostsTestCase(ExplainTestCase):
     def test_a_person_reads_the_words_of_the_log(self):
         text = self.text('--flavor', 'busy')
         for part in ('closest full (0.028 > 0.01)', 'It would fit on full if',
-                     's old', 'Demand by:', 'flavor'):
+                     'flavor'):
             self.assertIn(part, text)
         header, *rows = commands.table(text)
         self.assertEqual(['full', 'own', '2', '12.0%', '18.0%', '0.01',
@@ -160,7 +159,7 @@ class HostsTestCase(ExplainTestCase):
         text = self.text('--flavor', 'busy', '--host', 'full')
         for part in ('with it the overload probability would be 0.028, above '
                      'the limit of 0.01 (profile own, 2 instances',
-                     'profile by aggregate rack', '2 by model',
+                     'profile aggregate rack', 'model 2',
                      'It would fit on full if'):
             self.assertIn(part, text)
         self.assertEqual(2, len(commands.table(text)))
@@ -246,8 +245,6 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertEqual((False, True, False), tuple(
             rows['h'][key] for key in ('admitted', 'passes', 'enforced')))
         self.assertEqual({'overload probability': 1}, answer['refused'])
-        self.assertIn('only observed',
-                      self.text('--flavor', 'busy', '--host', 'h'))
 
     def test_a_limit_with_a_margin_has_all_numbers(self):
         self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
@@ -259,9 +256,6 @@ class PoliciesTestCase(ExplainTestCase):
             'overload_limit', 'asked_limit', 'prediction_margin')))
         self.assertIn('overload_probability is at least 0.014',
                       rows['h']['fits_if'])
-        text = self.text('--flavor', 'busy', '--host', 'h')
-        self.assertEqual(2, text.count(
-            '0.02, 0.01 divided by the prediction margin 0.5'))
 
     def test_averages_decide_where_the_policy_is_average(self):
         self.put({'h': (1,)}, {1: traffic_model.TrafficModel.constant(700.0)})

@@ -167,11 +167,9 @@ class HostsTestCase(FleetTestCase):
             [(row[header.index('BUDGET')], row[header.index('BURN')])
              for row in rows])
         _, text, _ = self.run_command('fleet', '--host', 'h2')
-        for sort_options in (
-                '-52 s of overload left, what -0.1 days in use earn; '
-                'it is in debt', 'profile p, 250 kbit/s, limit 0.01',
-                'Burn rate', '3 in 1h, 1.5 in 6h', 'p 75.0%, q 25.0%'):
-            self.assertIn(sort_options, text)
+        for part in ('it is in debt', 'profile p, 250 kbit/s',
+                     '3 in 1h, 1.5 in 6h', 'p 75.0%, q 25.0%'):
+            self.assertIn(part, text)
         [row] = self.ask('fleet', '--uplinks')['uplinks']
         self.assertAlmostEqual(1.0, row['error_budget']['left_days'])
         self.assertEqual([], self.ask('fleet')['remarks'])
@@ -274,7 +272,7 @@ class InstancesTestCase(FleetTestCase):
             self.assertIsNone(instance['mean']['kpps'])
         output = self.run_command('fleet', '--host', 'h1')[1]
         self.assertIn('Instances, by the load that they add', output)
-        self.assertEqual('vm2', commands.table(output)[3][1])
+        self.assertLess(output.index('vm2'), output.index('vm1'))
 
 
 class RoomTestCase(FleetTestCase):

@@ -47,36 +47,11 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         rows = [[0, 0, 0], [9, 0, 0]], [[0, 1], [1, 0]], [3, 1]
         # 378 of the states were drawn.
         states = np.arange(504) % 2 + 128 * (np.arange(504) >= 126)
-        for at_instants, sampled, text in (
-                (states, 126, 'sampled at 126 of 504 instants'),
-                (None, 0, 'independent of others')):
+        for at_instants, sampled in ((states, 126), (None, 0)):
             self.make_store().write([store.StoredModel(
                 uuid, traffic_model.TrafficModel(*rows, at_instants))])
             self.assertEqual(sampled, self.ask('model', 'show', uuid)[
                 'sampled_instants'])
-            output = self.run_command('model', 'show', uuid)[1]
-            self.assertRegex(output, 'Together: +' + text)
-            # Packets that are not known are not 0.
-            self.assertRegex(output, r'\n +1 +9 +0 +- +1 +0.250000\n')
-
-    def test_show_prints_a_table_of_states_and_the_jump_matrix(self):
-        status, output, _ = self.run_command('model', 'show',
-                                             base.instance_uuid(7))
-        self.assertEqual(0, status)
-        for heading in ('Instance: ', 'Window: ', 'Samples: ', 'Mean: ',
-                        'Peak: ', 'SOJOURN_SECONDS', 'STATIONARY',
-                        'Jump matrix', 'packets unknown'):
-            self.assertIn(heading, output)
-        states = len(self.record.model.rates)
-        rows = [line.split() for line in output.splitlines()
-                if line.split() and line.split()[0].isdecimal()]
-        self.assertEqual(2 * states, len(rows))
-        np.testing.assert_allclose(
-            [float(row[-1]) for row in rows[:states]],
-            self.record.model.stationary, atol=5e-7)
-        np.testing.assert_allclose(
-            [[float(cell) for cell in row[1:]] for row in rows[states:]],
-            self.record.model.jump, atol=5e-5)
 
     def test_show_remarks_on_rates_that_change_within_a_period(self):
         # Samples that follow by chance, and runs of 20 samples.
@@ -98,8 +73,6 @@ class ModelCommandTestCase(command_case.ManageTestCase):
             self.assertAlmostEqual(pairs, shown['sample_correlation'])
             output = self.run_command('model', 'show',
                                       base.instance_uuid(number))[1]
-            self.assertIn(f'means over 300 s, correlation of successive '
-                          f'samples {pairs:.2f}', output)
             self.assertEqual(remarks, 'rates change within 300 s' in output)
 
     def test_show_tells_what_was_left_out(self):
@@ -112,16 +85,11 @@ class ModelCommandTestCase(command_case.ManageTestCase):
             uuid, estimate.fit_model(counts), counts)])
         self.assertEqual(5, self.ask('model', 'show', uuid)[
             'left_out_samples'])
-        self.assertRegex(
-            self.run_command('model', 'show', uuid)[1],
-            r'Left out: +5 samples of up to 5000000\.0 kbit/s')
 
     def test_show_says_nothing_of_samples_that_it_does_not_have(self):
         shown = self.ask('model', 'show', base.instance_uuid(8))
         self.assertEqual((None, None), (shown['period_seconds'],
                                         shown['sample_correlation']))
-        output = self.run_command('model', 'show', base.instance_uuid(8))[1]
-        self.assertRegex(output, r'(?m)^Sampling: +-$')
 
     def test_show_takes_a_name_and_an_uppercase_uuid(self):
         self.assertEqual(base.instance_uuid(7),
@@ -146,7 +114,7 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         self.assertIsNone(models[1]['peak']['kpps'])
         self.assertIsInstance(models[1]['samples'], int)
         output = self.run_command('model', 'list')[1]
-        self.assertIn('5 models; rates in kbit/s', output)
+        self.assertIn('\n5 models\n', output)
         self.assertLess(output.index(base.instance_uuid(8)),
                         output.index(base.instance_uuid(7)))
 

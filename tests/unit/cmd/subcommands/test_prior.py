@@ -31,11 +31,11 @@ class PriorCommandTestCase(command_case.ManageTestCase):
         status, output, _ = self.run_command('prior', 'list')
         self.assertEqual(0, status)
         _, *rows = commands.table(output)
-        self.assertEqual(['small', 'p', '3', '30.1', '15.05', '60',
+        self.assertEqual(['small', 'p', '3', '0.0301', '0.01505', '0.06',
                           '2023-11-14T22:13:20Z'], rows[0])
         self.assertEqual(['small', 'any', '8'], rows[1][:3])
         self.assertEqual(['any', 'any', '20'], rows[2][:3])
-        self.assertIn('3 priors; rates in kbit/s', output.splitlines()[-1])
+        self.assertIn('3 priors', output.splitlines()[-1])
         group = self.ask('prior', 'list')['priors'][0]
         self.assertEqual(('small', 'p', 3.0, base.NOW), (
             group['flavor'], group['project'], group['members'],
@@ -68,9 +68,6 @@ class PriorCommandTestCase(command_case.ManageTestCase):
              {'egress_kbps': 40, 'ingress_kbps': 20, 'kpps': 1,
               'probability': .725}],
             answer['states'])
-        _, output, _ = self.run_command('prior', 'show',
-                                        base.instance_uuid(3))
-        self.assertRegex(output, r'Prior of: +flavor and project\n')
         self.assertEqual({}, answer['above_capacity'])
         target = store.Store(self.url)
         for kbps, share in ((100, 0.0), (30, .725), (.5, 1.0)):
@@ -79,7 +76,6 @@ class PriorCommandTestCase(command_case.ManageTestCase):
             kinds = self.ask('prior', 'show',
                              base.instance_uuid(3))['above_capacity']
             self.assertAlmostEqual(share, *kinds.values())
-        self.assertRegex(output, r'\n +40 +20 +1 +0.725000\n')
 
     def test_show_takes_the_name_of_an_instance_and_refuses_other_words(self):
         self.assertEqual('flavor and project', self.ask(
@@ -89,11 +85,9 @@ class PriorCommandTestCase(command_case.ManageTestCase):
                               'prior', 'show', text)
 
     def test_show_says_what_no_instance_has(self):
-        output = self.run_command('prior', 'show', '--flavor', 'smal')[1]
-        self.assertIn("No instance has flavor 'smal': that is how a new one "
-                      "counts.", output.splitlines())
-        self.assertEqual(1, len(self.ask(
-            'prior', 'show', '--flavor', 'smal')['remarks']))
+        self.assertEqual(
+            ["No instance has flavor 'smal': that is how a new one counts."],
+            self.ask('prior', 'show', '--flavor', 'smal')['remarks'])
         self.assertEqual([], self.ask(
             'prior', 'show', '--flavor', 'small', '--project', 'p')[
                 'remarks'])

@@ -35,19 +35,12 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
                       self.ask('profile', 'show', 'ovs-geneve')):
             self.assertIn('vswitch-calibrate remote --sender ',
                           shown['calibration_command'])
-        self.assertIn('measured on other machines',
-                      self.run_command('profile', 'list')[1])
-        self.assertIn('To measure yours: vswitch-calibrate remote',
-                      self.run_command('profile', 'show', 'ovs-vxlan')[1])
-        self.assertNotIn('To measure yours',
-                         self.run_command('profile', 'show', 'rack')[1])
 
     def test_list_adds_the_profiles_of_the_configured_file(self):
         self._configure(f'switch_profiles_file = {self.file}')
         by_name = {item['name']: item
                    for item in self.ask('profile', 'list')['profiles']}
         self.assertEqual(self.file, by_name['rack']['origin'])
-        self.assertIn('123456', self.run_command('profile', 'list')[1])
 
     def test_show_prints_numbers_sources_and_limits(self):
         name, built_in = next(iter(profile.catalogue().items()))
@@ -57,9 +50,6 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
         self.assertEqual([limit.capacity for limit in built_in.limits()],
                          [limit['capacity']
                           for limit in shown_profile['limits']])
-        output = self.run_command('profile', 'show', name)[1]
-        self.assertIn(f'name: {name}', output)
-        self.assertIn('source: ', output)
 
     def test_show_prints_every_built_in_profile(self):
         for name in profile.catalogue():
@@ -72,8 +62,6 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
     def test_validate_tells_good_from_bad(self):
         self.assertEqual({'file': self.file, 'profiles': ['rack']},
                          self.ask('profile', 'validate', self.file))
-        self.assertIn('is valid: 1 profiles: rack', self.run_command(
-            'profile', 'validate', self.file)[1])
         pathlib.Path(self.file).write_text('rack: {saturation_kbps: -1}')
         self.assert_fails(f'{self.file}.*rack.*saturation_kbps.*-1.*expected',
                           'profile', 'validate', self.file)

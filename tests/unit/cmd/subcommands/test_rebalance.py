@@ -63,7 +63,7 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         self.assertEqual(0, status, errors)
         self.assertEqual(['done'], self.states())
         self.assertIn('from host1 to host2: begun', errors)
-        self.assertIn('1 of 1 migrations are done', output)
+        self.assertIn('1 migration, of which 1 are done', output)
         self.assertEqual(1, len(self.fleet.cloud.asked))
         history = self.ask('rebalance', '--history')
         self.assertEqual(['done'], [row['state'] for row in history['moves']])

@@ -60,10 +60,11 @@ class ReportCommandTestCase(command_case.ManageTestCase):
 
     def test_hosts_are_those_of_the_command_fleet(self):
         opened = self.make_store()
-        group = context.configuration(argparse.Namespace(
+        conf = context.configuration(argparse.Namespace(
             config_file=[self.config], store=None))
         by_host = {row['host']: row for row
-                   in report.read_contents(group, opened).hosts}
+                   in report.read_contents(conf.vswitch_scheduler,
+                                           opened).hosts}
         rows = self.ask('fleet')['hosts']
         self.assertEqual(by_host.keys(), {row['host'] for row in rows})
         for row in rows:

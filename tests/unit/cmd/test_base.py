@@ -10,7 +10,7 @@ import yaml
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
 from tests.unit.store import base
-from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import base as command_base
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
 
@@ -80,7 +80,7 @@ class ListTestCase(command_case.ManageTestCase):
         for options in (('-c', 'NAME', '-c', 'MEAN EGRESS'),
                         ('-c', 'name', '-c', 'mean.egress_kbps'),
                         ('-c', 'Name', '--column', 'mean_egress')):
-            self.assertEqual(['NAME', 'MEAN EGRESS'],
+            self.assertEqual(['NAME', 'MEAN EGRESS Mbit/s'],
                              commands.table(self._text(*options))[0])
             self.assertEqual(
                 {'name', 'mean'},
@@ -109,7 +109,7 @@ class ListTestCase(command_case.ManageTestCase):
         self.assertEqual([], self._names('--host', 'none'))
         self.assertEqual(['vm4', 'vm3'], self._names(
             '--limit', '2', '--sort-column', 'name', '--sort-descending'))
-        self.assertIn('\n2 of 4 models; ', self._text('--limit', '2'))
+        self.assertIn('\n2 of 4 models\n', self._text('--limit', '2'))
         for text in ('0', '-1', 'few'):
             self.assert_fails('expected an integer of 1 or more', 'model',
                               'list', '--limit', text, status=2)
@@ -133,7 +133,7 @@ class ListTestCase(command_case.ManageTestCase):
     def test_another_format_is_refused_before_anything_is_done(self):
         for options in (('db', 'sync'), ('model', 'show', 'vm1'),
                         ('host', 'set', 'h', 'ovs-flat')):
-            self.assert_fails('format: csv; expected table, json or yaml',
+            self.assert_fails('format: csv; expected table, json, yaml',
                               *options, '-f', 'csv')
         self.assertEqual([], store.Store(self.url).host_profiles())
         self.assert_fails('invalid choice', 'model', 'list', '-f', 'xml',
@@ -187,4 +187,4 @@ class NaturalTestCase(unittest.TestCase):
         self.assertEqual(
             [2, 2.5, 'a', 'a2', 'a10', 'b', 'b1c'],
             sorted(['b1c', 'a10', 2.5, 'b', 'a', 2, 'a2'],
-                   key=output.natural))
+                   key=command_base.natural))
