@@ -15,7 +15,6 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import api
 
 
 class DecisionsTestCase(base.FilterTestCase):
@@ -58,7 +57,7 @@ class DecisionsTestCase(base.FilterTestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'vswitch.sqlite')
             fake_store.make_empty(f'sqlite:///{path}')
-            yield api.Store(f'sqlite:///{path}', timeout_seconds), path
+            yield base.RealStore(f'sqlite:///{path}', timeout_seconds), path
 
 
 class TestDecisions(DecisionsTestCase):
