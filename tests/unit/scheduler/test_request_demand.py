@@ -11,7 +11,6 @@ from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments
-from vswitch_aware_scheduler.vswitch import guarantee
 
 objects.register_all()
 
@@ -86,22 +85,6 @@ class TestDemand(unittest.TestCase):
         self.assertEqual((120, 30, 0), demand.guaranteed)
         self.assertEqual(model.TrafficModel.constant(120, 30).law,
                          demand.law_on(None))
-
-    def test_ports_that_guarantee_nothing_change_nothing(self):
-        for resources in ([{'VCPU': 4}], []):
-            demand = self.assertDemand('default', DEFAULT,
-                                       _spec({}, resources))
-            self.assertEqual(guarantee.NONE, demand.guaranteed)
-
-    def test_a_guarantee_never_lowers_a_demand(self):
-        # A tenant guarantees its port 1 kbit/s: the rest stays as it was.
-        large = model.TrafficModel.on_off(
-            21_691_000, 4000, 90, on_seconds=1, off_seconds=3).law
-        demand = self.demand(_spec({}, [{
-            'NET_BW_EGR_KILOBIT_PER_SEC': 1, 'NET_BW_IGR_KILOBIT_PER_SEC': 1,
-            'NET_PACKET_RATE_KILOPACKET_PER_SEC': 1}]), laws={UUID: large})
-        self.assertEqual([[1, 1, 1], [21_691_000, 4000, 90]],
-                         demand.law_on(None).rates.tolist())
 
     def test_the_flavor_is_reported(self):
         self.demand(_spec({'vswitch:egress_kbps': '5'}))
