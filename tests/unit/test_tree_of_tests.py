@@ -13,7 +13,6 @@ PACKAGE = PROJECT / 'vswitch_aware_scheduler'
 #: one thing: the module that calls them has the tests.
 TESTED_WITH = {
     'admission/aggregate_metadata.py': 'admission/test_host_policies.py',
-    'admission/rows.py': 'admission/test_sources.py',
     'budgets/measuring.py': 'budgets/test_accounts.py',
     'budgets/plan_input.py': 'budgets/test_proposal.py',
     'budgets/rebalance_settings.py': 'budgets/test_proposal.py',

@@ -16,7 +16,6 @@ import typing
 import numpy as np
 
 from vswitch_aware_scheduler.admission import joint
-from vswitch_aware_scheduler.admission import rows as admission_rows
 from vswitch_aware_scheduler.admission import sources as admission_sources
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
@@ -154,7 +153,7 @@ class LimitSums:
                         _Tables(cells * _FINER, np.complex128)]
         # Sums at the instants as shares of the capacity, their weights, and
         # how far they count.
-        self._at_instants = admission_rows.Rows(
+        self._at_instants = admission_sources.Rows(
             ('<f4', (sampled.INSTANTS,)), ('<f4', (sampled.INSTANTS,)),
             ('<f4', ()))
         # Caches: Levels of laws, figures of laws, transforms of laws by kind,
@@ -504,7 +503,7 @@ class LimitSums:
         return effects
 
 
-class _Tables(admission_rows.Rows):
+class _Tables(admission_sources.Rows):
     """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` has them."""
 
     def __init__(self, cells: int, dtype: type[np.complexfloating]) -> None:
