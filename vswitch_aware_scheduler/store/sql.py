@@ -78,8 +78,9 @@ def chunks(rows: abc.Sequence[_Item], size: int | None = None
 def key_chunks(names: abc.Iterable[str]
                ) -> abc.Iterator[abc.Sequence[str]]:
     """Yield lists of names to query, without names that cannot exist."""
-    yield from chunks([name for name in names
-                       if packing.storable(name) == name], _KEYS)
+    yield from chunks([
+        name for name in names
+        if isinstance(name, str) and packing.storable(name) == name], _KEYS)
 
 
 def restricted(query: sa.Select, column: sa.Column,
