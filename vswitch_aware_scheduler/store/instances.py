@@ -104,10 +104,7 @@ class InstanceRecord:
 
 @dataclasses.dataclass(frozen=True)
 class FormerInstance:
-    """An instance that Nova has deleted.
-
-    :ivar removed_at: when its placement was removed, seconds UTC
-    """
+    """An instance that Nova has deleted; ``removed_at``: seconds UTC."""
 
     flavor: str | None
     project: str | None
@@ -159,11 +156,7 @@ def values(connection: sa.Connection, query: sa.Select[typing.Any]
 @database.reader
 def inventory(connection: sa.Connection) -> InventoryState | None:
     """Return the age of the placements, or None without an inventory."""
-    table = inventory_table.c
-    row = connection.execute(sa.select(
-        table.source, table.seen_at, table.complete_at,
-        table.changed_until)).first()
-    return row and InventoryState(*row)
+    return sql.only_record(connection, inventory_table, InventoryState)
 
 
 @database.reader
@@ -216,14 +209,11 @@ def write(connection: sa.Connection, placements: abc.Sequence[InstanceRecord],
         sql.delete(connection, former_table.c.instance_uuid,
                    [record.instance_uuid for record in chunk])
         sql.upsert_usable(connection, placement_table, [
-            {'instance_uuid': record.instance_uuid,
-             'generation': generation.number, 'host': record.host,
-             'flavor': record.flavor, 'project': record.project,
+            {**sql.fields_of(record, placement_table),
+             'generation': generation.number,
              'networks': packing.pack_attachments(record.attachments),
              **packing.pack_guarantee(record.guaranteed),
-             'running': record.running,
-             'updated_at': generation.published_at}
-            for record in chunk])
+             'updated_at': generation.published_at} for record in chunk])
     if inventory is not None:
         sql.upsert(connection, inventory_table, [
             {'id': 1, **dataclasses.asdict(inventory)}])

@@ -31,6 +31,9 @@ request = fake_nova.request
 flavor = fake_nova.flavor
 LogRecords = fake_logs.LogRecords
 
+#: The class that the tests replace by a fake.
+RealStore = store.Store
+
 
 def changes(number, laws=None, **more):
     """Return Changes that give instances, by number, constant rates."""

@@ -16,7 +16,6 @@ from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import api
 from vswitch_aware_scheduler.vswitch import attachments
 
 PATIENCE_SECONDS = 60.0
@@ -31,7 +30,7 @@ class SharingTestCase(base.StateTestCase):
         self.path = os.path.join(directory, 'vswitch.sqlite')
         self.url = f'sqlite:///{self.path}'
         fake_store.make_empty(self.url)
-        self.make_store.side_effect = api.Store
+        self.make_store.side_effect = base.RealStore
 
     def make_worker(self, **options):
         return self.make_state(**{
@@ -55,7 +54,7 @@ class SharingTestCase(base.StateTestCase):
 
     def claims(self):
         return {int(one.instance_uuid[-12:]): (one.state, one.host)
-                for one in api.Store(self.url).read_claims().claims}
+                for one in base.RealStore(self.url).read_claims().claims}
 
 
 class TestWorkers(SharingTestCase):
@@ -189,7 +188,7 @@ class TestWorkers(SharingTestCase):
         self.assertTrue(self.one.claim_host({hosts[0].uuid}, spec_one))
         self.assertFalse(self.two.claim_host({hosts[0].uuid}, spec_two))
         self.assertTrue(self.two.claim_host({hosts[1].uuid}, spec_two))
-        claim, = [claim for claim in api.Store(
+        claim, = [claim for claim in base.RealStore(
             self.url).read_claims().claims if claim.host == 'b']
         self.assertEqual((1, False), (claim.conflicts, claim.missed))
 
@@ -316,7 +315,7 @@ class TestProcesses(SharingTestCase):
             print(json.dumps(placed), file=stream, flush=True)
             # Until all have told what they have placed.
             os.read(ready, 1)
-            last = api.Store(self.url).read_claims().seen.number
+            last = base.RealStore(self.url).read_claims().seen.number
             self.wait_for(
                 lambda: worker.claims._last_read is not None
                 and worker.claims._last_read.number >= last)
