@@ -80,9 +80,10 @@ class RebalanceTestCase(base.VSwitchTestCase):
                 '[vswitch_scheduler]', f'store_url = {self.store_url}',
                 'rebalance_network = separate', 'telemetry_driver = file',
                 f'telemetry_path = {self.directory}/trace.csv', *lines,
-                '[vswitch_inventory]', f'url = {self.admin_api.base_url}',
+                '[vswitch_inventory]',
+                f'endpoint_override = {self.admin_api.base_url}',
                 f'placement_url = {self.placement.fixture.endpoint}',
-                'auth_type = fixture', 'retries = 0',
+                'auth_type = fixture', 'connect_retries = 0',
                 'requests_per_second = 1000']))
 
     def measure(self):

@@ -76,7 +76,7 @@ class Destinations:
                hosts: Iterable[int]) -> admission.Assessment:
         """Return the :class:`.Assessment` of hosts for an instance."""
         names = [self._hosts[host] for host in hosts]
-        slots, uuid = self._table.slots_of(names), self._uuids[instance]
+        slots, uuid = self._table.rows_of(names), self._uuids[instance]
         return self._table.assess_each(
             slots, [self._law(instance, name) for name in names], uuid,
             self._fleet.snapshot.attachments(uuid)

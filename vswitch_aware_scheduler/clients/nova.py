@@ -53,15 +53,16 @@ _UNBUILT = 'BUILD'
 _HOST = 'OS-EXT-SRV-ATTR:host'
 _POWER = 'OS-EXT-STS:power_state'
 _LAUNCHED = 'OS-SRV-USG:launched_at'
+_TERMINATED = 'OS-SRV-USG:terminated_at'
 _MAC = 'OS-EXT-IPS-MAC:mac_addr'
 
 
 class InventoryServer(typing.NamedTuple):
     """An instance, as the API shows it to an administrator.
 
-    An UNKNOWN or DELETED instance has only uuid, status and changed_at. Times
-    are seconds UTC. There is a MAC for each interface, None for an interface
-    without address.
+    An UNKNOWN instance has only uuid, status and changed_at. Times are seconds
+    UTC. There is a MAC for each interface, None for an interface without
+    address.
     """
 
     uuid: str
@@ -73,6 +74,11 @@ class InventoryServer(typing.NamedTuple):
     running: bool | None = None
     began_at: float | None = None
     macs: list | tuple = ()
+    name: str | None = None
+    created_at: float | None = None
+    ended_at: float | None = None
+    vcpus: int = 0
+    memory_mib: int = 0
 
 
 class ComputeService(typing.NamedTuple):
@@ -125,6 +131,7 @@ class NovaMigration(typing.NamedTuple):
     :ivar kind: live-migration, migration, resize or evacuation
     :ivar status: in lower case
     :ivar changed_at: time of the last change, seconds UTC
+    :ivar began_at: time of the request, seconds UTC
     """
 
     number: int
@@ -134,6 +141,7 @@ class NovaMigration(typing.NamedTuple):
     source: str | None
     destination: str | None
     changed_at: float
+    began_at: float | None = None
 
     @property
     def is_running(self) -> bool:
@@ -257,12 +265,15 @@ def _server(item):
     listed = {(network, address and address[_MAC])
               for network, addresses in (item.get('addresses') or {}).items()
               for address in addresses or [None]}
+    flavor = item['flavor']
     return InventoryServer(
         item['id'], status, changed_at, host,
-        item['flavor'].get('original_name'), item['tenant_id'],
+        flavor.get('original_name'), item['tenant_id'],
         False if status == _UNBUILT else _RUNS.get(item.get(_POWER)),
         _seconds(item.get(_LAUNCHED) or item.get('created')),
-        [mac for _, mac in sorted(listed, key=str)])
+        [mac for _, mac in sorted(listed, key=str)], item.get('name'),
+        _seconds(item.get('created')), _seconds(item.get(_TERMINATED)),
+        flavor.get('vcpus', 0), flavor.get('ram', 0))
 
 
 def _host(item):
@@ -487,7 +498,7 @@ def _migration(item):
     return NovaMigration(
         item['id'], item['instance_uuid'], item['migration_type'],
         item['status'].lower(), item['source_compute'],
-        item['dest_compute'], _seconds(changed))
+        item['dest_compute'], _seconds(changed), _seconds(item['created_at']))
 
 
 def _why(action):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks Placement where instances fit. The only place that knows its API."""
+"""Asks Placement what hosts have. The only place that knows its API."""
 
 import dataclasses
 import math
@@ -7,10 +7,13 @@ import math
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
 
-__all__ = ['CLASSES', 'Shape', 'free_amounts']
+__all__ = ['CLASSES', 'Shape', 'free_amounts', 'used_amounts']
 
 #: Forbidden traits since 1.22, all that a summary needs since 1.29.
 _VERSION = {'microversion': '1.29'}
+
+#: Summaries without traits, and with the requested class only.
+_SHORT = {'microversion': '1.16'}
 
 #: Resource classes of an instance, in the order of amounts.
 CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
@@ -47,13 +50,34 @@ def free_amounts(access: http.Access, shape: Shape,
     resources = ','.join(f'{name}:{amount}' for name, amount
                          in zip(CLASSES, shape.amounts) if amount)
     required = ','.join([*shape.traits, '!COMPUTE_STATUS_DISABLED'])
+    return _candidates(access, _free_amounts, _VERSION, sleep,
+                       resources=resources, required=required)
+
+
+def used_amounts(access: http.Access, name: str,
+                 **sleep) -> dict[str, tuple[int, int]]:
+    """Return {uuid of a compute node: (capacity, used)} of a resource class.
+
+    Compute nodes on which nothing of it is free are absent.
+
+    :param name: one of :data:`CLASSES`
+    :param sleep: keyword ``sleep`` of :class:`.http.Client`
+    :raises TelemetryError: if Placement does not answer
+    """
+    return _candidates(access, lambda answer: {
+        uuid: (summary['resources'][name]['capacity'],
+               summary['resources'][name]['used'])
+        for uuid, summary in answer['provider_summaries'].items()
+        if name in summary['resources']}, _SHORT, sleep,
+        resources=f'{name}:1')
+
+
+def _candidates(access, read, version, sleep, **query):
     with openstack.SdkClient(access, f'placement {access.where()}',
                              'placement', **sleep) as client:
         return client.json(
             'allocation candidates', 'GET', '/allocation_candidates',
-            'allocation candidates', _free_amounts,
-            params={'resources': resources, 'required': required},
-            **_VERSION)[0]
+            'allocation candidates', read, params=query, **version)[0]
 
 
 def _free_amounts(answer):

@@ -61,7 +61,7 @@ def _rooms(table, names, laws, progress=None):
         _set_dummies(table, names, laws, dummies,
                      {i: number[i] - 1 for i in active})
         assessment = table.assess_each(
-            table.slots_of([names[i] for i in active]),
+            table.rows_of([names[i] for i in active]),
             [laws[i] for i in active])
         for i, fits in zip(active, assessment.fits.tolist()):
             if fits:

@@ -28,13 +28,16 @@ class CloudFacts:
         called for each update
     :param options: {option: value} of the options that schedulers must have
         equal
+    :param hosts: names of the only hosts of interest; None: all
     """
 
     def __init__(self, access: http.Access | None, make_policies: Callable,
-                 options: dict | None = None, **sleep: Callable) -> None:
+                 options: dict | None = None, hosts: set | None = None,
+                 **sleep: Callable) -> None:
         self.options = options or {}
         self._access = access
         self._make_policies = make_policies
+        self._hosts = hosts
         self._sleep = sleep
 
     def update(self, store: model_store.Store,
@@ -45,6 +48,8 @@ class CloudFacts:
         """
         cloud = {} if self._access is None else nova.read_cloud(
             self._access, aggregate_metadata.PREFIX, **self._sleep)
+        if self._hosts is not None:
+            cloud = self._restricted(cloud)
         nodes = cloud.pop('node', None)
         hosts = facts.host_nodes(store) if nodes is None else \
             facts.by_host(nodes)
@@ -61,3 +66,15 @@ class CloudFacts:
             'uplink': {name: policy_in_force.pack(uplink.policy)
                        for name, uplink in policies.uplinks.items()}}, now)
         return policies
+
+    def _restricted(self, cloud):
+        """Return what was read without other hosts."""
+        if 'node' in cloud:
+            cloud['node'] = {uuid: node for uuid, node in cloud['node'].items()
+                             if node[0] in self._hosts}
+        if 'aggregate' in cloud:
+            cloud['aggregate'] = {
+                name: {**aggregate, 'hosts': sorted(
+                    self._hosts.intersection(aggregate['hosts']))}
+                for name, aggregate in cloud['aggregate'].items()}
+        return cloud

@@ -254,6 +254,7 @@ class _Pass:
             point.source for point in self._points.values())
         driver.variant_before = max(
             sources, key=sources.get, default='').partition(' ')[2]
+        placements = self._placements()
         instances = list(driver.instances())
         self._source = f'{settings.source} {driver.variant}'.strip()
         for uuid, point in self._points.items():
@@ -263,9 +264,14 @@ class _Pass:
                     not in (None, point.period_seconds):
                 self._points[uuid] = dataclasses.replace(point, last_time=None)
         self._ignored = dict(driver.ignored)
+        unknown = 0 if placements is None else sum(
+            instance.uuid not in placements for instance in instances)
+        if unknown:
+            self._ignored[NOT_IN_INVENTORY] = unknown
         self._names = {
             instance.uuid: instance.name
-            for instance in self._known(instances) if share(instance.uuid)
+            for instance in instances if share(instance.uuid)
+            and (placements is None or instance.uuid in placements)
         }
         self._asked = self._asked_for(
             instance for instance in instances if instance.uuid in self._names)
@@ -278,26 +284,20 @@ class _Pass:
         self._unmodelled = []
         self._priors = None
 
-    def _known(self, instances):
-        """Return the instances that are in the inventory, if there is one.
+    def _placements(self):
+        """Return the inventory, which the driver gets, or None without one.
 
         Other users can report instances to telemetry that do not exist.
         """
         if not self._settings.only_of_inventory \
                 or self._store.inventory() is None:
-            return instances
-        placements = self._store.placements(
-            [instance.uuid for instance in instances])
+            return None
+        placements = self._store.placements()
         self._driver.hosts = {
             uuid: placement.host
             for uuid, placement in placements.items() if placement.host
         }
-        learnable = [
-            instance for instance in instances if instance.uuid in placements
-        ]
-        if len(learnable) < len(instances):
-            self._ignored[NOT_IN_INVENTORY] = len(instances) - len(learnable)
-        return learnable
+        return placements
 
     # Reading
 

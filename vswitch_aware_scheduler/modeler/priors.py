@@ -10,6 +10,7 @@ passed. Derivation: reference/priors.rst.
 
 from collections.abc import Callable, Iterable
 import dataclasses
+import typing
 
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
@@ -104,7 +105,7 @@ def plan(
         [groups[uuid][1] for uuid in members],
         [laws[uuid] for uuid in members],
         [weights[uuid] for uuid in members])
-    expected_priors = {}
+    expected_priors: dict[typing.Any, model_store.Prior] = {}
     for key, pool in pools.items():
         expected_priors[key] = model_store.Prior(
             *key, pool.law, float(pool.members))

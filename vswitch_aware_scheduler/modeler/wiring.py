@@ -37,9 +37,10 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
            'any_host_is_described', 'configured_driver', 'has_telemetry',
-           'in_words', 'instances_of_nova', 'make_driver', 'make_policies',
-           'make_rebalancer', 'make_store', 'neutron_access', 'read_fleet',
-           'review_aggregates', 'set_up', 'unprotected', 'why_no_instance']
+           'in_words', 'instances_of_nova', 'learning_settings', 'make_driver',
+           'make_policies', 'make_rebalancer', 'make_store',
+           'neutron_access', 'read_fleet', 'review_aggregates', 'set_up',
+           'unprotected', 'why_no_instance']
 
 LOG = logs.get_logger(__name__)
 
@@ -126,24 +127,15 @@ def set_up(conf: cfg.ConfigOpts,
     source = _inventory_source(conf)
     return SetUp(
         store, driver,
-        learning.LearningSettings(
-            source=group.telemetry_driver, min_samples=group.min_samples,
-            half_life_seconds=group.modeler_half_life_days
-            * _DAY_SECONDS or None,
-            forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
-            clock_seconds=group.modeler_clock_seconds or None,
-            only_of_inventory=source is not None
-            and group.telemetry_driver != 'file',
-            default_kbps=_default_kbps(group)),
+        learning_settings(group, source is not None
+                          and group.telemetry_driver != 'file'),
         group.modeler_interval_seconds,
         membership.ModelerGroup(group.modeler_coordination_url)
         if group.modeler_coordination_url else None,
         (group.modeler_metrics_address, group.modeler_metrics_port)
         if group.modeler_metrics_port else None,
-        inventory=source, complete_seconds=conf[
-            options.INVENTORY_GROUP].complete_interval_seconds,
+        inventory=source,
         ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
-        member_seconds=group.prior_min_hours * 3600.0,
         fleet=_fleet(conf),
         budgets=group.error_budgets,
         discovery=_discovery(conf), rebalancer=(
@@ -153,6 +145,22 @@ def set_up(conf: cfg.ConfigOpts,
             store, group).overload_probabilities(progress),
         unprotected=unprotected(conf),
         store_url=group.store_url)
+
+
+def learning_settings(group: cfg.GroupAttr, only_of_inventory: bool
+                      ) -> learning.LearningSettings:
+    """Return the settings of learning that options select.
+
+    :param group: the options of [vswitch_scheduler]
+    :param only_of_inventory: as in :class:`.LearningSettings`
+    """
+    return learning.LearningSettings(
+        source=group.telemetry_driver, min_samples=group.min_samples,
+        half_life_seconds=group.modeler_half_life_days * _DAY_SECONDS or None,
+        forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
+        clock_seconds=group.modeler_clock_seconds or None,
+        only_of_inventory=only_of_inventory,
+        default_kbps=_default_kbps(group))
 
 
 def _default_kbps(group):
@@ -196,8 +204,6 @@ def configured_driver(conf: cfg.ConfigOpts) -> telemetry_base.Driver:
         return make_driver(conf, name)
     if group.telemetry_path is not None:
         arguments = {'path': group.telemetry_path}
-        if name == 'file' and group.telemetry_period_seconds is not None:
-            arguments['period_seconds'] = group.telemetry_period_seconds
     elif name == 'file':
         raise exceptions.TelemetryNotConfigured(
             'telemetry_driver is file, and telemetry_path is not set; set '
@@ -214,10 +220,11 @@ def make_driver(conf: cfg.ConfigOpts, name: str) -> telemetry_base.Driver:
     if arguments['access']['url'] is None \
             and arguments['access']['auth'] is None:
         raise exceptions.TelemetryNotConfigured(
-            f'telemetry_driver is {name}, and neither url nor auth_type '
-            f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
-            f'set the URL of the service, or auth_type to look the '
-            f'service up in the catalog of keystone')
+            f'telemetry_driver is {name}, and neither endpoint_override nor '
+            f'auth_type is set in the group '
+            f'[{options.TELEMETRY_GROUPS[name][0]}]; set the URL of the '
+            f'service, or auth_type to look the service up in the catalog of '
+            f'keystone')
     return telemetry.load_driver(name, **arguments)
 
 

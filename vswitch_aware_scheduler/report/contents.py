@@ -16,6 +16,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.fleet import episodes
+from vswitch_aware_scheduler.fleet import outcomes
 from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler.traffic import model as traffic_model
@@ -96,8 +97,10 @@ class Contents:
                decisions: Iterable = (), host: str | None = None) -> dict:
         """Return all data of a report.
 
-        :param decisions: iterable of decisions of schedulers, with
-            ``decided_at``, ``outcome`` and ``refused``
+        :param now: current time, seconds UTC
+        :param limits: :class:`Limits`
+        :param decisions: list of the Decisions of schedulers
+        :param host: None, or the only host of the report
         """
         store = self._store
         names = self.worst(limits.details) if host is None else [host]
@@ -118,6 +121,8 @@ class Contents:
             'claims': rows.claims(self._view) if host is None else None,
             'refusals': refusals(decisions, limits.refusal_buckets)
             if host is None else None,
+            'outcomes': self._outcomes(decisions, now)
+            if host is None else [],
             'models': self._models(now, limits) if host is None else None,
             'modelers': [] if host is not None else [{
                 'name': modeler.name, 'host': modeler.host,
@@ -143,6 +148,13 @@ class Contents:
                 [row['utilisation'] for row in judged]),
             'mean_risk': _mean(
                 [row['overload_probability'] for row in judged])}
+
+    def _outcomes(self, decisions, now):
+        """Return what enforcement would have changed, in sentences."""
+        answer = outcomes.summary(self._store, decisions, now)
+        return [*outcomes.sentences(answer), *(
+            f'{remark[:1].upper()}{remark[1:]}.'
+            for remark in answer['remarks'])] if answer['requests'] else []
 
     def _models(self, now, limits):
         """Return the ages of the models, and the stale ones."""
@@ -337,6 +349,7 @@ def refusals(decisions: Iterable, buckets: int) -> dict | None:
         reasons.update(decision.refused)
     return {
         'requests': len(decisions), 'since': _time(first),
+        'since_seconds': first,
         'no_host': sum(bucket['no_host']
                        for bucket in numbered_buckets.values()),
         'seconds': length, 'reasons': dict(reasons.most_common()),

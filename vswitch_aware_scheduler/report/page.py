@@ -13,6 +13,7 @@ import math
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.report import pictures
 
 __all__ = ['Page', 'content_security_policy', 'require']
@@ -66,6 +67,7 @@ class Page:
             undefined=jinja2.StrictUndefined, trim_blocks=True,
             lstrip_blocks=True)
         environment.filters.update(
+            budget_in_words=rows.budget_in_words,
             iso_time=plain_text.iso_time, number=_number, percent=_percent,
             probability=_probability, seconds=_seconds, picture=_picture)
         self._template = environment.get_template('page.html')
@@ -99,7 +101,7 @@ class Page:
                 **_table(report['hosts'], _HOSTS, 4, -1),
                 'links': [link(row['host']) for row in report['hosts']]}
             tables['uplinks'] = _table(report['uplinks'], _UPLINKS, 3, -1)
-            tables['projects'] = _table(report['projects'], _PROJECTS, 3, -1)
+            tables['projects'] = _table(report['projects'], _PROJECTS, 5, -1)
             tables['stale'] = _table(report['models']['listed'], _STALE, 3, 1)
         return tables
 
@@ -135,6 +137,11 @@ def _state(row):
     return 'above the limit' if row['above'] else 'within'
 
 
+def _budget_days(row):
+    budget = row['error_budget']
+    return budget and budget['left_days']
+
+
 def _vm_overload(row):
     """Return the share of the time of instances beside others in overload."""
     budget = row['error_budget']
@@ -164,7 +171,7 @@ _JUDGED = [
     ('Overload probability', 'probability', 'overload_probability'),
     ('Limit', 'probability', 'limit'), ('State', 'text', _state),
     ('Utilisation', 'percent', 'utilisation')]
-_BUDGET = [('Error budget left', 'percent', 'budget_left'),
+_BUDGET = [('Error budget, days', 'number', _budget_days),
            ('Burn rate, 6 h', 'number', 'burn_rate')]
 _HOSTS = [
     ('Host', 'text', 'host'), ('Switch profile', 'text', _profile),
@@ -176,7 +183,8 @@ _UPLINKS = [
     ('Uplink', 'text', 'uplink'), ('Hosts', 'number', 'hosts'),
     ('Instances', 'number', 'instances'), *_JUDGED, *_BUDGET]
 _PROJECTS = [
-    ('Project', 'text', 'project'),
+    ('Project', 'text', 'project'), ('Instances', 'number', 'instances'),
+    ('Mean, kbit/s', 'number', 'mean_kbps'),
     ('Hours of instances', 'number', 'vm_hours'),
     ('In overload', 'probability', 'vm_overload'),
     ('Overload spent, s', 'number', 'spent_seconds')]

@@ -126,18 +126,23 @@ def refusals(intervals: dict) -> bytes:
     buckets = intervals['buckets']
 
     def draw(axes, _):
+        from matplotlib import dates
         bottom = np.zeros(len(buckets))
-        hours = np.array(
-            [bucket['after_seconds'] / 3600 for bucket in buckets])
+        # Days since 1970, as matplotlib has times: UTC.
+        starts = intervals['since_seconds'] / 86400 + np.array(
+            [bucket['after_seconds'] / 86400 for bucket in buckets])
         judged = np.maximum([bucket['hosts'] for bucket in buckets], 1)
         for number, reason in enumerate(intervals['reasons']):
             share = np.array([bucket['refused'].get(reason, 0)
                               for bucket in buckets]) / judged
-            axes.bar(hours, share, intervals['seconds'] / 3600 * .9, bottom,
+            axes.bar(starts, share, intervals['seconds'] / 86400 * .9, bottom,
                      color=_COLOURS[number % len(_COLOURS)],
                      label=reason.replace('$', r'\$'), align='edge')
             bottom += share
-        axes.set_xlabel(f'hours since {intervals["since"]}')
+        locator = dates.AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        axes.set_xlabel('time, UTC')
         axes.set_ylabel('hosts refused, of those judged')
         axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
         if intervals['reasons']:

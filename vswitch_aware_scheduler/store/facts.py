@@ -8,6 +8,7 @@ Schedulers read none of these rows, so that they create no generation.
 
 import dataclasses
 import json
+import typing
 
 import sqlalchemy as sa
 
@@ -101,7 +102,7 @@ class Modeler:
     outcome: str | None = None
     waiting_for: str | None = None
     waiting_since: float | None = None
-    options: dict = dataclasses.field(default_factory=dict)
+    options: dict[str, typing.Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +114,7 @@ class FleetFacts:
         never
     """
 
-    facts: dict
+    facts: dict[str, dict[str, typing.Any]]
     read_at: float | None = None
 
 
@@ -132,7 +133,7 @@ class Worker:
     host: str
     started_at: float
     seen_at: float
-    state: dict
+    state: dict[str, typing.Any]
 
 
 @database.reader
@@ -150,7 +151,7 @@ def read(connection: sa.Connection, kind: str) -> FleetFacts:
 
 
 @database.writer
-def write(connection: sa.Connection, facts: dict[str, dict[str, dict]],
+def write(connection: sa.Connection, facts: dict[str, dict[str, typing.Any]],
           read_at: float) -> None:
     """Replace the stored facts of the fleet, for the given kinds.
 
@@ -166,9 +167,9 @@ def write(connection: sa.Connection, facts: dict[str, dict[str, dict]],
                  for name, value in facts_of_kind.items()}
         stored_texts = dict(connection.execute(sa.select(
             table.c.name, table.c.value).where(table.c.kind == kind)).all())
-        for chunk in sql.key_chunks(stored_texts.keys() - texts.keys()):
+        for names in sql.key_chunks(stored_texts.keys() - texts.keys()):
             connection.execute(sa.delete(table).where(
-                (table.c.kind == kind) & table.c.name.in_(chunk)))
+                (table.c.kind == kind) & table.c.name.in_(names)))
         for chunk in sql.chunks([
                 {'kind': kind, 'name': name, 'value': text}
                 for name, text in texts.items()

@@ -207,7 +207,8 @@ class ModelStatusTestCase(StatusCase):
         self.assertEqual(0, self.check()[0])
 
     def test_telemetry_that_is_compared_with_nothing_is_a_warning(self):
-        gnocchi = ['[vswitch_gnocchi]', 'url = http://127.0.0.1:1']
+        gnocchi = ['[vswitch_gnocchi]',
+                   'endpoint_override = http://127.0.0.1:1']
         self.configure(*gnocchi)
         self.assert_told(1, TELEMETRY, 'every instance .* counts.*auth_type '
                                        'and its options in the group')
@@ -282,9 +283,9 @@ class ModelStatusTestCase(StatusCase):
         cloud = self.enterContext(nova_hosts.NovaHosts())
         self.configure(
             'default_switch_profile =',
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
             'requests_per_second = 1000', f'endpoint = {cloud.url}',
-            f'url = {cloud.url}/v2.1')
+            f'endpoint_override = {cloud.url}/v2.1')
         cloud.host('h1')
         self.assert_told(1, PROFILES, 'VSwitchFilter passes every host; set')
         cloud.host('h2', profile='ovs-vxlan')
@@ -357,8 +358,8 @@ class ModelStatusTestCase(StatusCase):
         self.assert_told(0, AGGREGATES, 'not checked: Nova cannot be queried')
         cloud = self.enterContext(nova_hosts.NovaHosts())
         self.configure(
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
-            f'endpoint = {cloud.url}', f'url = {cloud.url}/v2.1')
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
+            f'endpoint = {cloud.url}', f'endpoint_override = {cloud.url}/v2.1')
         cloud.host('h0', saturation_kbps='0', uplink='tor',
                    uplink_saturation_kbps='10')
         self.assertEqual(0, self.check()[0])
@@ -392,8 +393,9 @@ class ModelStatusTestCase(StatusCase):
 
     def test_aggregates_that_cannot_be_read_are_a_warning(self):
         self.configure(
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
-            'endpoint = http://127.0.0.1:1', 'url = http://127.0.0.1:1/v2.1')
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
+            'endpoint = http://127.0.0.1:1',
+            'endpoint_override = http://127.0.0.1:1/v2.1')
         self.assert_told(1, AGGREGATES, '^aggregates cannot be checked: .*:1')
 
     def test_hosts_that_nova_does_not_have_are_a_warning(self):

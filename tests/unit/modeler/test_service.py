@@ -1014,7 +1014,8 @@ class NotifierTestCase(base.ModelerTestCase):
 class SetUpTestCase(base.ModelerTestCase):
 
     #: How Nova is asked.
-    NOVA = {'auth_type': 'v3password', 'url': 'http://nova:8774/v2.1'}
+    NOVA = {'auth_type': 'v3password',
+            'endpoint_override': 'http://nova:8774/v2.1'}
 
     def _conf(self, inventory=(), **values):
         """Return options; those of the inventory's group as a mapping."""
@@ -1064,13 +1065,11 @@ class SetUpTestCase(base.ModelerTestCase):
 
     def test_options_select_the_source_of_the_inventory(self):
         self.assertIsNone(wiring.set_up(self._conf()).inventory)
-        set_up = wiring.set_up(self._conf({
-            'path': 'x.csv', 'complete_interval_seconds': 700}))
-        self.assertEqual(('file x.csv', 700),
-                         (set_up.inventory.name, set_up.complete_seconds))
+        set_up = wiring.set_up(self._conf({'path': 'x.csv'}))
+        self.assertEqual('file x.csv', set_up.inventory.name)
         # Nova answers only requests that are authenticated.
         self.assertIsNone(wiring.set_up(self._conf({
-            'url': self.NOVA['url']})).inventory)
+            'endpoint_override': self.NOVA['endpoint_override']})).inventory)
         self.assertEqual('nova http://nova:8774/v2.1', wiring.set_up(
             self._conf(self.NOVA)).inventory.name)
 
@@ -1091,8 +1090,8 @@ class SetUpTestCase(base.ModelerTestCase):
                 ({'telemetry_path': None},
                  'telemetry_driver is file, and telemetry_path is not set'),
                 *(({'telemetry_driver': name, 'telemetry_path': None},
-                   f'neither url nor auth_type is set in the group '
-                   f'[vswitch_{name}]')
+                   f'neither endpoint_override nor auth_type is set in the '
+                   f'group [vswitch_{name}]')
                   for name in options.TELEMETRY_GROUPS)):
             set_up = wiring.set_up(self._conf(**values))
             self.assertIsNone(set_up.driver)
@@ -1112,10 +1111,11 @@ class SetUpTestCase(base.ModelerTestCase):
             with self.assertRaisesRegex(exceptions.VSwitchError, pattern):
                 wiring.set_up(self._conf(**values))
         conf = self._conf(telemetry_driver='gnocchi')
-        conf.set_override('url', 'htp://controller', 'vswitch_gnocchi')
+        conf.set_override('endpoint_override', 'htp://controller',
+                          'vswitch_gnocchi')
         with self.assertRaisesRegex(exceptions.InvalidInput, 'htp://contr'):
             wiring.set_up(conf)
-        conf.clear_override('url', 'vswitch_gnocchi')
+        conf.clear_override('endpoint_override', 'vswitch_gnocchi')
         conf.set_override('auth_type', 'pasword', 'vswitch_gnocchi')
         with self.assertRaisesRegex(cfg.Error, 'pasword'):
             wiring.set_up(conf)
