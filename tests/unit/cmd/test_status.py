@@ -481,6 +481,11 @@ class ModelStatusTestCase(StatusCase):
         self.nova_conf(filters, weighers)
         self.assertEqual((0, f'read: {path}'), self.nova_options())
 
+    def test_a_name_in_nova_conf_that_is_no_option_is_a_warning(self):
+        self.nova_conf('enforcment = observe', group='vswitch_scheduler')
+        self.assert_told(1, 'Nova Options', r'etc/nova/nova.conf: option in .*: '
+                         'enforcment; expected enforcement, or')
+
     def test_a_nova_conf_of_the_command_line_counts(self):
         self.nova_conf('enabled_filters = VSwitchFilter')
         path = os.path.join(self.directory, 'nova.conf')
