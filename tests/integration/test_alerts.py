@@ -85,7 +85,7 @@ class PromtoolTestCase(unittest.TestCase):
             metrics._Counts(lambda: {
                 **dict.fromkeys(metrics._GAUGES), 'risks': {},
                 'counts': dict.fromkeys(metrics._CLAIMS, 0)}).registry,
-            modeler_metrics.Metrics()._registry)
+            modeler_metrics.ModelerMetrics()._registry)
             for family in registry.collect()}
         named = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)
         self.assertTrue(named)

@@ -186,7 +186,7 @@ class ReportPageTest(base.StoreTestCase):
         reports = server.Reports(
             lambda: fleets.report_of(self.store),
             lambda fleet, host: fleet.report(base.NOW, host=host))
-        serving = server.Server('127.0.0.1', 0, reports)
+        serving = server.ReportServer('127.0.0.1', 0, reports)
         self.addCleanup(serving.server_close)
         thread = threading.Thread(target=serving.serve_forever,
                                   kwargs={'poll_interval': .05})

@@ -104,7 +104,8 @@ class _Base:
     @property
     def is_plugin(self) -> bool:
         """Whether OpenStackClient runs the command."""
-        return hasattr(self.app.options, 'vswitch_config_file')
+        return hasattr(getattr(self.app, 'options', None),
+                       'vswitch_config_file')
 
     @functools.cached_property
     def all_options(self):

@@ -28,10 +28,7 @@ BURN_SECONDS = '21600'
 
 def host(view: fleet_view.FleetView, name: str,
          load: fleet_view.Load) -> dict:
-    """Return the row of a host.
-
-    :param load: as :meth:`.FleetView.loads` returns it for this host
-    """
+    """Return the row of a host."""
     policy, origins = view.policies[name], view.origins.get(name, {})
     rules = collections.Counter(
         rule for _, rule in view.demands(name).values())
@@ -47,10 +44,7 @@ def host(view: fleet_view.FleetView, name: str,
 
 def uplink(view: fleet_view.FleetView, name: str,
            load: fleet_view.Load) -> dict:
-    """Return the row of an uplink.
-
-    :param load: as :meth:`.FleetView.uplink_loads` returns it for this uplink
-    """
+    """Return the row of an uplink."""
     return {
         'uplink': name, 'hosts': len(view.hosts_behind.get(name, ())),
         'instances': len(view.uplink_table.residents(name)),
@@ -92,12 +86,12 @@ def spenders(view: fleet_view.FleetView, host: str | None = None) -> dict:
 
     :param host: None: of all hosts and uplinks
     """
-    spent = collections.Counter()
+    spent: dict = collections.defaultdict(float)
     for charge in view.charges:
         if host is None or (charge.kind, charge.name) == (
                 model_store.HOST, host):
             spent[charge.project] += charge.seconds
-    return dict(spent.most_common())
+    return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
 
 def claims(view: fleet_view.FleetView) -> dict:

@@ -29,12 +29,11 @@ class CloudFacts:
     :param options: {option: value} of the options that schedulers must have
         equal
     :param hosts: names of the only hosts of interest; None: all
-    :param sleep: keyword ``sleep`` of :class:`.Client`
     """
 
     def __init__(self, access: http.Access | None, make_policies: Callable,
                  options: dict | None = None, hosts: set | None = None,
-                 **sleep):
+                 **sleep: Callable) -> None:
         self.options = options or {}
         self._access = access
         self._make_policies = make_policies
@@ -46,7 +45,6 @@ class CloudFacts:
         """Read the fleet from Nova and write it to the store.
 
         :raises TelemetryError: if Nova does not answer; nothing is written
-        :raises StoreError: if the store cannot be read or written
         """
         cloud = {} if self._access is None else nova.read_cloud(
             self._access, aggregate_metadata.PREFIX, **self._sleep)
@@ -55,12 +53,12 @@ class CloudFacts:
         nodes = cloud.pop('node', None)
         hosts = facts.host_nodes(store) if nodes is None else \
             facts.by_host(nodes)
-        policies = facts.policies(
-            store, *self._make_policies(), aggregates=cloud.get('aggregate'),
-            nodes=hosts)
+        host_policies, uplinks = self._make_policies()
+        policies = facts.policies(store, host_policies, uplinks,
+                                  cloud.get('aggregate'), hosts)
         store.write_fleet({
             **cloud, **({} if nodes is None else {'node': {}}),
-            'options': {'modeler': self.options}, 'host': {
+            'host': {
                 host: {**policy_in_force.pack(policy),
                        'origins': policies.origins[host],
                        **facts.of_nova(hosts, host)}

@@ -24,7 +24,7 @@ _ROWS = 500
 
 
 def copy(source: database.Database, target: database.Database,
-         progress: Callable | None = None) -> dict[str, int]:
+         progress: Callable[..., None] | None = None) -> dict[str, int]:
     """Copy all rows of a store to an empty one; return {table: its rows}.
 
     The rows are those of one consistent view, and are written in one

@@ -13,8 +13,8 @@ from oslo_config import generator
 
 from tests.fakes import nova_files
 from vswitch_aware_scheduler import conf
+from vswitch_aware_scheduler.conf import access
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler.conf import telemetry
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
@@ -25,7 +25,9 @@ NUMBERS = (cfg.IntOpt, cfg.FloatOpt)
 
 def _theirs():
     """Return the names of the options that are those of keystoneauth1."""
-    return {option.name for option in telemetry.auth_opts()}
+    ours = {'max_answer_mib', 'requests_per_second'}
+    return {option.name for option in (
+        *access.auth_opts(), *access.options('Nova', 'http://nova'))} - ours
 
 
 def _grouped():
@@ -82,7 +84,8 @@ class OptionsTestCase(unittest.TestCase):
                         option.type(text)
 
     def test_related_options_exist(self):
-        named = collections.defaultdict(_theirs().copy)
+        named = collections.defaultdict(lambda: {
+            name.replace('-', '_') for name in _theirs()})
         for group, option in _grouped():
             named[group].add(option.name)
         for group, option in _grouped():
@@ -153,12 +156,12 @@ class OptionsTestCase(unittest.TestCase):
         self.assertEqual(sorted(set(names)), sorted(names))
 
     def test_what_identifies_us_to_a_service_is_a_secret(self):
-        public = {option.name for option in telemetry.auth_opts()
+        public = {option.name for option in access.auth_opts()
                   if not option.secret}
         self.assertFalse(public & {'password', 'application-credential-secret',
                                    'application_credential_secret', 'token'})
         self.assertTrue(any(option.secret
-                            for option in telemetry.auth_opts()))
+                            for option in access.auth_opts()))
 
 
 class UnknownTestCase(unittest.TestCase):
@@ -175,10 +178,10 @@ class UnknownTestCase(unittest.TestCase):
 
     def test_names_that_are_no_options_are_refused(self):
         for text, message in (
-                ('[vswitch_gnocchi]\nurll = http://x\n',
-                 r'option in the group \[vswitch_gnocchi\]: urll; expected '
-                 'url, or another name'),
-                ('[vswitch_gnochi]\nurl = http://x\n',
+                ('[vswitch_gnocchi]\nendpoint_overide = http://x\n',
+                 r'option in the group \[vswitch_gnocchi\]: endpoint_overide; '
+                 'expected endpoint_override, or another name'),
+                ('[vswitch_gnochi]\nendpoint_override = http://x\n',
                  'group: vswitch_gnochi; expected vswitch_gnocchi, or'),
                 ('[vswitch_scheduler]\nzzz = 1\n',
                  'zzz; expected a name of vswitch.conf.sample')):
@@ -210,7 +213,8 @@ class UnknownTestCase(unittest.TestCase):
 
     def test_options_and_groups_of_others_are_left_alone(self):
         self._check('[DEFAULT]\nlogg_file = x\n[filter_scheduler]\nx = 1\n'
-                    '[vswitch_gnocchi]\nurl = http://x\nusername = me\n'
+                    '[vswitch_gnocchi]\nendpoint_override = http://x\n'
+                    'username = me\n'
                     '[vswitch_scheduler]\nstore_url = x\nmin_samples = 3\n')
 
 
@@ -313,7 +317,7 @@ class SampleTestCase(unittest.TestCase):
         text = output.getvalue()
         self.assertIn('[vswitch_scheduler]', text)
         for option in _options():
-            self.assertIn(f'#{option.name} = ', text)
+            self.assertIn(f'#{option.dest} = ', text)
         for group in ('gnocchi', 'prometheus', 'ceilometer'):
             self.assertIn(f'[vswitch_{group}]', text)
         self.assertIn('#auth_type = ', text)

@@ -79,8 +79,9 @@ class ContentsTestCase(base.StoreTestCase):
         self.assertAlmostEqual(1, episodes['per_day'] / (rate * 86400))
         self.assertAlmostEqual(
             1, episodes['mean_seconds'] * rate / _above(10, 3))
-        # Of an instance without a model nobody can tell.
-        self.assertIsNone(self.contents.detail('h2')['episodes'])
+        # An instance without a model counts with its mean rate.
+        self.assertEqual({'per_day': 0.0, 'mean_seconds': None},
+                         self.contents.detail('h2')['episodes'])
 
     def test_each_kind_of_limit_has_a_distribution(self):
         law = model.TrafficModel.on_off(100.0, 10.0, 2.0, on_seconds=1.0,

@@ -194,7 +194,7 @@ class _Judged:
                                     [rate_law.SILENT] * len(hosts))
 
     def _assess(self, table, names, laws):
-        return table.assess_each(table.slots_of(names), laws,
+        return table.assess_each(table.rows_of(names), laws,
                                  self._subject.uuid,
                                  self._subject.attachments,
                                  self._subject.project)
@@ -258,7 +258,7 @@ class _Judged:
             uuid: law.independent()
             for uuid, law in self._own.residents(host).items()})
         return {when: _number(table.assess_each(
-            table.slots_of([host]), [law], self._subject.uuid,
+            table.rows_of([host]), [law], self._subject.uuid,
             self._subject.attachments).overload_probability[0])
             for when, law in (('before', rate_law.SILENT),
                               ('after', self._laws[i].independent()))}
@@ -316,7 +316,7 @@ class _Judged:
         """Return how an uplink of a host is judged."""
         name = uplink.name
         assessments = [table.assess_each(
-            table.slots_of([name]), [law], self._subject.uuid,
+            table.rows_of([name]), [law], self._subject.uuid,
             self._subject.attachments.all_tunnelled)
             for table, law in ((self._uplinks, rate_law.SILENT),
                                (self._uplinks, self._laws[i]))]
@@ -406,7 +406,7 @@ class _Judged:
         def fits_without(number):
             table = admission.LoadTable()
             table.describe(host, policy, dict(residents[number:]))
-            return bool(table.assess([table.slot(host)], self._laws[i])
+            return bool(table.assess([table.row(host)], self._laws[i])
                         .reason[0] in (admission.ADMITTED, admission.TOO_MANY))
 
         number = bisect.bisect_left(range(len(residents)), True,

@@ -44,8 +44,6 @@ _PASSES = 3
 #: Longest time between two updates of the age of the inventory.
 _INVENTORY_SECONDS = 2 * 3600.0
 
-_DAY_SECONDS = 86400.0
-
 #: Maximum number of projects that are named for a host.
 _MOST_SPENDERS = 5
 
@@ -201,23 +199,17 @@ def _in_words(its_rows):
 
 def add_episodes(fleet: view.FleetView, its_rows: list[dict],
                  remarks: list[str]) -> None:
-    """Add the number of overload episodes per day to rows of hosts.
-
-    The number follows from the overload probability and the mean length of an
-    episode.
-    """
+    """Add the number of overload episodes per day to rows of hosts."""
     is_known = len(its_rows) <= MOST_EPISODES
     if not is_known:
         remarks.append(
             f'episodes are computed of at most {MOST_EPISODES} hosts; '
             f'restrict the list by --limit or --host')
     for row in its_rows:
-        seconds = episodes.mean_seconds(fleet, row['host']) \
-            if is_known else None
         overload = row['overload_probability']
-        row['episodes_per_day'] = None if overload is None or not is_known \
-            else overload * _DAY_SECONDS / seconds if seconds else 0.0
-        row['mean_episode_seconds'] = seconds
+        row['episodes_per_day'], row['mean_episode_seconds'] = (
+            episodes.expected(fleet, row['host'], overload)
+            if is_known and overload is not None else (None, None))
 
 
 def add_room(fleet: view.FleetView, its_rows: list[dict], remarks: list[str],
@@ -254,7 +246,7 @@ def instance_rows(fleet: view.FleetView, host: str) -> list[dict]:
     """
     fleet.loads([host])
     demands = fleet.demands(host)
-    table_row = [fleet.host_table.slot(host)]
+    table_row = [fleet.host_table.row(host)]
     with_all = fleet.host_table.assess(table_row, rate_law.SILENT)
     names = {**{uuid: name for uuid, (name, _)
                 in fleet.store.chains(demands).items()},

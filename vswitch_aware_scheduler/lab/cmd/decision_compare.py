@@ -21,11 +21,6 @@ __all__ = ['Compare', 'print_answer', 'run']
 def run(arguments, conf, store, driver, progress=None, clock=None):
     """Return the result of the command as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: ConfigOpts with the options of this package
-    :param store: Store
-    :param driver: telemetry Driver
-    :param progress: None, or callable(done, total)
     :param clock: callable, returns seconds UTC; None uses ``time.time``
     """
     end = (clock or time.time)() if arguments.end is None else arguments.end
@@ -57,10 +52,7 @@ def run(arguments, conf, store, driver, progress=None, clock=None):
 
 
 def print_answer(answer):
-    """Print the answer as text.
-
-    :param answer: result of :func:`run`
-    """
+    """Print the answer as text."""
     terminal.print_line(
         f'Hosts that received an instance, measured since by '
         f'{answer["telemetry"]}; intervals of '

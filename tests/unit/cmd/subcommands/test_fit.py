@@ -79,7 +79,7 @@ class FitTestCase(command_case.ManageTestCase):
                 ('ceilometer', telemetry_stand_ins.Ceilometer(links))):
             with self.subTest(name), server:
                 self._configure(
-                    f'[vswitch_{name}]', f'url = {server.url}',
+                    f'[vswitch_{name}]', f'endpoint_override = {server.url}',
                     'period_seconds = 300', 'requests_per_second = 1000')
                 answer = self.ask('fit', '--telemetry', name)
                 self.assertEqual(
@@ -94,9 +94,9 @@ class FitTestCase(command_case.ManageTestCase):
                           'fit')
         self.assert_fails('expected no --path', 'fit',
                           '--telemetry', 'gnocchi', '--path', self.trace)
-        self.assert_fails('url .*vswitch_prometheus', 'fit',
+        self.assert_fails('endpoint_override .*vswitch_prometheus', 'fit',
                           '--telemetry', 'prometheus')
-        self._configure('[vswitch_gnocchi]', 'retries = many')
+        self._configure('[vswitch_gnocchi]', 'connect_retries = many')
         self.assert_fails('retries', 'fit', '--telemetry', 'gnocchi')
 
     def test_only_the_wanted_time_is_used(self):

@@ -19,7 +19,7 @@ class HostTestCase(command_case.ManageTestCase):
         super().setUp()
         self.neutron = self.enterContext(neutron_api.NeutronApi())
         self._configure(
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
             f'endpoint = {self.neutron.url}',
             f'network_url = {self.neutron.url}')
         self.neutron.agents = [
