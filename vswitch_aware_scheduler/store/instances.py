@@ -90,8 +90,8 @@ class InstanceRecord:
         packing.check_texts(self, 'instance', uuid, dict.fromkeys(
             ('host', 'flavor', 'project'), 255))
         # A tenant chooses the name: any text is accepted.
-        object.__setattr__(self, 'name', (packing.storable(
-            self.name) or '')[:255] or None)
+        object.__setattr__(self, 'name', packing.storable(
+            self.name or '')[:255] or None)
         if self.guaranteed is None:
             return
         try:
