@@ -6,6 +6,8 @@ plain values.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import datetime
 import typing
 
@@ -18,7 +20,7 @@ __all__ = ['Client', 'DELETED', 'Server', 'UNKNOWN', 'read_aggregates',
 # Microversion of Stein: Nova reports instances in a cell that does not answer,
 # the name of an instance's flavor, the uuid of a hypervisor, and the extra
 # specs of flavors.
-_VERSION = {'microversion': '2.69'}
+_VERSION: dict[str, typing.Any] = {'microversion': '2.69'}
 
 #: Hypervisor type of bare metal nodes.
 _IRONIC = 'ironic'
@@ -56,22 +58,22 @@ class Server(typing.NamedTuple):
     project: str | None = None
     running: bool | None = None
     began_at: float | None = None
-    macs: list | tuple = ()
+    macs: Sequence[str | None] = ()
 
 
 class Client(openstack.SdkClient):
     """A connection to Nova, as a context manager.
 
-    :param access: Access of Nova
     :param name: name of the service for messages; None: by its address
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     """
 
-    def __init__(self, access: http.Access, name: str | None = None, **sleep):
+    def __init__(self, access: http.Access, name: str | None = None,
+                 **sleep: typing.Any):
         super().__init__(access, name or f'nova {access.where()}', 'compute',
                          **sleep)
 
-    def servers(self, query: dict) -> Iterator[list[Server]]:
+    def servers(self, query: Mapping[str, object]
+                ) -> Iterator[list[Server]]:
         """Yield the instances of all projects, page by page.
 
         :param query: more parameters of the request
@@ -92,7 +94,7 @@ class Client(openstack.SdkClient):
                 raise
             return None
 
-    def aggregates(self) -> dict:
+    def aggregates(self) -> dict[str, dict[str, typing.Any]]:
         """Return {id: dictionary with name, metadata, hosts}."""
         return self.json(
             'aggregates', 'GET', '/os-aggregates', 'a list of aggregates',
@@ -103,11 +105,11 @@ class Client(openstack.SdkClient):
                     'hosts': list(aggregate['hosts'])}
                 for aggregate in answer['aggregates']}, **_VERSION)[0]
 
-    def nodes(self) -> dict:
+    def nodes(self) -> dict[str, tuple[str, bool]]:
         """Return {uuid of a compute node: (host, whether bare metal)}."""
         return self._all('hypervisors', _node, path='/os-hypervisors/detail')
 
-    def flavors(self) -> dict:
+    def flavors(self) -> dict[str, dict[str, str]]:
         """Return {name: extra specs}."""
         return dict(self._all('flavors', _flavor,
                               is_public='None').values())
@@ -125,23 +127,21 @@ class Client(openstack.SdkClient):
             {**query, 'limit': PAGE}, **arguments, **_VERSION)
 
 
-def read_aggregates(access: http.Access, **sleep) -> dict:
+def read_aggregates(access: http.Access, **sleep: typing.Any
+                    ) -> dict[str, dict[str, typing.Any]]:
     """Return {id: dictionary with name, metadata, hosts} of all aggregates.
 
-    :param access: Access of Nova
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :raises TelemetryError: if the aggregates cannot be read
     """
     with Client(access, **sleep) as client:
         return client.aggregates()
 
 
-def read_cloud(access: http.Access, prefix: str, **sleep) -> dict:
+def read_cloud(access: http.Access, prefix: str, **sleep: typing.Any
+               ) -> dict[str, dict[str, typing.Any]]:
     """Return the data in Nova that determine policies and demands.
 
-    :param access: Access of Nova
     :param prefix: prefix of the keys of metadata and extra specs to return
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :returns: {'aggregate': {id: dictionary with name, metadata, hosts},
         'node': {id: (host, whether it is bare metal)}, 'flavor': {name: extra
         specs}}, without kinds that this user may not read

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks Placement where instances fit. The only place that knows its API."""
 
+from collections.abc import Sequence
 import math
+import typing
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
@@ -9,21 +11,20 @@ from vswitch_aware_scheduler.clients import openstack
 __all__ = ['CLASSES', 'free_amounts']
 
 #: Forbidden traits since 1.22, all that a summary needs since 1.29.
-_VERSION = {'microversion': '1.29'}
+_VERSION: dict[str, typing.Any] = {'microversion': '1.29'}
 
 #: Resource classes of an instance, in the order of amounts.
 CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 
-def free_amounts(access: http.Access, amounts: tuple, traits: tuple,
-                 **sleep) -> dict:
+def free_amounts(access: http.Access, amounts: Sequence[float],
+                 traits: Sequence[str], **sleep: typing.Any
+                 ) -> dict[str, tuple[float, ...]]:
     """Return the free resources of the compute nodes where an instance fits.
 
-    :param access: Access of Placement
     :param amounts: of :data:`CLASSES` that the instance needs
     :param traits: required traits such as HW_CPU_X86_AVX, or !X for forbidden
         ones
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :returns: {uuid of a compute node: free amounts of :data:`CLASSES`},
         infinite if the node does not limit a class
     :raises TelemetryError: if Placement does not answer

@@ -44,12 +44,12 @@ class Names:
     ingress_packets_query: str
     select_label: str
     instance_label: str
-    interface_labels: tuple
-    host_labels: tuple
+    interface_labels: tuple[str, ...]
+    host_labels: tuple[str, ...]
     identity_query: str = ''
-    identity_labels: tuple = ()
+    identity_labels: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             if item.name.endswith('_query'):
@@ -91,7 +91,7 @@ class Names:
                 f'expected the name of a label')
 
     @property
-    def queries(self):
+    def queries(self) -> tuple[str, ...]:
         """The selectors of all counters: bytes and, if configured, packets."""
         return tuple(filter(None, (
             self.egress_query, self.ingress_query,
