@@ -283,39 +283,37 @@ class _NpzTrace:
                 raise _too_large(self._path, most)
             yield arrays
 
-    def _array(self, arrays, name):
+    def _array(self, arrays, name, kinds, expected, is_valid):
+        """Return an array of a kind of numbers that is valid."""
         if name not in arrays:
             raise self._wrong('arrays', ', '.join(sorted(arrays)),
                               'vm, t0, dt, rx_KBps and tx_KBps')
-        return np.asarray(arrays[name])
+        value = np.asarray(arrays[name])
+        if value.dtype.kind not in kinds or not is_valid(value):
+            raise self._wrong(
+                name, _shown(str(value)) if value.size == 1 else
+                f'{value.dtype} of shape {value.shape}', expected)
+        return value
 
     def _numbers(self, arrays):
-        vm = self._array(arrays, 'vm')
-        if vm.ndim != 1 or vm.dtype.kind not in 'iu':
-            raise self._wrong('vm', f'{vm.dtype} of shape {vm.shape}',
-                              'integers of shape (n,)')
-        numbers = vm.tolist()
+        numbers = self._array(arrays, 'vm', 'iu', 'integers of shape (n,)',
+                              lambda value: value.ndim == 1).tolist()
         if len(set(numbers)) != len(numbers) or min(numbers, default=0) < 0:
             raise self._wrong('vm', 'negative or repeated numbers',
                               'distinct numbers >= 0')
         return numbers
 
     def _scalar(self, arrays, name):
-        value = self._array(arrays, name)
-        if value.size != 1 or value.dtype.kind not in 'fiu' \
-                or not np.isfinite(value).all():
-            raise self._wrong(name, _shown(str(value)), 'one finite number')
-        return float(value.reshape(()))
+        return float(self._array(
+            arrays, name, 'fiu', 'one finite number', lambda value:
+            value.size == 1 and np.isfinite(value).all()).reshape(()))
 
     def _matrix(self, arrays, name, rows, columns):
-        value = self._array(arrays, name)
-        if value.dtype.kind not in 'fiu' or value.ndim != 2 \
-                or value.shape[0] != rows \
-                or columns not in (None, value.shape[1]):
-            raise self._wrong(
-                name, f'{value.dtype} of shape {value.shape}',
-                f'numbers of shape ({rows}, {columns or "T"})')
-        return value
+        return self._array(
+            arrays, name, 'fiu',
+            f'numbers of shape ({rows}, {columns or "T"})',
+            lambda value: value.ndim == 2 and value.shape[0] == rows
+            and columns in (None, value.shape[1]))
 
     def _wrong(self, place, value, expected):
         return _error(self._path, place, value, expected)

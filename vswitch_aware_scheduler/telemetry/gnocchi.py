@@ -425,22 +425,13 @@ class GnocchiDriver(service.ServiceDriver):
 
     def _shards(self, instance_links, first, last):
         """Divide the list of instances into parts for one request each."""
-        shard, size = [], 0
-        for uuid, links in instance_links:
-            instance_points = 0
-            for link in links:
-                if link.aggregation:
-                    points = link.points if first is None \
-                        else min(link.points, last + 1 - first)
-                    instance_points += len(link.names) * max(1, points)
-            if shard and size + instance_points \
-                    > self._settings.points_per_request:
-                yield shard
-                shard, size = [], 0
-            shard.append((uuid, links))
-            size += instance_points
-        if shard:
-            yield shard
+        def points(item):
+            return [sum(len(link.names) * max(1, link.points if first is None
+                        else min(link.points, last + 1 - first))
+                        for link in item[1] if link.aggregation)
+                    / self._settings.points_per_request]
+
+        return service.batches(instance_links, points)
 
     def _read(self, client, division, shard, first, last):
         """Return {interface id: {metric name: (periods, values)}}."""

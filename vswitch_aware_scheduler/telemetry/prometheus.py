@@ -618,20 +618,11 @@ class _Reading:
         :param last: end of the periods, exclusive
         """
         periods = max(1, min(last - first, self._longest(1)))
-        shard, series, characters = [], 0, 0
-        for uuid, values in instance_values:
-            length = sum(len(_quoted(value)) + 1 for value in values)
-            if shard and (
-                    characters + length > self._characters
-                    or (series + len(values)) * periods
-                    * self._samples_per_period() > self._samples_per_request):
-                yield shard
-                shard, series, characters = [], 0, 0
-            shard.append((uuid, values))
-            series += len(values)
-            characters += length
-        if shard:
-            yield shard
+        return service.batches(instance_values, lambda item: [
+            sum(len(_quoted(value)) + 1 for value in item[1])
+            / self._characters,
+            len(item[1]) * periods * self._samples_per_period()
+            / self._samples_per_request])
 
     def _samples_per_period(self):
         return max(1.0, self._period_seconds / self._sample_seconds)

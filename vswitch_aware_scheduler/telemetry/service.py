@@ -2,6 +2,7 @@
 """The common part of the drivers that read from a service over HTTP."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -21,8 +22,9 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['Division', 'ServiceDriver', 'Settings', 'import_client',
-           'iso_time', 'numbers', 'require_list', 'require_text', 'seconds']
+__all__ = ['Division', 'ServiceDriver', 'Settings', 'batches',
+           'import_client', 'iso_time', 'numbers', 'require_list',
+           'require_text', 'seconds']
 
 LOG = logs.get_logger(__name__)
 
@@ -275,6 +277,26 @@ def _cut(items, low, high, most_items, most_periods):
                 for start in reversed(range(0, len(items), most_items))]
     return [(items, start, min(high, start + most_periods))
             for start in reversed(range(low, high, most_periods))]
+
+
+def batches(items: Iterable[typing.Any],
+            costs: Callable[[typing.Any], Sequence[float]]
+            ) -> Iterator[list[typing.Any]]:
+    """Divide items into parts for one request each.
+
+    :param costs: callable(item), returns which share of each limit of a
+        request the item takes
+    """
+    batch, total = [], np.zeros(1)
+    for item in items:
+        share = np.array(costs(item))
+        if batch and (total + share > 1).any():
+            yield batch
+            batch, total = [], np.zeros(1)
+        batch.append(item)
+        total = total + share
+    if batch:
+        yield batch
 
 
 def numbers(values: Sequence[object]) -> np.ndarray:
