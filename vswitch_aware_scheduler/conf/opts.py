@@ -20,11 +20,14 @@ from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'READERS', 'alike', 'default_demand', 'list_opts',
-           'parse', 'read', 'read_all', 'refuse_unknown', 'register_opts',
-           'unknown_names']
+__all__ = ['GROUP', 'NOVA', 'READERS', 'alike', 'default_demand',
+           'find_files', 'list_opts', 'parse', 'read', 'read_all',
+           'refuse_unknown', 'register_opts', 'unknown_names', 'unread_files']
 
 _PROJECT = 'vswitch_aware_scheduler'
+
+#: Names by which nova-scheduler and oslo.config find its files.
+NOVA = ('nova', 'nova-scheduler')
 
 #: Groups of this project begin so.
 _PREFIX = 'vswitch'
@@ -79,38 +82,71 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 def read(paths: Iterable[str] = ()) -> cfg.ConfigOpts:
     """Return an oslo.config ConfigOpts with the options of vswitch.conf.
 
-    :param paths: paths of configuration files; empty: vswitch.conf in
-        its usual places, /etc/vswitch_aware_scheduler among them
+    :param paths: paths of configuration files; empty: those of
+        :func:`find_files`, if this user may read them
     :raises oslo_config.cfg.Error: for a file that cannot be read, or a value
         that is not legal
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
     parse(conf, [word for path in paths for word in ('--config-file', path)],
-          prog='vswitch')
+          default_files=([], []) if not paths and unread_files() else None)
     read_all(conf)
     return conf
 
 
-def parse(conf: cfg.ConfigOpts, arguments: Sequence[str],
-          **keywords: typing.Any) -> None:
-    """Read a command line and its files, or vswitch.conf in its usual places.
+def find_files(prog: str = 'vswitch') -> tuple[list[str], list[str]]:
+    """Return the default configuration files and directories.
 
+    These are vswitch.conf in its usual places, such as
+    /etc/vswitch_aware_scheduler; without it, those of nova-scheduler.
+
+    :param prog: name of the program, which may have a directory of its own
+    """
+    own = (cfg.find_config_files(_PROJECT, 'vswitch'),
+           cfg.find_config_dirs(_PROJECT, prog))
+    return own if any(own) else (cfg.find_config_files(*NOVA),
+                                 cfg.find_config_dirs(*NOVA))
+
+
+def unread_files() -> list[str]:
+    """Return the default configuration files that this user may not read."""
+    files, directories = find_files()
+    return [path for path in (*files, *directories,
+                              *_in_directories(directories))
+            if not os.access(path, os.R_OK)]
+
+
+def _in_directories(directories):
+    return [path for directory in directories
+            for path in sorted(glob.glob(os.path.join(directory, '*.conf')))]
+
+
+def parse(conf: cfg.ConfigOpts, arguments: Sequence[str],
+          prog: str = 'vswitch',
+          default_files: tuple[list[str], list[str]] | None = None,
+          **keywords: typing.Any) -> None:
+    """Read a command line and its files, or those of :func:`find_files`.
+
+    :param default_files: (files, directories) to read if the command line
+        names none; None: those of :func:`find_files`
     :param keywords: further arguments of ``conf``
     :raises oslo_config.cfg.Error: for a file that cannot be read
     """
-    files = cfg.find_config_files(_PROJECT, 'vswitch')
+    files, directories = default_files or find_files(prog)
+    if any(word.startswith('--config-') for word in arguments):
+        # Those of nova-scheduler are read only if no others are.
+        directories = cfg.find_config_dirs(_PROJECT, prog)
     try:
-        conf(arguments, project=_PROJECT, default_config_files=files,
+        conf(arguments, project=_PROJECT, prog=prog,
+             default_config_files=files, default_config_dirs=directories,
              **keywords)
     except UnicodeDecodeError as error:
         # oslo.config does not say which file it is.
         words = [word.rpartition('=')[2] for word in (
-            *arguments, *files,
-            *cfg.find_config_dirs(_PROJECT, keywords.get('prog')))]
+            *arguments, *files, *directories)]
         raise cfg.ConfigFileParseError(', '.join(
-            path for word in words for path in (
-                word, *glob.glob(os.path.join(word, '*.conf')))
+            path for path in (*words, *_in_directories(words))
             if not _is_utf8(path)), f'not UTF-8: {error}') from error
 
 
@@ -167,9 +203,8 @@ def unknown_names(conf: cfg.ConfigOpts) -> list[str]:
         for group, options in list_opts()}
     problems = []
     # A ConfigOpts without a command line, as in tests, has neither.
-    for path in [*(getattr(conf, 'config_file', None) or ()), *(
-            path for folder in getattr(conf, 'config_dir', None) or ()
-            for path in sorted(glob.glob(os.path.join(folder, '*.conf'))))]:
+    for path in (*(getattr(conf, 'config_file', None) or ()),
+                 *_in_directories(getattr(conf, 'config_dir', None) or ())):
         sections = {}
         try:
             cfg.ConfigParser(path, sections).parse()

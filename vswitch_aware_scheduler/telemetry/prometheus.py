@@ -199,9 +199,11 @@ class PrometheusDriver(service.ServiceDriver):
     def _numbers_since(self, client, since, now):
         numbers = {}
         for exporter, names in exporters.EXPORTERS.items():
-            numbers[exporter] = len(set(filter(None, map(_uuid, client.values(
-                names.instance_label, names.identity_query
-                or names.egress_query, since, now)))))
+            numbers[exporter] = len({
+                uuid for uuid in map(_uuid, client.values(
+                    names.instance_label, names.identity_query
+                    or names.egress_query, since, now))
+                if uuid and (uuid in self.hosts or not self.hosts)})
             if numbers[exporter] and names.identity_query and not any(
                     client.values(names.select_label, names.egress_query,
                                   since, now)):
@@ -383,20 +385,22 @@ class PrometheusDriver(service.ServiceDriver):
     def _leave_out_others(self, links, home):
         """Remove readings of other hosts than the host of the instance.
 
-        Readings from before the first reading on this host remain: at that
-        time the instance was on another host. If no label names this host,
-        readings of hosts that Nova does not know also remain: they may be of
-        this host, under another name.
+        Readings from before the first reading on this host remain if their
+        host no longer reports the instance: it has left that host. If no label
+        names this host, readings of hosts that Nova does not know also remain:
+        they may be of this host, under another name.
 
         :param links: as for :func:`_parts`
         :param home: host of the instance in Nova
         """
         named = {key: self._host_of(key[-1])
                  for hosts in links.values() for key in hosts}
-        begin = min((times[0] for hosts in links.values()
-                     for key, columns in hosts.items() if named[key] == home
-                     for times, _ in columns.values() if times.size),
-                    default=-math.inf)
+        at = [times for hosts in links.values()
+              for key, columns in hosts.items() if named[key] == home
+              for times, _ in columns.values() if times.size]
+        begin = min((times[0] for times in at), default=-math.inf)
+        now = max((times[-1] - 2 * np.median(np.diff(times))
+                   if times.size > 1 else begin for times in at), default=0.0)
         at_home = home in named.values()
         ignored = collections.Counter(self._ignored)
         for link, hosts in list(links.items()):
@@ -404,7 +408,7 @@ class PrometheusDriver(service.ServiceDriver):
                 if named[key] == home or not (at_home or named[key]):
                     continue
                 for number, (times, values) in list(columns.items()):
-                    early = times < begin
+                    early = (times < begin) & (times[-1:] < now)
                     columns[number] = times[early], values[early]
                     if not early.any():
                         del columns[number]

@@ -303,7 +303,7 @@ class ModelStatusTestCase(StatusCase):
         url = f'file://{self.directory}/modelers'
         self.configure(f'modeler_coordination_url = {url}')
         self.assert_told(1, MODELERS, 'no modeler is in the group')
-        group = membership.Group(url)
+        group = membership.ModelerGroup(url)
         self.addCleanup(group.leave)
         group.share(self.store.generation().store_id)
         self.assert_told(0, MODELERS, 'share the instances: 1')
@@ -594,12 +594,16 @@ class ModelStatusTestCase(StatusCase):
         self.assert_told(1, OPTIONS, 'overload_probability is 0.01 here and '
                                      '0.02 in nova.conf of ctl1')
         self.worker()
-        self.store.write_fleet({'options': {
-            'modeler': {'enforcement': 'observe'}}},
-                               time.time())
+        # Each modeler of a group has options of its own.
+        self.heartbeat(options={'enforcement': 'enforce'})
+        self.heartbeat('host2', options={'enforcement': 'observe'})
         self.assert_told(1, OPTIONS,
                          "enforcement is 'enforce' here and 'observe' in "
-                         'vswitch.conf of vswitch-modeler')
+                         'vswitch.conf of vswitch-modeler on host2')
+        # The options of a modeler that has ended are not in use.
+        self.heartbeat('host2', options={'enforcement': 'observe'},
+                       ended=True)
+        self.assertEqual(0, self.check()[1][OPTIONS][0])
 
     def test_a_modeler_without_a_pass_for_longer_than_its_cycle(self):
         now = time.time()

@@ -11,6 +11,7 @@ from unittest import mock
 from oslo_config import cfg
 from oslo_config import generator
 
+from tests.fakes import nova_files
 from vswitch_aware_scheduler import conf
 from vswitch_aware_scheduler.conf import access
 from vswitch_aware_scheduler.conf import opts
@@ -201,6 +202,62 @@ class UnknownTestCase(unittest.TestCase):
                     '[vswitch_gnocchi]\nendpoint_override = http://x\n'
                     'username = me\n'
                     '[vswitch_scheduler]\nstore_url = x\nmin_samples = 3\n')
+
+
+class FilesTestCase(unittest.TestCase):
+    """Which files are read if the command line names none."""
+
+    def read(self, files, arguments=None):
+        """Return the profile that is read below a directory of files."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        nova_files.write(self.root, files)
+        with nova_files.below(self.root):
+            if arguments is None:
+                return conf.read()[conf.GROUP].default_switch_profile
+            options = cfg.ConfigOpts()
+            conf.register_opts(options)
+            conf.parse(options, [word.format(self.root)
+                                 for word in arguments], 'vswitch-modeler')
+            return options[conf.GROUP].default_switch_profile
+
+    def test_without_vswitch_conf_the_files_of_nova_scheduler_are_read(self):
+        for expected, files in (
+                (None, {}),
+                ('a', {'etc/nova/nova.conf': _profile('a')}),
+                ('b', {'etc/nova/nova.conf': _profile('a'),
+                       'etc/nova/nova.conf.d/1.conf': _profile('b')}),
+                ('c', {'etc/nova/nova-scheduler.conf': _profile('c')})):
+            for arguments in (None, []):
+                self.assertEqual(expected, self.read(files, arguments))
+
+    def test_files_of_nova_are_read_only_without_others(self):
+        nova = {'etc/nova/nova.conf': _profile('a'),
+                'etc/nova/nova.conf.d/1.conf': _profile('b')}
+        for place in ('vswitch.conf', 'vswitch_aware_scheduler.conf.d/1.conf'):
+            files = {**nova, f'etc/vswitch_aware_scheduler/{place}':
+                     _profile('own')}
+            self.assertEqual('own', self.read(files))
+        files = {**nova, 'x': _profile('x')}
+        self.assertEqual('x', self.read(files, ['--config-file={}/x']))
+        # A directory of the modeler is read beside a file on the command line.
+        files['x'] = '[DEFAULT]'
+        files['etc/vswitch_aware_scheduler/vswitch-modeler.conf.d/1.conf'] = (
+            _profile('own'))
+        self.assertEqual('own', self.read(files, ['--config-file', '{}/x']))
+
+    def test_a_command_does_without_files_that_its_user_may_not_read(self):
+        files = {'etc/nova/nova.conf': _profile('a')}
+        with mock.patch.object(os, 'access', return_value=False):
+            self.assertIsNone(self.read(files))
+            with nova_files.below(self.root):
+                self.assertEqual([f'{self.root}/etc/nova/nova.conf'],
+                                 conf.unread_files())
+
+
+def _profile(name):
+    return f'[vswitch_scheduler]\ndefault_switch_profile = {name}\n'
 
 
 class DefaultsTestCase(unittest.TestCase):

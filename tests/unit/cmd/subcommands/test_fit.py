@@ -221,7 +221,8 @@ class FitTestCase(command_case.ManageTestCase):
         self.assert_fails('path: not given; expected a file .* --path',
                           'fit')
         for driver in ('gnocchi', 'prometheus', 'ceilometer'):
-            self.assert_fails(rf'{driver}.*endpoint_override.*\[vswitch_{driver}\]',
+            self.assert_fails(rf'{driver}.*endpoint_override.*'
+                              rf'\[vswitch_{driver}\]',
                               'fit', '--telemetry', driver)
 
     def test_a_terminal_gets_a_progress_bar_and_a_file_does_not(self):
