@@ -305,7 +305,7 @@ class FaultsTest(ServiceTestCase):
         self.assertEqual('open sesame', copy._access.auth['password'])
 
     @ddt.idata(kinds())
-    def test_auth_that_is_none_is_told_at_once(self, kind):
+    def test_auth_that_is_none_is_reported_at_once(self, kind):
         driver = self.make(kind, auth={'auth_type': 'magic', 'password': 'x'})
         self.assertIn("'magic'", self.error_of(driver.instances))
         self.assertEqual([], self.server.requests)
