@@ -83,7 +83,7 @@ class LoadDriverTest(testtools.TestCase):
         for part in ("'smaple'", 'expected', 'broken', 'sample'):
             self.assertIn(part, str(error))
 
-    def test_a_driver_that_cannot_be_imported_is_reported_with_the_reason(self):
+    def test_a_driver_that_cannot_be_imported_is_named_with_the_reason(self):
         error = self.assertRaises(exceptions.TelemetryError,
                                   telemetry.load_driver, 'broken')
         self.assertIn("'broken'", str(error))
