@@ -371,14 +371,15 @@ def is_outage(still: Standstill, series: Mapping[str, list[Column]],
     :param series: as for :func:`standstills`
     :param polls: columns whose values are the times of the source's polls
     """
-    changes = [_changes(*column)[0][1:] for column in polls
-               if column[0].size]
-    if changes:
-        return any(
-            ((each > still.begin - 2 * _CHANGES * still.usual)
-             & (each <= still.begin + still.usual / 2)).any()
-            and not ((each > still.begin + still.usual / 2)
-                     & (each < still.end)).any() for each in changes)
+    latest = still.begin + still.usual / 2
+    # Other processes may state times of theirs, now and then.
+    regular = [moments for moments in (
+        _changes(*column)[0][1:] for column in polls if column[0].size)
+        if np.count_nonzero((moments <= latest) & (
+            moments > latest - 2 * _CHANGES * still.usual)) >= _CHANGES]
+    if regular:
+        return any(not ((moments > latest) & (moments < still.end)).any()
+                   for moments in regular)
     together = still.instances >= _TOGETHER
     if still.end == np.inf:
         return together
