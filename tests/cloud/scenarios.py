@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import json
+import os
 import signal
 import time
 
@@ -490,6 +491,64 @@ def _without_store(stage, stop, start):
     return f'{seconds:.1f} s a boot without it; ' + fill(stage, sum(
         (CAPACITY_KBPS - on_host[host] * small) // large
         for host in stage.hosts))
+
+
+@scenario
+def store_of_another_version(stage):
+    """A newer release has migrated our store: boots go on, said once."""
+    openstack, telemetry = stage.cloud.openstack, stage.cloud.telemetry
+    telemetry.publish({stage.boot('before').id: 1_000.0})
+    _, logged = openstack.complaints()
+    version, = stage.cloud.store.rows(
+        'vswitch', 'SELECT version_num FROM alembic_version')
+
+    def set_version(text):
+        stage.cloud.store.execute('UPDATE vswitch.alembic_version '
+                                  f"SET version_num = '{text}'")
+
+    set_version('9999_newer')
+    try:
+        stage.boot_many(2 * openstack.workers, openstack.workers)
+        status, output = telemetry.learn()
+        require(status == 1 and 'it was written by a newer release' in output,
+                f'the modeler exited with {status}: {output}')
+    finally:
+        set_version(version['version_num'])
+    said = collections.Counter(
+        line.split(': ')[0] + line.partition(' vswitch: ')[2]
+        for line in openstack.complaints(logged)[0] if '9999_newer' in line)
+    # By each worker, about the models and about the claims.
+    require(said and max(said.values()) <= openstack.workers // len(
+        openstack.schedulers), f'said: {said}')
+    learn(stage)
+    openstack.await_readings()
+    stage.client.delete_all()
+    return full(stage)
+
+
+@scenario
+def read_only_root(stage):
+    """Schedulers and a modeler run where no file can be written."""
+    if os.getuid():
+        return 'not played: only root may mount'
+    openstack, telemetry = stage.cloud.openstack, stage.cloud.telemetry
+    for name in openstack.schedulers:
+        openstack.kill(name)
+        openstack.start_service(name, read_only=True)
+    try:
+        remark = full(stage)
+        server = stage.client.servers()[0]
+        telemetry.publish({server.id: 1_000.0})
+        status, output = telemetry.learn(services.READ_ONLY)
+        require(status == 0, output)
+        await_generation(stage)
+        failures = [line for name in openstack.schedulers
+                    for line in openstack.log_of(name).splitlines()
+                    if 'Read-only file system' in line]
+        require(not failures, failures[:1])
+        return remark
+    finally:
+        restart_schedulers(stage)
 
 
 def learn(stage):

@@ -49,6 +49,10 @@ DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
              'nova')
 STORE = 'vswitch'
 
+#: Runs a command, its arguments, where nothing can be written; needs root.
+READ_ONLY = ('unshare', '--mount', 'sh', '-c',
+             'mount -o remount,bind,ro / && exec "$@"', 'sh')
+
 #: Database and virtual host of the broker of the second cell.
 CELL2 = 'cell2'
 
@@ -700,13 +704,14 @@ class OpenStack(servers.Server):
         self._await_computes()
         self.nova_manage('cell_v2', 'discover_hosts')
 
-    def start_service(self, name, failing=False):
+    def start_service(self, name, failing=False, read_only=False):
         """Start a process of Nova by its name.
 
         That is conductor, cell2 (the conductor of that cell), scheduler-N or
         compute-HOST.
 
         :param failing: whether it is a compute whose builds fail
+        :param read_only: whether it is a scheduler that may write no file
         """
         kind, _, which = name.partition('-')
         cell = ('cell2.conf',) if which in self.cells[1] else ()
@@ -733,6 +738,8 @@ class OpenStack(servers.Server):
             program = sys.executable, '-m', 'tests.cloud.slow_compute'
         if failing:
             program = sys.executable, '-m', 'tests.cloud.failing_compute'
+        elif read_only:
+            program = *READ_ONLY, sys.executable, *program
         elif kind == 'scheduler':
             program = sys.executable, '-m', 'tests.cloud.timed_scheduler'
         return self.run_service(
