@@ -467,8 +467,9 @@ class Checks(upgradecheck.UpgradeCommands):
         reported = [
             (f'nova.conf of {worker.host}', worker.state.get('options') or {})
             for worker in self_check.reporting_workers(target.workers(), now)]
-        modeler = target.fleet('options').facts.get('modeler')
-        if modeler is not None:
+        modeler = self_check.modeler_options(
+            target.modelers(), target.fleet('options').facts, now)
+        if modeler:
             reported.append(('vswitch.conf of vswitch-modeler', modeler))
         problems = list(dict.fromkeys(filter(None, (
             *options.unknown_names(self._all_options),
