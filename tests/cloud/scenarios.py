@@ -124,19 +124,6 @@ def require(condition, text):
         raise AssertionError(text)
 
 
-def await_fact(seen, what, seconds=api.TIMEOUT_SECONDS):
-    """Wait until a function returns something true, and return it.
-
-    :param what: what is waited for, or callable() that returns it
-    """
-    limit = time.monotonic() + seconds
-    while not (result := seen()):
-        require(time.monotonic() < limit, 'not within '
-                f'{seconds:g} s: {what() if callable(what) else what}')
-        time.sleep(.2)
-    return result
-
-
 def scenario(function):
     ALL.append(function)
     return function
@@ -208,12 +195,7 @@ def multi_create(stage):
     """40 servers in one request."""
     first = stage.client.boot('multi', stage.flavors['small'], wait=False,
                               min_count=40, max_count=40)
-    limit = time.monotonic() + api.TIMEOUT_SECONDS
-    while time.monotonic() < limit:
-        states = [server.status for server in stage.client.servers()]
-        if len(states) == 40 and set(states) <= {'ACTIVE', 'ERROR'}:
-            break
-        time.sleep(1)
+    states = [server.status for server in stage.client.all_settled(40)]
     require(states.count('ACTIVE') == 40, f'{states.count("ACTIVE")} of 40 '
             f'are ACTIVE, the first is {stage.client.get(first).status}')
 
@@ -350,8 +332,8 @@ def delete_during_build(stage):
         stage.client.compute.delete_server(server)
     stage.client.delete_all()
     # Nova places a server even if it is deleted meanwhile.
-    await_fact(lambda: openstack.total('claims_made_total') - claims
-               >= servers, f'claims of {servers} servers')
+    api.await_fact(lambda: openstack.total('claims_made_total') - claims
+                   >= servers, f'claims of {servers} servers')
     # Nova has none of them: their claims end with their requests.
     stage.clear()
     return full(stage)
@@ -624,7 +606,7 @@ def telemetry_outage(stage):
         stage.cloud.store.execute('UPDATE vswitch.generation '
                                   'SET published_at = published_at - 90000')
         remark = full(stage)
-        await_fact(lambda: any(
+        api.await_fact(lambda: any(
             'its last generation is 9' in line
             for line in openstack.complaints(logged)[0]),
             'a scheduler that says that models are old')
@@ -682,8 +664,8 @@ def _observe(stage, hot, calm):
         return {row['host']: (row['hosts'], row['observed']) for row in
                 _answer(telemetry, 'decision', 'list')['decisions']}
 
-    await_fact(lambda: decisions() == expected,
-               lambda: f'{decisions()}; expected {expected}')
+    api.await_fact(lambda: decisions() == expected,
+                   lambda: f'{decisions()}; expected {expected}')
     code, details = telemetry.checks()['Options']
     require(code == 1 and 'enforcement' in details, f'options: {details}')
     telemetry.configure(enforcement='observe')
@@ -930,7 +912,7 @@ def _await_move(stage, modeler, *states):
         return of_moves and of_moves[0] in states
 
     # The lock of a modeler that was killed expires first.
-    await_fact(is_there, f'a move that is {" or ".join(states)}', 600)
+    api.await_fact(is_there, f'a move that is {" or ".join(states)}', 600)
 
 
 @scenario

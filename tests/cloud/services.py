@@ -27,9 +27,10 @@ from prometheus_client import parser
 import pymysql
 import sqlalchemy as sa
 
+from tests.cloud import client as api
 from tests.cloud import telemetry
 from tests.cloud import watcher
-from tests.integration import accounts
+from tests.fakes import store_accounts
 from tests.integration import servers
 from vswitch_aware_scheduler.store import migration
 
@@ -435,13 +436,10 @@ class OpenStack(servers.Server):
 
         A worker that had no request yet reads the newest one at its first.
         """
-        limit = time.monotonic() + READING_SECONDS
-        while any(number > used for used in (
-                worker['vswitch_scheduler_generation']
-                for worker in self.metrics())):
-            if time.monotonic() > limit:
-                raise TimeoutError(f'generation {number} is not in use')
-            time.sleep(.2)
+        api.await_fact(lambda: all(
+            worker['vswitch_scheduler_generation'] >= number
+            for worker in self.metrics()), f'generation {number} in use',
+            READING_SECONDS)
 
     # Configuration.
 
@@ -818,7 +816,8 @@ class Cloud(fixtures.Fixture):
         migration.sync(self.store_url)
         scheduler_url = self.store_url
         if self._store_kind != 'sqlite':
-            scheduler_url, self.store_url = accounts.create(self.store_url)
+            scheduler_url, self.store_url = store_accounts.create(
+                self.store_url)
         broker = self.useFixture(RabbitMQ())
         self.openstack = self.useFixture(OpenStack(
             self.database, self.cell2, scheduler_url, broker,
