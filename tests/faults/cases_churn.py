@@ -41,8 +41,9 @@ HOSTS, INSTANCES = 12, 120
 #: In each slot.
 BOOTS, MIGRATIONS = 16, 4
 
-#: Tables with a row for each host and day, for seven days.
-_GROWING = {'sum_history'}
+#: Tables whose rows are kept for longer: for 7 days, 35 days, and the last
+#: thousand writes.
+_GROWING = {'sum_history', 'former_instance', 'generation_history'}
 
 #: A tenth more memory, in KiB, is no leak: fragments of the allocator.
 _MOST_GROWTH = 1.1
