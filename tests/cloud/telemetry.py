@@ -137,9 +137,12 @@ class Telemetry(fixtures.Fixture):
             samples.append(_Interface(uuid, times, counters))
         source.publish(samples)
 
-    def learn(self):
-        """Make one pass; return (exit status, what it said)."""
-        return self._run('modeler', '--once')
+    def learn(self, wrapper=()):
+        """Make one pass; return (exit status, what it said).
+
+        :param wrapper: command that runs the modeler, its arguments
+        """
+        return self._run('modeler', '--once', wrapper=wrapper)
 
     @contextlib.contextmanager
     def modeler(self):
@@ -169,8 +172,9 @@ class Telemetry(fixtures.Fixture):
                 f'vswitch_aware_scheduler.cmd.{command}',
                 '--config-file', self.config_file, *words]
 
-    def _run(self, command, *words):
+    def _run(self, command, *words, wrapper=()):
         done = subprocess.run(
-            self._command(command, *words), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=300)
+            [*wrapper, *self._command(command, *words)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=300)
         return done.returncode, done.stdout + done.stderr

@@ -236,9 +236,7 @@ def write(connection: sa.Connection, placements: abc.Sequence[InstanceRecord],
              'generation': generation.number,
              'networks': packing.pack_attachments(record.attachments),
              **packing.pack_guarantee(record.guaranteed),
-             'running': record.running, 'name': record.name,
-             'updated_at': generation.published_at}
-            for record in chunk])
+             'updated_at': generation.published_at} for record in chunk])
     if inventory is not None:
         sql.upsert(connection, inventory_table, [
             {'id': 1, **dataclasses.asdict(inventory)}])
