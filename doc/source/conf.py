@@ -96,13 +96,30 @@ def list_profiles():
     return '\n'.join(rows) + '\n'
 
 
-def _insert_profiles(app, name, source):
-    if name == 'configuration/profiles':
-        source[0] = source[0].replace('.. switch-profiles\n', list_profiles())
+def list_metrics():
+    """Return the metrics of the modeler as a table in reST."""
+    from vswitch_aware_scheduler.modeler import metrics
+
+    ends = {'counter': '_total', 'summary': '_count``, ``_sum'}
+    rows = ['.. list-table::', '   :header-rows: 1', '', '   * - Name',
+            '     - Meaning']
+    for name, (kind, text, *labels) in metrics.METRICS.items():
+        rows += [f'   * - ``{name}{ends.get(kind, "")}``',
+                 f'     - {text.rstrip(".")}' + (
+                     f' (labels: {", ".join(labels)})' if labels else '')]
+    return '\n'.join(rows) + '\n'
+
+
+def _insert_tables(app, name, source):
+    for page, mark, table in (
+            ('configuration/profiles', '.. switch-profiles', list_profiles),
+            ('admin/modeler', '.. modeler-metrics', list_metrics)):
+        if name == page:
+            source[0] = source[0].replace(f'{mark}\n', table())
 
 
 def setup(app):
     """Connect before Sphinx collects the titles of a page."""
     _keep_order_of_groups()
-    app.connect('source-read', _insert_profiles)
+    app.connect('source-read', _insert_tables)
     app.connect('doctree-read', _name_version, priority=400)

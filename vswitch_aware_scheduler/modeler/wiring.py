@@ -147,7 +147,7 @@ def set_up(conf: cfg.ConfigOpts,
         store_url=group.store_url)
 
 
-def learning_settings(group: cfg.GroupAttr, only_of_inventory: bool
+def learning_settings(group: cfg.ConfigOpts.GroupAttr, only_of_inventory: bool
                       ) -> learning.LearningSettings:
     """Return the settings of learning that options select.
 
