@@ -63,8 +63,8 @@ METRICS = {
         'negative in debt: least and mean, by kind (host or uplink).',
         'kind', 'of'),
     'error_budget_burn_rate': (
-        'gauge', 'Overload in a window (1h, 6h, 72h) divided by the limit: most '
-        'and mean of the error budgets, by kind (host or uplink).',
+        'gauge', 'Overload in a window (1h, 6h, 72h) divided by the limit: '
+        'most and mean of the error budgets, by kind (host or uplink).',
         'kind', 'of', 'window'),
     'error_budget_unknown_ratio': (
         'gauge', 'Share of the time in use that was not measured, of all '

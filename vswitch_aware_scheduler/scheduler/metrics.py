@@ -31,7 +31,7 @@ try:
 except ImportError:
     prometheus_client = None
 
-__all__ = ['Metrics', 'Risk']
+__all__ = ['Metrics', 'Risk', 'texts']
 
 LOG = logs.get_logger(__name__)
 
@@ -59,6 +59,31 @@ _GAUGES = {
                         'not show yet.',
     'record_age_seconds': "Age of this worker's record of Nova's instances, "
                           'of the cell that was read longest ago.'}
+
+
+#: {name: (help text, labels)} of the other counters, and the histograms.
+_COUNTERS = {
+    'requests_judged': ('Instances that hosts were judged for.',),
+    'requests_without_host': (
+        'Instances for which VSwitchFilter passed no host, without requests '
+        'that name their host.',),
+    'requests_with_avoided_hosts_only': (
+        'Instances for which only hosts passed that should get no new '
+        'instances: hosts in debt, or with a large neighbour.',),
+    'requests_unjudged': (
+        'Requests whose hosts all passed unjudged, because of an error, or of '
+        'the store with degraded_policy "pass".', 'why'),
+    'hosts_judged': ('Hosts that were judged.',),
+    'hosts_refused': (
+        'Hosts that a check refuses, or would refuse, by the first such '
+        'check.', 'check'),
+    'hosts_observed': (
+        'Hosts that would have been refused and passed, because they are only '
+        'observed.',)}
+
+_HISTOGRAMS = {
+    'decision_seconds': 'Time that VSwitchFilter took for a request.',
+    'claim_seconds': 'Time that a request waited for a claim.'}
 
 
 #: Counters of :attr:`.Claims.counts`.
@@ -101,6 +126,15 @@ _RISKS = {
     'profile_overload_probability_highest': (
         'Highest predicted overload probability of the hosts with a profile.',
         'highest')}
+
+
+def texts() -> dict[str, str]:
+    """Return {name: help text} of all metrics, which the manual prints."""
+    return {
+        **{f'{name}_total': text for name, (text, *_) in _COUNTERS.items()},
+        **{f'{name}_total': text for name, text in _CLAIMS.items()},
+        **_HISTOGRAMS, **_GAUGES,
+        **{f'{name}{{profile}}': text for name, (text, _) in _RISKS.items()}}
 
 
 class Metrics:
@@ -218,56 +252,33 @@ class _Counts:
     def __init__(self, gauges):
         self.registry = prometheus_client.CollectorRegistry()
 
-        def counter(name, text, *labels):
-            return prometheus_client.Counter(
+        self._of = {
+            name: prometheus_client.Counter(
                 f'{_PREFIX}_{name}', text, labels, registry=self.registry)
-
-        self._judged = counter(
-            'requests_judged', 'Instances that hosts were judged for.')
-        self._no_host = counter(
-            'requests_without_host',
-            'Instances for which VSwitchFilter passed no host, without '
-            'requests that name their host.')
-        self._only_last = counter(
-            'requests_with_avoided_hosts_only',
-            'Instances for which only hosts passed that should get no new '
-            'instances: hosts in debt, or with a large neighbour.')
-        self._hosts = counter('hosts_judged', 'Hosts that were judged.')
-        self._observed = counter(
-            'hosts_observed',
-            'Hosts that would have been refused and passed, because they are '
-            'only observed.')
-        self._refused = counter(
-            'hosts_refused', 'Hosts that a check refuses, or would refuse, '
-            'by the first such check.', 'check')
-        self.unjudged = counter(
-            'requests_unjudged',
-            'Requests whose hosts all passed unjudged, by why.', 'why')
-        self.seconds = prometheus_client.Histogram(
-            f'{_PREFIX}_decision_seconds',
-            'Time that VSwitchFilter took for a request.', buckets=_BUCKETS,
-            registry=self.registry)
-        self.claim_seconds = prometheus_client.Histogram(
-            f'{_PREFIX}_claim_seconds',
-            'Time that a request waited for a claim.', buckets=_BUCKETS,
-            registry=self.registry)
+            for name, (text, *labels) in _COUNTERS.items()}
+        self.seconds, self.claim_seconds = (
+            prometheus_client.Histogram(
+                f'{_PREFIX}_{name}', text, buckets=_BUCKETS,
+                registry=self.registry)
+            for name, text in _HISTOGRAMS.items())
+        self.unjudged = self._of['requests_unjudged']
         # Export a counter that never counted as 0 instead of omitting it.
         for check in explanation.CHECKS:
-            self._refused.labels(check)
+            self._of['hosts_refused'].labels(check)
         for why in _UNJUDGED:
             self.unjudged.labels(why)
         self.registry.register(_Gauges(gauges))
 
     def judged(self, assessment, any_passes):
-        self._judged.inc()
-        self._hosts.inc(len(assessment.rows))
+        self._of['requests_judged'].inc()
+        self._of['hosts_judged'].inc(len(assessment.rows))
         for check, number in explanation.counts(assessment).items():
-            self._refused.labels(check).inc(number)
-        self._observed.inc(explanation.observed(assessment))
+            self._of['hosts_refused'].labels(check).inc(number)
+        self._of['hosts_observed'].inc(explanation.observed(assessment))
         if not any_passes:
-            self._no_host.inc()
+            self._of['requests_without_host'].inc()
         elif assessment.only_last:
-            self._only_last.inc()
+            self._of['requests_with_avoided_hosts_only'].inc()
 
 
 class _Gauges:
