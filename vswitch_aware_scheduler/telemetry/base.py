@@ -116,6 +116,8 @@ class Driver(abc.ABC):
     #: hosts then ignore what other hosts report about an instance.
     hosts: Mapping[str, str | None] = types.MappingProxyType({})
 
+    _ignored: Mapping[str, int] = types.MappingProxyType({})
+
     #: What :attr:`variant` was when a reader learned from this source. A
     #: driver that detects its variant then changes it only for a good reason.
     variant_before = ''
@@ -171,10 +173,11 @@ class Driver(abc.ABC):
     def ignored(self) -> dict[str, int]:
         """{reason: number} of what the last :meth:`instances` omitted.
 
-        These are interfaces and series in the source whose creator is not
-        trusted. The reason is a text for operators and contains names.
+        These are interfaces and series whose creator is not trusted, or that
+        are of another host. The reason is a text for operators and contains
+        names.
         """
-        return {}
+        return dict(self._ignored)
 
     @abc.abstractmethod
     def instances(self) -> list[Instance]:

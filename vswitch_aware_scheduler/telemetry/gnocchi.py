@@ -118,18 +118,12 @@ class GnocchiDriver(service.ServiceDriver):
 
     def __init__(self, *arguments: typing.Any, **settings: typing.Any):
         super().__init__(*arguments, **settings)
-        self._ignored: dict[str, int] = {}
         self._seen: dict[str, float] = {}
 
     def facts(self) -> dict[str, typing.Any]:
         """Return {name: value} about the polls that were seen."""
         return {'server': self.source, 'update_seconds': max(
             self._seen.values(), default=None)}
-
-    @property
-    def ignored(self) -> dict[str, int]:
-        """{reason: number} of resources that an untrusted user created."""
-        return dict(self._ignored)
 
     def instances(self) -> list[base.Instance]:
         """Return the instances with interfaces in Gnocchi.

@@ -118,7 +118,6 @@ class PrometheusDriver(service.ServiceDriver):
             or 'egress_query' in (self._settings.names or {}) else None
         self._names_of: Mapping[str, str | None] | None = None
         self._by_name: dict[str, str] = {}
-        self._ignored: dict[str, int] = {}
         self._seen_update = self._settings.update_interval_seconds
         self._interface_count = 0
 
@@ -131,11 +130,6 @@ class PrometheusDriver(service.ServiceDriver):
             return self._exporter
         return (f'{self._exporter or "names"} '
                 f'{zlib.crc32(repr(self._names).encode()):08x}')
-
-    @property
-    def ignored(self) -> dict[str, int]:
-        """{reason: number} of series of instances that are on another host."""
-        return dict(self._ignored)
 
     def instances(self) -> list[base.Instance]:
         """Return the instances that have had series since the oldest time.
