@@ -161,13 +161,11 @@ class Claims(worker_thread.WorkerThread):
         self.wake()
 
     def _decide(self, pending):
-        """Decide on a claim, with the lock."""
         pending.admitted = self._has_room(pending)
         if pending.admitted:
             self._count(pending.stored)
 
     def _has_room(self, pending):
-        """Return whether the host of a claim has room, with the lock."""
         try:
             has_room = pending.judge is None or pending.judge()
             self._report('judging of claims', None)
