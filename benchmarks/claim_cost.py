@@ -94,7 +94,7 @@ def work(url, options, at_once, barrier, results):
     waits, everyone = [], threading.Barrier(at_once)
     worker = claims.Claims(
         store.Store(url, 2.0), _REFRESH_SECONDS, options.patience,
-        threading.RLock(), lambda foreign: None, lambda claim: None,
+        threading.RLock(), lambda foreign: None, lambda *_: None,
         f'bench:{os.getpid()}',
         lambda topic, problem: problem and print(topic, problem))
 

@@ -4,6 +4,7 @@
 import argparse
 import json
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -120,6 +121,8 @@ def main():
                         help='in these rounds, the store (MariaDB) is killed, '
                              'locked or read-only for some seconds')
     options = parser.parse_args()
+    # A signal ends the services, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if options.at_once is not None:
         return 0 if at_once.run(
             {'computes': options.computes, 'store': options.store},

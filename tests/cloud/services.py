@@ -29,6 +29,7 @@ import sqlalchemy as sa
 
 from tests.cloud import telemetry
 from tests.cloud import watcher
+from tests.integration import accounts
 from tests.integration import servers
 from vswitch_aware_scheduler.store import migration
 
@@ -790,7 +791,9 @@ class Cloud(fixtures.Fixture):
     :ivar database: :class:`Database` of all services but ours
     :ivar cell2: Database of the second cell
     :ivar store: Database of our store in MariaDB
-    :ivar openstack: :class:`OpenStack`
+    :ivar openstack: :class:`OpenStack`, whose schedulers use the store as the
+        user that the manual creates
+    :ivar store_url: of the store, as the user of the modeler
     """
 
     def __init__(self, computes=6, driver='gnocchi', store='mariadb', **more):
@@ -806,19 +809,18 @@ class Cloud(fixtures.Fixture):
         self.cell2 = self.useFixture(Database([CELL2]))
         self.store_url = getattr(self, f'_start_{self._store_kind}')()
         migration.sync(self.store_url)
+        scheduler_url = self.store_url
+        if self._store_kind != 'sqlite':
+            scheduler_url, self.store_url = accounts.create(self.store_url)
         broker = self.useFixture(RabbitMQ())
         self.openstack = self.useFixture(OpenStack(
-            self.database, self.cell2, self.store_url, broker,
+            self.database, self.cell2, scheduler_url, broker,
             self._names, **self._more))
         self._telemetry = self._watcher = None
 
     def _start_mariadb(self):
         self.store = self.useFixture(Database([STORE]))
-        # Root may write even to a server that is read-only.
-        self.store.execute(f"CREATE USER {STORE} IDENTIFIED BY '{PASSWORD}'")
-        self.store.execute(f'GRANT ALL ON {STORE}.* TO {STORE}')
-        return (f'mysql+pymysql://{STORE}:{PASSWORD}@127.0.0.1:'
-                f'{self.store.port}/{STORE}')
+        return self.store.url_of(STORE)
 
     def _start_postgresql(self):
         return self.useFixture(servers.PostgreSQL()).url

@@ -255,7 +255,7 @@ class Gnocchi(StandIn):
                 'original_resource_id': interface.resource,
                 'name': interface.tap,
                 'instance_id': interface.instance_uuid, 'project_id': None,
-                'started_at': _iso(interface.times[0]),
+                'started_at': _iso(next(iter(interface.times), 0)),
                 'ended_at': self.ended.get(resource),
                 'creator': self.creators[resource],
                 'metrics': self.metrics[resource]}

@@ -166,7 +166,7 @@ def _worker(tool, patience_seconds=LIMIT, timeout_seconds=2.0):
     """Return the Claims of a scheduler worker whose hosts have room."""
     return claims.Claims(
         store.Store(tool.url, timeout_seconds), 60.0, patience_seconds,
-        threading.RLock(), lambda foreign: None, lambda claim: None, 'here:1',
+        threading.RLock(), lambda foreign: None, lambda *_: None, 'here:1',
         lambda topic, problem: None)
 
 

@@ -254,7 +254,7 @@ def _with_later_points(uuid, later, answer):
         if uuid in str(group.get('group')):
             for metrics in group['measures']['measures'].values():
                 for methods in metrics.values():
-                    for points in methods.values():
+                    for points in filter(None, methods.values()):
                         points.append([stamp(points[-1][0], later),
                                        points[-1][1], 1e300])
     if isinstance(answer, list) and answer and 'period_start' in answer[-1] \

@@ -99,13 +99,15 @@ class Proxy:
     """Stands before a server, in a process of its own.
 
     :param port: of the server
+    :param second_port: of the server after :meth:`fail_over`
     :ivar port: to connect to
     """
 
     GOOD, STANDS_STILL, TALKS_NONSENSE, ENDS = range(4)
 
-    def __init__(self, port):
-        self._target = port
+    def __init__(self, port, second_port=None):
+        self._target = _fork.Value('i', port, lock=False)
+        self._second_port = second_port
         self._mode = _fork.Value('i', self.GOOD, lock=False)
         self._after = _fork.Value('q', 0, lock=False)
         #: Bytes that came from the server while all was good.
@@ -128,6 +130,10 @@ class Proxy:
     def heal(self):
         self._mode.value = self.GOOD
 
+    def fail_over(self):
+        """Connect who comes from now on to the second server."""
+        self._target.value = self._second_port
+
     def _bad(self):
         mode = self._mode.value
         return mode if self.passed.value >= self._after.value else self.GOOD
@@ -143,8 +149,8 @@ class Proxy:
         with client, contextlib.suppress(OSError):
             if self._bad() == self.ENDS:
                 return
-            with socket.create_connection(('127.0.0.1', self._target),
-                                          10) as server:
+            with socket.create_connection(
+                    ('127.0.0.1', self._target.value), 10) as server:
                 threading.Thread(target=self._forward, args=(client, server),
                                  daemon=True).start()
                 self._answer(server, client)

@@ -27,6 +27,7 @@ import uuid
 
 import fixtures
 import requests
+import sqlalchemy as sa
 
 #: Longest wait for a server to answer, seconds.
 START_SECONDS = 60
@@ -47,6 +48,16 @@ def program(name, *places):
     if path is None:
         raise MissingProgram(f'{name} is not installed')
     return path
+
+
+def _existing(*paths):
+    """Return the first path that exists.
+
+    :raises MissingProgram: when none does
+    """
+    for path in filter(os.path.exists, paths):
+        return path
+    raise MissingProgram(f'{os.path.basename(paths[0])} is not installed')
 
 
 class MissingProgram(Exception):
@@ -225,6 +236,50 @@ class MariaDB(Server):
 
     def stop_server(self):
         self.end(self.process)
+
+
+class GaleraNode(MariaDB):
+    """A node of a Galera cluster, which accepts writes as its other nodes.
+
+    All nodes begin with the same empty database.
+
+    :param first: GaleraNode to join, None: a new cluster
+    """
+
+    def __init__(self, first=None):
+        super().__init__()
+        self._first = first
+
+    def start_server(self):
+        provider = _existing('/usr/lib/galera/libgalera_smm.so',
+                             '/usr/lib/libgalera_smm.so')
+        self.peers_at, incremental = (
+            f'127.0.0.1:{free_port()}' for _ in range(2))
+        joined = self._first.peers_at if self._first else ''
+        # The second node keeps the quorum when the first dies.
+        self._command += (
+            '--wsrep-on=ON', f'--wsrep-provider={provider}',
+            f'--wsrep-cluster-address=gcomm://{joined}',
+            '--binlog-format=ROW', '--innodb-autoinc-lock-mode=2',
+            '--wsrep-sst-method=rsync', '--wsrep-node-address=127.0.0.1',
+            f'--wsrep-sst-receive-address=127.0.0.1:{free_port()}',
+            '--wsrep-provider-options='
+            f'gmcast.listen_addr=tcp://{self.peers_at};'
+            f'ist.recv_addr={incremental};gcache.size=16M;'
+            f'pc.weight={2 if joined else 1}')
+        super().start_server()
+        self.wait(self.process, self._is_ready)
+
+    def _is_ready(self):
+        engine = sa.create_engine(self.url)
+        try:
+            with engine.connect() as connection:
+                return connection.exec_driver_sql(
+                    "SHOW STATUS LIKE 'wsrep_ready'").one()[1] == 'ON'
+        except sa.exc.DBAPIError:
+            return False
+        finally:
+            engine.dispose()
 
 
 class Redis(Server):

@@ -4,7 +4,6 @@
 import concurrent.futures
 import contextlib
 import os
-import re
 import threading
 import time
 from unittest import mock
@@ -12,12 +11,14 @@ from unittest import mock
 import sqlalchemy as sa
 
 from tests.fakes import store as fake_store
+from tests.integration import accounts
 from tests.integration import modeler_suite
 from tests.unit.modeler import test_kill
 from tests.unit.modeler import test_learning
 from tests.unit.store import base as store_base
 from tests.unit.store import test_budgets
 from tests.unit.store import test_claims
+from tests.unit.store import test_copy
 from tests.unit.store import test_database
 from tests.unit.store import test_decisions
 from tests.unit.store import test_instances
@@ -216,48 +217,21 @@ class ContentionTestCase(store_base.StoreTestCase):
 class GrantsTestCase(store_base.StoreTestCase):
     """The user of schedulers that the manual creates."""
 
-    def setUp(self):
-        super().setUp()
-        self.store = self.make_store()
-        self.address = sa.make_url(self.url)
-        self.kind = self.address.get_backend_name()
-
-    def _execute(self, *statements):
-        engine = sa.create_engine(self.url, isolation_level='AUTOCOMMIT')
-        try:
-            with engine.connect() as connection:
-                # Otherwise the driver takes "%" for a parameter.
-                connection = connection.execution_options(no_parameters=True)
-                for statement in statements:
-                    connection.exec_driver_sql(statement)
-        finally:
-            engine.dispose()
-
-    def _drop_user(self):
-        user = test_rights.USER
-        self._execute(*(
-            [f"DROP USER '{user}'@'%'"] if self.kind == 'mysql'
-            else [f'DROP OWNED BY {user}', f'DROP ROLE {user}']))
-
     def test_a_scheduler_needs_no_more_rights(self):
-        self._execute(*(
-            re.sub(r'\bvswitch\b', self.address.database, statement)
-            for statement in test_rights.statements(self.kind)))
-        self.addCleanup(self._drop_user)
-        target = store.Store(self.address.set(
-            username=test_rights.USER, password='PASSWORD'
-        ).render_as_string(hide_password=False))
+        modeler = self.make_store()
+        target = store.Store(accounts.create(self.url)[0])
         for call in test_rights.CALLS.values():
             call(target)
         with self.assertRaises(exceptions.StoreError):
             target.write([store_base.constant(1)])
-        self.assertEqual([], self.store.models())
+        self.assertEqual([], modeler.models())
 
 
 #: All that needs no SQLite file.
 CASES = (
     ContentionTestCase, GrantsTestCase,
     modeler_suite.KilledModelersTestCase, test_claims.ClaimsTestCase,
+    test_copy.CopyTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.NamesTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
@@ -274,6 +248,8 @@ CASES = (
 class OnServer:
     """Mixin of a StoreTestCase: each test has an empty database of a server.
 
+    Its store is that of a user with no more rights than the modeler's.
+
     :cvar server: fixture with ``url``
     """
 
@@ -281,6 +257,12 @@ class OnServer:
 
     def make_url(self):
         return new_database(self.server)
+
+    def make_store(self, timeout_seconds=5.0):
+        opened = super().make_store(timeout_seconds)
+        if self.url.startswith('sqlite'):
+            return opened
+        return store.Store(accounts.create(self.url)[1], timeout_seconds)
 
     def remove_store(self):
         engine = sa.create_engine(self.url)

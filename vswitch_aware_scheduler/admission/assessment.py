@@ -256,6 +256,17 @@ class Assessment:
                     self._entry(i).policy.limit_in_force)
         return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
 
+    def unit(self, i: int) -> str | None:
+        """Return the unit of :meth:`decisive` in words, None for a share."""
+        reason = self.reason[i]
+        if reason == UPLINK:
+            which, at = self._uplink_of[i].tolist()
+            return self._uplinks[which].unit(at)
+        if reason == TOO_MANY:
+            return _COUNTED[int(self._full[i]) - 1]
+        return _unit_text(self._entry(i).policy.limits[
+            self._exceeded(i)[0]][0]) if reason in (PEAK, MEAN) else None
+
     def _exceeded(self, i: int) -> tuple[int, float, float]:
         """Return (index, value, limit) of the limit that a host exceeds."""
         values, limits = (self._of_limits(name, i) for name in (

@@ -17,8 +17,10 @@
     ├── CalibrationError         the capacity of a switch cannot be measured
     ├── CoordinationError        modelers cannot divide the instances
     ├── ClockError               two clocks differ
+    ├── SurveyError              a cloud cannot be surveyed
     └── StoreError               the store cannot be read or written
         ├── StoreChanged         another process has changed the data
+        ├── StoreInterrupted     the database has ended a transaction
         ├── StoreMissing         the store or its schema does not exist
         └── StoreVersionError    the schema or a record has another version
 
@@ -94,12 +96,31 @@ class ClockError(VSwitchError):
     """The clock of this machine differs too much from another clock."""
 
 
+class SurveyError(VSwitchError):
+    """A cloud cannot be surveyed.
+
+    :param message: text of the error
+    :param status: exit status of the command
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class StoreError(VSwitchError):
     """The store cannot be read or written."""
 
 
 class StoreChanged(StoreError):
     """Another writer has changed the data on which a write is based."""
+
+
+class StoreInterrupted(StoreError):
+    """The database has ended a transaction, which may succeed if repeated.
+
+    Another transaction had priority, or the connection was lost.
+    """
 
 
 class StoreMissing(StoreError):

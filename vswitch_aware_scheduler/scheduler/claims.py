@@ -14,11 +14,13 @@ from collections import abc
 import dataclasses
 import itertools
 import math
+import random
 import secrets
 import threading
 import time
 import typing
 
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
@@ -29,6 +31,9 @@ LOG = logs.get_logger(__name__)
 
 #: Seconds until the next attempt after a failure.
 _AGAIN_SECONDS = 1.0
+
+#: Pause in seconds before a transaction that was interrupted is repeated.
+_REPEAT_SECONDS = 0.002, 0.02
 
 #: Longest time to wait for the first attempt to read claims, in seconds.
 _FIRST_SECONDS = 2.0
@@ -79,7 +84,8 @@ class Claims(worker_thread.WorkerThread):
     :param patience_seconds: longest time that a request waits for the store;
         0: requests do not wait
     :param receive: receives the claims and withdrawals of other workers
-    :param count: counts an admitted StoredClaim; called with the lock
+    :param count: counts an admitted StoredClaim, or no longer counts it;
+        called with the lock
     :ivar counts: numbers of events since the start of the process, as
         :mod:`.metrics` describes them
     """
@@ -87,7 +93,8 @@ class Claims(worker_thread.WorkerThread):
     def __init__(self, store: typing.Any, seconds: float,
                  patience_seconds: float, lock: typing.Any,
                  receive: abc.Callable[[list[typing.Any]], None],
-                 count: abc.Callable[[typing.Any], None], claimed_by: str,
+                 count: abc.Callable[[typing.Any, bool], None],
+                 claimed_by: str,
                  report: typing.Any) -> None:
         super().__init__('vswitch-claims', self.step, self._forget,
                          least_seconds=0.0)
@@ -161,9 +168,10 @@ class Claims(worker_thread.WorkerThread):
         self.wake()
 
     def _decide(self, pending):
-        pending.admitted = self._has_room(pending)
-        if pending.admitted:
-            self._count(pending.stored)
+        admitted = self._has_room(pending)
+        if admitted or pending.admitted:
+            self._count(pending.stored, admitted)
+        pending.admitted = admitted
 
     def _has_room(self, pending):
         try:
@@ -212,6 +220,19 @@ class Claims(worker_thread.WorkerThread):
                 f'without asking the other workers')
 
     def _write(self):
+        """Make one transaction, repeated while its requests may wait."""
+        limit = time.monotonic() + max(self._patience_seconds, _AGAIN_SECONDS)
+        while True:
+            try:
+                return self._write_once()
+            except exceptions.StoreInterrupted:
+                # Nodes of a Galera cluster end all but one of the transactions
+                # that they get at the same time, and a server may fail over.
+                if time.monotonic() > limit:
+                    raise
+            time.sleep(random.uniform(*_REPEAT_SECONDS))
+
+    def _write_once(self):
         began, over_limit = time.monotonic(), 0
         queued = list(itertools.islice(self._unwritten, _MOST_WRITTEN))
         withdrawn = list(self._withdrawn)
@@ -221,10 +242,14 @@ class Claims(worker_thread.WorkerThread):
                 with self._lock:
                     if pending.withdrawn or pending in outdated:
                         continue
-                    if pending.admitted is None:
+                    if pending.missed:
+                        over_limit += bool(pending.admitted) \
+                            and not self._has_room(pending)
+                    elif not pending.settled:
                         self._decide(pending)
-                    elif pending.admitted:
-                        over_limit += not self._has_room(pending)
+                        if not pending.admitted and pending.attempted:
+                            # The store may have it from an attempt before.
+                            self._withdrawn.append(pending)
                     pending.attempted = True
                     pending.settled = not pending.admitted
                 if pending.settled:

@@ -126,7 +126,7 @@ class SchedulerState:
         self.claims = claims.Claims(
             wiring.make_store(conf, _claims_timeout_seconds(conf)),
             conf.claims_refresh_seconds, conf.claim_patience_seconds,
-            self._lock, self._receive_claims, self._count,
+            self._lock, self._receive_claims, self._count_own,
             worker_report.name(), self.report)
         # The last requests that hosts were refused to.
         self._refused = collections.deque(maxlen=_MOST_REFUSED)
@@ -416,6 +416,13 @@ class SchedulerState:
         if self._statements.add(uuid, stored.guaranteed, stored.attachments):
             self._outdated.update(filter(self._policies.__contains__,
                                          self._residency.hosts_of(uuid)))
+
+    def _count_own(self, stored, admitted):
+        """Count a claim of this worker, or no longer, with the lock."""
+        if admitted:
+            self._count(stored)
+        else:
+            self._residency.withdraw(stored.instance_uuid, stored.host)
 
     def request_finished(self, failed: bool) -> None:
         """End the request of this thread; Nova withdraws a failed one."""

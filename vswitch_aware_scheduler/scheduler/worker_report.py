@@ -103,14 +103,14 @@ class WorkerReport(worker_thread.WorkerThread):
 
     def _check(self, plugins, models, options, now):
         self._report('plugins', self_check.plugins_problem(plugins))
+        modelers = self._store.modelers()
         self._report('modeler', self_check.modeler_problem(
-            self._store.modelers(), now, models))
+            modelers, now, models))
         self._report('traffic models', (
             'no instance has a traffic model yet, so that every instance '
             'counts by its flavor, a prior or the default')
             if models == 0 else None)
         self._report('unknown options', plain_text.first_of(
             opts.unknown_names(CONF), '; ') or None)
-        modeler_options = self._store.fleet('options').facts.get('modeler', {})
-        self._report('options', self_check.options_problem(
-            options, modeler_options, 'vswitch.conf of vswitch-modeler'))
+        self._report('options', next(iter(self_check.options_problems(
+            options, (), modelers, now)), None))

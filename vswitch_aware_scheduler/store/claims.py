@@ -216,6 +216,8 @@ def _opened(store, since=None, lock=False):
                 sql.remember(connection, history_table, head.seen.number,
                              token, head.now)
             yield connection, head
+    except exceptions.StoreInterrupted:
+        raise
     except exceptions.StoreError:
         # If the schema has another version, this raises the error that names
         # the version.

@@ -344,16 +344,24 @@ def is_write_protected(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def translate_errors(url: sa.URL, doing: str) -> abc.Iterator[None]:
-    """Convert errors of the database to StoreError; ``doing``: a verb."""
+    """Convert errors of the database to StoreError; ``doing``: a verb.
+
+    :raises StoreInterrupted: if a deadlock or a lost connection has ended a
+        transaction
+    """
     try:
         yield
     except (exc.SQLAlchemyError, db_exception.DBError, _driver_error(url),
             ImportError, OSError) as error:
         message = f'store {hide_password(url)}: cannot {doing} it: ' \
                 f'{reason(error)}'
+        kind: type[exceptions.StoreError] = exceptions.StoreError
         if _waited_for_lock(error):
             message += f'; {_possible_lock_holders(url)}'
-        raise exceptions.StoreError(message) from error
+        elif isinstance(error, (db_exception.DBDeadlock,
+                                db_exception.DBConnectionError)):
+            kind = exceptions.StoreInterrupted
+        raise kind(message) from error
 
 
 def _driver_error(url):

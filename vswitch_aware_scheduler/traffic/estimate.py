@@ -9,8 +9,6 @@ instances can be added. Pure; no clock, no configuration, no I/O. Derivation:
 reference/model.rst, "Estimation".
 """
 
-from __future__ import annotations
-
 from collections import abc
 import dataclasses
 import functools
@@ -18,6 +16,7 @@ import hashlib
 import typing
 
 import numpy as np
+import numpy.typing as npt
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import instants as sampled
@@ -82,7 +81,7 @@ _DAY_SECONDS = 86400.0
 _NO_DAYS = np.array([2 ** 31 - 1, -2 ** 31])
 
 
-def rate_bin(kbps: typing.Any) -> np.ndarray:
+def rate_bin(kbps: npt.ArrayLike) -> np.ndarray:
     """Return the bin of each rate.
 
     :param kbps: array of rates in kbit/s, sum of egress and ingress
@@ -94,7 +93,7 @@ def rate_bin(kbps: typing.Any) -> np.ndarray:
     return np.where(kbps < 1.0, 0, bins)
 
 
-def _no_bins():
+def _no_bins() -> np.ndarray:
     return np.full(sampled.INSTANTS, NO_BIN, dtype=np.uint8)
 
 
@@ -104,7 +103,6 @@ class TransitionCounts:
 
     Only bins with samples are listed; m is their number.
 
-    :ivar period_seconds: sampling period of the counted series
     :ivar first_time: start of the first counted sample, seconds UTC
     :ivar first_bin: bin of the first sample
     :ivar bins: (m,) int64, increasing
@@ -145,10 +143,10 @@ class TransitionCounts:
     at_instants: np.ndarray = dataclasses.field(default_factory=_no_bins)
     gap_moves: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((0, 4)))
-    recent_peaks: typing.Any = None
+    recent_peaks: np.ndarray = None
     recent_weight: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.recent_peaks is None:
             object.__setattr__(self, 'recent_peaks', self.peaks)
 
@@ -173,7 +171,7 @@ class TransitionCounts:
         m = int(np.count_nonzero(~seldom))
         return m if self.peaks[:m, 0].any() else self.bins.size
 
-    def without_seldom(self) -> TransitionCounts:
+    def without_seldom(self) -> 'TransitionCounts':
         """Return the counts without the bins that are not supported.
 
         The result cannot be merged with later counts.
@@ -212,7 +210,7 @@ class TransitionCounts:
         return float(np.clip(
             before @ self.moves @ after / np.sqrt(spread), -1, 1))
 
-    def aged(self, factor: float) -> TransitionCounts:
+    def aged(self, factor: float) -> 'TransitionCounts':
         """Return the counts with a reduced weight of all samples so far.
 
         A bin with a weight below :data:`FORGOTTEN_SAMPLES` is removed together
@@ -247,15 +245,13 @@ class TransitionCounts:
             gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor],
             recent_peaks=recent[keep], recent_weight=weight)
 
-    def merged(self, later: TransitionCounts) -> TransitionCounts:
+    def merged(self, later: 'TransitionCounts') -> 'TransitionCounts':
         """Return the sum of these counts and those of a later period.
 
         The transition from the last sample here to the first sample of
         ``later`` is also counted. Counting a series in pieces therefore gives
         the same result as counting it as a whole.
 
-        :param later: TransitionCounts of the same instance
-        :returns: TransitionCounts
         :raises InvalidSeries: if the sampling periods differ, or if ``later``
             is not later, so that samples would be counted twice
         """
@@ -332,7 +328,7 @@ class TransitionCounts:
         return packed_counts.pack(self)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> TransitionCounts:
+    def from_bytes(cls, data: bytes) -> 'TransitionCounts':
         """Return the counts that :meth:`to_bytes` converted to bytes.
 
         :raises InvalidSeries: if the bytes do not represent counts
@@ -340,9 +336,9 @@ class TransitionCounts:
         return cls(**packed_counts.unpack(data))
 
 
-def count_transitions(
-        series: rate_series.RateSeries,
-        instants: sampled.Instants = sampled.PUBLIC) -> TransitionCounts:
+def count_transitions(series: rate_series.RateSeries,
+                      instants: sampled.Instants = sampled.PUBLIC
+                      ) -> TransitionCounts:
     """Return the TransitionCounts of a series.
 
     :raises NotEnoughSamples: if the series is empty
@@ -353,18 +349,18 @@ def count_transitions(
     return counts
 
 
-def count_all(
-        series: abc.Sequence[rate_series.RateSeries],
-        instants: sampled.Instants = sampled.PUBLIC
-) -> list[typing.Any]:
+def count_all(series: abc.Sequence[rate_series.RateSeries],
+              instants: sampled.Instants = sampled.PUBLIC
+              ) -> list[TransitionCounts | exceptions.NotEnoughSamples]:
     """Return the TransitionCounts of each of many series.
 
     :returns: list in the same order, TransitionCounts for each, or in its
         place the NotEnoughSamples that states why there are none
     """
-    results = [None if len(recording) else exceptions.NotEnoughSamples(
-        f'instance {recording.instance_uuid}: no usable sample '
-        f'({recording.refused.total} refused); expected at least one')
+    results: list[typing.Any] = [
+        None if len(recording) else exceptions.NotEnoughSamples(
+            f'instance {recording.instance_uuid}: no usable sample '
+            f'({recording.refused.total} refused); expected at least one')
         for recording in series]
     batch, samples = [], 0
     for i, recording in enumerate(series):
@@ -438,7 +434,6 @@ def _count(series, instants):
 def _at_instants(instants, owner, times, periods, sample_bin):
     """Return (V, 504) uint8, ``at_instants`` of each series.
 
-    :param instants: :class:`.Instants`
     :param owner: number of the series of each sample, not decreasing
     :param times: start of each sample in seconds, increasing within a series
     :param periods: (V,) sampling period of each series in seconds
@@ -500,7 +495,6 @@ def _row_of_bins(counts):
     sample counts as the mean of its bin (dynamic programming; Fisher 1958).
     They therefore minimise the error of sums.
 
-    :param counts: list of V TransitionCounts
     :returns: (bins of all,) int64, row of each bin from 0 for each instance
     """
     sizes = np.array([history.bins.size for history in counts])
@@ -545,7 +539,7 @@ def _least_variance(samples, totals, sizes):
     return rows
 
 
-def fit_model(counts: TransitionCounts, min_samples: float = MIN_SAMPLES,
+def fit_model(counts: TransitionCounts, min_samples: int = MIN_SAMPLES,
               key: str | None = None) -> model.TrafficModel:
     """Fit a model to counts.
 
@@ -567,15 +561,17 @@ def fit_model(counts: TransitionCounts, min_samples: float = MIN_SAMPLES,
 
 
 def fit_models(counts: abc.Sequence[TransitionCounts],
-               min_samples: float = MIN_SAMPLES,
+               min_samples: int = MIN_SAMPLES,
                keys: abc.Sequence[str | None] | None = None
-               ) -> list[typing.Any]:
+               ) -> list[model.TrafficModel | exceptions.NotEnoughSamples]:
     """Fit a model to each of many counts, as :func:`fit_model` does.
 
+    :param keys: list of one key for each of the counts, or None
     :returns: list in the same order, with a TrafficModel or the
         NotEnoughSamples that explains why there is none
     """
-    results = [lack_of_history(history, min_samples) for history in counts]
+    results: list[typing.Any] = [
+        lack_of_history(history, min_samples) for history in counts]
     enough = [i for i, lack in enumerate(results) if lack is None]
     for first in range(0, len(enough), _FIT_TOGETHER):
         chosen = enough[first:first + _FIT_TOGETHER]
@@ -588,13 +584,14 @@ def fit_models(counts: abc.Sequence[TransitionCounts],
 
 
 def fit_on_off(counts: TransitionCounts, threshold: float = 0.1,
-               min_samples: float = MIN_SAMPLES) -> model.TrafficModel:
+               min_samples: int = MIN_SAMPLES) -> model.TrafficModel:
     """Fit the on/off model of equation 1, which has no instants.
 
     A sample is on if its bandwidth is at least ``threshold`` times the 99th
     percentile of the bandwidth. The rate of the on state is the mean of these
     samples.
 
+    :param threshold: between 0 and 1
     :returns: TrafficModel with two states, or with one state if all samples
         are on
     :raises NotEnoughSamples: as :func:`fit_model`
@@ -618,8 +615,7 @@ def fit_on_off(counts: TransitionCounts, threshold: float = 0.1,
     return fitted
 
 
-def lack_of_history(counts: TransitionCounts,
-                    min_samples: float = MIN_SAMPLES
+def lack_of_history(counts: TransitionCounts, min_samples: int = MIN_SAMPLES
                     ) -> exceptions.NotEnoughSamples | None:
     """Return the NotEnoughSamples that a fit would raise, or None."""
     samples = counts.total_samples
@@ -640,7 +636,6 @@ def _fit_states(counts, band, has_peak=False, keys=None):
     All models are computed together: first arrays of all bins of all counts,
     then of all states, then padded to the largest number of states.
 
-    :param counts: list of V TransitionCounts
     :param band: (bins of all,) int64, not decreasing within the bins of one of
         the counts
     :param has_peak: whether the models get a last state with the largest
@@ -752,7 +747,6 @@ def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
 def _rows_at_instants(counts, state_of_bin, law, key):
     """Return the rows of an instance at the instants, None if too few.
 
-    :param counts: TransitionCounts
     :param state_of_bin: (m,) state of each bin
     :param law: (n,) long-run law of the states
     :param key: as in :func:`fit_model`

@@ -8,6 +8,7 @@ import unittest
 from unittest import mock
 
 from tests.fakes import store as fake_store
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler import store
 
@@ -55,13 +56,13 @@ class Worker:
 
     def receive(self, foreign):
         for claim in foreign:
-            if claim.state == store.CLAIMED:
-                self.count(claim)
-            else:
-                self.counted.discard(claim.instance_uuid)
+            self.count(claim, claim.state == store.CLAIMED)
 
-    def count(self, claim):
-        self.counted.add(claim.instance_uuid)
+    def count(self, claim, admitted=True):
+        if admitted:
+            self.counted.add(claim.instance_uuid)
+        else:
+            self.counted.discard(claim.instance_uuid)
 
     def claim(self, number, waits=True, judged=True):
         uuid = fake_store.instance_uuid(number)
@@ -176,6 +177,78 @@ class TestSerialised(ClaimsTestCase):
                   for number in range(3)}
         self.assertEqual(6, len(tokens))
         self.assertLessEqual(max(map(len, tokens)), 36)
+
+
+class InterruptedStore(fake_store.FakeClaims):
+    """A store that ends transactions by itself.
+
+    :ivar interruptions: list of (whether the transaction is committed all the
+        same, callable() that is called afterwards)
+    """
+
+    def __init__(self, *interruptions):
+        super().__init__()
+        self.interruptions = list(interruptions)
+
+    @contextlib.contextmanager
+    def claiming(self, since=None):
+        commits, then = self.interruptions.pop(0) if self.interruptions \
+            else (True, None)
+        if commits:
+            with super().claiming(since) as result:
+                yield result
+        else:
+            yield self._changes(since), lambda *_: None
+        if then is not None:
+            then()
+            raise exceptions.StoreInterrupted('deadlock')
+
+
+class TestInterruptions(ClaimsTestCase):
+    """Transactions that end without an error of the worker or the store."""
+
+    def claim(self, *interruptions):
+        self.store = InterruptedStore(*interruptions)
+        worker = self.worker()
+        pending = worker.claim(1)
+        self.assertFalse(pending.missed)
+        self.wait_for(lambda: not worker.claims._unwritten
+                      and not worker.claims._withdrawn)
+        self.assertEqual(0, worker.claims.counts['claim_misses'])
+        self.assertEqual({None}, {*worker.problems, None})
+        return worker, pending
+
+    def claim_of_another_worker(self):
+        fake_store.write_claims(self.store, fake_store.claim(2))
+
+    def test_a_transaction_that_was_interrupted_is_repeated(self):
+        for commits in (False, True):
+            with self.subTest(commits=commits):
+                _, pending = self.claim(*[(commits, lambda: None)] * 5)
+                self.assertTrue(pending.admitted)
+                self.assertEqual({1: store.CLAIMED}, self.stored())
+
+    def test_a_repeated_transaction_judges_by_the_claims_that_won(self):
+        worker, pending = self.claim((False, self.claim_of_another_worker))
+        self.assertFalse(pending.admitted)
+        self.assertEqual({2: store.CLAIMED}, self.stored())
+        self.assertEqual({fake_store.instance_uuid(2)}, worker.counted)
+
+    def test_a_claim_that_is_refused_after_its_commit_is_withdrawn(self):
+        worker, pending = self.claim((True, self.claim_of_another_worker))
+        self.assertFalse(pending.admitted)
+        self.wait_for(lambda: self.stored() == {
+            1: store.WITHDRAWN, 2: store.CLAIMED})
+        self.assertEqual({fake_store.instance_uuid(2)}, worker.counted)
+
+    def test_interruptions_without_end_are_a_miss(self):
+        self.store = InterruptedStore(*[(False, lambda: None)] * 10**5)
+        one = self.worker(patience=.05)
+        pending = one.claim(1)
+        self.assertTrue(pending.admitted and pending.missed)
+        self.wait_for(lambda: one.problem and 'deadlock' in one.problem)
+        self.store.interruptions.clear()
+        self.wait_for(lambda: self.stored() == {1: store.CLAIMED})
 
 
 class TestMisses(ClaimsTestCase):

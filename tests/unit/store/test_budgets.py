@@ -109,7 +109,7 @@ class BudgetsTestCase(base.StoreTestCase):
     def test_a_write_of_another_process_does_not_make_it_fail(self):
         # SQLite refuses to write on after a read, if another transaction has
         # written meanwhile.
-        second_store = store.Store(self.store.url, 30.0)
+        second_store = store.Store(self.url, 30.0)
         worker = store.Worker('ctl:1', 'ctl', base.NOW, base.NOW, {})
         thread = threading.Thread(target=second_store.report_worker,
                                   args=[worker])

@@ -18,9 +18,6 @@ PAGE = ROOT / 'doc/source/configuration/store.rst'
 _WRITES = re.compile(r'(INSERT) INTO (\w+)|(UPDATE) (\w+) SET|'
                      r'(DELETE) FROM (\w+)')
 
-#: The user in the statements of the page.
-USER = 'vswitch_scheduler'
-
 WORKER = store.Worker('ctl1:7', 'ctl1', base.NOW, base.NOW, {})
 
 
@@ -62,7 +59,6 @@ CALLS = {
     'purge_decisions': lambda target: target.purge_decisions(0, 1.0),
     'report_worker': _report_worker,
     'modelers': lambda target: target.modelers(),
-    'fleet': lambda target: target.fleet('options'),
 }
 
 

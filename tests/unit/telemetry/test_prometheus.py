@@ -346,17 +346,54 @@ class HostsTest(PrometheusTestCase):
                             for interface in INTERFACES[5:]))
 
     def test_the_time_before_it_moved_counts(self):
-        source, target = moved()
-        series = stand_ins.ceilometer_series([source])
-        series += [(name, {**labels, 'instance': 'compute-2:9101'}, *data)
-                   for name, labels, *data
-                   in stand_ins.ceilometer_series([target])]
-        expected, = self.make(series).series()
-        driver = self.make(series)
-        driver.hosts = {BUSY: 'compute-2', 'other': 'compute-1'}
-        joined, = driver.series()
-        self.assertEqual(expected.rates.tolist(), joined.rates.tolist())
+        series, expected = self._moved()
+        driver, joined = self._read_moved(series)
+        self.assertEqual(expected, joined)
         self.assertEqual({}, driver.ignored)
+
+    def test_a_host_that_never_stops_is_not_where_an_instance_was(self):
+        series, expected = self._moved()
+        for step in (-5, 0, 3e4, 1e9):
+            lie = dataclasses.replace(
+                INTERFACES[0], times=T0 + 300. * np.arange(20),
+                counters=np.tile(
+                    (7e9 + step * np.arange(20))[:, None], (1, 4)))
+            driver, joined = self._read_moved(
+                series + self._on('compute-3', lie))
+            self.assertEqual(expected, joined, step)
+            self.assertEqual(['host: compute-3:9101'], list(driver.ignored))
+
+    @staticmethod
+    def _on(host, *interfaces):
+        return [(name, {**labels, 'instance': f'{host}:9101'}, *data)
+                for name, labels, *data
+                in stand_ins.ceilometer_series(interfaces)]
+
+    def _moved(self):
+        """Return (series, rates) of an instance that moved to compute-2."""
+        source, target = moved()
+        series = self._on('compute-1', source) + self._on('compute-2', target)
+        expected, = self.make(series).series()
+        return series, expected.rates.tolist()
+
+    def _read_moved(self, series):
+        driver = self.make(series)
+        driver.hosts = {BUSY: 'compute-2', 'other': 'compute-1',
+                        'third': 'compute-3'}
+        joined, = driver.series()
+        return driver, joined.rates.tolist()
+
+    def test_uuids_that_nova_lacks_choose_no_exporter(self):
+        driver = self.make(stand_ins.ceilometer_series(INTERFACES) + [
+            ('libvirtd_domain_net_tx_bytes', {
+                'uuid': telemetry_counters.instance_uuid(1000 + number),
+                'interface': 'tap', 'instance': 'compute-2:9000'},
+             TRAFFIC.times, TRAFFIC.times) for number in range(50)],
+            exporter=None)
+        driver.hosts = {interface.instance_uuid: 'compute-1'
+                        for interface in INTERFACES}
+        self.assertTrue(driver.instances())
+        self.assertEqual('ceilometer', driver.variant)
 
 
 class RequestsTest(PrometheusTestCase):
@@ -526,7 +563,7 @@ class CredentialsTest(PrometheusTestCase):
         self.make()
         driver = prometheus.PrometheusDriver(telemetry_services.access(
             self.server.url, token_file='/nowhere'))
-        self.assertIn('token_file: /nowhere', str(self.assertRaises(
+        self.assertIn('token_file: seen /nowhere', str(self.assertRaises(
             exceptions.TelemetryError, driver.instances)))
 
 
