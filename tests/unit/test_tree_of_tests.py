@@ -21,6 +21,7 @@ TESTED_WITH = {
     'clients/openstack.py': 'clients/test_http.py',
     'clients/placement.py': 'clients/test_nova.py',
     'cmd/instances.py': 'cmd/subcommands/test_explain.py',
+    'cmd/rates.py': 'cmd/subcommands/test_model.py',
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'common/metrics_server.py': 'modeler/test_metrics.py',
     'common/self_check.py': 'cmd/test_status.py',

@@ -31,7 +31,7 @@ try:
 except ImportError:
     prometheus_client = None
 
-__all__ = ['Metrics', 'Risk']
+__all__ = ['Metrics', 'Risk', 'texts']
 
 LOG = logs.get_logger(__name__)
 
@@ -55,7 +55,9 @@ _COUNTERS = {
                       'they are only observed.',
     'hosts_refused': 'Hosts that a check refuses, or would refuse, by the '
                      'first such check.',
-    'requests_unjudged': 'Requests whose hosts all passed unjudged, by why.'}
+    'requests_unjudged':
+        'Requests whose hosts all passed unjudged, because of an error, or of '
+        'the store with degraded_policy "pass".'}
 
 #: Labels of counters, and all their values. Why hosts pass unjudged: an error
 #: in the plugin, or the state of the store with degraded_policy "pass".
@@ -122,6 +124,15 @@ _RISKS = {
     'profile_overload_probability_highest': (
         'Highest predicted overload probability of the hosts with a profile.',
         'highest')}
+
+
+def texts() -> dict[str, str]:
+    """Return {name: help text} of all metrics, which the manual prints."""
+    return {
+        **{f'{name}_total': text
+           for name, text in {**_COUNTERS, **_CLAIMS}.items()},
+        **_HISTOGRAMS, **_GAUGES,
+        **{f'{name}{{profile}}': text for name, (text, _) in _RISKS.items()}}
 
 
 class Metrics:

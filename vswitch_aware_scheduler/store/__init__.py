@@ -103,6 +103,7 @@ class Store(database.Database):
     host_profiles = profiles.read
     placements = instances.read
     projects = instances.projects
+    names = instances.names
     inventory = instances.inventory
     former_instances = instances.former
     read_claims = claims.read

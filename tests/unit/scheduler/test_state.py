@@ -524,6 +524,44 @@ class TestHosts(base.StateTestCase):
         self.hosts['b'] = other
         self.assertEqual({'a': .21, 'b': .06}, self.ask(base.request(1)))
 
+    def _node(self, host, name, number, cell=base.CELL):
+        """Return a compute node of a host, of a name of its own."""
+        node = base.host_state(host, [], [self.aggregate])
+        node.nodename, node.uuid = name, base.instance_uuid(number)
+        node.cell_uuid = cell
+        return node
+
+    def test_a_renamed_hypervisor_keeps_what_is_on_its_host(self):
+        self.ask(base.request(1), a=[10])
+        self.hosts['a'] = self._node('a', 'renamed', 99)
+        self.assertEqual({'a': .11}, self.ask(base.request(1)))
+        spec = base.request(20)
+        self.state.request_started()
+        self.ask(spec)
+        self.assertEqual('a', base.choose(
+            self.state, [self.hosts['a']], spec))
+        self.assertEqual({'a': .31}, self.ask(base.request(1)))
+
+    def test_hypervisors_of_one_name_in_two_cells_are_two_hosts(self):
+        self.ask(base.request(1), a=[10], b=[20])
+        self.hosts = {'a': self._node('a', 'n', 98),
+                      'b': self._node('b', 'n', 99, base.instance_uuid(97))}
+        self.assertEqual({'a': .11, 'b': .21}, self.ask(base.request(1)))
+
+    def test_hosts_of_one_name_in_two_cells_count_together(self):
+        # Nova maps a name to one cell only: whatever it has placed there.
+        self.ask(base.request(1), a=[10])
+        cell = base.instance_uuid(97)
+        self.state._take_reading(residency.CellReading(
+            cell, self.clock.now, {
+                base.instance_uuid(20): residency.Row('a', 'active', None)}))
+        for _ in range(2):
+            assessment, _ = self.state.assess(
+                [self._node('a', 'a', 98), self._node('a', 'b', 99, cell)],
+                base.request(1))
+            self.assertEqual([.31, .31], [
+                round(one, 9) for one in assessment.utilisation.tolist()])
+
     def test_names_of_hosts_that_are_gone_are_dropped(self):
         kept = base.host_state('kept', [], [self.aggregate])
         for minute in range(40):
