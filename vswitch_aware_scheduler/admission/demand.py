@@ -202,7 +202,6 @@ def of_instance(
 
 
 def _stated(flavor, extra_specs, laws, report):
-    """Return the (RateLaw, rule) that a flavor states, or None."""
     stated, problem = flavor_specs.read(extra_specs, laws)
     if report is not None:
         report(flavor, problem)

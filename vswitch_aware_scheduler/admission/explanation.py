@@ -103,7 +103,6 @@ def _refusal(assessment: assessments.Assessment, i: int) -> Refusal:
 
 
 def _multiple(numbers: tuple[float, float] | None) -> float:
-    """Return the ratio of a value to its limit."""
     if numbers is None or numbers[1] <= 0:
         return math.inf
     return numbers[0] / numbers[1]

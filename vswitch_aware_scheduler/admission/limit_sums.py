@@ -91,8 +91,7 @@ _Rows: typing.TypeAlias = np.ndarray | slice
 class LimitLoad(typing.NamedTuple):
     """The load of the limits of hosts with one more instance.
 
-    (l, h) arrays for l limits and h hosts. A host with fewer limits has
-    infinite capacities in the remaining ones.
+    (l, h) arrays; capacities of limits that a host does not have are inf.
     """
 
     capacity: np.ndarray
@@ -290,7 +289,6 @@ class LimitSums:
             self._numbers[_CAPACITY], rows) * SLACK, axis=0)
 
     def _free(self, row: int) -> None:
-        """Free the look-up tables of a host."""
         for places in self._places[..., row].T:
             for line, lines in zip(places[_LINE:].tolist(), (
                     self._tables[places[_KIND]], self._at_instants)):
@@ -299,7 +297,6 @@ class LimitSums:
             places[_KIND:] = _NOWHERE[_KIND:]
 
     def _refresh(self, rows: list[int]) -> None:
-        """Compute the sums of the given hosts from all their residents."""
         with np.errstate(over='ignore', invalid='ignore', divide='ignore'):
             for begin in range(0, len(rows), _TOGETHER):
                 chunk = rows[begin:begin + _TOGETHER]
@@ -311,7 +308,6 @@ class LimitSums:
                 self._stale[chunk] = False
 
     def _sum(self, host: typing.Any) -> list[_Limit]:
-        """Sum the residents of a host."""
         self._free(host.row)
         limits = tuple((self._unit(places), capacity) for places, (
             _, capacity, _) in zip(self._places[..., host.row].T,
@@ -358,7 +354,6 @@ class LimitSums:
                           self._cells * _FINER) for of_part in of_parts]
 
     def _unit(self, places: np.ndarray) -> admission_sources.Unit:
-        """Return the unit of a limit of a host."""
         return list(self._units)[places[_UNIT]]
 
     def _kind_and_step(self, capacity, sums, steps):
@@ -381,7 +376,6 @@ class LimitSums:
         return kind, unit / np.floor(unit * cells / capacity * SLACK)
 
     def _tabulate(self, to_tabulate: list[_Limit]) -> None:
-        """Compute look-up tables."""
         by_kind = {}
         for limit in to_tabulate:
             by_kind.setdefault(limit.kind, []).append(limit)

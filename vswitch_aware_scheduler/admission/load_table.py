@@ -204,8 +204,7 @@ class LoadTable:
     def _hold(self, uplink, host, before, after):
         """Replace the residents of a host behind an uplink.
 
-        During a move, an instance may be on two hosts behind the uplink. It
-        then counts once, by the law of the last host, until it has left both.
+        An instance on two of its hosts counts once, by the last law.
         """
         added, removed = {}, {}
         for uuid in {**before, **after}:
@@ -251,7 +250,6 @@ class LoadTable:
     # Loads of the limits.
 
     def _set_policy(self, entry, policy):
-        """Set the policy of a host or of an uplink."""
         entry.policy, risk = policy, policy.limit_in_force
         has_profile = policy.profile is not None
         self._rules[:, entry.row] = (
@@ -283,7 +281,6 @@ class LoadTable:
                     self._set_limit_in_debt(entry)
 
     def _residents_changed(self, entry: _Entry) -> None:
-        """Update the number of residents of an entry and outdate its sums."""
         self._rules[_RESIDENTS, entry.row] = len(entry.residents)
         self._sums.outdate(entry)
 

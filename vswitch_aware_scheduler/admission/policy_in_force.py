@@ -34,8 +34,7 @@ _Packed: typing.TypeAlias = dict[str, dict[str, typing.Any]]
 class Policies:
     """The policies of a fleet; equal ones are the same object.
 
-    :ivar origins: {host: {value: where it comes from}}, as in
-        :meth:`.HostPolicies.origins`
+    :ivar origins: {host: {value: where it comes from}}
     :ivar problems: {host: why it cannot be judged}
     """
 

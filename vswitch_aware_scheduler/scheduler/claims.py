@@ -168,14 +168,12 @@ class Claims(worker_thread.WorkerThread):
         self.wake()
 
     def _decide(self, pending):
-        """Decide on a claim, with the lock."""
         admitted = self._has_room(pending)
         if admitted or pending.admitted:
             self._count(pending.stored, admitted)
         pending.admitted = admitted
 
     def _has_room(self, pending):
-        """Return whether the host of a claim has room, with the lock."""
         try:
             has_room = pending.judge is None or pending.judge()
             self._report('judging of claims', None)

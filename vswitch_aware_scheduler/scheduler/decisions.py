@@ -181,7 +181,6 @@ class Decisions:
             raise problem
 
     def _describe(self, judged):
-        """Return the store's Decision."""
         assessment = judged.assessment
         with self._lock:
             nearest = explanation.nearest(assessment, MOST_NEAREST)

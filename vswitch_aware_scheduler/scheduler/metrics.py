@@ -224,8 +224,7 @@ class Metrics:
                any_passes: bool) -> None:
         """Count how the hosts of a request were judged.
 
-        :param any_passes: whether the filter passes any host, or the request
-            names its host
+        :param any_passes: also if the request names its host
         """
         if not self._counters:
             return
@@ -255,7 +254,6 @@ class Metrics:
 
 
 def _counters(registry):
-    """Return {name: counter or histogram}."""
     counters = {}
     for name, text in _COUNTERS.items():
         label, values = _LABELS.get(name, (None, ()))
@@ -303,7 +301,6 @@ class _Gauges:
 
 
 def _remove_stale(directory):
-    """Remove the files of workers that no longer write them."""
     oldest = time.time() - STALE_SECONDS
     # Include the temporary files of workers that were killed during a write.
     for path in directory.glob(f'{_PREFIX}_*.prom*'):

@@ -360,7 +360,6 @@ class CellReader(worker_thread.WorkerThread):
         self._take(rows, moved, moves, moving)
 
     def _read_batch(self, statement, uuids=()):
-        """Read some instances, rest, and return their rows."""
         with self._connection() as connection:
             rows = connection.execute(statement).all()
         self._take(rows, uuids)
@@ -445,7 +444,6 @@ def _admin_context():
 
 
 def _build_requests(uuids):
-    """Return the set of the instances that have a build request."""
     context = _admin_context()
     with api_database.context_manager.reader.connection.using(
             context) as connection:
@@ -455,7 +453,6 @@ def _build_requests(uuids):
 
 
 def _select(connection, columns, key, keys, *conditions):
-    """Return the rows that have one of the given keys or meet a condition."""
     rows = {}
     for condition in (*conditions, *map(key.in_, _pieces(keys))):
         # A later statement has the newer version of a row.
@@ -471,7 +468,6 @@ def _first_line(error):
 
 @functools.lru_cache(maxsize=10_000)
 def _flavors(text):
-    """Return the (current, old, new) flavor of an instance, as in a Row."""
     try:
         data = json.loads(text or '{}')
         return tuple(_flavor(data.get(key))
@@ -488,6 +484,5 @@ def _flavor(data):
 
 
 def _pieces(items):
-    """Return lists of a few items each."""
     items = list(items)
     return [items[at:at + _PIECE] for at in range(0, len(items), _PIECE)]

@@ -117,8 +117,7 @@ def attachments_of(
 ) -> vswitch_attachments.Attachments:
     """Return the Attachments of a request.
 
-    Not every request names its networks: a user can boot with ports or with an
-    automatically chosen network. Then the previous attachments of the instance
+    If it does not name its networks, the previous attachments of the instance
     apply, or else :data:`.UNKNOWN`.
     """
     networks = _requested_networks(spec_obj)

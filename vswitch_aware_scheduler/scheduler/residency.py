@@ -58,11 +58,7 @@ class Row(typing.NamedTuple):
 
 
 class OngoingMove(typing.NamedTuple):
-    """A migration that is in progress according to Nova's record.
-
-    :ivar left_over: whether it is ignored once its instance is at rest,
-        because it has not changed for long
-    """
+    """A migration in progress; ``left_over``: ignored once at rest."""
 
     instance_uuid: str
     source: str | None
@@ -75,8 +71,7 @@ class CellReading:
     """The result of one reading of a cell.
 
     :ivar began: when the reading of all :meth:`Residency.unsettled` instances
-        began; -inf for a reading of other instances, which ends no claim
-    :ivar complete: whether all instances of the cell have been read
+        began; -inf for a reading of others, which ends no claim
     """
 
     cell: str
@@ -275,11 +270,7 @@ class Residency:
     # For the reader of the record.
 
     def unsettled(self, cell: str) -> set[str]:
-        """Return the uuids that each reading of a cell has to include.
-
-        These are the claimed instances and those with an operation under way,
-        whatever the clocks of the writers.
-        """
+        """Return the claimed instances and those that are not at rest."""
         return {*self._claims, *self._busy.get(cell, ()), *(
             move.instance_uuid for move in self.moves.get(cell, {}).values()
             if not move.left_over)}
@@ -372,7 +363,6 @@ class Residency:
         return list(self._claims.get(uuid, {}).values())
 
     def _place(self, uuid):
-        """Determine the hosts on which an instance counts."""
         hosts = self._recorded(uuid) | self._claims.get(uuid, {}).keys()
         before = self._hosts.get(uuid, frozenset())
         for host in before ^ hosts:

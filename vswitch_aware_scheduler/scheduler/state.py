@@ -315,7 +315,6 @@ class SchedulerState:
         self._claim(host_state, spec_obj)
 
     def _claim(self, host_state, spec_obj):
-        """Claim a host. Return whether it has room."""
         recent, host = self._request, host_state.host
         with self._lock:
             demand = self._demand(spec_obj)
@@ -365,7 +364,6 @@ class SchedulerState:
             [host], demand, attachments).passing[0])
 
     def _record_refusal(self, demand, spec_obj, attachments):
-        """Record how the hosts of a request are judged after a conflict."""
         host_states = self._request.judged[3]
         with self._lock:
             hosts = self._observe(host_states)
@@ -497,7 +495,6 @@ class SchedulerState:
                 for host, policy in self._policies.items()}
 
     def _gauges(self):
-        """Return {name of a gauge of :class:`.metrics.Metrics`: its value}."""
         with self._lock:
             claims = [claim.foreign for claim in self._residency.claims]
             hosts = len(self._policies)
@@ -512,7 +509,6 @@ class SchedulerState:
             'counts': dict(self.claims.counts)}
 
     def _risks(self):
-        """Return {name of a profile: :class:`.metrics.Risk` of its hosts}."""
         with self._lock:
             policies = {
                 host: policy for host, policy in self._policies.items()
@@ -576,7 +572,6 @@ class SchedulerState:
         return hosts
 
     def _note(self, hosts, host_states, now):
-        """Store when a request had these hosts, and add new hosts."""
         self._next_note = now + _NOTE_SECONDS
         for host, host_state in zip(hosts, host_states):
             if host not in self._had_at:
@@ -587,7 +582,6 @@ class SchedulerState:
         self._had_at.update(dict.fromkeys(hosts, now))
 
     def _take_lists(self, hosts, host_states):
-        """Store the cells of some hosts and the instances that Nova lists."""
         cells = [host_state.cell_uuid for host_state in host_states]
         listings = [host_state.instances for host_state in host_states]
         counts = list(map(len, listings))
@@ -669,7 +663,6 @@ class SchedulerState:
         return attachments
 
     def _wanted(self, spec_obj, uuid):
-        """Return the Attachments of a request."""
         return request_demand.attachments_of(
             spec_obj, uuid and self._attachments(self._snapshot, uuid))
 
@@ -715,7 +708,6 @@ class SchedulerState:
             time.sleep(_PAUSE_SECONDS)
 
     def _tidy(self):
-        """Remove hosts that are gone, in the background."""
         with self._lock:
             dropped = self._drop_hosts()
             # The only host with a limit may have lost it.
@@ -726,7 +718,6 @@ class SchedulerState:
         self._describe_in_turn()
 
     def _facts(self):
-        """Return what this worker reports, see :class:`.WorkerReport`."""
         return (self.plugins, None if self._snapshot.generation is None
                 else len(self._snapshot), self._record.ages(),
                 opts.alike(self._conf), dict(self.claims.counts))

@@ -246,8 +246,8 @@ def accepting(balance: float, burn: dict[str, float], earned_share: float
               ) -> bool:
     """Return whether a host or an uplink accepts new instances.
 
-    If it is in debt, it accepts them only if it has spent at most what it has
-    earned in the last :data:`RECOVERY_SECONDS`.
+    In debt, it has to have spent at most what it has earned in the last
+    :data:`RECOVERY_SECONDS`.
     """
     return balance >= 0 or burn.get(
         str(RECOVERY_SECONDS), math.inf) <= earned_share
@@ -478,7 +478,6 @@ def _usable_rows(connection, table, record_class, first_day):
 
 
 def _add_to_day(connection, charges_added, vm_times_added):
-    """Add charges and times to those of the same day."""
     for table, read, added, numbers in (
             (charge_table, charges, charges_added, ('seconds',)),
             (vm_time_table, vm_times, vm_times_added,
@@ -613,7 +612,6 @@ def settle(connection: sa.Connection, state: BudgetState,
 
 
 def _settle(connection, budgets):
-    """Write budgets that have not changed since they were read."""
     table = budget_table
     key = [column.name for column in table.primary_key]
     # If two writers have read the same budget, the second one finds no row.
@@ -642,7 +640,6 @@ def _settle(connection, budgets):
 
 
 def _forget(connection, keys, before_day):
-    """Remove budgets and sums that are no longer needed."""
     for kind, name in keys:
         for table in (budget_table, sum_table, charge_table):
             connection.execute(sa.delete(table).where(

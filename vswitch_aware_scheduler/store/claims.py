@@ -125,12 +125,10 @@ class ClaimsSeen:
 
 @dataclasses.dataclass(eq=False)
 class ClaimChanges:
-    """The claims that a reader has to apply.
+    """The claims that a reader has to apply, the oldest first.
 
     :ivar complete: True if these are all claims
-    :ivar claims: the oldest first
-    :ivar damaged: {('claim', instance uuid): reason in words} of rows that
-        were omitted
+    :ivar damaged: rows that were omitted
     """
 
     seen: ClaimsSeen
@@ -159,12 +157,7 @@ class Head(typing.NamedTuple):
 
 def read(store: database.Database, since: ClaimsSeen | None = None
          ) -> ClaimChanges:
-    """Return the claims that schedulers have written since a read.
-
-    When there are none, this is one short statement.
-
-    :param since: of the reader's last read, None for all
-    """
+    """Return the claims written since a read (None: all), in one statement."""
     with _opened(store, since) as (connection, head):
         return _read(connection, since, head)
 
@@ -334,7 +327,6 @@ def _can_be_stored(claim):
 
 
 def _purge(connection, now, is_read):
-    """Delete the expired claims, after the counter was locked."""
     sql.forget_tokens(connection, history_table, counter_table,
                       now - KEPT_SECONDS)
     table = claim_table

@@ -201,7 +201,6 @@ class Database:
                     len(new), plain_text.first_of(new.values(), '; '))
 
     def _log_recovered(self, changes):
-        """Log which rows that were damaged have been read again."""
         if not self._logged:
             return
         for kind, name in self._logged.keys() & changes.read_keys():

@@ -52,10 +52,9 @@ _EXPECTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
 
 
 def parse(url: str) -> sa.URL:
-    """Return the SQLAlchemy URL of a string.
+    """Return the SQLAlchemy URL of a string, or raise StoreError.
 
-    :raises StoreError: if this store cannot use the URL; the message does not
-        contain the URL, which may have a password
+    The message does not contain the URL, which may have a password.
     """
     try:
         parsed = sa.make_url(url)
@@ -400,7 +399,6 @@ def _possible_lock_holders(url):
 
 
 def _lock_holders(paths):
-    """Return the processes that hold locks on files, as Linux lists them."""
     files = {(os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
              for status in map(os.stat, paths)}
     holders = {}

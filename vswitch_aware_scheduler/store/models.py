@@ -124,10 +124,9 @@ class StoredModel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unmodelled:
-    """The counts of an instance that has no model yet.
+    """The counts of an instance without a model, as :class:`StoredModel`.
 
-    Its history is too short or has no traffic, or its traffic is unknown for
-    most of the time. The attributes are those of :class:`StoredModel`.
+    Its traffic is too short, none, or unknown for most of the time.
     """
 
     instance_uuid: str
@@ -461,7 +460,6 @@ def write_unmodelled(connection: sa.Connection,
 
 
 def _shared_columns(record, generation):
-    """Return the columns that rows with and without a model have."""
     return {'instance_uuid': record.instance_uuid,
             'name': record.name and packing.storable(record.name),
             'refused': json.dumps(record.refused.to_dict()),

@@ -75,10 +75,8 @@ lock_table = tables.table(
 
 @dataclasses.dataclass(frozen=True)
 class PlanRecord:
-    """A plan that a process executes or has executed.
+    """A plan that a process executes or has executed; times in seconds UTC.
 
-    :ivar made_at: seconds UTC, as all times here
-    :ivar state: RUNNING, DONE, INCOMPLETE or ABANDONED
     :ivar reason: why the plan has these moves or why it ended, a sentence
     """
 

@@ -94,11 +94,10 @@ class Snapshot:
     def prior(self, instance_uuid: str | None, flavor: str | None = None,
               project: str | None = None
               ) -> tuple[rate_law.RateLaw, str] | None:
-        """Return the expected law of an instance without a model.
+        """Return the expected law of an instance without a model, or None.
 
-        :param flavor: None uses the flavor of its placement, as ``project``
         :returns: (RateLaw, what it was learned from: 'instance', 'flavor and
-            project', 'flavor', 'project' or 'fleet'), or None
+            project', 'flavor', 'project' or 'fleet')
         """
         law = self._priors.get(instance_uuid)
         if law is not None:

@@ -55,12 +55,7 @@ def read(connection: sa.Connection, since: float = -math.inf
 
 def follow(connection: sa.Connection, placements: abc.Iterable[typing.Any],
            removed_uuids: abc.Iterable[str], now: float) -> None:
-    """Write the stays that result from new placements.
-
-    :param placements: InstanceRecords
-    :param removed_uuids: of instances that Nova no longer has
-    :param now: seconds UTC
-    """
+    """Write the stays that result from new and from removed placements."""
     table = stay_table
     records = {record.instance_uuid: record for record in placements}
     latest = {}
