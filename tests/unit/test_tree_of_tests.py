@@ -29,6 +29,8 @@ TESTED_WITH = {
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'common/metrics_server.py': 'modeler/test_metrics.py',
     'common/self_check.py': 'cmd/test_status.py',
+    'conf/access.py': 'conf/test_opts.py',
+    'conf/admission.py': 'conf/test_opts.py',
     'conf/inventory.py': 'conf/test_opts.py',
     'conf/modeler.py': 'conf/test_opts.py',
     'conf/rebalance.py': 'conf/test_opts.py',
