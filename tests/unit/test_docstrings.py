@@ -58,7 +58,8 @@ class DocstringsTestCase(unittest.TestCase):
             for path in sorted((ROOT / room).glob('*.py')):
                 if path.name in UNTYPED:
                     continue
-                for node in _public(ast.parse(path.read_text(encoding='utf-8')).body):
+                for node in _public(ast.parse(path.read_text(
+                        encoding='utf-8')).body):
                     arguments = [*node.args.args, *node.args.kwonlyargs]
                     if node.returns is None or any(
                             one.annotation is None for one in arguments
