@@ -25,6 +25,8 @@ TESTED_WITH = {
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'common/metrics_server.py': 'modeler/test_metrics.py',
     'common/self_check.py': 'cmd/test_status.py',
+    'conf/access.py': 'conf/test_opts.py',
+    'conf/admission.py': 'conf/test_opts.py',
     'conf/inventory.py': 'conf/test_opts.py',
     'conf/modeler.py': 'conf/test_opts.py',
     'conf/rebalance.py': 'conf/test_opts.py',
@@ -102,7 +104,7 @@ def _test_module(module):
 def _imported(path):
     """Return the dotted names that a file imports."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -116,7 +118,7 @@ def _tests(suite):
     return {
         f'{path.stem}.{of_class.name}.{method.name}'
         for path in (TESTS / suite).glob('test_*.py')
-        for of_class in ast.parse(path.read_text()).body
+        for of_class in ast.parse(path.read_text(encoding='utf-8')).body
         if isinstance(of_class, ast.ClassDef)
         for method in of_class.body
         if getattr(method, 'name', '').startswith('test_')}
