@@ -96,13 +96,43 @@ def list_profiles():
     return '\n'.join(rows) + '\n'
 
 
-def _insert_profiles(app, name, source):
-    if name == 'configuration/profiles':
-        source[0] = source[0].replace('.. switch-profiles\n', list_profiles())
+def _table(rows):
+    head = ('.. list-table::\n   :header-rows: 1\n\n'
+            '   * - Name\n     - Meaning\n')
+    return head + ''.join(f'   * - ``{name}``\n     - {text.rstrip(".")}\n'
+                          for name, text in rows)
+
+
+def list_modeler_metrics():
+    """Return the metrics of the modeler as a table in reST."""
+    from vswitch_aware_scheduler.modeler import metrics
+
+    ends = {'counter': '_total', 'summary': '_count``, ``_sum'}
+    return _table(
+        (name + ends.get(kind, ''), text.rstrip('.') + (
+            f' (labels: {", ".join(labels)})' if labels else ''))
+        for name, (kind, text, *labels) in metrics.METRICS.items())
+
+
+def list_scheduler_metrics():
+    """Return the metrics of the scheduler as a table in reST."""
+    from vswitch_aware_scheduler.scheduler import metrics
+
+    return _table(metrics.texts().items())
+
+
+def _insert_tables(app, name, source):
+    for page, mark, table in (
+            ('configuration/profiles', '.. switch-profiles', list_profiles),
+            ('admin/modeler', '.. modeler-metrics', list_modeler_metrics),
+            ('admin/monitoring', '.. scheduler-metrics',
+             list_scheduler_metrics)):
+        if name == page:
+            source[0] = source[0].replace(f'{mark}\n', table())
 
 
 def setup(app):
     """Connect before Sphinx collects the titles of a page."""
     _keep_order_of_groups()
-    app.connect('source-read', _insert_profiles)
+    app.connect('source-read', _insert_tables)
     app.connect('doctree-read', _name_version, priority=400)

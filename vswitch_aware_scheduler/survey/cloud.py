@@ -81,7 +81,7 @@ class Cloud:
 class Rules:
     """What the plugin would be configured with.
 
-    :ivar settings: :class:`.LearningSettings`
+    :ivar settings: :class:`.learning.LearningSettings`
     :ivar make_policies: callable(), returns (HostPolicies, UplinkPolicies)
     :ivar read_fleet: callable(store), returns a FleetView
     :ivar options: {option: value}

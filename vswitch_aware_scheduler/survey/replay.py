@@ -169,9 +169,9 @@ def play(store: model_store.Store, driver: base.Driver,
         most_kbps = facts.most_kbps(store)
         outcome = learning.run(store, source, lambda: end, settings, report,
                                most_kbps=most_kbps)
-        accounts.update(
-            store, source, lambda: end, outcome.last_time,
-            accounts.ModelerPart(stays_until=end, most_kbps=most_kbps))
+        accounts.update(store, source, lambda: end, outcome.last_time,
+                        accounts.ModelerPart(stays_until=end,
+                                             most_kbps=most_kbps))
         priors.update(store, lambda: end, settings.min_samples,
                       needs_inventory=True)
         placer.remove_ended(end)
