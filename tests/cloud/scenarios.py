@@ -974,7 +974,7 @@ def survey(stage):
             rows = {row['host']: row for row in answer['hosts']}
             require([host for host, row in rows.items()
                      if row['overloaded']] == [hot], f'overloaded: {rows}')
-            outcomes = {row['name']: row['outcome']
+            outcomes = {row['instance']['name']: row['outcome']
                         for row in answer['decisions']['list']}
             require(outcomes == {'late': 'elsewhere', 'moves': 'same'},
                     f'decisions: {outcomes}')

@@ -10,7 +10,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import nova_api
 from tests.fakes import nova_hosts
 
-_KINDS = {'compute': '/v2.1', 'placement': '/placement', 'network': '',
+_PATHS = {'compute': '/v2.1', 'placement': '/placement', 'network': '',
           'identity': '/v3'}
 
 
@@ -23,6 +23,7 @@ class WholeCloud(nova_hosts.NovaHosts):
     :ivar amounts: {host: {class: (capacity, used)}}
     :ivar forbidden: paths that this user may not read
     :ivar password: of the user
+    :ivar urls: {type of a service: URL} of other services in the catalog
     """
 
     def __init__(self):
@@ -31,6 +32,7 @@ class WholeCloud(nova_hosts.NovaHosts):
         self.migrations, self.agents, self.amounts = [], [], {}
         self.forbidden = set()
         self.password = 'secret'
+        self.urls = {}
 
     def environment(self, **more):
         """Return the variables OS_* of the administrator."""
@@ -79,8 +81,11 @@ class WholeCloud(nova_hosts.NovaHosts):
                          'endpoints': [{
                              'interface': 'public', 'region_id': 'one',
                              'region': 'one', 'id': kind,
-                             'url': self.url + path}]}
-                        for kind, path in _KINDS.items()]}}).encode(),
+                             'url': url}]}
+                        for kind, url in {
+                            **{kind: self.url + path
+                               for kind, path in _PATHS.items()},
+                            **self.urls}.items()]}}).encode(),
             [('X-Subject-Token', 'token')])
 
     def answer(self, method, path, parameters, body):

@@ -81,13 +81,13 @@ class Cloud:
 class Rules:
     """What the plugin would be configured with.
 
-    :ivar settings: :class:`.learning.Settings`
+    :ivar settings: :class:`.learning.LearningSettings`
     :ivar make_policies: callable(), returns (HostPolicies, UplinkPolicies)
     :ivar read_fleet: callable(store), returns a FleetView
     :ivar options: {option: value}
     """
 
-    settings: learning.Settings
+    settings: learning.LearningSettings
     make_policies: Callable
     read_fleet: Callable
     options: dict
@@ -204,7 +204,7 @@ def survey(cloud: Cloud, make_driver: Callable, store: model_store.Store,
     resources = _resources(cloud, nodes, hosts, remarks)
     driver = _telemetry(make_driver, now, record, remarks)
     try:
-        decisions = replay.play(
+        decisions, sums = replay.play(
             store, driver, record,
             np.linspace(begin, now, replay.PASSES + 1), rules.settings,
             rules.read_fleet, _capacities(resources, record),
@@ -214,7 +214,11 @@ def survey(cloud: Cloud, make_driver: Callable, store: model_store.Store,
         raise exceptions.SurveyError(str(error), NO_TELEMETRY) from error
     view = rules.read_fleet(store)
     answer = verdict.verdict(
-        view, record, decisions, resources, _project_names(cloud),
+        view, record, decisions, {
+            host: replay.overload_share(
+                sums.get(host), policy.overload_probability, begin, now)
+            for host, policy in view.policies.items()}, resources,
+        _project_names(cloud),
         lambda done, total: tell(_PLAYED + (1 - _PLAYED) * done / total))
     tell(1.0)
     return Surveyed({
@@ -251,7 +255,10 @@ def _reported(cloud):
                 f'({type(cause).__name__}); expected a valid user, password '
                 f'and project', NO_CREDENTIALS) from error
         raise exceptions.SurveyError(
-            f'cloud {cloud.name}: {error}', NO_ANSWER) from error
+            f'cloud {cloud.name} does not answer: '
+            f'{http.shown(str(cause or error))}; expected its services at '
+            f'auth_url (OS_AUTH_URL) and in the catalog', NO_ANSWER
+        ) from error
 
 
 def _nodes(cloud):
@@ -260,7 +267,7 @@ def _nodes(cloud):
     with http.Client(access, f'keystone of {cloud.name}',
                      'identity') as client:
         client.attempt('credentials', 'a token', client.session.get_token)
-    with nova.Client(access) as client:
+    with nova.NovaClient(access) as client:
         return client.nodes()
 
 
@@ -313,33 +320,36 @@ def _telemetry(make_driver, now, record, remarks):
     """
     in_nova = {uuid: instance.host
                for uuid, instance in record.instances.items() if instance.host}
-    arguments, found = {}, None
-    try:
-        for period_seconds in _PERIODS:
-            arguments['period_seconds'] = period_seconds
-            driver = make_driver(**arguments)
+    problem, more = None, {}
+    for period_seconds in _PERIODS:
+        try:
+            driver = make_driver(period_seconds=period_seconds, **more)
             found = check.examine(driver, now, in_nova)
             creators = {
                 reason.removeprefix(_CREATOR): number for reason, number
                 in found.ignored.items() if reason.startswith(_CREATOR)}
             if not found.in_nova and creators:
                 # Who publishes most in Gnocchi is Ceilometer.
-                arguments['trusted_creators'] = [
-                    max(creators, key=creators.get)]
-                driver = make_driver(**arguments)
+                more['trusted_creators'] = [max(creators, key=creators.get)]
+                driver = make_driver(period_seconds=period_seconds, **more)
                 found = check.examine(driver, now, in_nova)
-            if not found.in_nova:
+        except exceptions.TelemetryError as error:
+            problem = problem or str(error)
+            if error.__cause__ is not None:
                 break
-            update = found.facts.get('update_seconds') or 0.0
-            if update <= 1.01 * period_seconds and any(
-                    example.samples for example in found.examples):
-                remarks += found.problems
-                return driver
-    except exceptions.TelemetryError as error:
-        raise exceptions.SurveyError(str(error), NO_TELEMETRY) from error
+            # Gnocchi has no points of this period.
+            continue
+        update = found.facts.get('update_seconds') or 0.0
+        if update <= 1.01 * period_seconds and any(
+                example.samples for example in found.examples):
+            remarks += found.problems
+            return driver
+        problem = problem or '. '.join(found.problems)
+        if not found.in_nova:
+            break
     raise exceptions.SurveyError(
-        '. '.join(found.problems) or f'telemetry {found.source}: Nova has no '
-        'instance that could be measured', NO_TELEMETRY)
+        problem or 'telemetry: Nova has no instance that could be measured',
+        NO_TELEMETRY)
 
 
 def _project_names(cloud):

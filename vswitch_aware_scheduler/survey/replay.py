@@ -17,6 +17,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.fleet import facts
+from vswitch_aware_scheduler.fleet import realised
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
@@ -25,7 +26,7 @@ from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.traffic import series
 
 __all__ = ['AFTER_SECONDS', 'Decision', 'ELSEWHERE', 'MOST_DECISIONS',
-           'PASSES', 'REFUSED', 'SAME', 'WARM_PASSES', 'judge_afterwards',
+           'PASSES', 'REFUSED', 'SAME', 'WARM_PASSES', 'overload_share',
            'play']
 
 #: Number of passes, and of those whose decisions are not judged, because too
@@ -53,16 +54,17 @@ _KEPT_SECONDS = 2 * learning.LATE_SECONDS
 class Decision:
     """A decision of Nova's scheduler, as the plugin would have judged it.
 
-    :ivar until: when the instance left the host, or the end of the record
+    :ivar decided_at: seconds UTC
+    :ivar left_at: when the instance left the host, or the end of the record
     :ivar outcome: :data:`SAME`, :data:`ELSEWHERE` or :data:`REFUSED`
     :ivar reason: why the host does not pass, in words, or None
     :ivar rule: rule by which the demand of the instance was known
     :ivar limit: limit of the share of time in overload
-    :ivar overload: measured share of time in overload afterwards, or None
+    :ivar overload_afterwards: measured share of time in overload, or None
     """
 
-    time: float
-    until: float
+    decided_at: float
+    left_at: float
     kind: str
     instance: records.Instance
     host: str
@@ -70,7 +72,7 @@ class Decision:
     reason: str | None
     rule: str
     limit: float
-    overload: float | None = None
+    overload_afterwards: float | None = None
 
 
 class _Telemetry(base.Driver):
@@ -117,6 +119,8 @@ class _Telemetry(base.Driver):
     def _series(self, start, end, instances, progress):
         while len(self._edges) > 1 and self._edges[0] < end - 1:
             self._read(progress)
+        # What was rejected counts once, with the last samples of the day.
+        is_complete = end > self._edges[0] - 1
         for instance in self._instances:
             parts = self._kept.get(instance.uuid)
             if not parts or instances is not None \
@@ -128,21 +132,22 @@ class _Telemetry(base.Driver):
                 parts[-1], times=times[at],
                 rates=np.concatenate([part.rates for part in parts])[at],
                 partial=~np.concatenate([part.whole for part in parts])[at],
-                refused=parts[-1].refused)
-            # What was rejected counts once.
-            parts[-1] = dataclasses.replace(parts[-1],
-                                            refused=series.Refused())
+                refused=parts[-1].refused if is_complete
+                else series.Refused())
+            if is_complete:
+                parts[-1] = dataclasses.replace(parts[-1],
+                                                refused=series.Refused())
 
 
 def play(store: model_store.Store, driver: base.Driver,
          record: records.Record, times: np.ndarray,
-         settings: learning.Settings, read_fleet: Callable,
+         settings: learning.LearningSettings, read_fleet: Callable,
          capacities: dict, progress: Callable | None = None
-         ) -> list[Decision]:
-    """Play the record, pass by pass; return the decisions.
+         ) -> tuple[list[Decision], dict[str, packed.Sums]]:
+    """Play the record, pass by pass; return the decisions and measured sums.
 
     :param store: empty but for the facts and profiles of hosts
-    :param times: (n + 1,) times of the passes, seconds UTC
+    :param times: (n + 1,) the begin, and times of the passes, seconds UTC
     :param read_fleet: callable(store), returns a FleetView
     :param capacities: {host: (VCPU, MEMORY_MB)}
     :param progress: callable(done, total)
@@ -169,7 +174,8 @@ def play(store: model_store.Store, driver: base.Driver,
         priors.update(store, lambda: end, settings.min_samples,
                       needs_inventory=True)
         placer.remove_ended(end)
-    return judge_afterwards(store, placer.decisions, times[-1])
+    sums = packed.history(store, model_store.HOST, times[-1])
+    return _with_overload(placer.decisions, sums), sums
 
 
 class _Placer:
@@ -297,28 +303,31 @@ def _change(view, table, event):
         table.change({event.host: ({uuid: law}, ())})
 
 
-def judge_afterwards(store: model_store.Store, decisions: list[Decision],
-                     end: float) -> list[Decision]:
-    """Return decisions with the overload that was measured afterwards.
+def overload_share(sums: packed.Sums | None, limit: float, begin: float,
+                   end: float) -> float | None:
+    """Return the share of the measured time of a host in overload.
 
-    A host counts from the decision until the instance has left, at most for
-    :data:`AFTER_SECONDS`. If less than half of this time, or less than an
-    hour, was measured, the overload is unknown.
+    Overload that one instance makes alone counts as well: others suffer from
+    it. The result is None if the host was not measured for long enough.
 
-    :param end: last time of the record, seconds UTC
+    :param limit: largest share that is permitted
+    :param begin: seconds UTC, as ``end``
     """
-    sums = packed.history(store, model_store.HOST, end)
-    judged = []
-    for decision in decisions:
-        of_host = sums.get(decision.host)
-        if of_host is not None:
-            inside = of_host.slots.between(decision.time, min(
-                decision.until, decision.time + AFTER_SECONDS, end))
-            known = inside & of_host.known
-            count = int(known.sum())
-            if count * of_host.period_seconds >= 3600 \
-                    and 2 * count >= inside.sum():
-                decision = dataclasses.replace(decision, overload=float(
-                    of_host.overloaded[known].mean()))
-        judged.append(decision)
-    return judged
+    if sums is None:
+        return None
+    known = sums.slots.between(begin, end) & sums.known
+    outcome = realised.Realised(0.0, limit, int(known.sum()), int(
+        (known & (sums.overloaded | sums.harmed)).sum()))
+    return outcome.share if outcome.is_measured else None
+
+
+def _with_overload(decisions, sums):
+    """Return decisions with the overload of their hosts afterwards.
+
+    A host counts until the instance has left, at most for AFTER_SECONDS.
+    """
+    return [
+        dataclasses.replace(decision, overload_afterwards=overload_share(
+            sums.get(decision.host), decision.limit, decision.decided_at,
+            min(decision.left_at, decision.decided_at + AFTER_SECONDS)))
+        for decision in decisions]

@@ -5,6 +5,7 @@ All numbers come from the store after the last pass and from the decisions.
 """
 
 import collections
+import dataclasses
 import hashlib
 import hmac
 import re
@@ -14,7 +15,6 @@ import numpy as np
 from vswitch_aware_scheduler.fleet import room as rooms
 from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.fleet import view as fleet_view
-from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.survey import record as records
 from vswitch_aware_scheduler.survey import replay
 
@@ -28,18 +28,19 @@ _CORES, _MEMORY = 'cores_used', 'memory_used'
 
 
 def verdict(view: fleet_view.FleetView, record: records.Record,
-            decisions: list[replay.Decision], resources: dict,
-            projects: dict, progress=None) -> dict:
+            decisions: list[replay.Decision], measured: dict,
+            resources: dict, projects: dict, progress=None) -> dict:
     """Return the answer as plain data.
 
+    :param measured: {host: share of time in overload, or None}
     :param resources: {host: ((VCPU capacity, used) or None, the same of
         MEMORY_MB)}; None: nothing is free, or the host is unknown to Placement
     :param projects: {id: name} of the projects whose name is known
     :param progress: callable(done, total)
     """
     names = sorted(view.policies)
-    hosts = [_host(view, name, load, resources.get(name)) for name, load
-             in zip(names, view.loads(names, progress))]
+    hosts = [_host(view, name, load, measured[name], resources.get(name))
+             for name, load in zip(names, view.loads(names, progress))]
     judged = [row for row in hosts if row['overload_probability'] is not None]
     return {
         'hosts': hosts,
@@ -62,11 +63,8 @@ def verdict(view: fleet_view.FleetView, record: records.Record,
         'decisions': _decisions(decisions)}
 
 
-def _host(view, name, load, of_placement):
+def _host(view, name, load, share, of_placement):
     row = rows.host(view, name, load)
-    budget = view.error_budgets.get((model_store.HOST, name))
-    share = budget.overload_seconds / budget.measured_seconds \
-        if budget is not None and budget.measured_seconds else None
     shares = [None if amounts is None else amounts[1] / amounts[0]
               for amounts in of_placement or (None, None)]
     if shares != [None, None]:
@@ -139,8 +137,9 @@ def _decisions(decisions):
     outcomes = collections.Counter(
         decision.outcome for decision in decisions)
     after = {refused: collections.Counter(
-        'unknown' if decision.overload is None else
-        'overloaded' if decision.overload > decision.limit else 'fine'
+        'unknown' if decision.overload_afterwards is None else
+        'overloaded' if decision.overload_afterwards > decision.limit
+        else 'fine'
         for decision in decisions
         if (decision.outcome != replay.SAME) == refused)
         for refused in (True, False)}
@@ -156,16 +155,7 @@ def _decisions(decisions):
             for name, refused in (('not_admitted', True),
                                   ('admitted', False))},
         'wrong_refusals': after[True]['fine'],
-        'list': [{
-            'decided_at': decision.time, 'kind': decision.kind,
-            'instance': decision.instance.uuid,
-            'name': decision.instance.name,
-            'flavor': decision.instance.flavor,
-            'project': decision.instance.project, 'host': decision.host,
-            'outcome': decision.outcome, 'reason': decision.reason,
-            'rule': decision.rule, 'limit': decision.limit,
-            'overload_afterwards': decision.overload}
-            for decision in decisions]}
+        'list': [dataclasses.asdict(decision) for decision in decisions]}
 
 
 def sentences(answer: dict) -> list[str]:

@@ -28,6 +28,7 @@ class SurveyTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.cloud = self.enterContext(whole_cloud.WholeCloud())
+        self.interfaces = []
         self.prometheus = self.enterContext(stand_ins.Prometheus([]))
         # A survey of a large cloud waits between requests.
         self.enterContext(mock.patch.object(
@@ -72,10 +73,11 @@ class SurveyTestCase(base.StoreTestCase):
                           + 1, PERIOD)
         counters = np.zeros((len(times), 4))
         counters[:, 0] = kbps * 125 * (times - times[0])
-        self.prometheus.series += stand_ins.ceilometer_series([
-            types.SimpleNamespace(instance_uuid=uuid, times=times,
-                                  resource=f'instance-{uuid}-tap0',
-                                  counters=counters)])
+        self.interfaces.append(types.SimpleNamespace(
+            instance_uuid=uuid, times=times, counters=counters,
+            resource=f'instance-{uuid}-tap0', tap='tap0'))
+        self.prometheus.series += stand_ins.ceilometer_series(
+            self.interfaces[-1:])
 
     def move(self, number, source, destination, hours, **more):
         self.cloud.move(fake_store.instance_uuid(number), source, destination,

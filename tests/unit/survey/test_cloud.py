@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.survey import base
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler.survey import cloud
@@ -37,7 +38,7 @@ class CloudTestCase(base.SurveyTestCase):
                           OS_INSECURE='true')
 
     def test_wrong_url(self):
-        self.assert_fails(cloud.NO_ANSWER, 'keystone of http://127.0.0.1:9',
+        self.assert_fails(cloud.NO_ANSWER, ':9/v3 does not answer',
                           OS_AUTH_URL='http://127.0.0.1:9/v3')
 
     def test_credentials_of_a_member(self):
@@ -54,6 +55,18 @@ class CloudTestCase(base.SurveyTestCase):
         status, _, errors = self.survey(prometheus=False)
         self.assertEqual(cloud.NO_TELEMETRY, status)
         self.assertRegex(errors, 'gnocchi')
+
+    def test_gnocchi_of_the_catalog_with_resources_of_ceilometer(self):
+        gnocchi = self.enterContext(stand_ins.Gnocchi(
+            self.interfaces, granularity=600))
+        self.cloud.urls['metric'] = gnocchi.url
+        status, output, errors = self.survey('--json', prometheus=False)
+        self.assertEqual((0, ''), (status, errors))
+        answer = json.loads(output)
+        self.assertEqual((600.0, 1, 1), (
+            answer['parameters']['period_seconds'],
+            answer['summary']['hosts_measured'],
+            answer['summary']['instances_with_model']))
 
     def test_the_cloud_of_clouds_yaml(self):
         folder = pathlib.Path(self.directory)

@@ -53,7 +53,7 @@ _PROJECT_COLUMNS = (
 
 _DECISION_COLUMNS = (
     base.Column('TIME', 'decided_at', plain_text.iso_time),
-    base.Column('KIND', 'kind'), base.Column('INSTANCE', 'instance'),
+    base.Column('KIND', 'kind'), base.Column('INSTANCE', 'instance.uuid'),
     base.Column('HOST', 'host'), base.Column('PLUGIN', 'outcome'),
     base.Column('OVERLOADED LATER', 'overload_afterwards', '{:.2%}'.format))
 
