@@ -8,7 +8,8 @@ import unittest
 import vswitch_aware_scheduler
 
 # The packages whose public functions state their types.
-ROOMS = ('admission', 'common', 'scheduler', 'traffic', 'vswitch')
+ROOMS = ('admission', 'budgets', 'common', 'fleet', 'modeler', 'report',
+         'scheduler', 'traffic', 'vswitch')
 UNTYPED = ('estimate.py',)
 ROOT = pathlib.Path(vswitch_aware_scheduler.__file__).parent
 

@@ -167,8 +167,7 @@ class Assessment:
     def share(self, uplinks: Assessment, of: np.ndarray) -> None:
         """Apply the results of the uplinks to their hosts.
 
-        :param of: (h, m) int, positions of the uplinks of each host, filled up
-            with u
+        :param of: (h, m) positions of the uplinks of hosts, filled up with u
         """
         if not of.size:
             return
@@ -247,10 +246,7 @@ class Assessment:
                     & (self._full == _FULL_OF_FUNCTIONS)).sum())
 
     def decisive(self, i: int) -> tuple[float, float] | None:
-        """Return (value, limit) of the check that refuses a host.
-
-        None: the check compares no numbers, or no check refuses the host.
-        """
+        """Return (value, limit) of the check that refuses, if it has them."""
         reason = self.reason[i]
         if reason == UPLINK:
             which, at = self._uplink_of[i].tolist()

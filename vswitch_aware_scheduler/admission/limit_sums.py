@@ -16,7 +16,6 @@ import typing
 import numpy as np
 
 from vswitch_aware_scheduler.admission import joint
-from vswitch_aware_scheduler.admission import rows as admission_rows
 from vswitch_aware_scheduler.admission import sources as admission_sources
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
@@ -154,7 +153,7 @@ class LimitSums:
                         _Tables(cells * _FINER, np.complex128)]
         # Sums at the instants as shares of the capacity, their weights, and
         # how far they count.
-        self._at_instants = admission_rows.Rows(
+        self._at_instants = admission_sources.Rows(
             ('<f4', (sampled.INSTANTS,)), ('<f4', (sampled.INSTANTS,)),
             ('<f4', ()))
         # Caches: Levels of laws, figures of laws, transforms of laws by kind,
@@ -363,10 +362,7 @@ class LimitSums:
         return list(self._units)[places[_UNIT]]
 
     def _kind_and_step(self, capacity, sums, steps):
-        """Return the kind of look-up table of a limit, and its cell.
-
-        :param sums: (7,) sums of :meth:`.Sources.figures`
-        """
+        """Return the kind of look-up table of a limit, and its cell."""
         common = 0.0
         if steps.all():
             common = float(fourier_sum.common_step(
@@ -445,10 +441,7 @@ class LimitSums:
         tables[at] = adapted
 
     def _lines(self, number: int, limits: list[_Limit]) -> np.ndarray:
-        """Return the (l,) lines of some limits.
-
-        :param number: _LINE or _SUMS_LINE
-        """
+        """Return the (l,) lines of limits: _LINE or _SUMS_LINE."""
         return self._places[number, [limit.position for limit in limits],
                             [limit.row for limit in limits]]
 
@@ -510,7 +503,7 @@ class LimitSums:
         return effects
 
 
-class _Tables(admission_rows.Rows):
+class _Tables(admission_sources.Rows):
     """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` has them."""
 
     def __init__(self, cells: int, dtype: type[np.complexfloating]) -> None:
@@ -558,10 +551,7 @@ class _Tables(admission_rows.Rows):
 
 
 def _at(array: np.ndarray, rows: _Rows) -> np.ndarray:
-    """Return the given rows of an array, which are on its last axis.
-
-    :param rows: (h,) int, or a slice, which copies nothing
-    """
+    """Return some rows, (h,) or a slice, of the last axis of an array."""
     return array[..., rows] if isinstance(rows, slice) else array.take(
         rows, axis=-1)
 

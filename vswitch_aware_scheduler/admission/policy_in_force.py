@@ -59,11 +59,7 @@ def find(hosts: abc.Iterable[str],
          host_policies: host_rules.HostPolicies,
          uplink_policies: uplink_rules.UplinkPolicies,
          bare_metal: abc.Collection[str] = frozenset()) -> Policies:
-    """Return the :class:`Policies` of a fleet.
-
-    :param aggregates: with ``name``, ``metadata`` and ``hosts``
-    :param bare_metal: names of hosts whose instances are physical machines
-    """
+    """Return the :class:`Policies` of a fleet with its aggregates."""
     metadata_of = {}
     for aggregate in aggregates:
         for host in aggregate['hosts']:

@@ -143,10 +143,7 @@ def _with_others(policy, law, number):
 
 
 def _cpu_mhz(policy: admission.HostPolicy, rates: np.ndarray) -> float | None:
-    """Return the processor frequency that switching takes, or None.
-
-    :param rates: (3,) egress_kbps, ingress_kbps, kpps; 0 kpps means unknown
-    """
+    """Return the frequency that switching takes; 0 kpps means unknown."""
     if policy.profile is None:
         return None
     rate_kbps = float(rates[0] + rates[1])

@@ -42,9 +42,32 @@ _PREFIX = 'vswitch_scheduler'
 WRITE_SECONDS = 15.0
 STALE_SECONDS = 600.0
 
-#: Why hosts pass unjudged: an error in the plugin, or the state of the store
-#: with degraded_policy "pass".
-_UNJUDGED = ('error', 'store')
+_COUNTERS = {
+    'requests_judged': 'Instances that hosts were judged for.',
+    'requests_without_host':
+        'Instances for which VSwitchFilter passed no host, without requests '
+        'that name their host.',
+    'requests_with_avoided_hosts_only':
+        'Instances for which only hosts passed that should get no new '
+        'instances: hosts in debt, or with a large neighbour.',
+    'hosts_judged': 'Hosts that were judged.',
+    'hosts_observed': 'Hosts that would have been refused and passed, because '
+                      'they are only observed.',
+    'hosts_refused': 'Hosts that a check refuses, or would refuse, by the '
+                     'first such check.',
+    'requests_unjudged':
+        'Requests whose hosts all passed unjudged, because of an error, or of '
+        'the store with degraded_policy "pass".'}
+
+#: Labels of counters, and all their values. Why hosts pass unjudged: an error
+#: in the plugin, or the state of the store with degraded_policy "pass".
+_LABELS = {'hosts_refused': ('check', explanation.CHECKS),
+           'requests_unjudged': ('why', ('error', 'store'))}
+
+#: Names of the histograms.
+DECISION, CLAIM = 'decision_seconds', 'claim_seconds'
+_HISTOGRAMS = {DECISION: 'Time that VSwitchFilter took for a request.',
+               CLAIM: 'Time that a request waited for a claim.'}
 
 #: Upper bounds of the buckets of the time of a decision, in seconds.
 _BUCKETS = (.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1., 5.)
@@ -59,31 +82,6 @@ _GAUGES = {
                         'not show yet.',
     'record_age_seconds': "Age of this worker's record of Nova's instances, "
                           'of the cell that was read longest ago.'}
-
-
-#: {name: (help text, labels)} of the other counters, and the histograms.
-_COUNTERS = {
-    'requests_judged': ('Instances that hosts were judged for.',),
-    'requests_without_host': (
-        'Instances for which VSwitchFilter passed no host, without requests '
-        'that name their host.',),
-    'requests_with_avoided_hosts_only': (
-        'Instances for which only hosts passed that should get no new '
-        'instances: hosts in debt, or with a large neighbour.',),
-    'requests_unjudged': (
-        'Requests whose hosts all passed unjudged, because of an error, or of '
-        'the store with degraded_policy "pass".', 'why'),
-    'hosts_judged': ('Hosts that were judged.',),
-    'hosts_refused': (
-        'Hosts that a check refuses, or would refuse, by the first such '
-        'check.', 'check'),
-    'hosts_observed': (
-        'Hosts that would have been refused and passed, because they are only '
-        'observed.',)}
-
-_HISTOGRAMS = {
-    'decision_seconds': 'Time that VSwitchFilter took for a request.',
-    'claim_seconds': 'Time that a request waited for a claim.'}
 
 
 #: Counters of :attr:`.Claims.counts`.
@@ -131,8 +129,8 @@ _RISKS = {
 def texts() -> dict[str, str]:
     """Return {name: help text} of all metrics, which the manual prints."""
     return {
-        **{f'{name}_total': text for name, (text, *_) in _COUNTERS.items()},
-        **{f'{name}_total': text for name, text in _CLAIMS.items()},
+        **{f'{name}_total': text
+           for name, text in {**_COUNTERS, **_CLAIMS}.items()},
         **_HISTOGRAMS, **_GAUGES,
         **{f'{name}{{profile}}': text for name, (text, _) in _RISKS.items()}}
 
@@ -141,7 +139,7 @@ class Metrics:
     """The metrics of one process. The constructor opens nothing."""
 
     def __init__(self) -> None:
-        self._counts: _Counts | None = None
+        self._counters = {}      # of prometheus_client, by name
         self._listener: typing.Any = None
         self._thread: worker_thread.WorkerThread | None = None
         self._path = ''
@@ -164,18 +162,20 @@ class Metrics:
             report('metrics', 'prometheus_client is not installed; install '
                               'the extra "metrics" of the package')
             return
-        counts = _Counts(gauges)
+        registry = prometheus_client.CollectorRegistry()
+        counters = _counters(registry)
+        registry.register(_Gauges(gauges))
         if port:
             self._serve(conf.scheduler_metrics_address, port,
-                        conf.scheduler_metrics_ports, counts.registry)
+                        conf.scheduler_metrics_ports, registry)
         if directory:
             self._path = os.path.join(
                 directory, f'{_PREFIX}_{os.getpid()}.prom')
             self._thread = worker_thread.WorkerThread(
                 'vswitch-metrics', self.step)
-            self._registry = counts.registry
+            self._registry = registry
             self._thread.start()
-        self._counts = counts
+        self._counters = counters
 
     def _serve(self, address, first, number, registry):
         last = min(first + number - 1, 65535)
@@ -227,58 +227,48 @@ class Metrics:
         :param any_passes: whether the filter passes any host, or the request
             names its host
         """
-        if self._counts is not None:
-            self._counts.judged(assessment, any_passes)
-
-    def filtered(self, seconds: float) -> None:
-        """Record the time of a decision."""
-        if self._counts is not None:
-            self._counts.seconds.observe(seconds)
-
-    def claimed(self, seconds: float) -> None:
-        """Record how long a request has waited for a claim."""
-        if self._counts is not None:
-            self._counts.claim_seconds.observe(seconds)
+        if not self._counters:
+            return
+        self._count('requests_judged')
+        self._count('hosts_judged', len(assessment.rows))
+        for check, number in explanation.counts(assessment).items():
+            self._count('hosts_refused', number, check)
+        self._count('hosts_observed', explanation.observed(assessment))
+        if not any_passes:
+            self._count('requests_without_host')
+        elif assessment.only_last:
+            self._count('requests_with_avoided_hosts_only')
 
     def unjudged(self, why: str) -> None:
         """Count a request whose hosts all pass unjudged."""
-        if self._counts is not None:
-            self._counts.unjudged.labels(why).inc()
+        self._count('requests_unjudged', 1, why)
+
+    def _count(self, name, number=1, *labels):
+        if self._counters:
+            counter = self._counters[name]
+            (counter.labels(*labels) if labels else counter).inc(number)
+
+    def took(self, name: str, seconds: float) -> None:
+        """Record the seconds of a decision or a claim, by its histogram."""
+        if self._counters:
+            self._counters[name].observe(seconds)
 
 
-class _Counts:
-    """The counters, in a registry of their own."""
-
-    def __init__(self, gauges):
-        self.registry = prometheus_client.CollectorRegistry()
-
-        self._of = {
-            name: prometheus_client.Counter(
-                f'{_PREFIX}_{name}', text, labels, registry=self.registry)
-            for name, (text, *labels) in _COUNTERS.items()}
-        self.seconds, self.claim_seconds = (
-            prometheus_client.Histogram(
-                f'{_PREFIX}_{name}', text, buckets=_BUCKETS,
-                registry=self.registry)
-            for name, text in _HISTOGRAMS.items())
-        self.unjudged = self._of['requests_unjudged']
+def _counters(registry):
+    """Return {name: counter or histogram}."""
+    counters = {}
+    for name, text in _COUNTERS.items():
+        label, values = _LABELS.get(name, (None, ()))
+        counters[name] = prometheus_client.Counter(
+            f'{_PREFIX}_{name}', text, [label] if label else [],
+            registry=registry)
         # Export a counter that never counted as 0 instead of omitting it.
-        for check in explanation.CHECKS:
-            self._of['hosts_refused'].labels(check)
-        for why in _UNJUDGED:
-            self.unjudged.labels(why)
-        self.registry.register(_Gauges(gauges))
-
-    def judged(self, assessment, any_passes):
-        self._of['requests_judged'].inc()
-        self._of['hosts_judged'].inc(len(assessment.rows))
-        for check, number in explanation.counts(assessment).items():
-            self._of['hosts_refused'].labels(check).inc(number)
-        self._of['hosts_observed'].inc(explanation.observed(assessment))
-        if not any_passes:
-            self._of['requests_without_host'].inc()
-        elif assessment.only_last:
-            self._of['requests_with_avoided_hosts_only'].inc()
+        for value in values:
+            counters[name].labels(value)
+    for name, text in _HISTOGRAMS.items():
+        counters[name] = prometheus_client.Histogram(
+            f'{_PREFIX}_{name}', text, buckets=_BUCKETS, registry=registry)
+    return counters
 
 
 class _Gauges:

@@ -99,10 +99,7 @@ _NOW = {'sqlite': "datetime('now')",
 
 
 class NovaRecord(worker_thread.WorkerThread):
-    """Keeps a Residency up to date with Nova's record. Opens nothing.
-
-    :param before: run in the background before the first reading
-    """
+    """Keeps a Residency up to date with Nova's record. Opens nothing."""
 
     def __init__(self, take: abc.Callable[[residency.CellReading], None],
                  counted: residency.Residency, lock: typing.Any,
@@ -263,10 +260,7 @@ class CellReader(worker_thread.WorkerThread):
         return max(seconds, self._back_off)
 
     def refresh(self) -> None:
-        """Read the changes, and from time to time the whole cell.
-
-        :raises: any oslo.db, sqlalchemy or nova exception
-        """
+        """Read the changes, and now and then the whole cell; raise errors."""
         with self._reading:
             began = self._began = time.monotonic()
             self._worked_at = time.thread_time()

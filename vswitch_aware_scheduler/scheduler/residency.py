@@ -89,10 +89,7 @@ class CellReading:
 
 @dataclasses.dataclass(eq=False)
 class Claim:
-    """One placement that the record does not show yet.
-
-    :ivar sources: hosts that had the instance before, None: not known
-    """
+    """A placement that the record does not show yet; its sources or None."""
 
     stored: typing.Any
     received: float
@@ -204,10 +201,7 @@ class Residency:
 
     def claim(self, stored: typing.Any, now: float,
               foreign: bool = False) -> bool:
-        """Count an instance on a host until the record shows the result.
-
-        Returns whether the claim replaces a claim of another host.
-        """
+        """Count an instance on a host; return whether it replaces a claim."""
         replaced = False
         uuid, host, source = stored.instance_uuid, stored.host, stored.source
         if foreign:
@@ -345,10 +339,7 @@ class Residency:
                 self._place(uuid)
 
     def _recorded(self, uuid):
-        """Return the hosts of an instance according to record and lists.
-
-        A list says nothing about an instance that its own cell has.
-        """
+        """Return an instance's hosts by its record, or else by lists."""
         return {*self._kept(uuid), *(
             host for host, cell in self._listed_on.get(uuid, {}).items()
             if uuid not in self.rows.get(cell, ()))}

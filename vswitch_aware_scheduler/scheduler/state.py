@@ -153,10 +153,8 @@ class SchedulerState:
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
         self._next_note = self._describe_at = float('-inf')
-        self._laws = resident_laws.ResidentLaws(
-            self._residency, self._statements, self._policies,
-            None if conf.unknown_instance_policy == 'ignore'
-            else self._default_law)
+        self._unknown_law = None if conf.unknown_instance_policy == 'ignore' \
+            else self._default_law
         # Whether any host seen has a virtual switch, and any has a limit.
         self._switch_seen = self._limit_seen = False
         self._unlimited = wiring.nothing_limited(conf)
@@ -241,10 +239,7 @@ class SchedulerState:
 
     def is_rebuild(self, host_state: _HostState,
                    spec_obj: objects.RequestSpec) -> bool:
-        """Return whether a request rebuilds an instance on its own host.
-
-        See :func:`.is_rebuild_on`.
-        """
+        """Return whether a request rebuilds an instance on its own host."""
         self._ensure_ready()
         with self._lock:
             counted_on = self._residency.hosts_of(
@@ -295,9 +290,8 @@ class SchedulerState:
                    spec_obj: objects.RequestSpec) -> bool:
         """Claim a host before Nova sends the claim to Placement.
 
-        Other requests may have placed instances since the hosts were judged,
-        so that the host is judged again. A host that Nova was forced to use
-        was not judged, and is not refused.
+        Others may have placed instances since the hosts were judged: the host
+        is judged again, unless Nova was forced to use it.
         """
         host_state = self._request.host_state(provider_uuids)
         if not self._request.requesting or host_state is None \
@@ -342,7 +336,7 @@ class SchedulerState:
                 'attachments': attachments, 'conflicts': recent.conflicts}
         pending = self.claims.claim(judge, not recent.missed, **values)
         recent.missed |= pending.missed
-        self.metrics.claimed(pending.age())
+        self.metrics.took(metrics.CLAIM, pending.age())
         if pending.admitted:
             recent.claims[uuid] = pending
             return True
@@ -357,7 +351,7 @@ class SchedulerState:
     def _fits(self, host_state, version, demand, attachments):
         """Return whether a host has room, for a claim. Called with the lock.
 
-        Other workers wait meanwhile, so that no other host is described.
+        Other workers wait, so that no other host is described.
         """
         host, behind = host_state.host, self._aggregates.behind
         if host not in self._policies:
@@ -582,11 +576,7 @@ class SchedulerState:
         return hosts
 
     def _note(self, hosts, host_states, now):
-        """Store the time at which a request had these hosts. Add new hosts.
-
-        A host that is known as a member of an aggregate is new, too, when a
-        request has it for the first time.
-        """
+        """Store when a request had these hosts, and add new hosts."""
         self._next_note = now + _NOTE_SECONDS
         for host, host_state in zip(hosts, host_states):
             if host not in self._had_at:
@@ -649,7 +639,9 @@ class SchedulerState:
             self._switch_seen |= host not in self._bare_metal
             self._limit_seen = self._limit_seen or _is_limited(policy)
             table.describe(host, policy, dict(zip(
-                uuids, self._laws.of(snapshot, host, uuids))))
+                uuids, resident_laws.laws_of(
+                    uuids, host, policy, snapshot, self._residency,
+                    self._statements, self._unknown_law))))
             self.report(f'host {host}', None)
         except Exception as error:
             # An error in one host does not affect the other hosts.
@@ -664,10 +656,7 @@ class SchedulerState:
             debts=snapshot.debts() if self._conf.error_budgets else None)
 
     def _attachments(self, snapshot, uuid):
-        """Return the Attachments of an instance, or None if they are unknown.
-
-        The inventory comes first, then what a host lists, then a claim.
-        """
+        """Return the Attachments of an instance, by the best source."""
         attachments = snapshot.attachments(uuid)
         for host in () if attachments is not None \
                 else self._residency.hosts_of(uuid):
@@ -769,10 +758,7 @@ class SchedulerState:
 
 
 def _claims_timeout_seconds(conf):
-    """Return the time limit for a transaction of claims, in seconds.
-
-    Databases limit the wait for a lock to a second, or a fifth, less.
-    """
+    """Return the time limit for a transaction of claims, in seconds."""
     return max(min(conf.store_timeout_seconds, _CLAIMS_TIMEOUT_SECONDS),
                1.25 * conf.claim_patience_seconds + 1.5)
 

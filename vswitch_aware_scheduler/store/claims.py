@@ -209,10 +209,7 @@ def purge(store: database.Database, last: int) -> int:
 
 @contextlib.contextmanager
 def _opened(store, since=None, lock=False):
-    """Yield (connection, Head) in a transaction.
-
-    :param lock: whether to lock out other writers and use the next number
-    """
+    """Yield (connection, Head); ``lock`` uses the next number."""
     try:
         with store.transaction(writes=lock) as connection:
             token = os.urandom(16).hex()
@@ -263,10 +260,7 @@ def _head(connection, since):
 
 
 def _read(connection, since, head, writes=False):
-    """Return the ClaimChanges since a reading.
-
-    :param writes: whether this transaction has raised the counter
-    """
+    """Return the ClaimChanges; ``writes``: the counter was raised."""
     seen, damaged = head.seen, damage.of(connection)
     if head.remembered and seen.number == since.number + writes:
         return ClaimChanges(seen, False, [])
@@ -311,18 +305,14 @@ def _write(connection, claims, withdrawn, head):
             f'claim of instance {claim.instance_uuid!r} on host '
             f'{claim.host!r}: cannot be stored')
     sql.upsert(connection, table, [{
-        'instance_uuid': claim.instance_uuid, 'number': number,
-        'token': claim.token, 'state': CLAIMED,
-        'host': claim.host, 'source': claim.source,
-        **packing.pack_law(claim),
+        **sql.fields_of(claim, claim_table), 'number': number,
+        'state': CLAIMED, **packing.pack_law(claim),
         'rule': packing.storable(claim.rule)[:255],
         **packing.pack_guarantee(claim.guaranteed),
         'networks': packing.pack_attachments(claim.attachments),
         'claimed_by': packing.storable(claim.claimed_by),
         'claimed_at': now - claim.age_seconds,
         'expires_at': now - claim.age_seconds + HELD_SECONDS,
-        'waited_seconds': claim.waited_seconds,
-        'conflicts': claim.conflicts, 'missed': claim.missed,
     } for claim in filter(_can_be_stored, claims)])
     withdrawn = list(filter(_can_be_stored, withdrawn))
     if withdrawn:

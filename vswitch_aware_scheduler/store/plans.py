@@ -240,8 +240,7 @@ def end_plan(connection: sa.Connection, plan_id: str, state: str, reason: str,
 def _locked_now(connection):
     """Lock the row of the lock and return the time of the database.
 
-    The function writes first, because SQLite can reject a write in a
-    transaction that started with a read.
+    It writes first: SQLite can reject a write after a read.
     """
     connection.execute(sa.update(lock_table).values(id=1))
     return sql.now(connection)

@@ -71,18 +71,12 @@ class Snapshot:
         return list(map(self._laws.get, instance_uuids))
 
     def placement(self, instance_uuid: str | None) -> _Placement | None:
-        """Return (host, flavor, project) of an instance, or None.
-
-        Each value is None if it is unknown.
-        """
+        """Return (host, flavor, project), each None if unknown, or None."""
         placement = self._placements.get(instance_uuid)
         return placement and placement[:3]
 
     def placements(self) -> dict[typing.Any, _Placement]:
-        """Return {uuid: (host, flavor, project, Attachments, guaranteed)}.
-
-        The caller must not change the dict.
-        """
+        """Return the values of all placements, which must not be changed."""
         return self._placements
 
     def attachments(self, instance_uuid: str

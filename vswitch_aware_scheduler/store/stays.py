@@ -40,10 +40,7 @@ class Stay:
 @database.reader
 def read(connection: sa.Connection, since: float = -math.inf
          ) -> dict[str, list[Stay]]:
-    """Return {instance uuid: its stays, the oldest first}.
-
-    Stays that ended before ``since``, seconds UTC, are omitted.
-    """
+    """Return {uuid: its stays, the oldest first} that end after a time."""
     table = stay_table.c
     stays_by_instance = collections.defaultdict(list)
     for uuid, *stay in connection.execute(sa.select(

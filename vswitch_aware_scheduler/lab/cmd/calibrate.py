@@ -564,7 +564,7 @@ def _interrupt(number, _frame):
     raise SystemExit(128 + number)
 
 
-def main(argv=None):
+def main(argv: list | None = None):
     """Run the command.
 
     :returns: exit status: 0 on success, 1 after an error, which is printed on
