@@ -2,6 +2,7 @@
 """Configuration of Sphinx for the manual."""
 
 import email
+import functools
 import pathlib
 import re
 
@@ -121,14 +122,36 @@ def list_scheduler_metrics():
     return _table(metrics.texts().items())
 
 
+def list_options(name):
+    """Return the options of a sub-command of vswitch-calibrate in reST."""
+    from vswitch_aware_scheduler.lab.cmd import calibrate
+
+    [commands] = (action.choices for action in calibrate.parser()._actions
+                  if isinstance(action.choices, dict))
+    common, text = commands['check']._option_string_actions, ''
+    formatter = commands[name]._get_formatter()
+    for action in commands[name]._actions:
+        if not action.help or common.keys() & set(action.option_strings):
+            continue
+        value = '' if action.nargs == 0 else ' ' + (
+            action.metavar or '|'.join(action.choices or ())
+            or action.dest.upper())
+        names = ', '.join(f'{each}{value}' for each in action.option_strings)
+        text += (f'``{names or value.strip()}``\n'
+                 f'    {formatter._expand_help(action)}.\n')
+    return text
+
+
 def _insert_tables(app, name, source):
-    for page, mark, table in (
-            ('configuration/profiles', '.. switch-profiles', list_profiles),
-            ('admin/modeler', '.. modeler-metrics', list_modeler_metrics),
-            ('admin/monitoring', '.. scheduler-metrics',
-             list_scheduler_metrics)):
-        if name == page:
-            source[0] = source[0].replace(f'{mark}\n', table())
+    tables = {
+        'configuration/profiles': {'switch-profiles': list_profiles},
+        'admin/modeler': {'modeler-metrics': list_modeler_metrics},
+        'admin/monitoring': {'scheduler-metrics': list_scheduler_metrics},
+        'cli/vswitch-calibrate': {
+            f'options {command}': functools.partial(list_options, command)
+            for command in ('local', 'import')}}
+    for mark, table in tables.get(name, {}).items():
+        source[0] = source[0].replace(f'.. {mark}\n', table())
 
 
 def setup(app):

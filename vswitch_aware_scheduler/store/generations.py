@@ -161,7 +161,7 @@ class Write:
     remove: abc.Sequence[str] = ()
     host_profiles: abc.Sequence[profiles.HostProfile] = ()
     remove_hosts: abc.Sequence[str] = ()
-    now: float = dataclasses.field(default_factory=time.time)
+    now: float = dataclasses.field(default_factory=lambda: time.time())
     unmodelled: abc.Sequence[stored_models.Unmodelled] = ()
     based_on: Basis | None = None
     placements: abc.Sequence[instances.InstanceRecord] = ()
