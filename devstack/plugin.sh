@@ -237,6 +237,19 @@ function _vswitch_telemetry {
     fi
 }
 
+# _vswitch_set_profile SETTER FILE: set the switch profile, if there is one.
+function _vswitch_set_profile {
+    local profile=$VSWITCH_DEFAULT_SWITCH_PROFILE
+    if [[ "$profile" == "auto" ]]; then
+        # DevStack's default is OVN.
+        [[ "${Q_AGENT:-ovn}" == "ovn" ]] && profile=ovs-geneve \
+            || profile=ovs-vxlan
+    fi
+    if [[ "$profile" != "none" ]]; then
+        "$1" "$2" vswitch_scheduler default_switch_profile "$profile"
+    fi
+}
+
 # nova-api needs the package as well, to validate extra specs.
 function install_vswitch {
     local extras=""
@@ -285,10 +298,7 @@ function _vswitch_configure_commands {
     setup_logging "$VSWITCH_CONF"
     iniset "$VSWITCH_CONF" vswitch_scheduler store_url "$1"
     # The modeler and vswitch-status judge hosts as the scheduler does.
-    if [[ "$VSWITCH_DEFAULT_SWITCH_PROFILE" != "none" ]]; then
-        iniset "$VSWITCH_CONF" vswitch_scheduler default_switch_profile \
-            "$VSWITCH_DEFAULT_SWITCH_PROFILE"
-    fi
+    _vswitch_set_profile iniset "$VSWITCH_CONF"
     # Telemetry is believed only about instances that Nova has.
     _vswitch_set_user "$VSWITCH_CONF" vswitch_inventory
     _vswitch_configure_telemetry "$VSWITCH_CONF" "$(_vswitch_telemetry)"
@@ -345,10 +355,7 @@ function _vswitch_configure_nova {
     _vswitch_list_add "$NOVA_CONF" filter_scheduler weight_classes \
         "$VSWITCH_WEIGHER" "$3"
     _vswitch_set "$NOVA_CONF" vswitch_scheduler store_url "$store_url"
-    if [[ "$VSWITCH_DEFAULT_SWITCH_PROFILE" != "none" ]]; then
-        _vswitch_set "$NOVA_CONF" vswitch_scheduler default_switch_profile \
-            "$VSWITCH_DEFAULT_SWITCH_PROFILE"
-    fi
+    _vswitch_set_profile _vswitch_set "$NOVA_CONF"
 }
 
 function _vswitch_make_store {

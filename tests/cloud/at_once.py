@@ -17,7 +17,6 @@ import time
 
 import pymysql
 
-from tests.cloud import client as api
 from tests.cloud import scenarios
 from tests.cloud import services
 
@@ -96,7 +95,7 @@ def play(stage, number, fault=None):
         time.sleep(FAULT_AFTER_SECONDS)
         with fault(stage.cloud):
             time.sleep(FAULT_SECONDS)
-    servers = _settled(stage.client, count)
+    servers = stage.client.all_settled(count)
     line = {'round': number, 'fault': fault and fault.__name__,
             **scenarios.outcome_of(servers, fit),
             'seconds': round(time.monotonic() - began, 1)}
@@ -142,20 +141,6 @@ class Waits:
 def _signal_schedulers(openstack, number):
     for name in openstack.schedulers:
         os.killpg(openstack.processes[name].pid, number)
-
-
-def _settled(client, count):
-    """Return all servers, once they are ACTIVE or ERROR."""
-    limit = time.monotonic() + api.TIMEOUT_SECONDS
-    while True:
-        servers = client.servers()
-        states = collections.Counter(server.status for server in servers)
-        if states['ACTIVE'] + states['ERROR'] == count == len(servers):
-            return servers
-        if time.monotonic() > limit:
-            raise TimeoutError(f'{dict(states)}; expected {count} servers '
-                               f'that are ACTIVE or ERROR')
-        time.sleep(1)
 
 
 def describe(line):

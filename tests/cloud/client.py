@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public API as a user of the cloud has it, by openstacksdk."""
 
+import collections
 import time
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -12,6 +13,20 @@ TIMEOUT_SECONDS = 180.0
 _BLANK = [{'boot_index': 0, 'source_type': 'blank',
            'destination_type': 'local', 'delete_on_termination': True,
            'volume_size': 1}]
+
+
+def await_fact(seen, what, seconds=TIMEOUT_SECONDS, pause_seconds=.2):
+    """Wait until a function returns something true, and return it.
+
+    :param what: what is waited for, or callable() that returns it
+    """
+    limit = time.monotonic() + seconds
+    while not (result := seen()):
+        if time.monotonic() > limit:
+            raise TimeoutError(f'not within {seconds:g} s: '
+                               f'{what() if callable(what) else what}')
+        time.sleep(pause_seconds)
+    return result
 
 
 class Client:
@@ -72,6 +87,17 @@ class Client:
                     f'{server.task_state}; expected one of {sorted(ends)} '
                     f'within {TIMEOUT_SECONDS:g} s')
             time.sleep(.3)
+
+    def all_settled(self, count):
+        """Return all servers, once so many are ACTIVE or ERROR."""
+        def settled():
+            servers = self.servers()
+            return len(servers) == count and {
+                server.status for server in servers
+            } <= {'ACTIVE', 'ERROR'} and servers
+
+        return await_fact(settled, lambda: collections.Counter(
+            server.status for server in self.servers()), pause_seconds=1.0)
 
     def servers(self):
         return list(self.compute.servers(all_projects=True))

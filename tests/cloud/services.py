@@ -27,9 +27,10 @@ from prometheus_client import parser
 import pymysql
 import sqlalchemy as sa
 
+from tests.cloud import client as api
 from tests.cloud import telemetry
 from tests.cloud import watcher
-from tests.integration import accounts
+from tests.fakes import store_accounts
 from tests.integration import servers
 from vswitch_aware_scheduler.store import migration
 
@@ -48,6 +49,10 @@ START_SECONDS = 300
 DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
              'nova')
 STORE = 'vswitch'
+
+#: Runs a command, its arguments, where nothing can be written; needs root.
+READ_ONLY = ('unshare', '--mount', 'sh', '-c',
+             'mount -o remount,bind,ro / && exec "$@"', 'sh')
 
 #: Database and virtual host of the broker of the second cell.
 CELL2 = 'cell2'
@@ -431,13 +436,10 @@ class OpenStack(servers.Server):
 
         A worker that had no request yet reads the newest one at its first.
         """
-        limit = time.monotonic() + READING_SECONDS
-        while any(number > used for used in (
-                worker['vswitch_scheduler_generation']
-                for worker in self.metrics())):
-            if time.monotonic() > limit:
-                raise TimeoutError(f'generation {number} is not in use')
-            time.sleep(.2)
+        api.await_fact(lambda: all(
+            worker['vswitch_scheduler_generation'] >= number
+            for worker in self.metrics()), f'generation {number} in use',
+            READING_SECONDS)
 
     # Configuration.
 
@@ -700,13 +702,14 @@ class OpenStack(servers.Server):
         self._await_computes()
         self.nova_manage('cell_v2', 'discover_hosts')
 
-    def start_service(self, name, failing=False):
+    def start_service(self, name, failing=False, read_only=False):
         """Start a process of Nova by its name.
 
         That is conductor, cell2 (the conductor of that cell), scheduler-N or
         compute-HOST.
 
         :param failing: whether it is a compute whose builds fail
+        :param read_only: whether it is a scheduler that may write no file
         """
         kind, _, which = name.partition('-')
         cell = ('cell2.conf',) if which in self.cells[1] else ()
@@ -733,6 +736,8 @@ class OpenStack(servers.Server):
             program = sys.executable, '-m', 'tests.cloud.slow_compute'
         if failing:
             program = sys.executable, '-m', 'tests.cloud.failing_compute'
+        elif read_only:
+            program = *READ_ONLY, sys.executable, *program
         elif kind == 'scheduler':
             program = sys.executable, '-m', 'tests.cloud.timed_scheduler'
         return self.run_service(
@@ -811,7 +816,8 @@ class Cloud(fixtures.Fixture):
         migration.sync(self.store_url)
         scheduler_url = self.store_url
         if self._store_kind != 'sqlite':
-            scheduler_url, self.store_url = accounts.create(self.store_url)
+            scheduler_url, self.store_url = store_accounts.create(
+                self.store_url)
         broker = self.useFixture(RabbitMQ())
         self.openstack = self.useFixture(OpenStack(
             self.database, self.cell2, scheduler_url, broker,

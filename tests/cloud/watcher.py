@@ -14,6 +14,8 @@ from keystoneauth1 import adapter
 from keystoneauth1.identity import v3
 from keystoneauth1 import session
 
+from tests.cloud import client
+
 DATABASE = 'watcher'
 
 #: Longest wait for an audit or an action plan.
@@ -144,12 +146,5 @@ class Watcher(fixtures.Fixture):
 
     @staticmethod
     def _until(seen, what):
-        limit = time.monotonic() + TIMEOUT_SECONDS
-        while True:
-            result = seen()
-            if result:
-                return result
-            if time.monotonic() > limit:
-                raise TimeoutError(f'Watcher has not shown {what} after '
-                                   f'{TIMEOUT_SECONDS:g} s')
-            time.sleep(1)
+        return client.await_fact(seen, f'{what} of Watcher', TIMEOUT_SECONDS,
+                                 1.0)

@@ -46,4 +46,9 @@ class SteppedClock:
         """Put the clock ahead of the system's, or back if negative."""
         # Never shortened: the processes have the file in their memory.
         with open(self._step, 'r+b') as stream:
-            stream.write(struct.pack('=q', seconds))
+            write(stream, seconds)
+
+
+def write(stream, seconds):
+    """Write a step to the file of a clock, also from one of its processes."""
+    stream.write(struct.pack('=q', seconds))

@@ -8,13 +8,13 @@ import time
 
 import sqlalchemy as sa
 
+from tests.fakes import claims_worker
 from tests.faults import cases_store
 from tests.faults import registry
 from tests.integration import base
 from tests.integration import modeler_processes
 from tests.integration import servers
 from tests.integration import store_suite
-from tests.unit.scheduler import test_claims
 from vswitch_aware_scheduler import store
 
 check = registry.check
@@ -47,7 +47,7 @@ def _boot(tool, ports, fault=lambda: None):
     :param fault: called as soon as the first claims are made
     :returns: number of claims that were decided without the store
     """
-    workers = [test_claims.Worker(tool, store.Store(
+    workers = [claims_worker.Worker(tool, store.Store(
         sa.make_url(tool.url).set(port=port).render_as_string(
             hide_password=False), 10.0), ROOM, cases_store.LIMIT)
         for port in ports]

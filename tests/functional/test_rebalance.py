@@ -278,6 +278,22 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertIn('host3 is disabled: work', answer['problem'])
         self.assertEqual([], self.live_migrations())
 
+    def test_a_right_that_ends_and_returns(self):
+        move = self.planned()
+        rule = 'os_compute_api:os-migrate-server:migrate_live:host'
+        self.policy.set_rules({rule: '!'}, overwrite=False)
+        status, answer, _ = self.execute()
+        self.assertEqual(1, status)
+        self.assertIn('1 moves were not begun: ', answer['problem'])
+        self.assertIn(rule, answer['problem'])
+        self.assertEqual([], self.live_migrations())
+        self.policy.set_rules({rule: '@'}, overwrite=False)
+        # No destination rests: it was not at fault.
+        status, answer, errors = self.execute()
+        self.assertEqual((0, 1), (status, answer['done']), errors)
+        self.assertEqual([(move.instance_uuid, 'host3', 'completed')],
+                         self.live_migrations())
+
     def test_an_instance_that_was_deleted(self):
         move = self.planned()
         name, = [name for name, server in self.servers.items()

@@ -11,7 +11,7 @@ from unittest import mock
 import sqlalchemy as sa
 
 from tests.fakes import store as fake_store
-from tests.integration import accounts
+from tests.fakes import store_accounts
 from tests.integration import modeler_suite
 from tests.unit.modeler import test_kill
 from tests.unit.modeler import test_learning
@@ -219,7 +219,7 @@ class GrantsTestCase(store_base.StoreTestCase):
 
     def test_a_scheduler_needs_no_more_rights(self):
         modeler = self.make_store()
-        target = store.Store(accounts.create(self.url)[0])
+        target = store.Store(store_accounts.create(self.url)[0])
         for call in test_rights.CALLS.values():
             call(target)
         with self.assertRaises(exceptions.StoreError):
@@ -262,7 +262,7 @@ class OnServer:
         opened = super().make_store(timeout_seconds)
         if self.url.startswith('sqlite'):
             return opened
-        return store.Store(accounts.create(self.url)[1], timeout_seconds)
+        return store.Store(store_accounts.create(self.url)[1], timeout_seconds)
 
     def remove_store(self):
         engine = sa.create_engine(self.url)

@@ -65,7 +65,7 @@ class ZuulTest(unittest.TestCase):
     def _environments(self, name):
         """Return the tox environments of this project that a job runs."""
         job = self.jobs.get(name, {})
-        if name == 'vswitch-tempest':
+        if name.startswith('vswitch-tempest'):
             # There it is tempest's own tox.
             return []
         named = job.get('vars', {}).get('tox_envlist')
@@ -154,6 +154,18 @@ class ZuulTest(unittest.TestCase):
         variables = self.jobs['vswitch-tox-integration']['vars']
         self.assertEqual({'CI': 'true'}, variables['tox_environment'])
         self.assertIn('CI', _read('tox.ini')['testenv']['pass_env'].split())
+
+    def test_the_devstack_jobs_have_a_supported_python_and_both_agents(self):
+        jobs = [name for name in self.jobs
+                if name.startswith('vswitch-tempest')]
+        self.assertLess(2, len(jobs))
+        for name in jobs:
+            # Ubuntu 24.04, whose Python is 3.12.
+            self.assertRegex(self._inherited(name, 'nodeset'), '-noble$')
+        self.assertIn('312', supported_pythons())
+        variables = self.jobs['vswitch-tempest-ovs']['vars']
+        self.assertEqual('openvswitch',
+                         variables['devstack_localrc']['Q_AGENT'])
 
     def test_the_devstack_job_enables_the_plugin_of_this_tree(self):
         variables = self.jobs['vswitch-tempest']['vars']

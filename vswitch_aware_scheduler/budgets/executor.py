@@ -62,6 +62,11 @@ def holder_name(program: str) -> str:
     return f'{program} on {socket.gethostname()}, process {os.getpid()}'
 
 
+def _lacks_rights(error):
+    """Whether a service rejects each request of this user."""
+    return getattr(error, 'status', None) in (401, 403)
+
+
 class Executor:
     """Executes plans while it has the lock; a context manager."""
 
@@ -219,6 +224,11 @@ class Executor:
             try:
                 running += self._begin(planned[0])
             except exceptions.TelemetryError as error:
+                if _lacks_rights(error):
+                    self._problem(f'{len(planned)} moves were not begun: '
+                                  f'{error}')
+                    planned = []
+                    break
                 # Nothing was asked for: the next step tries again.
                 if not self._is_silent:
                     self._report(f'Nova does not answer, the plan waits: '
@@ -272,7 +282,7 @@ class Executor:
         """Start a move. Return 1 if it runs now, else 0.
 
         :raises TelemetryError: if Nova does not answer before it is asked to
-            migrate
+            migrate, or this user has no right to
         """
         for rests, problem in self._obstacles(move):
             self._fail(move, records.DROPPED, rests, problem)
@@ -288,6 +298,10 @@ class Executor:
             self._cloud.live_migrate(move.instance_uuid, move.destination,
                                      self._settings.copy_disks)
         except http.Refusal as refusal:
+            if _lacks_rights(refusal):
+                self._change(records.end_move, move, records.PLANNED,
+                             self._clock(), move.body)
+                raise
             self._fail(move, records.FAILED, records.INSTANCE
                        if refusal.status == 409 else records.DESTINATION,
                        f'Nova refuses: {refusal}')
@@ -361,11 +375,15 @@ class Executor:
         except exceptions.TelemetryError as error:
             state, rests, text = None, None, (
                 f'a request to Nova failed: {error}')
+            if _lacks_rights(error) and key not in self._hung:
+                self._hung.add(key)
+                self._problem(f'{self._name(move)}: its result is not known, '
+                              f'it is looked at by the next plan: {error}')
         if state == records.PLANNED:
             # Nova never received the request. Moves of an ended plan do not
             # start again.
-            self._change(
-                records.end_move, move,
+            records.end_move(
+                self._store, move,
                 state if move.plan_id == self._plan_id else records.DROPPED,
                 self._clock(), move.body)
         elif state == records.DONE:

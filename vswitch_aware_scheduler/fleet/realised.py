@@ -7,12 +7,14 @@ has the hosts that the filter refused and that received the instance because
 they are only observed. The other group has the admitted hosts. Pure; no clock.
 """
 
+from collections.abc import Collection
 import dataclasses
 import math
 import statistics
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
@@ -52,7 +54,7 @@ class Realised:
     overloaded: int
 
     @property
-    def share(self):
+    def share(self) -> float:
         """Share of the measured time with overload."""
         return self.overloaded / self.slots
 
@@ -133,7 +135,9 @@ def confidence_of_more(one: MeasuredGroup, other: MeasuredGroup) -> float:
                             min(one.hosts, overloaded) + 1)), 0.0)
 
 
-def overload(policy, series, instances, start, end):
+def overload(policy: admission.HostPolicy, series: dict,
+             instances: Collection[str], start: float,
+             end: float) -> tuple[int, int]:
     """Return (measured slots, slots with overload) of a host.
 
     A slot is as long as the longest sampling period. It counts if 90 % of the

@@ -430,6 +430,48 @@ class FailureTestCase(ExecutorTestCase):
             self.steps(running)
         self.assertEqual(['done'] * 3, self.states())
 
+    def end_rights(self, *_):
+        """Let Nova refuse everything from now on."""
+        self.cloud.faults = [stand_ins.status(403)] * 1000
+
+    def test_a_plan_ends_when_the_right_to_migrate_ends(self):
+        act = self.cloud._act
+        self.cloud._act = lambda server, body: (
+            403, {'forbidden': {'message': 'not you'}}
+        ) if self.cloud.asked else act(server, body)
+        self.assertEqual(['done', 'dropped', 'dropped'], self.run_plan())
+        self.assertEqual('incomplete', self.plan_state())
+        problem, = self.executor.problems
+        self.assertIn('2 moves were not begun: ', problem)
+        self.assertIn('not you', problem)
+        # Nothing rests: neither an instance nor a destination was at fault.
+        self.assertEqual([None] * 2, [
+            move.body.get('rests') for move in self.store.moves()[1:]])
+
+    def test_a_plan_ends_when_the_right_to_read_ends(self):
+        with self.executor as running:
+            running.begin(self.plan())
+            self.end_rights()
+            self.assertFalse(running.step())
+            self.assertIn('3 moves were not begun: ', running.problem)
+        self.assertEqual(['dropped'] * 3, self.states())
+
+    def test_a_migration_is_found_again_when_the_right_returns(self):
+        self.cloud.on_migrate = self.stays
+        with self.executor as running:
+            running.begin(self.plan(proposed('vm1')))
+            running.step()
+            self.end_rights()
+            self.assertFalse(running.step())
+            self.assertIn('its result is not known', running.problem)
+        self.assertEqual(['begun'], self.states())
+        self.cloud.faults = []
+        self.arrive('vm1')
+        with self.make() as running:
+            self.assertEqual(1, running.resume())
+            self.assertFalse(running.step())
+        self.assertEqual(['done'], self.states())
+
     def test_moves_of_an_old_plan_do_not_begin(self):
         with self.executor as running:
             running.begin(self.plan())

@@ -339,7 +339,8 @@ class ConfigurationTest(PhasesTestCase):
 
     def test_a_host_has_a_switch_profile(self):
         for name, environment in (
-                ('ovs-vxlan', {}),
+                ('ovs-geneve', {}),
+                ('ovs-vxlan', {'Q_AGENT': 'openvswitch'}),
                 ('ovs-flat', {'VSWITCH_DEFAULT_SWITCH_PROFILE': 'ovs-flat'}),
                 (None, {'VSWITCH_DEFAULT_SWITCH_PROFILE': 'none'})):
             with self.subTest(wanted=name):

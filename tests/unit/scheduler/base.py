@@ -3,6 +3,9 @@
 
 import dataclasses
 import logging
+import os
+import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -30,6 +33,9 @@ host_state = fake_nova.host_state
 request = fake_nova.request
 flavor = fake_nova.flavor
 LogRecords = fake_logs.LogRecords
+
+#: The class that the tests replace by a fake.
+RealStore = store.Store
 
 
 def changes(number, laws=None, **more):
@@ -230,6 +236,69 @@ class StateTestCase(SchedulerTestCase):
 
     def place(self, spec, host):
         self.state.host_consumed(self.hosts[host], spec)
+
+
+#: How long workers with one store wait for it.
+SHARING_SECONDS = 60.0
+
+
+class SharingTestCase(StateTestCase):
+    """States of several workers, with a real store in a file."""
+
+    def setUp(self):
+        super().setUp()
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(directory, 'vswitch.sqlite')
+        self.url = f'sqlite:///{self.path}'
+        fake_store.make_empty(self.url)
+        self.make_store.side_effect = RealStore
+
+    def make_worker(self, **options):
+        return self.make_state(**{
+            'store_url': self.url, 'snapshot_refresh_seconds': 1,
+            'claims_refresh_seconds': .05,
+            'claim_patience_seconds': SHARING_SECONDS, **options})
+
+    def host(self, name):
+        return host_state(name, (), [self.aggregate])
+
+    def load(self, worker, *hosts):
+        """Return what hosts carry of what they can, as a worker sees it."""
+        assessment, _ = worker.assess(list(hosts), request(99, kpps=1))
+        return [round(value, 6) for value in assessment.utilisation.tolist()]
+
+    def wait_for(self, condition):
+        limit = time.monotonic() + SHARING_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(.01)
+
+    def claims(self):
+        return {int(one.instance_uuid[-12:]): (one.state, one.host)
+                for one in RealStore(self.url).read_claims().claims}
+
+    def boot(self, worker, number, hosts, placement=lambda host: True,
+             **demand):
+        """Return the host that Nova selects for a boot, or None.
+
+        :param placement: callable(host), whether Placement accepts a claim
+        """
+        spec = request(number, **demand)
+        worker.request_started()
+        assessment, _ = worker.assess(hosts, spec)
+        passing = [host for host, fits in zip(
+            hosts, assessment.passing.tolist()) if fits]
+        worker.hosts_filtered(passing)
+        for host in passing:
+            if not worker.claim_host({host.uuid}, spec):
+                continue
+            if placement(host.host):
+                worker.host_consumed(host, spec)
+                worker.request_finished(False)
+                return host.host
+            worker.claim_failed(spec.instance_uuid)
+        worker.request_finished(True)
+        return None
 
 
 class FilterTestCase(SchedulerTestCase):

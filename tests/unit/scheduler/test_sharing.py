@@ -6,59 +6,17 @@ import contextlib
 import json
 import os
 import sqlite3
-import tempfile
 import threading
-import time
 
 from nova import objects
 
-from tests.fakes import store as fake_store
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import api
 from vswitch_aware_scheduler.vswitch import attachments
 
-PATIENCE_SECONDS = 60.0
 
-
-class SharingTestCase(base.StateTestCase):
-    """States of several workers, with a real store in a file."""
-
-    def setUp(self):
-        super().setUp()
-        directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.path = os.path.join(directory, 'vswitch.sqlite')
-        self.url = f'sqlite:///{self.path}'
-        fake_store.make_empty(self.url)
-        self.make_store.side_effect = api.Store
-
-    def make_worker(self, **options):
-        return self.make_state(**{
-            'store_url': self.url, 'snapshot_refresh_seconds': 1,
-            'claims_refresh_seconds': .05,
-            'claim_patience_seconds': PATIENCE_SECONDS, **options})
-
-    def host(self, name):
-        return base.host_state(name, (), [self.aggregate])
-
-    def load(self, worker, *hosts):
-        """Return what hosts carry of what they can, as a worker sees it."""
-        assessment, _ = worker.assess(list(hosts), base.request(99, kpps=1))
-        return [round(value, 6) for value in assessment.utilisation.tolist()]
-
-    def wait_for(self, condition):
-        limit = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            self.assertLess(time.monotonic(), limit)
-            time.sleep(.01)
-
-    def claims(self):
-        return {int(one.instance_uuid[-12:]): (one.state, one.host)
-                for one in api.Store(self.url).read_claims().claims}
-
-
-class TestWorkers(SharingTestCase):
+class TestWorkers(base.SharingTestCase):
 
     def setUp(self):
         super().setUp()
@@ -115,29 +73,6 @@ class TestWorkers(SharingTestCase):
         self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, 0])
         self.assertEqual([.3, 0], self.load(self.one, self.a, self.b))
 
-    def boot(self, worker, number, hosts, placement=lambda host: True,
-             **demand):
-        """Return the host that Nova selects for a boot, or None.
-
-        :param placement: callable(host), whether Placement accepts a claim
-        """
-        spec = base.request(number, **demand)
-        worker.request_started()
-        assessment, _ = worker.assess(hosts, spec)
-        passing = [host for host, fits in zip(
-            hosts, assessment.passing.tolist()) if fits]
-        worker.hosts_filtered(passing)
-        for host in passing:
-            if not worker.claim_host({host.uuid}, spec):
-                continue
-            if placement(host.host):
-                worker.host_consumed(host, spec)
-                worker.request_finished(False)
-                return host.host
-            worker.claim_failed(spec.instance_uuid)
-        worker.request_finished(True)
-        return None
-
     def test_a_claim_counts_with_the_others_before_placement_is_asked(self):
         loads = []
 
@@ -171,7 +106,7 @@ class TestWorkers(SharingTestCase):
             placing.join(3.0)
             self.assertTrue(placing.is_alive())
             other.execute('ROLLBACK')
-        placing.join(PATIENCE_SECONDS)
+        placing.join(base.SHARING_SECONDS)
         self.assertEqual((1, 0), (
             self.one.claims.counts['claims_made'],
             self.one.claims.counts['claim_misses']))
@@ -189,7 +124,7 @@ class TestWorkers(SharingTestCase):
         self.assertTrue(self.one.claim_host({hosts[0].uuid}, spec_one))
         self.assertFalse(self.two.claim_host({hosts[0].uuid}, spec_two))
         self.assertTrue(self.two.claim_host({hosts[1].uuid}, spec_two))
-        claim, = [claim for claim in api.Store(
+        claim, = [claim for claim in base.RealStore(
             self.url).read_claims().claims if claim.host == 'b']
         self.assertEqual((1, False), (claim.conflicts, claim.missed))
 
@@ -263,7 +198,7 @@ class TestWorkers(SharingTestCase):
         self.wait_for(lambda: self.load(three, self.a) == [.3])
 
 
-class TestProcesses(SharingTestCase):
+class TestProcesses(base.SharingTestCase):
     """As nova-scheduler forks them, each with requests of its own."""
 
     WORKERS, EACH = 4, 12
@@ -316,7 +251,7 @@ class TestProcesses(SharingTestCase):
             print(json.dumps(placed), file=stream, flush=True)
             # Until all have told what they have placed.
             os.read(ready, 1)
-            last = api.Store(self.url).read_claims().seen.number
+            last = base.RealStore(self.url).read_claims().seen.number
             self.wait_for(
                 lambda: worker.claims._last_read is not None
                 and worker.claims._last_read.number >= last)

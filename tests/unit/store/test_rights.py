@@ -9,11 +9,11 @@ import re
 import sqlalchemy as sa
 
 from tests.fakes import store as fake_store
+from tests.fakes import store_accounts
 from tests.unit.store import base
 from vswitch_aware_scheduler import store
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PAGE = ROOT / 'doc/source/configuration/store.rst'
 
 _WRITES = re.compile(r'(INSERT) INTO (\w+)|(UPDATE) (\w+) SET|'
                      r'(DELETE) FROM (\w+)')
@@ -62,21 +62,10 @@ CALLS = {
 }
 
 
-def statements(language):
-    """Return the SQL statements of the page for a database.
-
-    :param language: 'mysql' or 'postgresql'
-    """
-    block, = re.findall(rf'\.\. code-block:: {language}\n\n((?: .*\n|\n)+)',
-                        PAGE.read_text())
-    return [' '.join(statement.split())
-            for statement in block.split(';') if statement.strip()]
-
-
 def granted(language):
     """Return {right: set of the tables} of the statements for a database."""
     rights = {}
-    for statement in statements(language):
+    for statement in store_accounts.statements(language):
         grant = re.fullmatch(r'GRANT ([A-Z, ]+) ON (.+) TO .*', statement)
         if grant is None or grant[1] in ('CONNECT', 'USAGE'):
             continue

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The users of a store on a server: those of schedulers and of the modeler."""
 
+import pathlib
 import re
 
 import sqlalchemy as sa
 
-from tests.unit.store import test_rights
+_PAGE = pathlib.Path(__file__).parents[2] / \
+    'doc/source/configuration/store.rst'
 
 _MODELER = {
     'mysql': (
@@ -17,6 +19,17 @@ _MODELER = {
         'GRANT USAGE ON SCHEMA public TO vswitch_modeler',
         'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public '
         'TO vswitch_modeler')}
+
+
+def statements(language):
+    """Return the SQL statements of the page for a database.
+
+    :param language: 'mysql' or 'postgresql'
+    """
+    block, = re.findall(rf'\.\. code-block:: {language}\n\n((?: .*\n|\n)+)',
+                        _PAGE.read_text())
+    return [' '.join(statement.split())
+            for statement in block.split(';') if statement.strip()]
 
 
 def create(url):
@@ -32,7 +45,7 @@ def create(url):
         with engine.connect() as connection:
             # Otherwise the driver takes "%" for a parameter.
             connection = connection.execution_options(no_parameters=True)
-            for statement in (*test_rights.statements(kind), *_MODELER[kind]):
+            for statement in (*statements(kind), *_MODELER[kind]):
                 try:
                     connection.exec_driver_sql(re.sub(
                         r'\bvswitch\b', address.database, statement))
