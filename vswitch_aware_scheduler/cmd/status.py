@@ -467,9 +467,8 @@ class Checks(upgradecheck.UpgradeCommands):
         reported = [
             (f'nova.conf of {worker.host}', worker.state.get('options') or {})
             for worker in self_check.reporting_workers(target.workers(), now)]
-        modeler = self_check.modeler_options(
-            target.modelers(), target.fleet('options').facts, now)
-        if modeler:
+        modeler = target.fleet('options').facts.get('modeler')
+        if modeler is not None:
             reported.append(('vswitch.conf of vswitch-modeler', modeler))
         problems = list(dict.fromkeys(filter(None, (
             *options.unknown_names(self._all_options),

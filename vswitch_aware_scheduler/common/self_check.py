@@ -9,8 +9,8 @@ from collections import abc
 import typing
 
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
-           'enabled_problem', 'is_overdue', 'is_replaced', 'is_silent',
-           'modeler_options', 'modeler_problem', 'options_problem',
+           'enabled_problem', 'is_overdue',
+           'is_replaced', 'is_silent', 'modeler_problem', 'options_problem',
            'plugins_problem', 'record_problems', 'reporting_workers',
            'results_problem', 'workers_problem']
 
@@ -102,20 +102,6 @@ def modeler_problem(modelers: abc.Collection[typing.Any], now: float,
     # sufficient.
     return None if learned else (
         'vswitch-modeler has never run with this store; start it')
-
-
-def modeler_options(modelers: abc.Iterable[typing.Any],
-                    options: dict[str, typing.Any],
-                    now: float) -> dict[str, typing.Any]:
-    """Return the options of vswitch-modeler, none unless a process runs.
-
-    The next process reads its configuration again.
-
-    :param options: facts of the kind 'options' in the store
-    """
-    return options.get('modeler', {}) if any(
-        not modeler.ended and not is_silent(modeler, now)
-        for modeler in modelers) else {}
 
 
 def options_problem(ours: dict[str, typing.Any], theirs: dict[str, typing.Any],

@@ -102,16 +102,14 @@ class WorkerReport(worker_thread.WorkerThread):
     def _check(self, plugins, models, options, now):
         """Log what is wrong with other services and with Nova's plugins."""
         self._report('plugins', self_check.plugins_problem(plugins))
-        modelers = self._store.modelers()
         self._report('modeler', self_check.modeler_problem(
-            modelers, now, models))
+            self._store.modelers(), now, models))
         self._report('traffic models', (
             'no instance has a traffic model yet, so that every instance '
             'counts by its flavor, a prior or the default')
             if models == 0 else None)
         self._report('unknown options', plain_text.first_of(
             opts.unknown_names(CONF), '; ') or None)
+        modeler_options = self._store.fleet('options').facts.get('modeler', {})
         self._report('options', self_check.options_problem(
-            options, self_check.modeler_options(
-                modelers, self._store.fleet('options').facts, now),
-            'vswitch.conf of vswitch-modeler'))
+            options, modeler_options, 'vswitch.conf of vswitch-modeler'))
