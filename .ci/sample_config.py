@@ -4,7 +4,8 @@
 Usage: sample_config.py [--check]
 
 oslo-config-generator sorts the groups by name. The sample has them in the
-order of conf.opts.list_opts, which is the order of the manual.
+order of conf.opts.list_opts, which is the order of the manual. Headings say
+who reads the options of the first group.
 """
 
 import difflib
@@ -13,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 from vswitch_aware_scheduler.conf import opts
 
@@ -35,8 +37,28 @@ def _generated():
     if texts.pop('DEFAULT').strip():
         raise SystemExit('options of [DEFAULT]; expected groups of '
                          'conf.opts.list_opts only')
+    texts[opts.GROUP] = _with_headings(texts[opts.GROUP])
     return '\n\n'.join(f'[{group.name}]\n{texts[group.name].strip()}\n'
                        for group, _ in opts.list_opts())
+
+
+def _with_headings(text):
+    """Return the text of a group with a heading above each reader's options.
+
+    A block of the text is one option, with its help.
+    """
+    headings = {options[0].dest: textwrap.indent(textwrap.fill(heading, 75),
+                                                 '### ')
+                for heading, options in opts.READERS.items()}
+    blocks = []
+    for block in text.split('\n\n'):
+        name = re.search(r'^#?(\w+) = ', block, re.MULTILINE)
+        if name and name[1] in headings:
+            blocks.append(headings.pop(name[1]))
+        blocks.append(block)
+    if headings:
+        raise SystemExit(f'no place for {headings}; expected their options')
+    return '\n\n'.join(blocks)
 
 
 def main(arguments):

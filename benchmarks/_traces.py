@@ -21,7 +21,7 @@ from vswitch_aware_scheduler.lab.evaluate import trace
 
 def settings(config_files=()):
     """Return the Settings of configuration files, by default as shipped."""
-    return settings_of.Settings.of(
+    return settings_of.EvaluationSettings.of(
         conf.read(config_files or [os.devnull])[conf.GROUP])
 
 
@@ -68,7 +68,7 @@ def parser(description, methods):
 def replays(options, chosen, half_life_days, **fields):
     """Yield rows of one protocol and fleet, for all capacities and limits.
 
-    :param fields: others of a protocols.Case
+    :param fields: others of a protocols.ReplayCase
     """
     fleets = {}
     for word in options.months.split(','):
@@ -86,7 +86,7 @@ def replays(options, chosen, half_life_days, **fields):
             options.protocols.split(','), pairs):
         limits = list(itertools.product(fleets[name],
                                         options.overload_probability))
-        case = protocols.Case(
+        case = protocols.ReplayCase(
             loaded[name], *limits[0], past=past and loaded[past],
             protocol=protocol, history=options.history,
             lifetime_days=options.lifetime_days, **fields)

@@ -96,10 +96,10 @@ class _Way(methods.Method):
     """A method with one value of its number."""
 
     def __init__(self, way, value):
-        super().__init__(f'{way} {value:g}')
+        super().__init__(f'{way} {value:g}', self._start)
         self.way, self.value = way, value
 
-    def start(self, saturation_kbps, overload_probability):
+    def _start(self, saturation_kbps, overload_probability):
         if self.way == 'nsigma':
             kind = type('NSigma', (methods._NSigma,), {'_N': self.value})
             return kind(saturation_kbps, overload_probability, [0.0])
@@ -119,7 +119,7 @@ def frontier(options):
     limits = list(itertools.product((22000.0, 60000.0, 180000.0), LIMITS))
     rows = []
     for past, judged in [(None, 0), (None, 1), (0, 1), (1, 0)]:
-        case = protocols.Case(
+        case = protocols.ReplayCase(
             loaded[judged], *limits[0],
             past=None if past is None else loaded[past])
         for (_, limit), results in zip(limits, protocols.evaluate_limits(

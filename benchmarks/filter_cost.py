@@ -201,10 +201,10 @@ def demand_again(spec, generator):
         'vswitch:egress_kbps': str(int(generator.integers(500, 5000)))}
 
 
-def kernel(ours, slots, law):
+def kernel(ours, rows, law):
     """Return milliseconds of the part of a pass that computes."""
     start = time.thread_time()
-    ours._state._table.assess(slots, law)
+    ours._state._table.assess(rows, law)
     return (time.thread_time() - start) * 1e3
 
 
@@ -305,7 +305,7 @@ def measure(hosts, instances, rounds, seed, behind=0, lists=False):
                 filtered(number, states, spec)[0])
             table = ours._state._table
             found['kernel_ms'].append(kernel(
-                ours, table.slots_of(state.host for state in states),
+                ours, table.rows_of(state.host for state in states),
                 model.TrafficModel.on_off(
                     2001.0 + turn, on_seconds=30, off_seconds=300).law))
             found['observe_ms'].append(observe(ours, states))

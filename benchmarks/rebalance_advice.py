@@ -19,10 +19,11 @@ import uuid
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.budgets import proposal
 from vswitch_aware_scheduler.budgets import rebalance_settings as settings
+from vswitch_aware_scheduler.clients import nova
+from vswitch_aware_scheduler.clients import placement
 from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -31,7 +32,7 @@ from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 
 _PERIOD, _SLOTS, _DAYS = 300.0, 2016, 7
-_SHAPE = cloud_api.Shape(2, 4096, 20)
+_SHAPE = placement.Shape(2, 4096, 20)
 _LIMIT = ((1.0, 0.0, 0.0), 1500.0)
 
 
@@ -69,6 +70,12 @@ class Fleet:
             store.InstanceRecord(name, host, 'm', 'p')
             for host in self.hosts for name in self.uuids(host)],
             inventory=store.InventoryState('nova', self.now, self.now))
+        target.write_fleet({
+            'aggregate': {'1': {
+                'name': 'a', 'metadata': {'availability_zone': 'nova'},
+                'hosts': self.hosts}}, 'node': {},
+            'host': {host: {'nodes': {host: False}} for host in self.hosts}},
+            self.now)
         first = int(self.now / _PERIOD) - _SLOTS
         budgets, sums = [], []
         for host in self.hosts:
@@ -99,20 +106,14 @@ class Cloud:
         self._fleet = fleet
 
     def services(self):
-        return {host: cloud_api.ComputeService(None, 'nova')
+        return {host: nova.ComputeService(None, 'nova')
                 for host in self._fleet.hosts}
-
-    def aggregates(self):
-        return [({'availability_zone': 'nova'}, set(self._fleet.hosts))]
-
-    def nodes(self):
-        return {host: host for host in self._fleet.hosts}
 
     def room(self, shape):
         return {host: (32, 131072, math.inf) for host in self._fleet.hosts}
 
     def servers(self, host):
-        return [cloud_api.NovaServer(
+        return [nova.NovaServer(
             name, name, host, 'active', None, False, {}, {}, _SHAPE)
             for name in self._fleet.uuids(host)]
 

@@ -93,7 +93,7 @@ class _Stopwatch:
 def modeler(url, group_url, driver, nows, barrier, told):
     """Make a pass at each of some times, with the others."""
     store = model_store.Store(url, 300)
-    group = membership.Group(group_url)
+    group = membership.ModelerGroup(group_url)
     store_id = store.generation().store_id
     group.share(store_id)
     for now in nows:
@@ -105,7 +105,7 @@ def modeler(url, group_url, driver, nows, barrier, told):
             store,
             driver,
             lambda now=now: now,
-            learning.Settings('memory'),
+            learning.LearningSettings('memory'),
             writing=writing,
             share=share,
         )

@@ -81,7 +81,7 @@ def main():
                'question_us': []}
     for number, host in enumerate(
             generator.integers(options.hosts, size=options.changes)):
-        name, slot = f'host{host}', [table.slot(f'host{host}')]
+        name, row = f'host{host}', [table.row(f'host{host}')]
         # Another law each time, as requests of a cloud have.
         new, law = f'new-{number}', laws[number % len(laws)]
         gone = next(iter(residents[host]))
@@ -94,9 +94,9 @@ def main():
             start = time.thread_time()
             change()
             # The first question may still have to make the tables.
-            table.assess(slot, laws[0])
+            table.assess(row, laws[0])
             changed = time.thread_time()
-            table.assess(slot, laws[0])
+            table.assess(row, laws[0])
             asked = time.thread_time()
             question = (asked - changed) * 1e6
             changes['question_us'].append(question)

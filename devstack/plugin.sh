@@ -331,7 +331,7 @@ function _vswitch_configure_telemetry {
             _vswitch_set_user "$file" vswitch_gnocchi
             ;;
         prometheus)
-            iniset "$file" vswitch_prometheus url \
+            iniset "$file" vswitch_prometheus endpoint_override \
                 "${VSWITCH_PROMETHEUS_URL:-http://$SERVICE_HOST:9090}"
             ;;
         /*)

@@ -2,8 +2,8 @@
 """Run the examples of the manual and write what they print into it.
 
 Of each page in PAGES, every block with lines such as ``$ vswitch-manage db
-sync`` is run from top to bottom in this process, on a small store of its own,
-and what follows each such line is replaced by what the command prints. A block
+sync`` is run from top to bottom in this process, on a small store, and what
+follows each such line is replaced by what the command prints. A block
 after the comment ``.. not run`` stays as it is. Where the output had a line
 ``...``, as many lines as before stay above and below it.
 
@@ -36,8 +36,13 @@ from vswitch_aware_scheduler.vswitch import profile
 SOURCE = pathlib.Path(__file__).resolve().parent / 'source'
 ETC = SOURCE.parents[1] / 'etc/vswitch_aware_scheduler'
 
-PAGES = ('cli/vswitch-manage.rst', 'cli/vswitch-modeler.rst',
-         'cli/vswitch-status.rst', 'cli/evaluate.rst', 'user/servers.rst')
+#: Pages in the order in which they are run; those of one tuple share a store.
+PAGES = (
+    tuple(f'cli/vswitch-manage{name}.rst' for name in (
+        '', '-db', '-fit', '-model', '-prior', '-fleet', '-profile', '-host',
+        '-size', '-gateway', '-capacity')),
+    ('cli/vswitch-modeler.rst',), ('cli/vswitch-status.rst',),
+    ('cli/evaluate.rst',), ('user/servers.rst',))
 
 COMMANDS = {'vswitch-manage': manage.main, 'vswitch-modeler': modeler.main,
             'vswitch-status': status.main}
@@ -228,11 +233,12 @@ def _refreshed_block(block, place):
 
 def pages():
     """Yield (path, text as it is, text as it should be) of each page."""
-    for name in PAGES:
-        path = SOURCE / name
-        text = path.read_text(encoding='utf-8')
+    for names in PAGES:
         with tempfile.TemporaryDirectory() as directory:
-            yield path, text, refreshed(text, Place(directory))
+            place = Place(directory)
+            for path in (SOURCE / name for name in names):
+                text = path.read_text(encoding='utf-8')
+                yield path, text, refreshed(text, place)
 
 
 def main(words):

@@ -3,11 +3,13 @@
 
 import email
 import pathlib
+import re
 
 project = 'vswitch_aware_scheduler'
 copyright = 'vswitch_aware_scheduler developers'
 
 extensions = [
+    'cliff.sphinxext',
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'reno.sphinxext',
@@ -19,6 +21,13 @@ exclude_patterns = []
 html_theme = 'openstackdocs'
 pygments_style = 'native'
 
+autoprogram_cliff_application = 'vswitch-manage'
+#: Options of the output, which cli/vswitch-manage.rst describes.
+autoprogram_cliff_ignored = [
+    '--help', '--format', '--column', '--max-width', '--fit-width',
+    '--print-empty', '--prefix', '--noindent', '--quote', '--sort-column',
+    '--sort-ascending', '--sort-descending']
+
 openstackdocs_auto_name = False
 openstackdocs_auto_version = False
 
@@ -26,6 +35,8 @@ openstackdocs_auto_version = False
 man_pages = [
     (f'cli/{command}', command, description, '', 1)
     for command, description in (
+        *((page.stem, 'sub-command of vswitch-manage') for page in sorted(
+            pathlib.Path(__file__).parent.glob('cli/vswitch-manage-*.rst'))),
         ('vswitch-calibrate', 'measure what a virtual switch carries'),
         ('vswitch-manage', 'manage models, switch profiles and decisions'),
         ('vswitch-modeler', 'learn traffic models from telemetry'),
@@ -58,7 +69,40 @@ def _name_version(app, doctree):
                 email.message_from_string(metadata)['Version'])]
 
 
+def list_profiles():
+    """Return the built-in switch profiles as a table in reST."""
+    from vswitch_aware_scheduler.vswitch import profile
+
+    rows = ['.. list-table::', '   :header-rows: 1',
+            '   :widths: 22 33 45', '',
+            '   * - Profile', '     - Limits', '     - Set-up and source']
+    for name, built_in in profile.catalogue().items():
+        limits = [f'{key} {value:,.15g}' for key, value in (
+            (key, getattr(built_in, key))
+            for key in (*profile.OVERRIDABLE_KEYS[:-3],
+                        'max_virtual_functions')) if value is not None]
+        sizes = sorted((built_in.saturation_by_packet_bytes or {}).items())
+        limits += [f'{kbps:,.15g} kbit/s at {size:.15g} bytes'
+                   for size, kbps in (*sizes[:1], *sizes[1:][-1:])]
+        if built_in.saturation_dimension != 'bandwidth':
+            limits.append(f'saturation of {built_in.saturation_dimension}')
+        sources = dict.fromkeys(
+            text for key, text in built_in.sources.items()
+            if key != 'typical_packet_bytes')
+        text = ' '.join([built_in.description, *(
+            f'{each.rstrip(".")}.' for each in sources)])
+        rows += [f'   * - ``{name}``', f'     - {"; ".join(limits)}',
+                 '     - ' + re.sub(r'([*`|_\\])', r'\\\1', text)]
+    return '\n'.join(rows) + '\n'
+
+
+def _insert_profiles(app, name, source):
+    if name == 'configuration/profiles':
+        source[0] = source[0].replace('.. switch-profiles\n', list_profiles())
+
+
 def setup(app):
     """Connect before Sphinx collects the titles of a page."""
     _keep_order_of_groups()
+    app.connect('source-read', _insert_profiles)
     app.connect('doctree-read', _name_version, priority=400)

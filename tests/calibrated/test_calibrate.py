@@ -121,7 +121,7 @@ class TestPaths(calibrator.Programs, unittest.TestCase):
         directory = self.enterContext(tempfile.TemporaryDirectory())
         self.plan = plans.Plan(sizes=self.SIZES, pairs=(1,), seconds=1,
                                repeats=1, receivers=0)
-        self.run_of = self.enterContext(namespaces.Run(
+        self.run_of = self.enterContext(namespaces.NamespaceRun(
             topology.names(self.plan.vms), directory))
 
     def _samples(self, change):
@@ -183,7 +183,7 @@ class TestRemote(calibrator.Programs, unittest.TestCase):
         self.need('ip', 'iperf3', 'ssh', 'sshd', 'ssh-keygen')
         directory = self.enterContext(tempfile.TemporaryDirectory())
         self.root = pathlib.Path(directory)
-        self.run_of = self.enterContext(namespaces.Run(
+        self.run_of = self.enterContext(namespaces.NamespaceRun(
             ['a', 'b'], self.root / 'state'))
         for short in ('a', 'b'):
             self.run_of.add(short)

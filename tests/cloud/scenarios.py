@@ -13,12 +13,16 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 
 import numpy as np
 
 from tests.cloud import client as api
 from tests.cloud import services
+from tests.cloud import telemetry
 from tests.unit.budgets import fleet
 from vswitch_aware_scheduler import store
 
@@ -942,6 +946,115 @@ def modeler_killed_in_a_plan(stage):
         require([row['status'] for row in live] == ['completed'],
                 f'live migrations: {live}')
         return f'{remark}; done {seconds:.0f} s after the death of the first'
+
+
+def _survey(stage, url, *words, **environment):
+    """Run vswitch-manage survey as its reader would; return (status, text).
+
+    :param url: of Prometheus
+    :param environment: other variables than those of the administrator
+    """
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.manage',
+             'survey', '--prometheus', url, '--days', '2', *words],
+            env={'HOME': home, 'PATH': os.environ['PATH'],
+                 'PYTHONPATH': os.environ.get('PYTHONPATH', ''),
+                 **{f'OS_{key.upper()}': value for key, value
+                    in stage.cloud.openstack.auth.items()}, **environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=600)
+    return done.returncode, done.stdout + done.stderr
+
+
+def _backdate(stage, server, hours):
+    """Let Nova's record say that all about a server was so long ago."""
+    for database, name in ((stage.cloud.database, 'nova'),
+                           (stage.cloud.cell2, 'cell2')):
+        for table, column, times in (
+                ('instances', 'uuid',
+                 ('created_at', 'updated_at', 'launched_at')),
+                ('migrations', 'instance_uuid',
+                 ('created_at', 'updated_at'))):
+            database.execute(f'UPDATE {name}.{table} SET ' + ', '.join(
+                f'{time} = {time} - INTERVAL {hours} HOUR' for time in times)
+                + f" WHERE {column} = '{server.id}'")
+
+
+@scenario
+def survey(stage):
+    """One command tells an operator what the plugin would have done."""
+    hot, cool, other = stage.hosts[:3]
+    stage.client.set_aggregate('all', stage.hosts, overload_probability=.01)
+    try:
+        with telemetry.SOURCES['prometheus']() as prometheus:
+            url = prometheus.options['url']
+            status, text = _survey(stage, url)
+            require((status, text.count('\n')) == (6, 1),
+                    f'without telemetry: {status}, {text}')
+            # What they state fits, what they send does not.
+            servers = [stage.boot(name, flavor,
+                                  availability_zone=f'nova:{host}')
+                       for name, host, flavor in (
+                           ('old-1', hot, 'small'), ('old-2', hot, 'small'),
+                           ('late', hot, 'large'), ('alone', cool, 'small'),
+                           ('moves', other, 'small'))]
+            moved = servers[-1]
+            stage.act(moved, 'live_migrate_server', cool,
+                      block_migration='auto')
+            for server, hours in zip(servers, (60, 60, 20, 60, 24)):
+                _backdate(stage, server, hours)
+            slots = 49 * 12
+            rates = dict(zip((server.id for server in servers), (
+                4_000.0, 4_000.0, 4_000.0, 1_000.0, 2_000.0)))
+            telemetry.Telemetry.publish_to(prometheus, {
+                uuid: np.full(slots, kbps) for uuid, kbps in rates.items()})
+            status, text = _survey(stage, url)
+            require(status == 0, text)
+            print(text, file=sys.stderr)
+            status, output = _survey(stage, url, '--json')
+            require(status == 0, output)
+            answer = json.loads(output)
+            rows = {row['host']: row for row in answer['hosts']}
+            require([host for host, row in rows.items()
+                     if row['overloaded']] == [hot], f'overloaded: {rows}')
+            outcomes = {row['instance']['name']: row['outcome']
+                        for row in answer['decisions']['list']}
+            require(outcomes == {'late': 'elsewhere', 'moves': 'same'},
+                    f'decisions: {outcomes}')
+            require(answer['decisions']['wrong_refusals'] == 0, output)
+            status, output = _survey(stage, url, '--json', '--anonymous')
+            named = [name for name in (hot, 'old-1', servers[0].id)
+                     if f'"{name}"' in output]
+            require(status == 0 and not named, f'named: {named}')
+            _survey_fails(stage, url)
+        return answer['verdict'][0]
+    finally:
+        stage.client.delete_all()
+        stage.client.set_aggregate('all', stage.hosts, overload_probability=0)
+
+
+def _survey_fails(stage, url):
+    """Check what a survey says to who may not make one."""
+    identity = stage.client.connection.identity
+    user = identity.create_user(name='tenant', password='tenant',
+                                domain_id='default')
+    project = identity.find_project('admin')
+    role = identity.find_role('member') or identity.create_role(name='member')
+    identity.assign_project_role_to_user(project, user, role)
+    try:
+        for expected, environment in (
+                (3, {'OS_AUTH_URL': 'http://127.0.0.1:9/v3'}),
+                (4, {'OS_PASSWORD': 'wrong'}),
+                (5, {'OS_USERNAME': 'tenant', 'OS_PASSWORD': 'tenant'})):
+            status, text = _survey(stage, url, **environment)
+            print(text, file=sys.stderr)
+            require((status, text.count('\n')) == (expected, 1),
+                    f'expected {expected}: {status}, {text}')
+        status, text = _survey(stage, 'http://127.0.0.1:9')
+        require((status, text.count('\n')) == (6, 1), f'{status}, {text}')
+    finally:
+        identity.delete_user(user)
 
 
 @scenario

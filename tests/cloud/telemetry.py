@@ -120,6 +120,11 @@ class Telemetry(fixtures.Fixture):
 
         :param egress_kbps: {instance uuid: (t,) rate in each period}
         """
+        self.publish_to(self.source, egress_kbps)
+
+    @staticmethod
+    def publish_to(source, egress_kbps):
+        """As :meth:`publish_rates`, to another source."""
         last = time.time() // PERIOD_SECONDS * PERIOD_SECONDS \
             - PERIOD_SECONDS
         samples = []
@@ -129,7 +134,7 @@ class Telemetry(fixtures.Fixture):
             counters[:, 0] = np.cumsum(rates) * PERIOD_SECONDS * 125
             counters[:, 2] = counters[:, 0] / 1000
             samples.append(_Interface(uuid, times, counters))
-        self.source.publish(samples)
+        source.publish(samples)
 
     def learn(self, wrapper=()):
         """Make one pass; return (exit status, what it said).

@@ -14,7 +14,7 @@ EVERYONE = [base.instance_uuid(number * 7919) for number in range(4000)]
 _MEMBER = '''
 import sys
 from vswitch_aware_scheduler.modeler import membership as coordination
-group = coordination.Group(sys.argv[1])
+group = coordination.ModelerGroup(sys.argv[1])
 print(group.share('store').members, flush=True)
 sys.stdin.read()
 group.leave()
@@ -25,7 +25,7 @@ class GroupContract:
     """What a group is with any backend; ``group_url`` names it."""
 
     def group(self):
-        group = membership.Group(self.group_url)
+        group = membership.ModelerGroup(self.group_url)
         self.addCleanup(group.leave)
         return group
 
@@ -36,7 +36,7 @@ class GroupContract:
         for uuid in EVERYONE[:500]:
             self.assertEqual(1, sum(share(uuid) for share in shares))
 
-    def test_modelers_that_join_and_leave_are_noticed(self):
+    def test_shares_follow_modelers_that_join_and_leave(self):
         first, second = self.group(), self.group()
         first.share('store')
         self._assert_shared(first)
@@ -55,7 +55,7 @@ class GroupContract:
         self.assertEqual(1, observer.count('store'))
         self._assert_shared(member)
 
-    def test_modelers_of_another_store_are_another_group(self):
+    def test_modelers_of_another_store_form_another_group(self):
         first, second = self.group(), self.group()
         first.share('store')
         second.share('other')
@@ -64,7 +64,7 @@ class GroupContract:
         first.share('other')
         self._assert_shared(first, second, store_id='other')
 
-    def test_two_on_machines_of_the_same_name_share(self):
+    def test_two_modelers_on_hosts_of_the_same_name_share(self):
         with mock.patch('socket.gethostname', return_value='controller'), \
                 mock.patch('os.getpid', return_value=1):
             first, second = self.group(), self.group()

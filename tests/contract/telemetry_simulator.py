@@ -183,7 +183,7 @@ def learned(store, server, number, traffic, source, seconds, clock=None,
 
     driver = prometheus.PrometheusDriver(
         telemetry_services.access(server.url), clock=now, **options)
-    settings = learning.Settings('prometheus')
+    settings = learning.LearningSettings('prometheus')
     for elapsed in np.arange(interval, seconds + 1, interval).tolist():
         server.now = T0 + elapsed
         shown = T0 + (elapsed if clock is None else clock(elapsed))

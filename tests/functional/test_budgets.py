@@ -16,11 +16,11 @@ from oslo_config import cfg
 from tests.fakes import keystone as fake_keystone
 from tests.functional import base
 from tests.unit.budgets import fleet as test_fleet
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.budgets import proposal
 from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.cmd.subcommands import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
 from vswitch_aware_scheduler.modeler import cloud_facts
@@ -141,7 +141,7 @@ class BudgetsTestCase(base.VSwitchTestCase):
 
         access = http.Access(url=self.admin_api.base_url, retries=0,
                              auth={'auth_type': 'fixture'})
-        nova_api = cloud_api.CloudApi(access, dataclasses.replace(
+        nova_api = nova.CloudApi(access, dataclasses.replace(
             access, url=self.placement.fixture.endpoint))
         plan_settings = settings.RebalanceSettings(network=settings.SEPARATE)
         plan = proposal.propose(

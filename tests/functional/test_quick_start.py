@@ -22,6 +22,7 @@ from oslo_config import cfg
 
 from tests.functional import base
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.conf import opts as options_module
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 
@@ -73,10 +74,10 @@ def _command(module):
         #!{sys.executable}
         import os
         import sys
+        from tests.fakes import nova_files
         from vswitch_aware_scheduler.cmd import {module}
-        words = ['--config-file', os.environ['ROOT']
-                 + '/etc/vswitch_aware_scheduler/vswitch.conf']
-        sys.exit({module}.main(words + sys.argv[1:]))
+        with nova_files.below(os.environ['ROOT']):
+            sys.exit({module}.main())
         ''')
 
 
@@ -100,6 +101,12 @@ def blocks():
 
 
 class DocumentTestCase(unittest.TestCase):
+
+    def test_removing_names_every_group_that_may_hold_a_password(self):
+        text = (PROJECT / 'doc/source/install/remove.rst').read_text()
+        for group, names in options_module.list_opts():
+            if any(option.secret for option in names):
+                self.assertIn(f'``[{group.name}]``', text)
 
     def test_the_manual_has_the_same_steps(self):
         text = (PROJECT / 'doc/source/install/index.rst').read_text()
@@ -160,7 +167,9 @@ class QuickStartTestCase(base.VSwitchTestCase):
         self.WEIGHERS = conf.filter_scheduler.weight_classes
         self.OPTIONS = {
             name: conf.vswitch_scheduler[name]
-            for name in ('store_url', 'default_switch_profile')}
+            for name in ('store_url', 'default_switch_profile',
+                         'enforcement')}
+        self.OPTIONS.update(self.LATER)
         super().setUp()
 
     def _program(self, path, text):
@@ -192,23 +201,45 @@ class QuickStartTestCase(base.VSwitchTestCase):
              default_config_dirs=[])
         return conf
 
-    def test_the_filter_decides_after_the_last_step(self):
+    def check_installation(self):
         self.assertEqual(['restart nova-scheduler'], (
             self.root / 'systemctl.log').read_text().splitlines())
         self.assertNotIn('Failure', self.output)
         self.assertNotIn('Warning', self.output)
-        learned = store.Store(self.OPTIONS['store_url'])
-        self.assertIsNotNone(learned.model(
+        self.store = store.Store(self.OPTIONS['store_url'])
+        self.assertIsNotNone(self.store.model(
             telemetry_file.instance_uuid('web')))
         self.assertEqual(
             0o750, (self.root / 'var/lib/vswitch_aware_scheduler').stat()
             .st_mode & 0o777)
-        # 1 Tbit/s, which no virtual switch carries.
-        self.boot_refused(self.flavor('tbit', egress_kbps=1_000_000_000))
+        self.assertEqual([], list(self.root.rglob('vswitch.conf')))
         # Between what ovs-vxlan-1g and ovs-vxlan carry, 180 and 1241 Mbit/s.
-        large = self.flavor('large', egress_kbps=500_000)
-        self.boot(large, 'compute8')
-        self.boot_refused(large, host='compute7')
+        self.large = self.flavor('large', egress_kbps=500_000)
+
+
+class ObserveTestCase(QuickStartTestCase):
+    LATER = {}
+
+    def test_no_request_is_refused_and_decisions_are_stored(self):
+        self.check_installation()
+        self.boot(self.large, 'compute7', host='compute7')
+        # 1 Tbit/s, which no virtual switch carries.
+        self.boot(self.flavor('tbit', egress_kbps=1_000_000_000))
+        large, tbit = self.decisions()
+        self.assertEqual((0, 2, ['compute7']), (
+            tbit.admitted, tbit.observed,
+            [refused['host'] for refused in large.nearest]))
+        self.assertEqual([], self.log.warnings)
+
+
+class EnforceTestCase(QuickStartTestCase):
+    LATER = {'enforcement': 'enforce'}
+
+    def test_the_filter_refuses_hosts_as_soon_as_it_may(self):
+        self.check_installation()
+        self.boot_refused(self.flavor('tbit', egress_kbps=1_000_000_000))
+        self.boot(self.large, 'compute8')
+        self.boot_refused(self.large, host='compute7')
         self.boot(self.flavor('small', egress_kbps=1000), 'compute7',
                   host='compute7')
         self.assertEqual([], self.log.warnings)

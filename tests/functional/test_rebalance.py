@@ -27,14 +27,15 @@ from tests.functional import base
 from tests.unit.budgets import fleet
 from tests.unit.cmd import commands
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.budgets import rebalancer as rebalancing
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
@@ -79,9 +80,10 @@ class RebalanceTestCase(base.VSwitchTestCase):
                 '[vswitch_scheduler]', f'store_url = {self.store_url}',
                 'rebalance_network = separate', 'telemetry_driver = file',
                 f'telemetry_path = {self.directory}/trace.csv', *lines,
-                '[vswitch_inventory]', f'url = {self.admin_api.base_url}',
+                '[vswitch_inventory]',
+                f'endpoint_override = {self.admin_api.base_url}',
                 f'placement_url = {self.placement.fixture.endpoint}',
-                'auth_type = fixture', 'retries = 0',
+                'auth_type = fixture', 'connect_retries = 0',
                 'requests_per_second = 1000']))
 
     def measure(self):
@@ -98,10 +100,15 @@ class RebalanceTestCase(base.VSwitchTestCase):
         totals = {host: np.zeros(fleet.SLOTS) for host in self.HOSTS}
         for server in self.servers.values():
             totals[self.host_of(server)] += self.rates[server['id']]
+        cloud = nova.read_cloud(self.nova_access(), 'vswitch:')
+        nodes = facts.by_host(cloud['node'])
         self.store.write_fleet({
+            'aggregate': cloud['aggregate'], 'node': {},
             'flavor': {'small': {'vswitch:egress_kbps': '100'}},
-            'host': {host: policy_in_force.pack(fleet.policy_of(1000.0))
-                     for host in self.HOSTS}, 'uplink': {}}, now)
+            'host': {host: {
+                **policy_in_force.pack(fleet.policy_of(1000.0)),
+                **facts.of_nova(nodes, host)} for host in self.HOSTS},
+            'uplink': {}}, now)
         self.store.write(placements=[
             store.InstanceRecord(
                 server['id'], self.host_of(server), 'small', 'p')
@@ -319,13 +326,16 @@ class RebalanceTestCase(base.VSwitchTestCase):
         with executor.Executor(self.store, None, None, 'test') as resumed:
             self.assertEqual(0, resumed.resume())
 
+    def nova_access(self):
+        return http.Access(url=self.admin_api.base_url, retries=0,
+                           requests_per_second=1000,
+                           auth={'auth_type': 'fixture'})
+
     def modeler(self):
         """Return what makes and executes the plans of a vswitch-modeler."""
-        access = http.Access(url=self.admin_api.base_url, retries=0,
-                             requests_per_second=1000,
-                             auth={'auth_type': 'fixture'})
+        access = self.nova_access()
         return rebalancing.Rebalancer(
-            cloud_api.CloudApi(access, dataclasses.replace(
+            nova.CloudApi(access, dataclasses.replace(
                 access, url=self.placement.fixture.endpoint)),
             settings.RebalanceSettings(settings.EXECUTE, settings.SEPARATE),
             fleet.read_fleet)

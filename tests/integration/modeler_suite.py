@@ -45,8 +45,9 @@ class KilledModelersTestCase(base.SharingTestCase):
 
     def _set_up(self):
         return wiring.SetUp(
-            store.Store(self.url), self.driver, learning.Settings('memory'),
-            0.02, membership.Group(f'file://{self.directory}/group'))
+            store.Store(self.url), self.driver,
+            learning.LearningSettings('memory'),
+            0.02, membership.ModelerGroup(f'file://{self.directory}/group'))
 
     def _caught_up(self):
         points = self.store.resume_points()

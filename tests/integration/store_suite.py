@@ -18,6 +18,7 @@ from tests.unit.modeler import test_learning
 from tests.unit.store import base as store_base
 from tests.unit.store import test_budgets
 from tests.unit.store import test_claims
+from tests.unit.store import test_copy
 from tests.unit.store import test_database
 from tests.unit.store import test_decisions
 from tests.unit.store import test_instances
@@ -230,6 +231,7 @@ class GrantsTestCase(store_base.StoreTestCase):
 CASES = (
     ContentionTestCase, GrantsTestCase,
     modeler_suite.KilledModelersTestCase, test_claims.ClaimsTestCase,
+    test_copy.CopyTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.NamesTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,

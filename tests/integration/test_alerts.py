@@ -42,6 +42,9 @@ CASES = (
       'vswitch_scheduler_requests_without_host_total': '0+3x60'},
      {'vswitch_scheduler_requests_judged_total': '0+10x60',
       'vswitch_scheduler_requests_without_host_total': '0+1x60'}),
+    ('VSwitchHostsAboveLimit',
+     {'vswitch_scheduler_profile_hosts_above_limit{profile="p"}': '1+0x60'},
+     {'vswitch_scheduler_profile_hosts_above_limit{profile="p"}': '0+0x60'}),
     ('VSwitchDecisionsSlow',
      {'vswitch_scheduler_decision_seconds_bucket{le="0.5"}': '0+1x60',
       'vswitch_scheduler_decision_seconds_bucket{le="1.0"}': '0+9x60',
@@ -82,7 +85,7 @@ class PromtoolTestCase(unittest.TestCase):
             metrics._Counts(lambda: {
                 **dict.fromkeys(metrics._GAUGES), 'risks': {},
                 'counts': dict.fromkeys(metrics._CLAIMS, 0)}).registry,
-            modeler_metrics.Metrics()._registry)
+            modeler_metrics.ModelerMetrics()._registry)
             for family in registry.collect()}
         named = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)
         self.assertTrue(named)

@@ -80,7 +80,7 @@ class FaultsWhileModelling(base.WithServer):
 
     def make_set_up(self):
         return wiring.SetUp(self.service_store(), self.make_driver(),
-                            learning.Settings('memory'), 0.1,
+                            learning.LearningSettings('memory'), 0.1,
                             self.make_group())
 
     def service_store(self):
@@ -100,7 +100,7 @@ class FaultsWhileModelling(base.WithServer):
         """Return what one pass over all learns, from the server itself."""
         fresh = self.other_store(f'fresh{self.clock():.0f}')
         learning.run(fresh, self.make_driver(), self.clock,
-                     learning.Settings('memory'))
+                     learning.LearningSettings('memory'))
         return fresh
 
     def wait_until_caught_up(self):
@@ -273,7 +273,7 @@ class LivesTestCase(modeler_base.SharingTestCase):
 
     def _set_up(self):
         return wiring.SetUp(store.Store(self.url), self.driver,
-                            learning.Settings('memory'), .02)
+                            learning.LearningSettings('memory'), .02)
 
     def _last(self):
         return max((point.last_time for point
@@ -354,7 +354,7 @@ class RedisFaultsTestCase(FaultsWhileModelling,
     make_server = servers.Redis
 
     def make_group(self):
-        return membership.Group(
+        return membership.ModelerGroup(
             f'redis://127.0.0.1:{self.proxy.port}?timeout=2')
 
 

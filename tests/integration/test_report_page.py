@@ -165,11 +165,28 @@ class ReportPageTest(base.StoreTestCase):
             *shown.evaluate('[document.documentElement.scrollWidth, '
                             'document.documentElement.clientWidth]'))
 
+    def test_a_usual_window_shows_all_columns_of_the_hosts(self):
+        report = fleets.report_of(self.store).report(base.NOW)
+        for number, row in enumerate(report['hosts']):
+            row.update(
+                host=f'compute-{number:04}.region-one.example.org',
+                profile='ovs-vxlan-microserver', above=True, limit=.0123,
+                measure='vswitch-calibrate --quick',
+                overload_probability=.01234, utilisation=.98765,
+                loss_fraction=1.234e-05, burn_rate=12.34, error_budget={
+                    'left_days': -12.34, 'vm_overload_seconds': 1.234,
+                    'vm_seconds': 1e5})
+        report['details'] = []
+        shown = self.written(report, viewport={'width': 1400, 'height': 900})
+        self.assertLessEqual(*shown.locator(
+            '[data-table=hosts] .scroll').evaluate(
+                'place => [place.scrollWidth, place.clientWidth]'))
+
     def test_the_served_page_leads_to_every_host_and_back(self):
         reports = server.Reports(
             lambda: fleets.report_of(self.store),
             lambda fleet, host: fleet.report(base.NOW, host=host))
-        serving = server.Server('127.0.0.1', 0, reports)
+        serving = server.ReportServer('127.0.0.1', 0, reports)
         self.addCleanup(serving.server_close)
         thread = threading.Thread(target=serving.serve_forever,
                                   kwargs={'poll_interval': .05})

@@ -133,9 +133,7 @@ def usable_profile(
 
     A number that is valid alone may contradict the profile or another number.
     In alphabetical order, each number with a contradiction is reported and
-    ignored.
-
-    :param numbers: {name of a number: values}; the smallest value applies
+    ignored. Of several values, the smallest applies.
     """
     try:
         usable = vswitch_profile.with_numbers(profile, numbers, where,

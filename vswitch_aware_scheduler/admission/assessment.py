@@ -66,7 +66,7 @@ class Assessment:
     """
 
     _table: typing.Any
-    slots: np.ndarray
+    rows: np.ndarray
     reason: np.ndarray
     overload_probability: np.ndarray
     loss_fraction: np.ndarray
@@ -159,10 +159,7 @@ class Assessment:
             getattr(self._load, name)[:values.shape[1], where] = values.T
 
     def _of_limits(self, name: str, where: typing.Any) -> np.ndarray:
-        """Return a field of the LimitLoad of the given hosts, limits last.
-
-        :param where: position of a host, or (n,) int or slice
-        """
+        """Return a field of the LimitLoad of the given hosts, limits last."""
         if self._at is not None:
             where = self._at[where]
         return getattr(self._load, name)[:, where].T
@@ -198,11 +195,11 @@ class Assessment:
         return self._entry(i).host
 
     def _entry(self, i):
-        return self._table._entries[self.slots[i]]
+        return self._table._entries[self.rows[i]]
 
     def position(self, host: str) -> int | None:
         """Return the position of a host, or None if it was not judged."""
-        places = np.flatnonzero(self.slots == self._table.slot(host))
+        places = np.flatnonzero(self.rows == self._table.row(host))
         return int(places[0]) if places.size else None
 
     def limit(self, i: int) -> float | None:
@@ -214,7 +211,7 @@ class Assessment:
         return entry.policy.limit_in_force
 
     def loads(self, i: int) -> list[tuple[str, float, float, float, float]]:
-        """Return the rates of a host, for each limit of its switch.
+        """Return, for each limit of a host, its rates.
 
         :returns: list of (unit in words, mean with the instance, capacity,
             peak of the instance, limit of one instance)
@@ -233,7 +230,7 @@ class Assessment:
         policy = self._entry(i).policy
         attachments, exclude, table = self._candidate
         return [(_COUNTED[place], *table.numbers(
-            int(self.slots[i]), attachments, place, exclude))
+            int(self.rows[i]), attachments, place, exclude))
             for place, unit in enumerate(tunnel_table.COUNTED)
             if unit in policy.counts]
 
@@ -250,10 +247,9 @@ class Assessment:
                     & (self._full == _FULL_OF_FUNCTIONS)).sum())
 
     def decisive(self, i: int) -> tuple[float, float] | None:
-        """Return the numbers that the check which refuses a host compares.
+        """Return (value, limit) of the check that refuses a host.
 
-        :returns: (value, limit), or None if the check compares no numbers or
-            no check refuses the host
+        None: the check compares no numbers, or no check refuses the host.
         """
         reason = self.reason[i]
         if reason == UPLINK:
@@ -268,21 +264,28 @@ class Assessment:
                     self._entry(i).policy.limit_in_force)
         return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
 
-    def _exceeded(self, i: int) -> tuple[int, float, float]:
-        """Return (index, value, limit) of the limit that a host exceeds most.
+    def unit(self, i: int) -> str | None:
+        """Return the unit of :meth:`decisive` in words, None for a share."""
+        reason = self.reason[i]
+        if reason == UPLINK:
+            which, at = self._uplink_of[i].tolist()
+            return self._uplinks[which].unit(at)
+        if reason == TOO_MANY:
+            return _COUNTED[int(self._full[i]) - 1]
+        return _unit_text(self._entry(i).policy.limits[
+            self._exceeded(i)[0]][0]) if reason in (PEAK, MEAN) else None
 
-        The host is refused for PEAK or MEAN.
-        """
+    def _exceeded(self, i: int) -> tuple[int, float, float]:
+        """Return (index, value, limit) of the limit that a host exceeds."""
         values, limits = (self._of_limits(name, i) for name in (
             _COMPARED[int(self.reason[i])]))
         j = int(_over(values, limits).argmax())
         return j, float(values[j]), float(limits[j])
 
     def multiples(self, where: np.ndarray) -> np.ndarray:
-        """Return how far refused hosts exceed their limits.
+        """Return (n,) values of refused hosts divided by their limits.
 
-        :returns: (n,) value divided by limit, of the check that refuses each
-            host; infinite if the check compares no numbers or counts something
+        Infinite if the check compares no numbers or counts something.
         """
         reasons = self.reason[where]
         multiples = np.full(reasons.size, np.inf)
@@ -370,7 +373,7 @@ class Assessment:
     def _counted(self, i: int) -> tuple[int, int, float]:
         """Return TunnelTable.numbers of the quantity that refuses a host."""
         attachments, exclude, table = self._candidate
-        return table.numbers(int(self.slots[i]), attachments,
+        return table.numbers(int(self.rows[i]), attachments,
                              int(self._full[i]) - 1, exclude)
 
 

@@ -53,11 +53,10 @@ _MOST_FITTED = 65_536
 class Known:
     """What is known about the traffic of one instance.
 
-    :ivar stated: tuple of the (RateLaw, FLAVOR or FLAVOR_MODEL) that flavors
-        state; several while a resize is not confirmed
+    :ivar stated: what flavors state; several while a resize is not confirmed
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
         instance guarantee, or None if unknown
-    :ivar default: RateLaw of an instance about which nothing is known. None
+    :ivar default: law of an instance about which nothing is known. None
         assumes nothing: the prior of a group does not count either. A resident
         has None with the option ``unknown_instance_policy`` = ignore, and
         every instance while no state of the store has been read
@@ -76,11 +75,11 @@ class Known:
 class Demand:
     """The traffic that one instance is expected to send and receive.
 
-    :ivar law: RateLaw without the properties of a host: :meth:`law_on` cuts a
-        prior to the host and adds the guarantee
-    :ivar rule: the rule that gave the law: MODEL, FLAVOR, FLAVOR_MODEL, CLAIM,
-        'prior of ' and what it was learned from, DEFAULT, or UNKNOWN if no
-        rule applies; followed by RAISED if there is a guarantee
+    :ivar law: without the properties of a host: :meth:`law_on` cuts a prior to
+        the host and adds the guarantee
+    :ivar rule: MODEL, FLAVOR, FLAVOR_MODEL, CLAIM, 'prior of ' and what it was
+        learned from, DEFAULT, or UNKNOWN if no rule applies; followed by
+        RAISED if there is a guarantee
     """
 
     law: rate_law.RateLaw
@@ -114,7 +113,6 @@ class Demand:
 
         A prior is cut to what one instance may have there, see
         :meth:`.HostPolicy.fitting`. Then each rate is raised to the guarantee.
-        Results are cached.
         """
         law = self.law
         if policy is not None and self.is_prior and policy.limits_on_one:
@@ -179,12 +177,11 @@ def of_instance(
         report: _Report | None = None) -> Demand:
     """Return the Demand of an instance, with the facts of the store.
 
-    :param flavors: list of the (name or None, extra specs) that may apply;
-        the last one also determines the group of the instance
-    :param guaranteed: as in :class:`Known`; None uses the guarantee in the
-        store
-    :param report: callable(name of a flavor, problem in words or None), or
-        None; receives what is wrong with its ``vswitch:`` extra specs
+    :param flavors: (name or None, extra specs) that may apply; the last one
+        also determines the group of the instance
+    :param guaranteed: None uses the guarantee in the store
+    :param report: receives what is wrong with the ``vswitch:`` extra specs of
+        a flavor, by its name
     """
     if guaranteed is None:
         guaranteed = snapshot.guaranteed(instance_uuid)
@@ -222,8 +219,8 @@ def raised(law: rate_law.RateLaw, guaranteed: Rates,
            packet_bytes: float) -> rate_law.RateLaw:
     """Return a law without any rate below the guaranteed rates.
 
-    :param packet_bytes: size of a packet in bytes; converts bit rates to
-        packet rates if the law has no packet rate and the guarantee has one
+    :param packet_bytes: converts bit rates to packet rates if the law has no
+        packet rate and the guarantee has one
     """
     rates = np.array(law.rates)
     if guaranteed[2] and not law.packets_known:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explains why hosts are refused, the same in logs and in commands. Pure.
 
-A refused host counts for the first check that refuses it. The counts of all
-checks and the number of passing hosts therefore add up to the number of hosts.
+A refused host counts for the first check that refuses it.
 """
 
 import collections
@@ -54,8 +53,7 @@ class Refusal:
 def counts(assessment: assessments.Assessment) -> dict[str, int]:
     """Return {check in words: number of hosts that it refuses}.
 
-    The most frequent check comes first. Of equally frequent checks, those that
-    depend on the load come before hard limits.
+    The most frequent check comes first; of equal ones, hard limits come last.
     """
     numbers = collections.Counter(dict(zip(
         assessments.CHECKS, np.bincount(
@@ -79,9 +77,8 @@ def nearest(assessment: assessments.Assessment,
     """Return the Refusals of the hosts that are nearest to fitting.
 
     Hosts that are refused for their load come first, then those refused by a
-    hard limit, then those without a profile. Within each group, the host with
-    the smallest ratio of value to limit comes first. Of equal ratios, the host
-    with the lowest mean utilisation comes first.
+    hard limit, then those without a profile. Within each group, the smallest
+    ratio of value to limit comes first, then the lowest mean utilisation.
     """
     refused = np.flatnonzero(~assessment.admitted)
     ranks = _RANKS[assessment.reason[refused]]

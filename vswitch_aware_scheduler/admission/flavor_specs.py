@@ -65,7 +65,7 @@ def read(extra_specs: abc.Mapping[str, str],
          laws: Laws) -> tuple[Statement | None, str | None]:
     """Return what a flavor states, and what is wrong with its extra specs.
 
-    Unknown keys are ignored. With an invalid value, the flavor states nothing.
+    Unknown keys are ignored. With an invalid value, it states nothing.
     """
     stated, problems = None, []
     try:
@@ -83,8 +83,6 @@ def read(extra_specs: abc.Mapping[str, str],
 def law_of(extra_specs: abc.Mapping[str, str], laws: Laws) -> Statement | None:
     """Return the law of a flavor and the rule that gave it, or None.
 
-    :returns: (RateLaw, 'flavor model' or 'flavor'), or None if the extra specs
-        state no traffic
     :raises InvalidOverride: as :func:`law_of_extra_specs`
     """
     named = extra_specs.get(MODEL_EXTRA_SPEC)
@@ -106,8 +104,7 @@ def law_of_extra_specs(
         extra_specs: abc.Mapping[str, str]) -> rate_law.RateLaw | None:
     """Return the RateLaw that a flavor's numbers describe, or None.
 
-    :raises InvalidOverride: if a number is invalid; the message names the key,
-        the value and the valid values
+    :raises InvalidOverride: if a number is invalid
     """
     numbers = {}
     for key in EXTRA_SPECS:

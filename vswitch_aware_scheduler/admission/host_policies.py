@@ -62,9 +62,8 @@ class HostPolicies:
              bare_metal: bool = False) -> admission.HostPolicy:
         """Return the HostPolicy of a host.
 
-        :param bare_metal: whether the host's instances are physical machines
-            without a virtual switch; such a host is only judged if an
-            aggregate requests it
+        :param bare_metal: whether its instances are physical machines without
+            a virtual switch: it is only judged if an aggregate requests that
         """
         items = _items(metadata)
         stored = None
@@ -90,7 +89,7 @@ class HostPolicies:
 
         :returns: {'profile': text or None, 'admission_policy': text,
             'overload_probability': text, 'prediction_margin': text, name of a
-            number: text}; the numbers are those that differ from the profile
+            number that differs from the profile: text}
         """
         settings = self._keys.read(_items(metadata))
 

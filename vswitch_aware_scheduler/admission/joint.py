@@ -5,10 +5,8 @@ Two estimates of the probability that a sum exceeds a threshold are combined.
 The overlay is exact if the terms are independent. The sums at the instants
 have every dependence, but are few. Where the number of sums above a threshold
 is within the range of chance of the overlay, the overlay counts; beyond it,
-the sums do, and above the largest of them the overlay, stretched to it, never
-compressed: n sums do not show that something is rarer than 1 / (n + 1). Pure;
-numpy only. Derivation: reference/model.rst, "Instances that are busy
-together".
+the sums do, and above the largest of them the overlay, stretched to it. Pure.
+Derivation: reference/model.rst, "Instances that are busy together".
 """
 
 import numpy as np

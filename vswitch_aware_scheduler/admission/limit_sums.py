@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sums of the rates of the instances on hosts, for each limit.
 
-:class:`LimitSums` keeps, for each host and limit, the distribution of the sum
-of the rates as a look-up table. If residents were sampled at the instants, the
-table is adapted to their sums there, which are kept as well. This module makes
-no decisions. Derivation: reference/model.rst, reference/admission.rst.
+For each host and limit, the distribution of the sum is kept as a look-up
+table. If residents were sampled at the instants, the table is adapted to their
+sums there, which are kept as well. This module makes no decisions. Derivation:
+reference/model.rst, reference/admission.rst.
 """
 
 from __future__ import annotations
@@ -77,23 +77,23 @@ _MOST_BYTES = 2 ** 24
 (_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _STEP, _LARGEST,
  _NUMBERS) = range(8)
 _UNLIMITED = (np.inf, np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
-_UNIT, _KIND, _ROW, _SUMS_ROW, _PLACES = range(5)
-_NO_ROW = -1
-_NOWHERE = (0, 0, _NO_ROW, _NO_ROW)
+_UNIT, _KIND, _LINE, _SUMS_LINE, _PLACES = range(5)
+_NO_LINE = -1
+_NOWHERE = (0, 0, _NO_LINE, _NO_LINE)
 
 #: (504,) probabilities of equal distance in a fixed random order.
 _SHUFFLED = (np.random.RandomState(1).permutation(sampled.INSTANTS)
              + 0.5) / sampled.INSTANTS
 
 
-_Slots: typing.TypeAlias = np.ndarray | slice
+_Rows: typing.TypeAlias = np.ndarray | slice
 
 
 class LimitLoad(typing.NamedTuple):
     """The load of the limits of hosts with one more instance.
 
-    All fields are (l, h) arrays for l limits and h hosts. A host with fewer
-    limits has infinite capacities in the remaining rows.
+    (l, h) arrays for l limits and h hosts. A host with fewer limits has
+    infinite capacities in the remaining ones.
     """
 
     capacity: np.ndarray
@@ -112,7 +112,7 @@ class _Limit(typing.NamedTuple):
     """A limit of a host that needs a look-up table."""
 
     position: int
-    slot: int
+    row: int
     kind: int
     unit: admission_sources.Unit
     step: float                  # one table cell
@@ -125,8 +125,8 @@ class _Limit(typing.NamedTuple):
 class LimitSums:
     """The sums of the rates of instances on hosts.
 
-    :param hosts: list of the hosts by slot, each with ``slot``, ``policy`` and
-        ``residents``; the caller appends to this list
+    :param hosts: by row, each with ``row``, ``policy`` and ``residents``; the
+        caller appends to this list
     """
 
     def __init__(self, cells: int, hosts: list[typing.Any]) -> None:
@@ -137,7 +137,7 @@ class LimitSums:
         #: look-up tables were computed.
         self.expected = {}
         # Arrays of the vectorised path: numbers; and the unit, the kind and
-        # the rows of the look-up table and of the slots.
+        # the lines of the look-up table and of the sums.
         self._numbers = np.zeros((_NUMBERS, 0, 0))
         self._places = np.zeros((_PLACES, 0, 0), dtype=np.int64)
         self._stale = np.zeros(0, dtype=bool)
@@ -174,68 +174,67 @@ class LimitSums:
 
     def set_limits(self, host: typing.Any) -> None:
         """Set the limits of a host to those of its policy."""
-        slot, policy = host.slot, host.policy
-        self._grow(len(policy.limits), slot + 1)
-        self._free(slot)
+        row, policy = host.row, host.policy
+        self._grow(len(policy.limits), row + 1)
+        self._free(row)
         self.outdate(host)
-        self._numbers[..., slot] = np.array(_UNLIMITED)[:, None]
+        self._numbers[..., row] = np.array(_UNLIMITED)[:, None]
         for position, (weights, capacity, vm_peak) in enumerate(policy.limits):
             unit = tuple(weights), (policy.profile.typical_packet_bytes
                                     if weights[2] else None)
-            self._places[_UNIT, position, slot] = self._units.setdefault(
+            self._places[_UNIT, position, row] = self._units.setdefault(
                 unit, len(self._units))
-            self._numbers[:_PEAK, position, slot] = capacity, vm_peak
+            self._numbers[:_PEAK, position, row] = capacity, vm_peak
 
-    def _grow(self, limits: int, slots: int) -> None:
-        """Resize the arrays for a number of limits and slots."""
-        old_slots = self._stale.size
+    def _grow(self, limits: int, rows: int) -> None:
+        """Resize the arrays for a number of limits and rows."""
+        old_rows = self._stale.size
         size = (max(limits, self._numbers.shape[1]),
-                old_slots if slots <= old_slots else slots + slots // 2)
+                old_rows if rows <= old_rows else rows + rows // 2)
         if size == self._numbers.shape[1:]:
             return
 
         def grown(array: np.ndarray, fill: tuple[float, ...]) -> np.ndarray:
             new = np.empty((len(array), *size), dtype=array.dtype)
             new[:] = np.array(fill)[:, None, None]
-            new[:, :array.shape[1], :old_slots] = array
+            new[:, :array.shape[1], :old_rows] = array
             return new
 
         self._numbers = grown(self._numbers, _UNLIMITED)
         self._places = grown(self._places, _NOWHERE)
         self._stale = np.append(self._stale,
-                                np.ones(size[1] - old_slots, bool))
+                                np.ones(size[1] - old_rows, bool))
 
     def outdate(self, host: typing.Any) -> None:
         """Compute the sums of a host again when they are next used."""
         # Without limits there is nothing to compute.
-        self._stale[host.slot] = bool(host.policy.limits)
+        self._stale[host.row] = bool(host.policy.limits)
 
-    def update(self, slots: np.ndarray) -> None:
+    def update(self, rows: np.ndarray) -> None:
         """Compute the outdated sums of the given hosts."""
-        stale = self._stale.take(slots)
+        stale = self._stale.take(rows)
         if stale.any():
             # np.unique loads numpy.ma at its first call, which would make the
             # first request of a worker slow.
-            self._refresh(sorted(set(slots[stale].tolist())))
+            self._refresh(sorted(set(rows[stale].tolist())))
 
-    def with_source(self, slots: _Slots, law: rate_law.RateLaw) -> LimitLoad:
+    def with_source(self, rows: _Rows, law: rate_law.RateLaw) -> LimitLoad:
         """Return the :class:`LimitLoad` of hosts with one more instance.
 
-        The LimitLoad of a host with outdated sums has overload_probability 0.
+        A host with outdated sums has overload_probability 0.
 
-        :param slots: slots of the hosts: (h,) int, or a slice, for which less
-            is copied
+        :param rows: (h,) int, or a slice, for which less is copied
         """
         # A rate beyond the range of floats is always too much.
         with np.errstate(over='ignore', invalid='ignore'):
-            return self._with_source(slots, law)
+            return self._with_source(rows, law)
 
-    def _with_source(self, slots: _Slots, law: rate_law.RateLaw) -> LimitLoad:
+    def _with_source(self, rows: _Rows, law: rate_law.RateLaw) -> LimitLoad:
         # Copy only what is needed: allocating memory takes longer than
         # computing.
         capacity, vm_peak, peak, mean, base = _at(
-            self._numbers[:_STEP], slots)
-        units = _at(self._places[_UNIT], slots)
+            self._numbers[:_STEP], rows)
+        units = _at(self._places[_UNIT], rows)
         levels = self._levels(law, tuple(self._units))
         mean = mean + base
         mean += levels.means.take(units)
@@ -244,19 +243,19 @@ class LimitSums:
         # If the sum of all peaks fits, there is no overload and no table is
         # needed.
         exceeds = peak + peaks > capacity * SLACK
-        exceeds &= ~_at(self._stale, slots)
+        exceeds &= ~_at(self._stale, rows)
         exceeds = np.flatnonzero(exceeds)
         if exceeds.size:
             limit, at = np.divmod(exceeds, mean.shape[1])
-            at = np.arange(self._stale.size)[slots][at]
+            at = np.arange(self._stale.size)[rows][at]
             at += limit * self._stale.size
             places = self._places.reshape(_PLACES, -1).take(at, axis=1)
-            lacking = at[places[_ROW] == _NO_ROW]
+            lacking = at[places[_LINE] == _NO_LINE]
             if lacking.size:
                 self.expect(dict(zip(self._units, levels.peaks.tolist())))
                 self._refresh(sorted(
                     set((lacking % self._stale.size).tolist())))
-                return self._with_source(slots, law)
+                return self._with_source(rows, law)
             effects = self._look_up(
                 self._numbers.reshape(_NUMBERS, -1).take(at, axis=1), places,
                 levels)
@@ -274,56 +273,56 @@ class LimitSums:
     def expect(self, peaks: dict[admission_sources.Unit, float]) -> None:
         """Expect instances with such peaks.
 
-        If the sum of the peaks on a host and the largest expected peak is
-        within the capacity, the host needs no look-up table.
+        A host whose sum of peaks with the largest of these is within the
+        capacity needs no look-up table.
         """
         # Another thread may add to them meanwhile.
         for unit, peak in list(peaks.items()):
             self.expected[unit] = max(peak, self.expected.get(unit, 0.0))
 
-    def are_smooth(self, slots: _Slots) -> np.ndarray:
+    def are_smooth(self, rows: _Rows) -> np.ndarray:
         """Return which hosts have a tail that is only exact up to ERROR."""
-        return ((_at(self._places[_KIND], slots) <= _FEW)
-                & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
+        return ((_at(self._places[_KIND], rows) <= _FEW)
+                & (_at(self._places[_LINE], rows) != _NO_LINE)).any(axis=0)
 
-    def have_giants(self, slots: _Slots) -> np.ndarray:
+    def have_giants(self, rows: _Rows) -> np.ndarray:
         """Return which hosts have a resident that exceeds a capacity alone."""
-        return np.any(_at(self._numbers[_LARGEST], slots) > _at(
-            self._numbers[_CAPACITY], slots) * SLACK, axis=0)
+        return np.any(_at(self._numbers[_LARGEST], rows) > _at(
+            self._numbers[_CAPACITY], rows) * SLACK, axis=0)
 
-    def _free(self, slot: int) -> None:
+    def _free(self, row: int) -> None:
         """Free the look-up tables of a host."""
-        for places in self._places[..., slot].T:
-            for row, rows in zip(places[_ROW:].tolist(), (
+        for places in self._places[..., row].T:
+            for line, lines in zip(places[_LINE:].tolist(), (
                     self._tables[places[_KIND]], self._at_instants)):
-                if row != _NO_ROW:
-                    rows.free(row)
+                if line != _NO_LINE:
+                    lines.free(line)
             places[_KIND:] = _NOWHERE[_KIND:]
 
-    def _refresh(self, slots: list[int]) -> None:
+    def _refresh(self, rows: list[int]) -> None:
         """Compute the sums of the given hosts from all their residents."""
         with np.errstate(over='ignore', invalid='ignore', divide='ignore'):
-            for begin in range(0, len(slots), _TOGETHER):
-                chunk = slots[begin:begin + _TOGETHER]
+            for begin in range(0, len(rows), _TOGETHER):
+                chunk = rows[begin:begin + _TOGETHER]
                 # Allocate one array for all instead of copying it repeatedly.
-                for rows in self._tables[_SMOOTH], self._at_instants:
-                    rows.expected = len(slots) - begin
-                self._tabulate([limit for slot in chunk
-                                for limit in self._sum(self._hosts[slot])])
+                for lines in self._tables[_SMOOTH], self._at_instants:
+                    lines.expected = len(rows) - begin
+                self._tabulate([limit for row in chunk
+                                for limit in self._sum(self._hosts[row])])
                 self._stale[chunk] = False
 
     def _sum(self, host: typing.Any) -> list[_Limit]:
         """Sum the residents of a host."""
-        self._free(host.slot)
+        self._free(host.row)
         limits = tuple((self._unit(places), capacity) for places, (
-            _, capacity, _) in zip(self._places[..., host.slot].T,
+            _, capacity, _) in zip(self._places[..., host.row].T,
                                    host.policy.limits))
         parts = self._parts_of(host, limits)
         to_tabulate = []
         for position, sums in enumerate(sum(part.sums for part in parts)):
             unit, _ = limits[position]
-            numbers = self._numbers[:, position, host.slot]
-            places = self._places[:, position, host.slot]
+            numbers = self._numbers[:, position, host.row]
+            places = self._places[:, position, host.row]
             numbers[_PEAK:_STEP] = sums[:_STEP - _PEAK]
             numbers[_LARGEST] = max(part.largest[position] for part in parts)
             # Whether all peaks fit.
@@ -333,12 +332,12 @@ class LimitSums:
             kind, step = places[_KIND], numbers[_STEP] = self._kind_and_step(
                 numbers[_CAPACITY], sums, np.concatenate([
                     part.steps[position] for part in parts]))
-            places[_ROW] = self._tables[kind].take()
+            places[_LINE] = self._tables[kind].take()
             if sums[admission_sources.SAMPLED]:
-                places[_SUMS_ROW] = self._at_instants.take()
+                places[_SUMS_LINE] = self._at_instants.take()
             mean = sums[admission_sources.ROUNDED_MEAN] if kind == _FEW \
                 else numbers[_MEAN]
-            to_tabulate.append(_Limit(position, host.slot, kind, unit, step,
+            to_tabulate.append(_Limit(position, host.row, kind, unit, step,
                                       parts, mean / step,
                                       sums[admission_sources.SAMPLED],
                                       len(host.residents)))
@@ -347,8 +346,7 @@ class LimitSums:
     def _parts_of(self, host, limits):
         """Return the :class:`.HostPart` objects into which a host is divided.
 
-        Few residents are one part. Parts of many are cached, so that one
-        change computes one of them again.
+        Parts of many residents are cached, so that a change computes one.
         """
         counts = collections.Counter(host.residents.values()) or {
             rate_law.SILENT: 0}
@@ -399,29 +397,28 @@ class LimitSums:
                 waves = (tails[:, 1:] - tails[:, :-1]
                          > ERROR * tails[:, 1:] + _NOISE)
                 for i in np.flatnonzero(waves.any(axis=1)).tolist():
-                    # The rows of both kinds of tables are the same.
+                    # The lines of both kinds of tables are the same.
                     self._places[_KIND, limits[i].position,
-                                 limits[i].slot] = _ROUGH
+                                 limits[i].row] = _ROUGH
                     [tables[i]] = self._tables_of(_ROUGH, [limits[i]])
             at = [i for i, limit in enumerate(limits) if limit.sampled]
             if at:
                 self._adapt([limits[i] for i in at], tables, at)
-            self._tables[kind].values[0][self._rows(_ROW, limits)] = tables
+            self._tables[kind].values[0][self._lines(_LINE, limits)] = tables
 
     def _adapt(self, limits, tables, at):
         """Keep the sums of limits at the instants, and adapt their tables.
 
-        :param limits: list of s :class:`_Limit` of one kind with sampled
-            residents
+        :param limits: s limits of one kind with sampled residents
         :param tables: (l, n) complex, tables of independent residents; those
             of residents that depend on each other are changed
         """
         sums, weights = np.array([
             sum(part.at_instants(limit.unit, self._figures)
                 for part in limit.parts) for limit in limits]).swapaxes(0, 1)
-        positions, slots, steps, sampled_ones = (
+        positions, rows, steps, sampled_ones = (
             np.array(values) for values in zip(*[
-                (limit.position, limit.slot, limit.step, limit.sampled)
+                (limit.position, limit.row, limit.step, limit.sampled)
                 for limit in limits]))
         sums /= steps[:, None]
         np.minimum(sums, fourier_sum.MOST, out=sums)
@@ -435,25 +432,25 @@ class LimitSums:
                 sums[i] += np.interp(-_SHUFFLED, -others.real,
                                      np.arange(others.size))
         capacity, base, peaks = self._numbers[[_CAPACITY, _BASE, _PEAK]][
-            :, positions, slots]
-        rows = self._rows(_SUMS_ROW, limits)
+            :, positions, rows]
+        lines = self._lines(_SUMS_LINE, limits)
         kept, its_weights, trust = self._at_instants.values
-        kept[rows] = sums * (steps / capacity)[:, None]
-        its_weights[rows] = weights
+        kept[lines] = sums * (steps / capacity)[:, None]
+        its_weights[lines] = weights
         adapted = tables[at]
-        trust[rows] = joint.adapt(adapted, sums, weights, (
+        trust[lines] = joint.adapt(adapted, sums, weights, (
             joint.LADDER * capacity[:, None] - base[:, None])
             / steps[:, None], (peaks - base) / steps,
             limits[0].kind in (_ON_GRID, _FINE))
         tables[at] = adapted
 
-    def _rows(self, number: int, limits: list[_Limit]) -> np.ndarray:
-        """Return the (l,) rows of some limits.
+    def _lines(self, number: int, limits: list[_Limit]) -> np.ndarray:
+        """Return the (l,) lines of some limits.
 
-        :param number: _ROW or _SUMS_ROW
+        :param number: _LINE or _SUMS_LINE
         """
         return self._places[number, [limit.position for limit in limits],
-                            [limit.slot for limit in limits]]
+                            [limit.row for limit in limits]]
 
     def _tables_of(self, kind, limits, unsampled=False):
         """Return the look-up tables of some limits, as if of a given kind."""
@@ -474,7 +471,7 @@ class LimitSums:
         # Smooth tails have the same tables.
         kinds = 2 * np.maximum(places[_KIND], _FEW)
         if levels.at_instants is not None:
-            kinds += places[_SUMS_ROW] != _NO_ROW
+            kinds += places[_SUMS_LINE] != _NO_LINE
         if kinds.size > _READ_TOGETHER or (kinds != kinds[0]).any():
             effects = np.empty((2, kinds.size))
             for kind in np.flatnonzero(np.bincount(kinds)).tolist():
@@ -493,19 +490,19 @@ class LimitSums:
         thresholds = (
             (ladder[:, None, None] * capacity - values) / step - base)
         looked_up = self._tables[places[_KIND, 0]].look_up(
-            places[_ROW], thresholds, places[_KIND] <= _FEW)
+            places[_LINE], thresholds, places[_KIND] <= _FEW)
         effects = _average(levels.masses, looked_up[0])
         effects[1] *= step
         if is_joint:
-            rows, units = places[_SUMS_ROW], places[_UNIT]
+            lines, units = places[_SUMS_LINE], places[_UNIT]
             sums, weights, its_trust = self._at_instants.values
-            sums = sums[rows] + ((levels.at_instants[units] + numbers[
+            sums = sums[lines] + ((levels.at_instants[units] + numbers[
                 _BASE][:, None]) / capacity[:, None]).astype('<f4')
-            weights = np.where(levels.was_drawn, 0.0, weights[rows])
+            weights = np.where(levels.was_drawn, 0.0, weights[lines])
             probability, trust = joint.at_capacity(
                 sums, weights, np.concatenate([effects[:1], (
                     looked_up.real[1:] * levels.masses[:, None]).sum(axis=1)]),
-                its_trust[rows])
+                its_trust[lines])
             excess = np.clip(sums - 1, 0.0, fourier_sum.MOST).mean(
                 axis=1) * capacity
             effects[1] += trust * (excess - effects[1])
@@ -520,7 +517,7 @@ class _Tables(admission_rows.Rows):
         self._last = fourier_sum.table_cells(cells) - 1
         super().__init__((dtype, (self._last + 1,)))
 
-    def look_up(self, rows, places, smooth):
+    def look_up(self, lines, places, smooth):
         """Return with which probability and how far sums exceed thresholds.
 
         :param places: (..., f) thresholds in cells
@@ -534,7 +531,7 @@ class _Tables(admission_rows.Rows):
         part = np.subtract(places, below, out=places)
         np.minimum(part, 1.0, out=part)
         at = below.astype(np.int64)
-        at += rows * (self._last + 1)
+        at += lines * (self._last + 1)
         flat = self.values[0].reshape(-1)
         lower = flat.take(at)
         at += 1
@@ -560,19 +557,19 @@ class _Tables(admission_rows.Rows):
         return looked_up
 
 
-def _at(array: np.ndarray, slots: _Slots) -> np.ndarray:
-    """Return the given slots of an array, which are on its last axis.
+def _at(array: np.ndarray, rows: _Rows) -> np.ndarray:
+    """Return the given rows of an array, which are on its last axis.
 
-    :param slots: (h,) int, or a slice, which copies nothing
+    :param rows: (h,) int, or a slice, which copies nothing
     """
-    return array[..., slots] if isinstance(slots, slice) else array.take(
-        slots, axis=-1)
+    return array[..., rows] if isinstance(rows, slice) else array.take(
+        rows, axis=-1)
 
 
 def _average(shares: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Return the (2, f) weighted averages of (n, f) complex numbers.
 
-    Avoids BLAS, whose threads wait for each other on a busy machine.
+    Not by BLAS, whose threads wait for each other on a busy machine.
     """
     numbers *= shares[:, None]
     return numbers.sum(axis=0).view(float).reshape(-1, 2).T

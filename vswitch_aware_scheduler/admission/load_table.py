@@ -2,11 +2,9 @@
 """Keeps the load of hosts ready for the next request.
 
 :class:`LoadTable` keeps, for each limit of each host, the sum of the rates of
-its residents as a look-up table. :meth:`LoadTable.assess` judges any number of
-hosts at once with table look-ups.
-
-If hosts share an uplink, the residents of all of them are also checked against
-its limits, as if the uplink were one more host. Derivation:
+its residents as a look-up table, so that any number of hosts is judged at
+once. The residents of all hosts behind an uplink are also checked against its
+limits, as if the uplink were one more host. Derivation:
 reference/admission.rst.
 """
 
@@ -31,9 +29,9 @@ __all__ = ['LoadTable']
 #: Absolute error of probabilities, in addition to the tolerance of policies.
 _NOISE = 1e-12
 
-_NO_SLOT = -1
+_NO_ROW = -1
 
-#: Hosts are judged with the hosts between their slots, if there are no more
+#: Hosts are judged with the hosts between their rows, if there are no more
 #: than this number for each of them.
 _SPARSE = 1.25
 
@@ -56,18 +54,17 @@ _Debts: typing.TypeAlias = dict[tuple[str, str], typing.Any]
 class LoadTable:
     """The load of hosts, ready for the next request.
 
-    Use only these methods: :meth:`describe` sets a host, :meth:`change` adds
-    and removes residents, :meth:`assess` and :meth:`assess_each` judge hosts
-    by slot. :attr:`version` changes whenever a result may change. The methods
-    may be called in any order. The sums of a host are computed when the host
-    is first judged; :meth:`prepare` computes them before a new table is used.
+    :meth:`describe` sets a host, :meth:`change` adds and removes residents,
+    :meth:`assess` and :meth:`assess_each` judge hosts by their rows.
+    :attr:`version` changes whenever a result may change. The sums of a host
+    are computed when the host is first judged; :meth:`prepare` computes them
+    before a new table is used.
 
-    :param attachments: callable, instance uuid -> :class:`.Attachments`, or
-        None if they are unknown; only called if a host counts something. An
-        instance without interfaces counts as unknown, because it may get an
-        interface while it runs.
+    :param attachments: returns what an instance is attached to; only called if
+        a host counts something. An instance without interfaces counts as
+        unknown, because it may get an interface while it runs.
     :param debts: {(kind, name): :class:`.budgets.Debt`} of the hosts ('host')
-        and uplinks ('uplink') in debt, or None
+        and uplinks ('uplink') in debt
     """
 
     def __init__(self, cells: int = 256,
@@ -75,13 +72,13 @@ class LoadTable:
                  debts: _Debts | None = None) -> None:
         self._cells = cells
         self._debts = debts or {}
-        self._slot_of = {}       # host -> slot
-        self._last_slots: typing.Any = None, None    # of slots_of
+        self._row_of = {}        # host -> row
+        self._last_rows: typing.Any = None, None    # of rows_of
         self._uplinks = {}       # name -> _Entry
-        self._entries = []       # by slot: hosts and uplinks
-        self._rules = np.zeros((_RULES, 0))              # by slot
-        # By slot of a host: slots of its uplinks.
-        self._uplinks_of = np.full((0, 0), _NO_SLOT)
+        self._entries = []       # by row: hosts and uplinks
+        self._rules = np.zeros((_RULES, 0))              # by row
+        # By row of a host: rows of its uplinks.
+        self._uplinks_of = np.full((0, 0), _NO_ROW)
         self._sums = limit_sums.LimitSums(cells, self._entries)
         self._attached = _Attached(attachments)
         self._attached_uplinks = _Attached(lambda uuid: (
@@ -90,25 +87,24 @@ class LoadTable:
         self.version = 0
 
     def __len__(self) -> int:
-        return len(self._slot_of)
+        return len(self._row_of)
 
-    def slot(self, host: str) -> int | None:
-        """Return the slot of a host that was described, or None."""
-        return self._slot_of.get(host)
+    def row(self, host: str) -> int | None:
+        """Return the row of a host that was described, or None."""
+        return self._row_of.get(host)
 
-    def slots_of(self, hosts: list[str]) -> np.ndarray:
-        """Return the (h,) slots of some hosts: their positions in the table.
+    def rows_of(self, hosts: list[str]) -> np.ndarray:
+        """Return the (h,) rows of some hosts: their positions in the table.
 
-        :param hosts: list of names, which the caller must not change; passing
-            the same list object again is faster
+        :param hosts: must not change; the same list object again is faster
         :raises KeyError: for a host that was not described
         """
-        listed, slots = self._last_slots
+        listed, rows = self._last_rows
         if hosts is not listed:
-            slots = np.array(list(map(self._slot_of.__getitem__, hosts)),
-                             dtype=np.int64)
-            self._last_slots = hosts, slots
-        return slots
+            rows = np.array(list(map(self._row_of.__getitem__, hosts)),
+                            dtype=np.int64)
+            self._last_rows = hosts, rows
+        return rows
 
     @property
     def counts_attachments(self) -> bool:
@@ -118,14 +114,11 @@ class LoadTable:
 
     def describe(self, host: str, policy: admission_policy.HostPolicy,
                  residents: _Residents) -> int:
-        """Set the policy and the residents of a host.
-
-        :returns: the host's slot, for :meth:`assess`
-        """
-        slot = self._slot_of.get(host)
-        if slot is None:
-            slot = self._slot_of[host] = self._add_entry(host, _HOST).slot
-        entry = self._entries[slot]
+        """Set the policy and the residents of a host; return its row."""
+        row = self._row_of.get(host)
+        if row is None:
+            row = self._row_of[host] = self._add_entry(host, _HOST).row
+        entry = self._entries[row]
         old_policy, old_residents = entry.policy, entry.residents
         if old_policy is not policy or old_residents != residents:
             self.version += 1
@@ -138,22 +131,21 @@ class LoadTable:
         self._attached.describe(entry)
         for uplink in self._uplinks_behind(entry):
             self._attached_uplinks.renew(uplink, residents)
-        return slot
+        return row
 
     def change(
             self, changes: dict[str, tuple[_Residents, abc.Iterable[str]]]
     ) -> list[str]:
         """Add and remove residents of the given hosts.
 
-        :param changes: {host: (added, removed)}: a mapping of instance uuid to
-            RateLaw, and an iterable of instance uuids
-        :returns: list of the hosts to which the change does not apply, because
-            their residents differ; use :meth:`describe` for them
+        :param changes: {host: (added, removed)}
+        :returns: the hosts to which the change does not apply, because their
+            residents differ; use :meth:`describe` for them
         """
         differing = []
         for host, (added, removed) in changes.items():
-            slot = self._slot_of.get(host)
-            entry = None if slot is None else self._entries[slot]
+            row = self._row_of.get(host)
+            entry = None if row is None else self._entries[row]
             residents = {} if entry is None else entry.residents
             if entry is None or not residents.keys().isdisjoint(added) \
                     or not all(map(residents.__contains__, removed)):
@@ -172,12 +164,12 @@ class LoadTable:
         entry = _Entry(name, kind, len(self._entries),
                        self._debts.get((kind, name)))
         self._entries.append(entry)
-        if len(self._uplinks_of) <= entry.slot:
-            added_slots = entry.slot // 2 + 1
-            self._rules = np.pad(self._rules, [(0, 0), (0, added_slots)])
+        if len(self._uplinks_of) <= entry.row:
+            added_rows = entry.row // 2 + 1
+            self._rules = np.pad(self._rules, [(0, 0), (0, added_rows)])
             self._uplinks_of = np.pad(
-                self._uplinks_of, [(0, added_slots), (0, 0)],
-                constant_values=_NO_SLOT)
+                self._uplinks_of, [(0, added_rows), (0, 0)],
+                constant_values=_NO_ROW)
         return entry
 
     def _uplinks_behind(self, entry: _Entry) -> list[_Entry]:
@@ -204,17 +196,16 @@ class LoadTable:
         if missing_columns > 0:
             self._uplinks_of = np.pad(
                 self._uplinks_of, [(0, 0), (0, missing_columns)],
-                constant_values=_NO_SLOT)
-        self._uplinks_of[entry.slot] = _NO_SLOT
-        self._uplinks_of[entry.slot, :len(uplinks)] = [
-            uplink.slot for uplink in uplinks]
+                constant_values=_NO_ROW)
+        self._uplinks_of[entry.row] = _NO_ROW
+        self._uplinks_of[entry.row, :len(uplinks)] = [
+            uplink.row for uplink in uplinks]
 
     def _hold(self, uplink, host, before, after):
         """Replace the residents of a host behind an uplink.
 
         During a move, an instance may be on two hosts behind the uplink. It
-        then counts once, with the law of the host that received it last, until
-        it has left both.
+        then counts once, by the law of the last host, until it has left both.
         """
         added, removed = {}, {}
         for uuid in {**before, **after}:
@@ -239,22 +230,21 @@ class LoadTable:
 
     def residents(self, host: str) -> _Residents:
         """Return the residents of a host, which must not be changed."""
-        return self._entries[self._slot_of[host]].residents
+        return self._entries[self._row_of[host]].residents
 
     def policy(self, host: str) -> admission_policy.HostPolicy:
         """Return the HostPolicy of a host."""
-        return self._entries[self._slot_of[host]].policy
+        return self._entries[self._row_of[host]].policy
 
     def forget(self, host: str) -> None:
-        """Drop a host without residents. Its slot is not used again."""
-        self._slot_of.pop(host, None)
-        self._last_slots = None, None
+        """Drop a host without residents. Its row is not used again."""
+        self._row_of.pop(host, None)
+        self._last_rows = None, None
 
     def drop_residents(self, hosts_in_step: int) -> abc.Iterator[None]:
         """Return an iterator that drops the residents of all hosts.
 
-        Afterwards an Assessment can still explain a decision. The table must
-        not be asked anything else.
+        Afterwards an Assessment can still explain a decision, but no more.
         """
         for number, entry in enumerate(self._entries):
             entry.residents, entry.laws = {}, {}
@@ -267,7 +257,7 @@ class LoadTable:
         """Set the policy of a host or of an uplink."""
         entry.policy, risk = policy, policy.limit_in_force
         has_profile = policy.profile is not None
-        self._rules[:, entry.slot] = (
+        self._rules[:, entry.row] = (
             has_profile, has_profile or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
             risk * (1 + admission_policy.TOLERANCE) + _NOISE if risk else 0.0,
@@ -278,7 +268,7 @@ class LoadTable:
     def _set_limit_in_debt(self, entry: _Entry) -> None:
         """Set the limit of a host in debt, for those who do not spend."""
         policy = entry.policy
-        self._rules[_LIMIT_IN_DEBT, entry.slot] = (
+        self._rules[_LIMIT_IN_DEBT, entry.row] = (
             policy.overload_probability / max(policy.prediction_margin, 1.0)
             * (1 + admission_policy.TOLERANCE) + _NOISE
             if entry.debt is not None and policy.profile is not None
@@ -297,11 +287,11 @@ class LoadTable:
 
     def _residents_changed(self, entry: _Entry) -> None:
         """Update the number of residents of an entry and outdate its sums."""
-        self._rules[_RESIDENTS, entry.slot] = len(entry.residents)
+        self._rules[_RESIDENTS, entry.row] = len(entry.residents)
         self._sums.outdate(entry)
 
     def assess(
-            self, slots: npt.ArrayLike, law: rate_law.RateLaw,
+            self, rows: npt.ArrayLike, law: rate_law.RateLaw,
             exclude: str | None = None,
             attachments: vswitch_attachments.Attachments | None = None,
             project: str | None = None) -> assessment.Assessment:
@@ -310,55 +300,54 @@ class LoadTable:
         A host that should get no new instances is refused only if another host
         passes, see :meth:`.Assessment.avoid`.
 
-        :param slots: (h,) int, slots of hosts that were described
+        :param rows: (h,) int, of hosts that were described
         :param exclude: uuid of the instance if it moves; it is then not
             counted twice on a host where it is a resident
-        :returns: Assessment, (h,) arrays in the order of ``slots``
         """
-        result = self._assess_all(slots, law, exclude, attachments, project)
+        result = self._assess_all(rows, law, exclude, attachments, project)
         result.avoid()
         return result
 
-    def _assess_all(self, slots, law, exclude, attachments, project):
+    def _assess_all(self, rows, law, exclude, attachments, project):
         """Judge hosts with their uplinks, each as if it were the only one."""
-        slots = np.asarray(slots, dtype=np.int64)
+        rows = np.asarray(rows, dtype=np.int64)
         attachments = attachments or vswitch_attachments.UNKNOWN
-        result = self._assess(slots, law, exclude, attachments, project,
+        result = self._assess(rows, law, exclude, attachments, project,
                               self._attached.tunnels)
         if self._uplinks:
-            of = self._uplinks_of[slots]
-            used = np.flatnonzero(np.bincount(of[of != _NO_SLOT]))
+            of = self._uplinks_of[rows]
+            used = np.flatnonzero(np.bincount(of[of != _NO_ROW]))
             places = np.full(len(self._entries) + 1, used.size)
             places[used] = np.arange(used.size)
-            # The last position stands for _NO_SLOT.
+            # The last position stands for _NO_ROW.
             result.share(self._assess(
                 used, law, exclude, attachments.all_tunnelled, project,
                 self._attached_uplinks.tunnels), places[of])
         return result
 
-    def _assess(self, slots, law, exclude, attachments, project, table):
+    def _assess(self, rows, law, exclude, attachments, project, table):
         """Judge hosts, or uplinks, whose attachments a TunnelTable counts."""
-        full = (table.refused(slots, attachments, exclude) if table.limited
-                else np.zeros(slots.size, dtype=np.int64))
-        result = self._judge(slots, law, full)
+        full = (table.refused(rows, attachments, exclude) if table.limited
+                else np.zeros(rows.size, dtype=np.int64))
+        result = self._judge(rows, law, full)
         result._candidate = attachments, exclude, table
-        result._residents = self._rules[_RESIDENTS].take(slots)
+        result._residents = self._rules[_RESIDENTS].take(rows)
         for position in np.flatnonzero(result.in_debt).tolist():
-            debt = self._entries[slots[position]].debt
+            debt = self._entries[rows[position]].debt
             if project is not None and project in debt.projects:
                 result.avoided[position] = assessment.DEBT
-        for position, slot in enumerate(slots.tolist() if exclude else ()):
-            entry = self._entries[slot]
+        for position, row in enumerate(rows.tolist() if exclude else ()):
+            entry = self._entries[row]
             if exclude in entry.residents:
                 # An uplink may have the name of a host.
                 alone = LoadTable(self._cells)
                 alone._sums.share_cache(self._sums)
-                slot_alone = alone.describe(
+                row_alone = alone.describe(
                     entry.host, dataclasses.replace(entry.policy, uplinks=()),
                     {uuid: resident_law for uuid, resident_law
                      in entry.residents.items() if uuid != exclude})
                 result.replace([position], alone._judge(
-                    np.array([slot_alone]), law, full[[position]]))
+                    np.array([row_alone]), law, full[[position]]))
                 # The instance is not new there.
                 result.avoided[position] = assessment.ADMITTED
         return result
@@ -367,38 +356,36 @@ class LoadTable:
                 other: LoadTable) -> None:
         """Compute what the first request for some hosts would have to compute.
 
-        :param other: LoadTable in use; its look-up tables for larger instances
-            are computed here as well
+        :param other: table in use, which knows how large instances are
         """
         self._sums.expect(other._sums.expected)
-        self.assess(self.slots_of(hosts), law)
+        self.assess(self.rows_of(hosts), law)
 
     def assess_each(
-            self, slots: npt.ArrayLike, laws: abc.Iterable[rate_law.RateLaw],
+            self, rows: npt.ArrayLike, laws: abc.Iterable[rate_law.RateLaw],
             exclude: str | None = None,
             attachments: vswitch_attachments.Attachments | None = None,
             project: str | None = None) -> assessment.Assessment:
         """Judge one instance whose law depends on the host.
 
-        :param slots: (h,) int, slots of hosts that were described
         :param laws: RateLaw of the instance on each of the h hosts
         """
         positions = {}
         for i, law in enumerate(laws):
             positions.setdefault(law, []).append(i)
-        slots = np.asarray(slots, dtype=np.int64)
+        rows = np.asarray(rows, dtype=np.int64)
         first, *others = positions or [rate_law.SILENT]
-        result = self._assess_all(slots, first, exclude, attachments, project)
+        result = self._assess_all(rows, first, exclude, attachments, project)
         for law in others:
             where = positions[law]
             result.replace(where, self._assess_all(
-                slots[where], law, exclude, attachments, project))
+                rows[where], law, exclude, attachments, project))
         result.avoid()
         return result
 
-    def _judge(self, slots, law, full):
-        self._sums.update(slots)
-        part, at = _span(slots)
+    def _judge(self, rows, law, full):
+        self._sums.update(rows)
+        part, at = _span(rows)
         load = self._sums.with_source(part, law)
         rules = self._rules[:, part]                # (_RULES, h)
         # The union bound is at least the probability that any limit is
@@ -434,7 +421,7 @@ class LoadTable:
         reason[full > 0] = assessment.TOO_MANY
         reason[rules[_PASSES] == 0] = assessment.NO_PROFILE
         return assessment.Assessment(
-            self, slots, reason, overload, loss, used, rules[_KNOWN] > 0,
+            self, rows, reason, overload, loss, used, rules[_KNOWN] > 0,
             rules[_ENFORCED] > 0, load, at, limits, full, avoided,
             ~np.isnan(rules[_LIMIT_IN_DEBT]))
 
@@ -445,12 +432,12 @@ class _Entry:
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
     """
 
-    __slots__ = ('host', 'kind', 'slot', 'policy', 'residents', 'laws', 'debt')
+    __slots__ = ('host', 'kind', 'row', 'policy', 'residents', 'laws', 'debt')
 
-    def __init__(self, host, kind, slot, debt):
+    def __init__(self, host, kind, row, debt):
         self.host = host
         self.kind = kind
-        self.slot = slot
+        self.row = row
         self.debt = debt
         self.policy: typing.Any = None
         self.residents = {}      # uuid -> RateLaw
@@ -471,10 +458,7 @@ class _Attached:
         return self._attachments(uuid) or vswitch_attachments.UNKNOWN
 
     def describe(self, entry: _Entry) -> None:
-        """Count the attachments of the residents of a host.
-
-        :param entry: _Entry
-        """
+        """Count the attachments of the residents of a host."""
         counts = entry.policy.counts
         self._entries.add(entry)
         if 'vteps' in counts and not self._all:
@@ -482,36 +466,35 @@ class _Attached:
             for other in self._entries:
                 self.describe(other)
         elif counts or self._all:
-            self.tunnels.describe(entry.slot, counts, {
+            self.tunnels.describe(entry.row, counts, {
                 uuid: self._of(uuid) for uuid in entry.residents})
         else:
-            self.tunnels.forget(entry.slot)
+            self.tunnels.forget(entry.row)
 
     def change(self, entry, added, removed):
         """Count added residents and stop counting removed ones."""
-        if entry.slot in self.tunnels:
+        if entry.row in self.tunnels:
             for uuid in removed:
-                self.tunnels.remove(entry.slot, uuid)
+                self.tunnels.remove(entry.row, uuid)
             for uuid in added:
-                self.tunnels.add(entry.slot, uuid, self._of(uuid))
+                self.tunnels.add(entry.row, uuid, self._of(uuid))
 
     def renew(self, entry: _Entry, uuids: abc.Iterable[str]) -> None:
         """Read the attachments of the given residents again."""
-        if entry.slot in self.tunnels:
+        if entry.row in self.tunnels:
             for uuid in uuids:
-                self.tunnels.renew(entry.slot, uuid, self._of(uuid))
+                self.tunnels.renew(entry.row, uuid, self._of(uuid))
 
 
-def _span(slots: np.ndarray) -> tuple[slice | np.ndarray, np.ndarray | None]:
-    """Return a slice that contains some slots, because slices need no copy.
+def _span(rows: np.ndarray) -> tuple[slice | np.ndarray, np.ndarray | None]:
+    """Return a slice that contains some rows, because slices need no copy.
 
-    :returns: (slice, positions of ``slots`` in it; None if it has exactly
-        these slots in this order), or (``slots``, None) if they are not close
-        together
+    :returns: (slice, positions of ``rows`` in it; None if it has exactly
+        these rows in this order), or (``rows``, None) if they are scattered
     """
-    first, end = (slots.min(), slots.max() + 1) if slots.size else (0, 0)
-    if end - first > _SPARSE * slots.size:
-        return slots, None
-    at = slots - first
+    first, end = (rows.min(), rows.max() + 1) if rows.size else (0, 0)
+    if end - first > _SPARSE * rows.size:
+        return rows, None
+    at = rows - first
     return slice(first, end), None if (
         at.size == end - first and (at[1:] > at[:-1]).all()) else at

@@ -49,8 +49,7 @@ class HostPolicy:
     :ivar tunnel_key: name of the key that limits the tunnels, for messages
     :ivar judged: False if the host passes with any load, for example bare
         metal; then ``profile`` is None and ``pass_unknown`` is True
-    :ivar enforced: False if a host that would be refused passes and the
-        refusal is only recorded
+    :ivar enforced: False if a refusal is only recorded
     :ivar prediction_margin: number above 0 by which a predicted probability
         of overload is multiplied before it is compared with the limit
     """
@@ -93,8 +92,7 @@ class HostPolicy:
     def limits_on_one(self) -> list[prior.Limit]:
         """List of (weights, packet_bytes, limit on one instance).
 
-        An instance above such a limit is refused by the host with ``PEAK``, or
-        by one of its uplinks.
+        The host or an uplink refuses an instance above a limit with ``PEAK``.
         """
         return [(weights, size, most)
                 for size, (weights, _, most) in self._all_limits]
@@ -110,8 +108,7 @@ class HostPolicy:
                 group: rate_law.RateLaw | None = None) -> rate_law.RateLaw:
         """Return a prior, cut to what one instance on this host may have.
 
-        An instance of which only the prior is known is therefore never refused
-        for the peak of another instance.
+        It is therefore never refused for the peak of another instance.
         """
         return prior.cut(law, self.limits_on_one, self.capacities, group)
 
@@ -119,8 +116,7 @@ class HostPolicy:
     def capacities(self) -> list[prior.Limit]:
         """List of (weights, packet_bytes, limit on the sum of instances).
 
-        An instance above one of these capacities overloads the host, or one of
-        its uplinks, alone.
+        An instance above such a limit overloads the host or an uplink alone.
         """
         return [(weights, size, capacity)
                 for size, (weights, capacity, _) in self._all_limits]
@@ -135,10 +131,9 @@ class HostPolicy:
 class Uplink:
     """A link or gateway that several hosts share, such as a ToR's uplink.
 
-    :ivar name: name of the uplink; hosts with the same name share it
-    :ivar policy: HostPolicy of the uplink as if it were one host with the
-        residents of all its hosts; every network counts as tunnelled, because
-        a gateway maps it
+    :ivar policy: of the uplink as if it were one host with the residents of
+        all its hosts; every network counts as tunnelled, because a gateway
+        maps it
     """
 
     name: str

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Determines the policy that each host of a fleet is judged by.
 
-The steps are always the same: aggregates and stored profiles give the policy
-of a host, and aggregates add its uplinks. The module also converts policies to
-dictionaries for the store and back. Pure.
+It also converts policies to dictionaries for the store and back. Pure.
 """
 
 from collections import abc
@@ -34,10 +32,8 @@ _Packed: typing.TypeAlias = dict[str, dict[str, typing.Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Policies:
-    """The policies of a fleet.
+    """The policies of a fleet; equal ones are the same object.
 
-    :ivar hosts: {host: HostPolicy}; hosts with equal policies have the same
-        object
     :ivar origins: {host: {value: where it comes from}}, as in
         :meth:`.HostPolicies.origins`
     :ivar problems: {host: why it cannot be judged}
@@ -51,10 +47,7 @@ class Policies:
 
 def with_uplinks(policy: admission.HostPolicy,
                  shared: tuple[admission.Uplink, ...]) -> admission.HostPolicy:
-    """Return the HostPolicy of a host behind some uplinks.
-
-    :param shared: tuple of Uplink, in the order of their names
-    """
+    """Return the HostPolicy of a host behind some uplinks, in order."""
     if not shared or not policy.judged:
         return policy
     return dataclasses.replace(policy, uplinks=shared)
@@ -68,8 +61,7 @@ def find(hosts: abc.Iterable[str],
          bare_metal: abc.Collection[str] = frozenset()) -> Policies:
     """Return the :class:`Policies` of a fleet.
 
-    :param aggregates: iterable of dictionaries with ``name``, ``metadata``
-        and ``hosts``
+    :param aggregates: with ``name``, ``metadata`` and ``hosts``
     :param bare_metal: names of hosts whose instances are physical machines
     """
     metadata_of = {}
@@ -121,7 +113,7 @@ def unpack(
            dict[str, str]]:
     """Return the policies of dictionaries that :func:`pack` returned.
 
-    Equal policies become the same object. Keys of a newer release are ignored.
+    Equal policies become the same object.
 
     :returns: ({host: HostPolicy}, {name of an uplink: Uplink}, {name of a host
         or an uplink: why its policy cannot be used})

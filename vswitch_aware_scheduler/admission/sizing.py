@@ -26,7 +26,7 @@ MOST = 1000
 class HostSize:
     """The number of equal instances that a host admits one after the other.
 
-    :ivar instances: number of instances; :data:`MOST` if no limit was reached
+    :ivar instances: :data:`MOST` if no limit was reached
     :ivar reason: why no further instance is admitted; None at :data:`MOST`
     :ivar utilisation: mean rate divided by capacity, of the limit with the
         highest ratio
@@ -48,11 +48,9 @@ class HostSize:
 class FleetSize:
     """Different instances on equal hosts, each on the first that admits it.
 
-    :ivar overload_probability: (hosts,) of each host
+    The arrays are (hosts,).
+
     :ivar refused: number of instances that not even an empty host admits
-    :ivar rate_kbps: (hosts,) sum of mean egress and mean ingress
-    :ivar cpu_mhz: (hosts,) processor frequency that switching takes, or None
-        as in HostSize
     """
 
     hosts: int
@@ -66,10 +64,9 @@ def host_size(policy: admission.HostPolicy, law: rate_law.RateLaw) -> HostSize:
     """Return how many independent instances of one law fit on a host.
 
     Instances with the same samples would all be busy at the same time, which
-    does not describe many instances of one kind. Samples are therefore
-    ignored.
+    does not describe many instances of one kind: samples are ignored.
 
-    :param policy: admission.HostPolicy without uplinks
+    :param policy: without uplinks
     """
     law = law.independent()
     # An instance that is admitted in addition to n others is also admitted in
@@ -141,8 +138,8 @@ def _most_counted(policy: admission.HostPolicy) -> int:
 def _with_others(policy, law, number):
     """Return the Assessment of one more instance on a host of equal ones."""
     table = admission.LoadTable()
-    slot = table.describe('host', policy, dict.fromkeys(range(number), law))
-    return table.assess([slot], law)
+    row = table.describe('host', policy, dict.fromkeys(range(number), law))
+    return table.assess([row], law)
 
 
 def _cpu_mhz(policy: admission.HostPolicy, rates: np.ndarray) -> float | None:
@@ -159,15 +156,11 @@ def _cpu_mhz(policy: admission.HostPolicy, rates: np.ndarray) -> float | None:
 
 def fleet_size(policy: admission.HostPolicy,
                laws: abc.Iterable[rate_law.RateLaw]) -> FleetSize:
-    """Return the FleetSize of instances that arrive one after the other.
-
-    :param laws: iterable of the RateLaw of each instance, in the order of
-        arrival
-    """
+    """Return the FleetSize of instances that arrive one after the other."""
     table = admission.LoadTable()
-    slots, refused, overload, rates = [], 0, [], []
+    rows, refused, overload, rates = [], 0, [], []
     for number, law in enumerate(laws):
-        assessment = table.assess(slots, law)
+        assessment = table.assess(rows, law)
         admitting_hosts = np.flatnonzero(assessment.admitted)
         if admitting_hosts.size:
             host = int(admitting_hosts[0])
@@ -179,11 +172,11 @@ def fleet_size(policy: admission.HostPolicy,
         if not alone.admitted[0]:
             refused += 1
             continue
-        slots.append(table.describe(str(len(slots)), policy, {number: law}))
+        rows.append(table.describe(str(len(rows)), policy, {number: law}))
         overload.append(float(alone.overload_probability[0]))
         rates.append(np.array(law.mean))
     cpu = [_cpu_mhz(policy, rate) for rate in rates]
     return FleetSize(
-        len(slots), refused, np.array(overload),
+        len(rows), refused, np.array(overload),
         np.array([rate[:2].sum() for rate in rates]),
         None if None in cpu else np.array(cpu, dtype=float))

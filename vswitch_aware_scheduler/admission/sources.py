@@ -31,12 +31,11 @@ ACTIVE, VARIANCE, ROUNDED_MEAN, SAMPLED, _STEP = range(3, 8)
 
 
 class Sources:
-    """The laws of some instances in one array.
+    """The laws of n instances in one array.
 
     A law with fewer states than others repeats its last state with probability
     0. Sources are the last axis of all arrays, so that inner loops are long.
 
-    :param laws: list of n >= 1 RateLaw
     :ivar masses: (m, n) probabilities of the states
     """
 
@@ -56,11 +55,7 @@ class Sources:
 
     def values(self, weights: abc.Sequence[float],
                packet_bytes: typing.Any) -> np.ndarray:
-        """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values` does.
-
-        :param packet_bytes: size of a packet in bytes, for laws without a
-            packet rate
-        """
+        """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values`."""
         egress, ingress, packets = self._rates
         values = weights[0] * egress + weights[1] * ingress
         if weights[2]:
@@ -73,8 +68,7 @@ class Sources:
                 most_steps: int) -> np.ndarray:
         """Return what each source adds to the sums of a host.
 
-        :param most_steps: number of cells of a grid up to the capacity,
-            ``most`` of :func:`.fourier_sum.common_step`
+        :param most_steps: number of cells of a grid up to the capacity
         :returns: (n, 8): peak; mean above the smallest rate; smallest rate;
             whether the rate varies; variance; the mean above the smallest
             rate if rates are rounded to the grid; whether the instance was
@@ -126,11 +120,10 @@ class KnownLaws:
 
     def of(self, laws: abc.Sequence[rate_law.RateLaw], key: abc.Hashable,
            compute: abc.Callable[[Sources], np.ndarray]) -> np.ndarray:
-        """Return the arrays of some laws; compute those that are not cached.
+        """Return the (n, ...) arrays of some laws; compute those not cached.
 
-        :param key: hashable, with all that the arrays depend on besides laws
-        :param compute: callable, :class:`Sources` of m laws -> (m, ...)
-        :returns: (n, ...)
+        :param key: all that the arrays depend on besides laws
+        :param compute: :class:`Sources` of m laws -> (m, ...)
         """
         row_of, rows = self._of_keys.get(key, ({}, None))
         lacking = [law for law in laws if law not in row_of]
@@ -185,8 +178,8 @@ class HostPart:
                   known: KnownLaws, unsampled: bool = False) -> typing.Any:
         """Return the transform of the sum.
 
-        :param unsampled: whether only residents count that were not sampled at
-            the instants; there is at least one
+        :param unsampled: count only residents that were not sampled at the
+            instants; there is at least one
         """
         key = grid, unit, step
         if (key, unsampled) not in self._transforms:
@@ -225,13 +218,11 @@ class HostPart:
 
 
 class Levels:
-    """The rates of one law in each of several units.
+    """The rates of one law in each of u units.
 
-    :param units: tuple of u (weights, packet bytes)
     :ivar masses: (n,) probabilities of the states
     :ivar values: (n, u) rates of the states
-    :ivar means: (u,) mean rates
-    :ivar peaks: (u,) peak rates
+    :ivar means: (u,) mean rates, as ``peaks``
     :ivar at_instants: (u, 504) rates at the instants; None if the instance was
         not sampled at them
     :ivar was_drawn: (504,) bool, whether the row of the instant was drawn

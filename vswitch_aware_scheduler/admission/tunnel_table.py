@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the tunnels of hosts, in the unit that a profile limits.
+"""Counts the tunnels of many hosts, in the unit that a profile limits.
 
-:class:`TunnelTable` keeps the counts of many hosts and checks all of them
-together. Pure. Derivation: reference/admission.rst, "Tunnels".
+Pure. Derivation: reference/admission.rst, "Tunnels".
 """
 
 import collections
@@ -31,9 +30,9 @@ _Attachments: typing.TypeAlias = vswitch_attachments.Attachments
 
 
 class TunnelTable:
-    """The counted quantities of many hosts, ready for the next request.
+    """The counted quantities of hosts, ready for the next request.
 
-    The caller numbers the hosts from 0. Callers serialise access.
+    The caller numbers the hosts from 0 and serialises access.
     """
 
     def __init__(self) -> None:
@@ -210,8 +209,7 @@ class TunnelTable:
     def _known_by_full(self, hosts, attachments):
         """Return for each host whether a full host would need a tunnel to it.
 
-        Each host with an instance on one of the networks needs a tunnel to the
-        host that the instance is placed on.
+        Each host with an instance on one of the networks needs a tunnel to it.
         """
         # Bits of the hosts to which no full host would need a new tunnel.
         reachable = -1

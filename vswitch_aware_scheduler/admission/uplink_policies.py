@@ -3,9 +3,8 @@
 
 ``vswitch:uplink`` names the link or gateway that carries all traffic of the
 aggregate's hosts, for example a ToR's uplink. Aggregates that name the same
-uplink describe it together. ``vswitch:uplink_profile`` and
-``vswitch:uplink_<number>`` state its capacity. If several values apply, the
-most cautious is used. An invalid value is reported and ignored.
+uplink describe it together. If several values apply, the most cautious is
+used. An invalid value is reported and ignored.
 """
 
 from collections import abc

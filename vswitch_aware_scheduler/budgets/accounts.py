@@ -15,11 +15,12 @@ Derivation: reference/rebalance.rst, "Error budget".
 """
 
 import collections
-import collections.abc
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import json
 import math
+import typing
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['LATE_SECONDS', 'Part', 'SHORTEST_PERIOD_SECONDS', 'Target',
+__all__ = ['LATE_SECONDS', 'ModelerPart', 'SHORTEST_PERIOD_SECONDS', 'Target',
            'Update', 'limits_in_words', 'targets', 'update']
 
 LOG = logs.get_logger(__name__)
@@ -57,8 +58,6 @@ _FEW_SLOTS = 24
 class Update:
     """The result of an update of the error budgets.
 
-    :ivar instances: number of instances that this modeler has measured
-    :ivar settled: number of periods of budgets that were settled
     :ivar budgets: {(kind, name): :class:`.ErrorBudget`}, or None if another
         modeler settles them
     """
@@ -69,12 +68,11 @@ class Update:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ModelerPart:
     """The part of a modeler in an update.
 
     :ivar name: name of this modeler, different from those of all other running
         modelers
-    :ivar common: whether this modeler settles periods for all modelers
     :ivar share: callable(uuid), whether this modeler measures the instance;
         None: it measures all instances, and is the only modeler
     :ivar stays_until: time up to which this modeler has read the hosts of
@@ -85,7 +83,7 @@ class Part:
 
     name: str = 'modeler'
     common: bool = True
-    share: collections.abc.Callable | None = None
+    share: Callable | None = None
     stays_until: float | None = None
     most_kbps: dict | None = None
 
@@ -104,17 +102,16 @@ class Target:
     text: str
 
     @property
-    def capacities(self):
+    def capacities(self) -> np.ndarray:
         """(l,) capacity of each limit."""
         return np.array([capacity for *_, capacity in self.limits])
 
 
-def targets(store) -> tuple[dict, dict]:
+def targets(store: model_store.Store) -> tuple[dict, dict]:
     """Return the hosts and uplinks with a budget, by their stored policies.
 
     :returns: ({(kind, name): :class:`Target`}, {host: list of the keys of the
         budgets in which instances on this host count})
-    :raises StoreError: when the store cannot be read
     """
     hosts, uplinks, _ = policy_in_force.unpack(
         store.fleet('host').facts, store.fleet('uplink').facts)
@@ -159,12 +156,14 @@ def limits_in_words(text: str) -> str:
         for weights, _, capacity in limits)])
 
 
-def update(store, driver, clock, newest: float | None, part: Part = Part(), *,
-           progress=None, writing=None, predict=None) -> Update:
+def update(store: model_store.Store, driver: typing.Any,
+           clock: Callable[[], float], newest: float | None,
+           part: ModelerPart = ModelerPart(), *,
+           progress: Callable | None = None, writing: Callable | None = None,
+           predict: Callable | None = None) -> Update:
     """Measure all unsettled periods, and settle those that do not wait.
 
     :param newest: time of the newest counted sample, or None
-    :param part: what this modeler does
     :param progress: None, or called as ``progress(done, total)``; an exception
         that it raises ends the update
     :param writing: None, or callable that returns a context manager for each
@@ -172,7 +171,6 @@ def update(store, driver, clock, newest: float | None, part: Part = Part(), *,
     :param predict: None, or callable(store, progress=), returns {host:
         predicted share of overload}, with which measurements are compared
     :raises TelemetryError: when telemetry cannot be read
-    :raises StoreError: when the store cannot be read or written
     :raises StoreChanged: when another modeler settles at the same time
     """
     state = store.budget_state()
@@ -227,11 +225,8 @@ def update(store, driver, clock, newest: float | None, part: Part = Part(), *,
 class _Work:
     """What does not change in an update.
 
-    :ivar targets: {(kind, name): Target}
-    :ivar of_host: {host: list of the keys of its budgets}
     :ivar now: time to which periods may be settled, seconds UTC
     :ivar end: slot after the last one
-    :ivar predict: None, or callable(), returns {host: predicted share}
     """
 
     store: model_store.Store
@@ -240,9 +235,9 @@ class _Work:
     state: model_store.BudgetState
     now: float
     end: int
-    clock: collections.abc.Callable
-    writing: collections.abc.Callable
-    predict: collections.abc.Callable | None
+    clock: Callable
+    writing: Callable
+    predict: Callable | None
 
     def pending(self, budgets):
         """Return the slots to settle, which are not more than fit into memory.
@@ -266,10 +261,7 @@ class _Work:
     def settle(self, stored, budgets, pending, complete, settled, known_until):
         """Settle the pending slots, and write the result.
 
-        :param budgets: {key: ErrorBudget}, changed in place
-        :param settled: :class:`.settlement.Settlement`
         :param known_until: earlier end of the known stays, seconds UTC
-        :returns: number of settled slots
         """
         store, now = self.store, self.now
         debts = _in_force(store.debts(now))
@@ -357,10 +349,7 @@ def _changed(budget, target, terms):
 
 
 def _predicted(budgets, targets_by_key, now, predict):
-    """Return {key: budget} of hosts with a new prediction.
-
-    :param predict: callable(), returns {host: predicted share of overload}
-    """
+    """Return {key: budget} of hosts with a new prediction."""
     latest = max((budget.prediction.since for budget in budgets.values()),
                  default=0.0)
     due = [key for key in budgets.keys() & targets_by_key.keys()

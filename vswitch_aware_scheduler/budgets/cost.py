@@ -9,6 +9,7 @@ reference/rebalance.rst, "Cost of a move".
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
@@ -28,7 +29,6 @@ class MigrationCost:
 
     :ivar seconds: duration; inf if it does not end
     :ivar transferred_kbit: data on the link, counted once
-    :ivar downtime_seconds: time in which the instance does not run
     """
 
     seconds: float
@@ -36,7 +36,7 @@ class MigrationCost:
     downtime_seconds: float
 
     @property
-    def ends(self):
+    def ends(self) -> bool:
         """Whether the migration ends by itself."""
         return self.seconds < np.inf
 
@@ -45,9 +45,7 @@ def migration(memory_mib: float, dirty_kbps: float, link_kbps: float,
               most_downtime_seconds: float = 0.5) -> MigrationCost:
     """Return the :class:`MigrationCost` of an instance.
 
-    :param memory_mib: memory of the instance
     :param dirty_kbps: rate at which it writes to memory, in kbit/s of pages
-    :param link_kbps: rate on the link that the migration may use
     :param most_downtime_seconds: longest downtime, up to which copying
         continues
     :raises InvalidInput: if a number is negative or the link has no capacity
@@ -75,7 +73,7 @@ def migration(memory_mib: float, dirty_kbps: float, link_kbps: float,
 
 
 def added_overload(sums: np.ndarray, alone: np.ndarray, capacity_kbps: float,
-                   kbps: float, duration) -> np.ndarray:
+                   kbps: float, duration: npt.ArrayLike) -> np.ndarray:
     """Return how much overload a migration adds to a host.
 
     The load of the host during the migration is assumed to be its recent load.
@@ -83,8 +81,6 @@ def added_overload(sums: np.ndarray, alone: np.ndarray, capacity_kbps: float,
     :param sums: (t,) recent sums of the host, kbit/s
     :param alone: (t,) bool, slots in which one instance alone exceeded the
         capacity, which are not avoidable
-    :param capacity_kbps: capacity in kbit/s
-    :param kbps: load of the migration on the switch
     :param duration: duration of the migration, a number or an array in any
         unit
     :returns: in that unit

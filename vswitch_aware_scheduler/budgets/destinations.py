@@ -5,7 +5,10 @@ The policies, the demands and the LoadTable are those of the scheduler, with
 the state of the store in place of Nova's hosts. No rule of its own.
 """
 
+from collections.abc import Callable, Iterable
 import functools
+
+import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
@@ -30,7 +33,8 @@ class Destinations:
         that may move, in the order of their rows
     """
 
-    def __init__(self, read_fleet, hosts, placements):
+    def __init__(self, read_fleet: Callable, hosts: list[str],
+                 placements: dict[str, str]) -> None:
         self._read_fleet = read_fleet
         self._hosts = hosts
         self._uuids = list(placements)
@@ -68,38 +72,27 @@ class Destinations:
     def _law(self, row, host):
         return self._demands[row].law_on(self._fleet.policies.get(host))
 
-    def assess(self, instance: int, hosts):
-        """Return the :class:`.Assessment` of hosts for an instance.
-
-        :param instance: row of the instance
-        :param hosts: numbers of k hosts
-        """
+    def assess(self, instance: int,
+               hosts: Iterable[int]) -> admission.Assessment:
+        """Return the :class:`.Assessment` of hosts for an instance."""
         names = [self._hosts[host] for host in hosts]
-        slots, uuid = self._table.slots_of(names), self._uuids[instance]
+        slots, uuid = self._table.rows_of(names), self._uuids[instance]
         return self._table.assess_each(
             slots, [self._law(instance, name) for name in names], uuid,
             self._fleet.snapshot.attachments(uuid)
             or vswitch_attachments.UNKNOWN, self._demands[instance].project)
 
-    def admitted(self, instance: int, hosts):
+    def admitted(self, instance: int, hosts: Iterable[int]) -> np.ndarray:
         """Return (k,) bool: whether the filter would pass hosts.
 
         A host that it passes only if there is no other is none.
-
-        :param instance: row of the instance
-        :param hosts: numbers of k hosts
         """
         assessment = self.assess(instance, hosts)
         return assessment.passing & ((
             assessment.avoided == admission.ADMITTED) | ~assessment.enforced)
 
     def put(self, instance: int, source: int, destination: int) -> None:
-        """Move an instance to another host.
-
-        :param instance: row of the instance
-        :param source: number of the host that it leaves
-        :param destination: number of the host that it joins
-        """
+        """Move an instance to another host."""
         uuid, host = self._uuids[instance], self._hosts[destination]
         self._placements[uuid] = host
         if '_table' in self.__dict__:

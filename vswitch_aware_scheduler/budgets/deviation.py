@@ -39,8 +39,6 @@ def deviations(share: float, measured: float, blocks: float) -> float:
     :param measured: measured share, 0 to 1
     :param blocks: number of independent blocks, 0 or more; the samples in a
         block may depend on each other
-    :returns: above 0 if more overload was measured than predicted
-    Derivation: reference/rebalance.rst, "Predictions".
     """
     share = min(max(share, _LEAST), _MOST)
     divergence = sum(part * math.log(part / other) for part, other in (
@@ -61,7 +59,6 @@ def after(prediction: model_store.Prediction, begins: np.ndarray,
     the host change.
 
     :param begins: (t,) start of each period, seconds UTC
-    :param period: length of each period in seconds
     :param changed: (t,) bool, whether an instance came, left, started or
         stopped in the period, and after the prediction
     :param measured: (t,) bool, whether the host was in use and measured

@@ -9,6 +9,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import plans as records
 
 __all__ = ['update']
@@ -16,13 +17,8 @@ __all__ = ['update']
 _DAYS = 7
 
 
-def update(store, now: float) -> int:
-    """Write the effects of the moves of the last days, if measured.
-
-    :param now: current time, seconds UTC
-    :returns: number of records that were written
-    :raises StoreError: if the store cannot be read or written
-    """
+def update(store: model_store.Store, now: float) -> int:
+    """Write the effects of the moves of the last days, if measured."""
     moves = [move for move in store.moves(
         state=records.DONE, since=now - (_DAYS - 1) * rules.DAY_SECONDS)
         if now - move.ended_at >= rules.DAY_SECONDS
@@ -47,11 +43,7 @@ def update(store, now: float) -> int:
 
 
 def _share(sums_of_hosts, start, end):
-    """Return the share of known slots with avoidable overload, or None.
-
-    :param start: start of the first slot, seconds UTC
-    :param end: end of the last slot, seconds UTC
-    """
+    """Return the share of known slots with avoidable overload, or None."""
     known_slots = overloaded_slots = 0
     for host_sums in sums_of_hosts:
         is_known = host_sums.known & host_sums.slots.between(start, end)

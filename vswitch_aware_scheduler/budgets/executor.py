@@ -11,6 +11,7 @@ moves fails. The record of a failed move says what rests: see
 process with the lock in the store executes plans. No configuration.
 """
 
+from collections.abc import Callable
 import dataclasses
 import os
 import socket
@@ -18,9 +19,13 @@ import time
 import uuid as uuids
 
 from vswitch_aware_scheduler.budgets import immovable
+from vswitch_aware_scheduler.budgets import proposal as proposals
+from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import plans as records
 
 __all__ = ['Executor', 'LEASE_SECONDS', 'POLL_SECONDS', 'holder_name']
@@ -63,51 +68,46 @@ def _lacks_rights(error):
 
 
 class Executor:
-    """Executes plans while it has the lock; a context manager.
+    """Executes plans while it has the lock; a context manager."""
 
-    :param report: callable(sentence), called for each event
-    :ivar problems: list of the unexpected results in words
-    """
-
-    def __init__(self, store, cloud, settings, holder, clock=time.time,
-                 monotonic=time.monotonic, report=None):
+    def __init__(self, store: model_store.Store, cloud: nova.CloudApi,
+                 settings: rebalance_settings.RebalanceSettings, holder: str,
+                 clock: Callable[[], float] = time.time,
+                 monotonic: Callable[[], float] = time.monotonic,
+                 report: Callable[[str], object] = lambda text: None) -> None:
         self._store = store
         self._cloud = cloud
         self._settings = settings
         self._holder = holder
         self._clock = clock
         self._monotonic = monotonic
-        self._report = report or (lambda text: None)
-        self._token = None
-        self._plan_id = None
-        self._made_at = None     # of the plan
+        self._report = report
+        self._token: str | None = None
+        self._plan_id: str | None = None
+        self._made_at: float | None = None   # of the plan
         # For moves that have started, by (plan, position).
         self._looked_at = {}
         self._refused_at = {}
         self._asked = set()
         self._hung = set()
-        self._nodes = None
         self._is_silent = False  # whether Nova does not answer
         self.problems = []
 
     @property
-    def problem(self):
+    def problem(self) -> str | None:
         """The unexpected results as one sentence, or None."""
         return '; '.join(self.problems) or None
 
-    def _change(self, function, *arguments):
-        return function(self._store, *arguments)
-
     # The lock
 
-    def __enter__(self):
+    def __enter__(self) -> 'Executor':
         """Acquire the lock.
 
         :raises StoreError: if another process has it
         """
         token = uuids.uuid4().hex
-        other = self._change(records.take_lock, self._holder, token,
-                             LEASE_SECONDS)
+        other = records.take_lock(self._store, self._holder, token,
+                                  LEASE_SECONDS)
         if other is not None:
             raise exceptions.StoreError(
                 f'lock of rebalancing in the store {self._store.url}: held '
@@ -117,25 +117,22 @@ class Executor:
         self._token = token
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         token, self._token = self._token, None
-        self._change(records.release_lock, token)
+        records.release_lock(self._store, token)
 
     def keep(self) -> None:
         """Renew the lock.
 
         :raises StoreChanged: if another process has acquired it
         """
-        if not self._change(records.keep_lock, self._token, LEASE_SECONDS):
+        if not records.keep_lock(self._store, self._token, LEASE_SECONDS):
             raise exceptions.StoreChanged(
                 'lock of rebalancing: held by another process; this process '
                 'has lost the lock and begins no further migration')
 
-    def keeping(self, progress=None):
-        """Return a progress callback that renews the lock now and then.
-
-        :param progress: None, or callback(done, total) that is called as well
-        """
+    def keeping(self, progress: Callable | None = None) -> Callable:
+        """Return a progress callback that renews the lock now and then."""
         kept_at = [self._monotonic()]
 
         def report(done, total):
@@ -185,10 +182,9 @@ class Executor:
                          f'not ended: they are looked at first.')
         return open_moves
 
-    def begin(self, proposal) -> str:
+    def begin(self, proposal: proposals.RebalanceProposal) -> str:
         """Write a plan, whose moves :meth:`step` executes.
 
-        :returns: id of the plan
         :raises InvalidInput: if migrations would be too slow
         """
         self._settings.check_network(proposal.capacity_kbps,
@@ -196,7 +192,7 @@ class Executor:
         self.keep()
         plan = records.PlanRecord(str(uuids.uuid4()), self._clock(),
                                   self._holder, reason=proposal.reason)
-        self._change(records.write_plan, plan, [
+        records.write_plan(self._store, plan, [
             records.MoveRecord(
                 plan.plan_id, position, move.instance_uuid, move.source,
                 move.destination, body=dataclasses.asdict(move))
@@ -205,20 +201,15 @@ class Executor:
         self.problems = []
         return plan.plan_id
 
-    def run(self, sleep) -> None:
-        """Step until nothing remains to do.
-
-        :param sleep: callable(seconds)
-        """
+    def run(self, sleep: Callable[[float], object]) -> None:
+        """Step until nothing remains to do."""
         while self.step():
             sleep(POLL_SECONDS)
 
     def step(self) -> bool:
         """Check running migrations and start those that may start.
 
-        :returns: whether anything remains to do
         :raises StoreChanged: if another process has acquired the lock
-        :raises StoreError: if the store cannot be read or written
         """
         self.keep()
         running = sum([self._follow(move) for move
@@ -262,7 +253,7 @@ class Executor:
         return False
 
     def _end_plan(self, plan_id, state, reason):
-        self._change(records.end_plan, plan_id, state, reason, self._clock())
+        records.end_plan(self._store, plan_id, state, reason, self._clock())
         self._report(f'Plan {plan_id}: {state}: {reason}.')
 
     # Moves
@@ -282,11 +273,7 @@ class Executor:
         self.problems.append(text)
 
     def _fail(self, move, state, rests, text):
-        """Write that a move has failed or was not begun.
-
-        :param rests: one of :data:`.plans.RESTS`
-        :param text: reason in words
-        """
+        """Write that a move has failed or was not begun."""
         self._end(dataclasses.replace(
             move, body={**move.body, 'rests': rests}), state, text)
         self._problem(f'{self._name(move)}: {text}')
@@ -303,10 +290,10 @@ class Executor:
         before = self._cloud.live_migrations(move.instance_uuid)
         move = dataclasses.replace(move, body={
             **move.body, 'last_migration': before[0].number if before else 0})
-        self._change(records.update_body, move, move.body)
+        records.update_body(self._store, move, move.body)
         # From here on, the record says that the request may have been sent.
-        self._change(records.begin_move, move, self._token, LEASE_SECONDS,
-                     self._clock())
+        records.begin_move(self._store, move, self._token, LEASE_SECONDS,
+                           self._clock())
         try:
             self._cloud.live_migrate(move.instance_uuid, move.destination,
                                      self._settings.copy_disks)
@@ -363,10 +350,9 @@ class Executor:
         if budget is None or not budget.accepts:
             yield (f'{destination} '
                    f'{"is in debt" if budget else "has no error budget"}')
-        if self._nodes is None:
-            self._nodes = self._cloud.nodes()
-        if destination not in map(self._nodes.get,
-                                  self._cloud.room(server.shape)):
+        nodes = self._store.fleet('host').facts.get(
+            destination, {}).get('nodes', {})
+        if nodes.keys().isdisjoint(self._cloud.room(server.shape)):
             yield f'{destination} has no room any more'
         for group in self._cloud.groups():
             if move.instance_uuid not in group.members:
@@ -493,4 +479,4 @@ class Executor:
         body = {**move.body, 'detail': text}
         if move.begun_at is not None:
             body['took_seconds'] = now - move.begun_at
-        self._change(records.end_move, move, state, now, body)
+        records.end_move(self._store, move, state, now, body)

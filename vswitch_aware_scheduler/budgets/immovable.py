@@ -9,6 +9,7 @@ an option says so. Pure.
 """
 
 from vswitch_aware_scheduler.admission import flavor_specs
+from vswitch_aware_scheduler.clients import nova
 
 __all__ = ['why_fixed']
 
@@ -25,10 +26,11 @@ _KEY = flavor_specs.MIGRATE_EXTRA_SPEC
 _ALLOWED, _NEVER = flavor_specs.MIGRATE_VALUES
 
 
-def why_fixed(server, aggregates: list, heeds_metadata: bool) -> str | None:
+def why_fixed(server: nova.NovaServer, aggregates: list[dict],
+              heeds_metadata: bool) -> str | None:
     """Return why an instance must not be migrated, or None.
 
-    :param aggregates: [(metadata, set of hosts)] of all host aggregates
+    :param aggregates: dictionaries with metadata and hosts, of all aggregates
     :param heeds_metadata: whether a tenant may forbid migrations
     """
     if server.state not in _STATES:
@@ -58,8 +60,8 @@ def _forbidden(server, aggregates, heeds_metadata):
     for where, mappings in (
             ('its flavor', [server.extra_specs]),
             ('an aggregate of its host', [
-                metadata for metadata, hosts in aggregates
-                if server.host in hosts]),
+                aggregate['metadata'] for aggregate in aggregates
+                if server.host in aggregate['hosts']]),
             ('its metadata', [server.metadata] if heeds_metadata else [])):
         values = {str(mapping.get(_KEY, '')).strip().lower()
                   for mapping in mappings}

@@ -2,8 +2,10 @@
 """Measures the rates of the instances of a modeler, slot by slot."""
 
 import collections
+from collections.abc import Callable
 import dataclasses
 import math
+import typing
 
 import numpy as np
 
@@ -12,19 +14,16 @@ from vswitch_aware_scheduler import store as model_store
 __all__ = ['Residents', 'measure', 'residents']
 
 
-def measure(store, driver, stays: dict, of_host: dict, pending: dict,
-            period: float, part, progress) -> list:
+def measure(store: model_store.Store, driver: typing.Any, stays: dict,
+            of_host: dict, pending: dict, period: float, part: typing.Any,
+            progress: Callable | None) -> list[model_store.Measured]:
     """Return a list of Measured: the rates in the unsettled periods.
 
     Instances with many unsettled periods are read apart, so that the others
     are not read for the same long time.
 
-    :param stays: {uuid: list of Stay}
     :param of_host: {host: list of the keys of its budgets}
     :param pending: {key: (first slot, slot after the last)}
-    :param period: length of a slot in seconds
-    :param part: :class:`.accounts.Part`
-    :param progress: as in :func:`.accounts.update`
     """
     groups = collections.defaultdict(dict)   # {uuid: first slot} by group
     for uuid, its_stays in stays.items():
@@ -48,7 +47,6 @@ def measure(store, driver, stays: dict, of_host: dict, pending: dict,
 def _read(driver, uuids, points, edges, most_kbps, progress):
     """Return Measured: the rates of some instances.
 
-    :param points: {uuid: ResumePoint}
     :param edges: (t + 1,) bounds of the slots, seconds UTC
     """
     last = np.array([getattr(points.get(uuid), 'last_time', None) or -math.inf

@@ -11,13 +11,17 @@ instance alone exceeded the capacity. Seven days with slots of five minutes are
 reference/rebalance.rst, "Packed sums".
 """
 
+from collections.abc import Collection, Iterable
 import dataclasses
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['STEPS', 'Slots', 'Sums', 'bytes_needed', 'history', 'of_limits',
            'pack', 'pack_day', 'slots_of_day', 'unpack']
@@ -35,14 +39,11 @@ _KIND = np.dtype('<u2')
 
 
 def bytes_needed(slots: int) -> int:
-    """Return the number of bytes of the given slots of one limit.
-
-    :param slots: number of slots
-    """
+    """Return the number of bytes of the given slots of one limit."""
     return slots * _KIND.itemsize + (slots + 7) // 8
 
 
-def pack(sums, alone, capacity: float) -> bytes:
+def pack(sums: npt.ArrayLike, alone: npt.ArrayLike, capacity: float) -> bytes:
     """Return bytes for the slots of one limit of a host.
 
     A sum remains on its side of the capacity: a sum that exceeds it by less
@@ -71,10 +72,10 @@ def pack(sums, alone, capacity: float) -> bytes:
         np.asarray(alone, dtype=bool)).tobytes()
 
 
-def unpack(packed: bytes, slots: int, capacity: float) -> tuple:
+def unpack(packed: bytes, slots: int,
+           capacity: float) -> tuple[np.ndarray, np.ndarray]:
     """Return (sums, alone) of bytes that :func:`pack` returned.
 
-    :param slots: number of packed slots
     :raises InvalidInput: if the number of bytes does not match
     """
     if len(packed) != bytes_needed(slots):
@@ -90,31 +91,26 @@ def unpack(packed: bytes, slots: int, capacity: float) -> tuple:
 
 @dataclasses.dataclass(frozen=True)
 class Slots:
-    """Consecutive slots of time. Slot k starts k times ``seconds`` after 1970.
-
-    :ivar seconds: length of a slot
-    :ivar first: number of the first slot
-    :ivar count: number of slots
-    """
+    """Consecutive slots of time. Slot k starts k slots after 1970."""
 
     seconds: float
     first: int
     count: int
 
     @property
-    def start(self):
+    def start(self) -> float:
         """Start of the first slot, seconds UTC."""
         return self.first * self.seconds
 
     @property
-    def end(self):
+    def end(self) -> float:
         """End of the last slot, seconds UTC."""
         return (self.first + self.count) * self.seconds
 
-    def mean(self, series) -> tuple:
+    def mean(self,
+             series: rate_series.RateSeries) -> tuple[np.ndarray, np.ndarray]:
         """Return (rates, measured) of a RateSeries in each slot.
 
-        :param series: RateSeries
         :returns: (t, 3) mean of the samples, 0 without any, and (t,) bool
         """
         at = np.floor(series.times / self.seconds).astype(int) - self.first
@@ -127,11 +123,7 @@ class Slots:
         return rates / np.maximum(counts, 1)[:, None], counts > 0
 
     def between(self, start: float, end: float) -> np.ndarray:
-        """Return (t,) bool: slots that start within a period of time.
-
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, exclusive, seconds UTC
-        """
+        """Return (t,) bool: slots that start within a period of time."""
         begins = (self.first + np.arange(self.count)) * self.seconds
         return (begins >= start) & (begins < end)
 
@@ -141,8 +133,6 @@ class Sums:
     """The sums of a host or an uplink, slot by slot.
 
     :ivar name: name of the host or the uplink
-    :ivar period_seconds: length of a slot
-    :ivar first: number of the first slot; slot k starts k periods after 1970
     :ivar limits: tuple of (weights, packet bytes, capacity) of l limits
     :ivar sums: (l, t), NaN if unknown
     :ivar alone: (l, t) bool, whether one instance alone exceeded the capacity
@@ -156,22 +146,22 @@ class Sums:
     alone: np.ndarray
 
     @property
-    def slots(self):
+    def slots(self) -> Slots:
         """The :class:`Slots`."""
         return Slots(self.period_seconds, self.first, self.sums.shape[1])
 
     @property
-    def known(self):
+    def known(self) -> np.ndarray:
         """(t,) bool, whether a slot was measured."""
         return ~np.isnan(self.sums).any(axis=0)
 
     @property
-    def overloaded(self):
+    def overloaded(self) -> np.ndarray:
         """(t,) bool, whether a slot has avoidable overload."""
         return rules.overloaded(self.sums, self.alone, self._capacities)
 
     @property
-    def harmed(self):
+    def harmed(self) -> np.ndarray:
         """(t,) bool, whether one instance overloads a slot alone."""
         return (rules.exceeds(self.sums, self._capacities)
                 & self.alone).any(axis=0)
@@ -181,42 +171,36 @@ class Sums:
         return [capacity for *_, capacity in self.limits]
 
     def part(self, first: int, end: int) -> 'Sums':
-        """Return the Sums of some slots.
-
-        :param first: position of the first slot
-        :param end: position after the last slot
-        """
+        """Return the Sums of some slots."""
         return dataclasses.replace(
             self, first=self.first + first, sums=self.sums[:, first:end],
             alone=self.alone[:, first:end])
 
 
-def slots_of_day(day: int, period_seconds: float) -> tuple:
+def slots_of_day(day: int, period_seconds: float) -> tuple[int, int]:
     """Return (first, last + 1) of the slots that start within a day.
 
     :param day: number of days since 1970
-    :param period_seconds: length of a slot
     """
-    return tuple(math.ceil(time * rules.DAY_SECONDS / period_seconds)
-                 for time in (day, day + 1))
+    first, end = (math.ceil(time * rules.DAY_SECONDS / period_seconds)
+                  for time in (day, day + 1))
+    return first, end
 
 
-def pack_day(sums, alone, capacities) -> bytes:
+def pack_day(sums: Iterable, alone: Iterable,
+             capacities: Iterable[float]) -> bytes:
     """Return bytes for the slots of a day, for all limits.
 
     :param sums: (l, t) as in :func:`pack`
-    :param alone: (l, t) as in :func:`pack`
-    :param capacities: (l,)
     """
     return b''.join(map(pack, sums, alone, capacities))
 
 
-def of_limits(stored, limits: tuple, slots: int) -> tuple:
+def of_limits(stored: model_store.StoredSums | None, limits: tuple,
+              slots: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums of a day for some limits.
 
-    :param stored: StoredSums or None
     :param limits: tuple of l (weights, packet bytes, capacity)
-    :param slots: number of slots of the day
     :returns: (sums, alone), (l, t) each; slots are unknown if the day is
         missing or damaged, or has no such limit
     """
@@ -234,8 +218,9 @@ def of_limits(stored, limits: tuple, slots: int) -> tuple:
     return sums, alone
 
 
-def history(store, kind: str, now: float, names=None,
-            days: float = 7.0) -> dict:
+def history(store: model_store.Store, kind: str, now: float,
+            names: Collection[str] | None = None,
+            days: float = 7.0) -> dict[str, Sums]:
     """Return the sums of some days, with the same slots for all names.
 
     Slots are as long as the current period, but at least one minute. A slot
@@ -243,11 +228,8 @@ def history(store, kind: str, now: float, names=None,
 
     :param now: current time, seconds UTC; the last slot is the last one that
         has ended
-    :param names: collection of names, or None for all
-    :param days: number of days
     :returns: {name: :class:`Sums`}; a limit that no longer exists is omitted,
         and slots of damaged days are unknown
-    :raises StoreError: if the store cannot be read
     """
     state = store.budget_state()
     if state is None:

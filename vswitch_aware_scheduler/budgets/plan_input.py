@@ -11,18 +11,22 @@ No configuration, no clock except the time that is passed.
 Derivation: reference/rebalance.rst, "Plan input".
 """
 
+from collections.abc import Callable
 import dataclasses
 import math
+import typing
 
 import numpy as np
 
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import destinations
 from vswitch_aware_scheduler.budgets import immovable
 from vswitch_aware_scheduler.budgets import packed
+from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler.clients import nova
+from vswitch_aware_scheduler.clients import placement
 from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.traffic import rate_law
 
@@ -52,13 +56,13 @@ _ENDED = frozenset({'completed', 'done', 'finished', 'confirmed'})
 class MeasuredFleet:
     """The data of hosts in the store.
 
-    :ivar now: seconds UTC
     :ivar budgets: {host: error budget}
     :ivar sums: {host: :class:`.packed.Sums` of all ``slots``}
     :ivar slots: Slots up to the last one that any host has sums for
     :ivar placements: {instance uuid: host}
+    :ivar aggregates: list of dictionaries with name, metadata and hosts
+    :ivar nodes: {id of a compute node: host}
     :ivar bound: uuids of instances that use virtual functions of their host
-    :ivar moves: list of the MoveRecords of the window
     """
 
     now: float
@@ -66,6 +70,8 @@ class MeasuredFleet:
     sums: dict
     slots: packed.Slots
     placements: dict
+    aggregates: list
+    nodes: dict
     bound: frozenset
     moves: list
 
@@ -74,19 +80,13 @@ class MeasuredFleet:
 class PlanInput:
     """The input of a plan: h hosts, and n instances that may move.
 
-    :ivar case: :class:`.relief.Case`
-    :ivar hosts: names
-    :ivar servers: list of n :class:`.cloud_api.NovaServer`
     :ivar fixed: {instance uuid: why it must not move}
     :ivar closed: {host: why no instance leaves or joins it}
     :ivar moved_at: (n,) time of the last move, seconds UTC, -inf: never
     :ivar lately: number of moves in the fleet in the last seven days
-    :ivar costs: list of n :class:`.cost.MigrationCost`
-    :ivar capacity_kbps: smallest capacity of a host
-    :ivar slots: Slots of the loads
     """
 
-    case: relief.Case
+    case: relief.ReliefCase
     hosts: list
     servers: list
     fixed: dict
@@ -98,17 +98,15 @@ class PlanInput:
     slots: packed.Slots
 
 
-def make(measured: MeasuredFleet, relieved: list, read_fleet, cloud, driver,
-         settings, progress=None) -> PlanInput:
+def make(measured: MeasuredFleet, relieved: list[str], read_fleet: Callable,
+         cloud: nova.CloudApi, driver: typing.Any,
+         settings: rebalance_settings.RebalanceSettings,
+         progress: Callable | None = None) -> PlanInput:
     """Return the input of a plan.
 
     :param relieved: hosts that instances may leave. No instance leaves another
         host in debt, and no instance joins a host that accepts no instances
     :param read_fleet: as in :class:`.destinations.Destinations`
-    :param cloud: :class:`.cloud_api.CloudApi`
-    :param driver: telemetry driver
-    :param settings: :class:`.rebalance_settings.RebalanceSettings`
-    :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :raises TelemetryError: when Nova, Placement or telemetry cannot be read
     """
     reading = _Reading(measured, relieved, cloud)
@@ -134,7 +132,7 @@ def make(measured: MeasuredFleet, relieved: list, read_fleet, cloud, driver,
         relief.Rule().recent_seconds / measured.slots.seconds))
     budgets = [measured.budgets[host] for host in hosts]
     moved = _moved_at(measured.moves)
-    return PlanInput(relief.Case(
+    return PlanInput(relief.ReliefCase(
         loads, np.array([budget.balance for budget in budgets]),
         list(map(rules.Terms.of, budgets)), recent, constraints,
         [row for row in empty if hosts[row] not in closed],
@@ -153,9 +151,6 @@ def make(measured: MeasuredFleet, relieved: list, read_fleet, cloud, driver,
 class _Reading:
     """What is read of Nova, Placement and telemetry for a plan.
 
-    :param measured: MeasuredFleet
-    :param relieved: hosts that instances may leave
-    :param cloud: CloudApi
     :ivar limits: list of (weights, packet bytes) of the l limits of all hosts
     """
 
@@ -216,8 +211,6 @@ class _Reading:
         """Return the Loads of the instances that are on each host now.
 
         The sums of other hosts are those that were measured.
-
-        :param series: {uuid: RateSeries}
         """
         slots, row_of = self._measured.slots, self._row_of
         capacities = np.full((len(self.limits), len(self.hosts)), np.inf)
@@ -266,15 +259,15 @@ class _Reading:
     # What may move where
 
     def read_services(self):
-        """Read the services and aggregates of Nova."""
+        """Read the services of Nova."""
         self._services = self._cloud.services()
-        self._aggregates = self._cloud.aggregates() if self.servers else []
 
     def fixed(self, tenant_veto):
         """Return {uuid: why the instance must not move}."""
         reasons = {}
         for server in self.servers:
-            reason = immovable.why_fixed(server, self._aggregates, tenant_veto)
+            reason = immovable.why_fixed(
+                server, self._measured.aggregates, tenant_veto)
             if reason is None and server.uuid in self._measured.bound:
                 reason = 'it has a port with a virtual function of the host'
             if reason is None and (records.INSTANCE,
@@ -319,12 +312,10 @@ class _Reading:
         """Return the Constraints, by Placement, aggregates and server groups.
 
         :param fixed: {uuid: reason}, to which members of groups are added
-        :param closed: {host: reason}
-        :param judged: :class:`.destinations.Destinations`
         """
         hosts, servers, row_of = self.hosts, self.servers, self._row_of
-        nodes = self._cloud.nodes() if servers else {}
-        free_amounts = np.zeros((len(hosts), len(cloud_api.CLASSES)))
+        nodes = self._measured.nodes
+        free_amounts = np.zeros((len(hosts), len(placement.CLASSES)))
         may = np.zeros((len(servers), len(hosts)), dtype=bool)
         signatures = self._signatures()
         fits = {}
@@ -347,7 +338,7 @@ class _Reading:
         groups, members, most_members = self._groups(fixed)
         return relief.Constraints(
             np.array([server.shape.amounts for server in servers]).reshape(
-                len(servers), len(cloud_api.CLASSES)),
+                len(servers), len(placement.CLASSES)),
             np.nan_to_num(free_amounts, posinf=1e18),
             [server.uuid not in fixed for server in servers],
             [host in closed for host in hosts], may, groups, members,
@@ -361,10 +352,11 @@ class _Reading:
         between such hosts.
         """
         stated = {host: set() for host in self.hosts}
-        for metadata, members in self._aggregates:
-            for host in members & stated.keys():
+        for aggregate in self._measured.aggregates:
+            for host in stated.keys() & aggregate['hosts']:
                 stated[host].update(
-                    (key, value) for key, value in metadata.items()
+                    (key, value)
+                    for key, value in aggregate['metadata'].items()
                     if not key.startswith('vswitch:')
                     and not key.endswith('_multiplier'))
         numbers = {}
@@ -405,7 +397,6 @@ def _changed_hosts(migrations, placements):
     """Return {uuid: [(since, host)]} of the instances that changed hosts.
 
     :param migrations: migrations within the window, the newest first
-    :param placements: {uuid: current host}
     """
     changed = {}
     for migration in reversed(migrations):
@@ -423,8 +414,6 @@ def _follow(loads, slots, rates, stays, host, row_of):
 
     :param rates: (l, t) of the instance
     :param stays: [(since, host)], the oldest first
-    :param host: current host of the instance
-    :param row_of: {host: row} of the hosts whose loads are changed
     """
     ends = [since for since, _ in stays[1:]] + [math.inf]
     was_there = np.zeros(slots.count, dtype=bool)
@@ -471,10 +460,8 @@ def _moved_at(moves):
 def _added_overload(recent, limits, slots, link_kbps):
     """Return the overload that migrations through the virtual switch add.
 
-    :param recent: Loads of the last slots
-    :param limits: list of l (weights, packet bytes)
     :param slots: (n,) expected duration of the migration of each instance
-    :returns: as ``costs`` of :class:`.relief.Case`
+    :returns: as ``costs`` of :class:`.relief.ReliefCase`
     """
     packets = link_kbps / _PACKET_KBIT
     leaving, joining = (

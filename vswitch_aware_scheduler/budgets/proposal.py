@@ -6,10 +6,12 @@ commands, vswitch-modeler and Watcher's strategy call it. It changes nothing.
 """
 
 import collections
+from collections.abc import Callable
 import dataclasses
 import functools
 import itertools
 import math
+import typing
 
 import numpy as np
 
@@ -18,8 +20,10 @@ from vswitch_aware_scheduler.budgets import plan_input
 from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler import store as model_store
 
 __all__ = ['HostInDebt', 'ProposedMove', 'RebalanceProposal', 'WINDOW_DAYS',
            'propose']
@@ -41,10 +45,8 @@ _SHOWN = 5
 class HostInDebt:
     """A host that has spent more than its error budget.
 
-    :ivar host: name of the host
     :ivar balance: seconds of overload, negative
     :ivar checks: number of consecutive checks at which it was in debt
-    :ivar relieved: whether the plan searched for moves
     """
 
     host: str
@@ -60,26 +62,11 @@ class ProposedMove:
     Budgets are seconds of overload. Values ``after`` apply after seven days
     that are like the last seven, with this move and those before it.
 
-    :ivar instance_uuid: uuid of the instance
-    :ivar name: name of the instance
-    :ivar source: host that the instance leaves
-    :ivar destination: host that the instance joins
-    :ivar reason: sentence that explains the move
-    :ivar budget_before: current budget of the source
-    :ivar budget_after: later budget of the source
-    :ivar destination_budget_before: current budget of the destination
-    :ivar destination_budget_after: later budget of the destination
     :ivar overload_before: share of the last seven days in which the source
         would have been overloaded by its current instances
-    :ivar overload_after: the same share with the move
-    :ivar limit: limit of the source
     :ivar gain_seconds: avoided seconds of overload of both hosts in seven days
     :ivar vm_gain_seconds: avoided seconds in seven days in which an instance
         is on an overloaded host, the sum over all instances of both hosts
-    :ivar memory_mib: memory of the instance
-    :ivar seconds: expected duration of the migration
-    :ivar transferred_mib: expected data that the migration transfers
-    :ivar downtime_seconds: expected downtime of the instance
     :ivar group: equal for moves that avoid overload only together. They share
         the gains equally, and have the values after all of them
     """
@@ -113,10 +100,7 @@ class RebalanceProposal:
     :ivar capacity_kbps: smallest capacity of a host
     :ivar made_at: time of the plan, seconds UTC
     :ivar measured_until: end of the measurements, seconds UTC
-    :ivar hosts: number of hosts with an error budget
     :ivar moves: tuple of ProposedMove, in the order of execution
-    :ivar held_back: number of moves that have to wait
-    :ivar reason: sentence that explains the plan
     """
 
     made_at: float
@@ -129,7 +113,7 @@ class RebalanceProposal:
     capacity_kbps: float = math.inf
 
     @property
-    def largest_mib(self):
+    def largest_mib(self) -> int:
         """Memory of the largest instance in the plan; 0 without any."""
         return max((move.memory_mib for move in self.moves), default=0)
 
@@ -164,29 +148,35 @@ def _measured(store, now):
             f'measured traffic of hosts in the store {store.url}: last update '
             f'at {plain_text.iso_time(slots.end)}; expected at most '
             f'{MOST_AGE_SECONDS:g} s ago: check that vswitch-modeler runs')
+    for kind, noun in (('aggregate', 'aggregates'), ('node', 'hypervisors')):
+        if store.fleet(kind).read_at is None:
+            raise exceptions.NothingMeasured(
+                f'{noun} of Nova in the store {store.url}: none were read; '
+                f'check that vswitch-modeler has credentials for Nova and may '
+                f'list its {noun}')
     placements = store.placements()
     return plan_input.MeasuredFleet(
         now, budgets, sums, slots,
         {uuid: record.host for uuid, record in placements.items()
          if record.host},
+        list(store.fleet('aggregate').facts.values()),
+        {node: host for host, row in store.fleet('host').facts.items()
+         for node in row.get('nodes', ())},
         frozenset(uuid for uuid, record in placements.items()
                   if record.attachments is not None
                   and record.attachments.virtual_functions),
         store.moves(since=now - WINDOW_DAYS * rules.DAY_SECONDS))
 
 
-def propose(store, read_fleet, cloud, driver, settings, now: float,
-            progress=None) -> RebalanceProposal:
+def propose(store: model_store.Store, read_fleet: Callable,
+            cloud: nova.CloudApi, driver: typing.Any,
+            settings: rebalance_settings.RebalanceSettings, now: float,
+            progress: Callable | None = None) -> RebalanceProposal:
     """Return what is proposed now.
 
-    :param read_fleet: callable(store), returns the fleet by which the filter
-        judges, as :class:`~..fleet.view.FleetView`
-    :param now: current time, seconds UTC
-    :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :raises NothingMeasured: if the store or telemetry has no traffic of the
         last seven days
     :raises TelemetryError: if Nova, Placement or telemetry cannot be read
-    :raises StoreError: if the store cannot be read
     """
     measured = _measured(store, now)
     in_debt = _in_debt(measured, settings)
@@ -240,12 +230,7 @@ def _more_reasons(planned, advice, in_debt):
 
 
 def _listed(reasons, noun, verb):
-    """Return clauses on how many things share each reason.
-
-    :param reasons: iterable of reasons
-    :param noun: ``instances`` or ``hosts``
-    :param verb: what these things do for a reason
-    """
+    """Return clauses on how many things share each reason."""
     counts = collections.Counter(reasons).most_common(_SHOWN)
     return ''.join(f'; {count} {noun} {verb}: {reason}'
                    for reason, count in counts)
@@ -270,10 +255,6 @@ def _confirmed(budget, sums, most_checks):
     """Return at how many consecutive checks, up to now, a host was in debt.
 
     Past balances are computed from the current one and the sums since then.
-
-    :param budget: error budget of a host in debt
-    :param sums: Sums of the host, or None if there are none
-    :param most_checks: maximum number of checks to consider
     """
     if sums is None:
         return 1
@@ -320,7 +301,6 @@ def _why_nothing(in_debt, settings):
 def _described(planned, moves):
     """Yield the ProposedMoves of a plan.
 
-    :param planned: PlanInput
     :param moves: list of :class:`.relief.ReliefMove`, in the order of
         execution
     """

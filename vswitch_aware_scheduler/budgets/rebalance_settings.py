@@ -5,6 +5,7 @@ import dataclasses
 
 from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import relief
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['ADVISE', 'CHECK_SECONDS', 'EXECUTE', 'LEAST_KBPS', 'OFF',
@@ -33,8 +34,6 @@ class RebalanceSettings:
 
     These have no option:
 
-    :ivar parallel: number of migrations that run at the same time
-    :ivar cool_down_hours: shortest time between two moves of an instance
     :ivar downtime_seconds: longest downtime of a migration, as by default of
         the option live_migration_downtime of nova-compute
     """
@@ -52,29 +51,24 @@ class RebalanceSettings:
     tenant_veto: bool = False
 
     @property
-    def churn(self):
+    def churn(self) -> relief.Churn:
         """The limits on the number of moves, as :class:`.relief.Churn`."""
         return relief.Churn(self.cool_down_hours * 3600.0, self.most_moves)
 
     @property
-    def is_separate(self):
+    def is_separate(self) -> bool:
         """Whether migrations have a network of their own."""
         return self.network == SEPARATE
 
     def kbps(self, capacity_kbps: float) -> float:
-        """Return the bandwidth of a migration.
-
-        :param capacity_kbps: smallest capacity of a host in the plan
-        """
+        """Return the bandwidth of a migration."""
         if self.link_kbps is not None:
             return self.link_kbps
         return _SEPARATE_KBPS if self.is_separate else _SHARE * capacity_kbps
 
-    def cost_of(self, server, capacity_kbps: float) -> cost.MigrationCost:
-        """Return the :class:`.cost.MigrationCost` of a server.
-
-        :param capacity_kbps: smallest capacity of a host in the plan
-        """
+    def cost_of(self, server: nova.NovaServer,
+                capacity_kbps: float) -> cost.MigrationCost:
+        """Return the :class:`.cost.MigrationCost` of a server."""
         mebibytes = server.shape.memory_mib
         if self.copy_disks:
             mebibytes += 1024 * server.shape.disk_gib
@@ -84,8 +78,6 @@ class RebalanceSettings:
     def check_network(self, capacity_kbps: float, memory_mib: float) -> None:
         """Check that migrations may be executed.
 
-        :param capacity_kbps: smallest capacity of a host in the plan
-        :param memory_mib: memory of the largest instance in the plan
         :raises InvalidInput: when the network is too slow
         """
         link_kbps = self.kbps(capacity_kbps)

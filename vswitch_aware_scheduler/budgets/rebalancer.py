@@ -6,13 +6,17 @@ the migrations of the plan while it waits for its next pass, so that no pass
 waits for a migration. No configuration, no clock except those that are passed.
 """
 
+from collections.abc import Callable
 import contextlib
+import typing
 
 from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.budgets import proposal
 from vswitch_aware_scheduler.budgets import rebalance_settings
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler import store as model_store
 
 __all__ = ['Rebalancer']
 
@@ -20,37 +24,32 @@ LOG = logs.get_logger(__name__)
 
 
 class Rebalancer:
-    """Proposes migrations, and executes them in the mode ``execute``.
+    """Proposes migrations, and executes them in the mode ``execute``."""
 
-    :param read_fleet: as in :func:`~..budgets.proposal.propose`
-    """
-
-    def __init__(self, cloud, settings, read_fleet):
+    def __init__(self, cloud: nova.CloudApi,
+                 settings: rebalance_settings.RebalanceSettings,
+                 read_fleet: Callable) -> None:
         self.cloud = cloud
         self.settings = settings
         self.read_fleet = read_fleet
-        self._planned_at = None
-        self._looked_at = None
+        self._planned_at: float | None = None
+        self._looked_at: float | None = None
         self._executor = None
         self._reason = None
 
-    def propose(self, store, driver, now: float, progress=None,
-                settings=None) -> proposal.RebalanceProposal:
-        """Return the :class:`~..budgets.proposal.RebalanceProposal` for now.
-
-        :param now: seconds UTC
-        :param progress: None, or callable(done, total)
-        :raises VSwitchError: as :func:`~..budgets.proposal.propose`
-        """
+    def propose(
+            self, store: model_store.Store, driver: typing.Any, now: float,
+            progress: Callable | None = None,
+            settings: rebalance_settings.RebalanceSettings | None = None
+    ) -> proposal.RebalanceProposal:
+        """Return the result of :func:`.propose` for now."""
         return proposal.propose(store, self.read_fleet, self.cloud, driver,
                                 settings or self.settings, now, progress)
 
-    def plan(self, store, driver, clock, monotonic, progress=None) -> None:
-        """Make a plan if one is due, and start it if that is permitted.
-
-        :param progress: None, or callable(done, total)
-        :raises StoreError: if the store cannot be read or written
-        """
+    def plan(self, store: model_store.Store, driver: typing.Any,
+             clock: Callable[[], float], monotonic: Callable[[], float],
+             progress: Callable | None = None) -> None:
+        """Make a plan if one is due, and start it if that is permitted."""
         if self._executor is not None or self._planned_at is not None \
                 and monotonic() - self._planned_at \
                 < rebalance_settings.CHECK_SECONDS:
@@ -90,11 +89,8 @@ class Rebalancer:
             self._reason = text
             LOG.info('vswitch-modeler: rebalancing: %s', text)
 
-    def step(self, monotonic) -> str | None:
-        """Check running migrations, if a check is due.
-
-        :returns: None, or the problem in words
-        """
+    def step(self, monotonic: Callable[[], float]) -> str | None:
+        """Check running migrations, if a check is due."""
         if self._executor is None or self._looked_at is not None and \
                 monotonic() - self._looked_at < executor.POLL_SECONDS:
             return None

@@ -9,19 +9,21 @@ an instance, alone or together with moves without which it would not.
 its length. Pure. Derivation: reference/rebalance.rst, "Choice of moves".
 """
 
-import collections.abc
+from collections.abc import Callable, Iterable, Sequence
 import copy
 import dataclasses
 import math
 import typing
 
 import numpy as np
+import numpy.typing as npt
 
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import plain_text
 
-__all__ = ['Advice', 'Case', 'Churn', 'Constraints', 'Loads', 'ReliefMove',
-           'Rule', 'advise', 'best_move', 'overloaded', 'plan', 'suffered']
+__all__ = ['Advice', 'Churn', 'Constraints', 'Loads', 'ReliefCase',
+           'ReliefMove', 'Rule', 'advise', 'best_move', 'overloaded', 'plan',
+           'suffered']
 
 #: Maximum number of empty hosts that moves which end overload only together
 #: put into use.
@@ -32,9 +34,6 @@ _MOST_OPENED = 3
 class ReliefMove:
     """One migration that relieves a host.
 
-    :ivar instance: row of the instance
-    :ivar source: host that the instance leaves
-    :ivar destination: host that it joins
     :ivar gain: reduction of the slots of avoidable overload of both hosts,
         minus the overload of the migration
     :ivar vm_gain: reduction of :meth:`Loads.suffered` of both hosts
@@ -69,8 +68,10 @@ class Loads:
     :ivar most: (l, h) capacity of each limit, with a tolerance
     """
 
-    def __init__(self, rates, capacities, hosts, sums=None, above=None,
-                 unread=0):
+    def __init__(self, rates: np.ndarray, capacities: npt.ArrayLike,
+                 hosts: npt.ArrayLike, sums: np.ndarray | None = None,
+                 above: np.ndarray | None = None,
+                 unread: npt.ArrayLike = 0) -> None:
         self.rates, self.sums, self.above = rates, sums, above
         self.hosts = np.array(hosts, dtype=np.int64)
         self.most = np.asarray(capacities, dtype=float) * (1 + rules.TOLERANCE)
@@ -82,13 +83,11 @@ class Loads:
             for instance in np.flatnonzero(self.hosts >= 0):
                 self.add(rates[:, instance], self.hosts[instance], 1)
 
-    def add(self, rates, host: int, times: int, slots=slice(None)) -> None:
+    def add(self, rates: np.ndarray, host: int, times: int,
+            slots: typing.Any = slice(None)) -> None:
         """Add an instance to a host in some slots, or subtract it.
 
         :param rates: (l, t) of the instance in these slots
-        :param host: number of the host
-        :param times: 1 or -1
-        :param slots: index of the slots
         """
         # Sums may be rounded, so that a difference can be below 0.
         self.sums[:, host, slots] = np.maximum(
@@ -98,11 +97,7 @@ class Loads:
                 rates > self.most[:, host, None]), 0)
 
     def put(self, instance: int, host: int) -> None:
-        """Move an instance to another host.
-
-        :param instance: row of the instance
-        :param host: number of the host, -1: no host
-        """
+        """Move an instance to another host."""
         if self.hosts[instance] >= 0:
             self.add(self.rates[:, instance], self.hosts[instance], -1)
         if host >= 0:
@@ -113,8 +108,6 @@ class Loads:
                hosts: int | None = None) -> 'Loads':
         """Return a view of the given slots, which follows every :meth:`put`.
 
-        :param first: first slot
-        :param last: end of the slots, exclusive
         :param hosts: number of the first hosts to include; None: all
         """
         view = copy.copy(self)
@@ -132,56 +125,49 @@ class Loads:
         return copied
 
     @property
-    def slots(self):
+    def slots(self) -> int:
         """Number of slots."""
         return self.rates.shape[2]
 
     @property
-    def sizes(self):
+    def sizes(self) -> np.ndarray:
         """(h,) number of instances on each host."""
         return self.unread + np.bincount(self.hosts[self.hosts >= 0],
                                          minlength=self.most.shape[1])
 
     @property
-    def known(self):
+    def known(self) -> np.ndarray:
         """(h, t) bool: slots in which the sums of a host are known."""
         return ~np.isnan(self.sums).any(axis=0)
 
-    def overload(self, hosts) -> np.ndarray:
-        """Return (k, t) bool: avoidable overload of the given hosts.
-
-        :param hosts: numbers of k hosts
-        """
+    def overload(self, hosts: typing.Any) -> np.ndarray:
+        """Return (k, t) bool: avoidable overload of the given hosts."""
         return _avoidable(self.sums[:, hosts], self.above[:, hosts],
                           self.most[:, hosts, None])
 
-    def harmed(self, hosts) -> np.ndarray:
+    def harmed(self, hosts: typing.Any) -> np.ndarray:
         """Return (k, t) bool: whether one instance exceeds a limit alone.
 
         All other instances on the host suffer in these slots.
-
-        :param hosts: numbers of k hosts
         """
         return ((self.sums[:, hosts] > self.most[:, hosts, None])
                 & (self.above[:, hosts] > 0)).any(axis=0)
 
-    def suffered(self, hosts) -> np.ndarray:
+    def suffered(self, hosts: Iterable[int]) -> np.ndarray:
         """Return (k,) overloaded slots of the instances on the given hosts.
 
         A slot of a host counts once for each instance that does not exceed a
         limit alone.
-
-        :param hosts: numbers of k hosts
         """
         sizes = self.sizes
         return np.array([suffered(
             self.sums[:, host, None], self.above[:, host, None],
             self.most[:, host, None, None], sizes[host])[0] for host in hosts])
 
-    def without(self, host: int, instances, count=None) -> np.ndarray:
+    def without(self, host: int, instances: np.ndarray,
+                count: Callable | None = None) -> np.ndarray:
         """Return (m,) slots of overload of a host without each instance.
 
-        :param instances: rows of m instances
         :param count: what to count: ``overloaded`` (default) or ``suffered``
         """
         rates, most = self.rates[:, instances], self.most[:, host, None, None]
@@ -190,13 +176,9 @@ class Loads:
             self.above[:, host, None] - (rates > most), most,
             self.sizes[host] - 1)
 
-    def joined(self, instances, hosts, count=None) -> np.ndarray:
-        """Return (m, k) slots of overload of hosts with one more instance.
-
-        :param instances: rows of m instances
-        :param hosts: numbers of k hosts
-        :param count: as in :meth:`without`
-        """
+    def joined(self, instances: np.ndarray, hosts: Sequence[int],
+               count: Callable | None = None) -> np.ndarray:
+        """Return (m, k) slots of overload of hosts with one more instance."""
         sizes, rates = self.sizes + 1, self.rates[:, instances]
         largest = rates.max(axis=1)
         result = np.zeros((len(instances), len(hosts)))
@@ -212,12 +194,8 @@ class Loads:
                 sizes[host])
         return result
 
-    def alone(self, instances, hosts) -> np.ndarray:
-        """Return (m, k) slots in which an instance exceeds a limit of a host.
-
-        :param instances: rows of m instances
-        :param hosts: numbers of k hosts
-        """
+    def alone(self, instances: np.ndarray, hosts: Iterable[int]) -> np.ndarray:
+        """Return (m, k) slots in which an instance exceeds a host's limit."""
         return np.stack([np.count_nonzero(
             (self.rates[:, instances] > self.most[:, host, None, None]).any(
                 axis=0), axis=1) for host in hosts], axis=1)
@@ -230,11 +208,13 @@ def _avoidable(sums, above, most):
     return ((sums > most) & (above == 0)).any(axis=0)
 
 
-def overloaded(sums, above, most, size):
+def overloaded(sums: np.ndarray, above: np.ndarray, most: np.ndarray,
+               size: int) -> np.ndarray:
     return np.count_nonzero(_avoidable(sums, above, most), axis=1)
 
 
-def suffered(sums, above, most, size):
+def suffered(sums: np.ndarray, above: np.ndarray, most: np.ndarray,
+             size: int) -> np.ndarray:
     below = np.maximum(size - above.max(axis=0), 0)
     return (below * (sums > most).any(axis=0)).sum(axis=1).astype(float)
 
@@ -243,11 +223,9 @@ def suffered(sums, above, most, size):
 class Rule:
     """The conditions for relieving a host, and for ending the relief.
 
-    :ivar moves: maximum number of moves of one host at a time
     :ivar window_seconds: length of the considered past
     :ivar recent_seconds: only a host with overload within this time is
         relieved
-    :ivar together: maximum number of moves that end overload only together
     :ivar open_days: if no other move helps, an empty host is put into use for
         a host whose debt exceeds the budget of this many days
     :ivar repay_days: a host whose debt exceeds the budget of this many days is
@@ -303,12 +281,9 @@ class Constraints:
         if self.groups is not None:
             self.members = np.array(self.members)
 
-    def allowed(self, instances, hosts):
-        """Return (m, k) bool: whether an instance may join a host.
-
-        :param instances: rows of m instances
-        :param hosts: numbers of k hosts
-        """
+    def allowed(self, instances: np.ndarray,
+                hosts: Sequence[int]) -> np.ndarray:
+        """Return (m, k) bool: whether an instance may join a host."""
         hosts = np.asarray(hosts, dtype=np.int64)
         allowed = (self.needs[instances][:, None]
                    <= self.free[hosts] * (1 + rules.TOLERANCE)).all(axis=2)
@@ -323,23 +298,14 @@ class Constraints:
                                      < self.most_members[group])
         return allowed
 
-    def admitted(self, instance, hosts):
-        """Return (k,) bool: whether the filter would pass hosts.
-
-        :param instance: row of the instance
-        :param hosts: numbers of k hosts
-        """
+    def admitted(self, instance: int, hosts: Sequence[int]) -> np.ndarray:
+        """Return (k,) bool: whether the filter would pass hosts."""
         if self.admission is None:
             return np.ones(len(hosts), dtype=bool)
         return self.admission.admitted(instance, hosts)
 
-    def put(self, instance, source, destination):
-        """Move an instance to another host.
-
-        :param instance: row of the instance
-        :param source: number of the host that it leaves
-        :param destination: number of the host that it joins
-        """
+    def put(self, instance: int, source: int, destination: int) -> None:
+        """Move an instance to another host."""
         self.free[source] += self.needs[instance]
         self.free[destination] -= self.needs[instance]
         if self.groups is not None and self.groups[instance] >= 0:
@@ -350,15 +316,13 @@ class Constraints:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Case:
+class ReliefCase:
     """The h hosts and n instances of a plan.
 
-    :ivar loads: :class:`Loads` of the time that the rule considers
     :ivar balance: (h,) budget of each host in seconds of overload; for an
         empty host its initial budget
     :ivar terms: :class:`.rules.Terms`, or a list of those of each host
     :ivar recent: number of the last slots that are recent
-    :ivar constraints: :class:`Constraints`
     :ivar empty: hosts that can be put into use, in this order
     :ivar costs: callable(source, instances, hosts), returns (m, k) slots of
         overload that each migration adds; default: none. With costs, a host in
@@ -374,12 +338,13 @@ class Case:
     terms: rules.Terms | list
     recent: int
     constraints: Constraints
-    empty: collections.abc.Sequence = ()
-    costs: typing.Callable | None = None
+    empty: Sequence = ()
+    costs: Callable | None = None
     accepting: np.ndarray | None = None
 
 
-def plan(case: Case, rule: Rule, most_parted: float = math.inf) -> list:
+def plan(case: ReliefCase, rule: Rule,
+         most_parted: float = math.inf) -> list[ReliefMove]:
     """Return the moves that relieve hosts which have spent too much.
 
     Afterwards, instances are parted from those that exceed the capacity of
@@ -388,7 +353,6 @@ def plan(case: Case, rule: Rule, most_parted: float = math.inf) -> list:
 
     :param most_parted: maximum number of moves that part instances from those
         that exceed the capacity of their host alone
-    :returns: list of ReliefMove in the order of execution
     """
     loads, balance, costs = case.loads, np.asarray(case.balance), case.costs
     if not loads.slots:
@@ -437,10 +401,7 @@ def _of_each(terms, name):
 class _Search:
     """Searches moves, each after those that were found before.
 
-    :param case: Case; not changed
     :param limit: (h,) maximum number of slots of overload of a destination
-    :param takers: list of the hosts in use that may receive instances
-    :ivar moves: list of ReliefMove in the order of execution
     """
 
     def __init__(self, case, limit, takers):
@@ -454,10 +415,7 @@ class _Search:
     def relieve(self, source, enough, rule, may_open):
         """Find moves that end overload of a host in debt.
 
-        :param source: number of the host
         :param enough: number of slots of overload with which it is relieved
-        :param rule: Rule
-        :param may_open: whether an empty host may be put into use
         """
         loads, made = self._loads, 0
         while made < rule.moves and np.count_nonzero(
@@ -477,10 +435,7 @@ class _Search:
             made += len(group)
 
     def _open(self, group):
-        """Put the hosts of some moves into use. Return whether any was empty.
-
-        :param group: list of ReliefMove
-        """
+        """Put the hosts of moves into use. Return whether any was empty."""
         opened = {move.destination for move in group}.intersection(self._empty)
         self._empty = [host for host in self._empty if host not in opened]
         self._takers = self._takers + sorted(opened)
@@ -492,11 +447,6 @@ class _Search:
         An instance that exceeds it goes to a host that carries it, or to a
         host that has such an instance already. Others go to hosts without
         such an instance.
-
-        :param source: number of the host
-        :param most: maximum number of moves from this host
-        :param harmed: other hosts with an instance that exceeds the capacity
-        :returns: number of moves
         """
         loads = self._loads
         for made in range(most):
@@ -641,19 +591,16 @@ def _excess(sums, most):
         axis=(0, -1))
 
 
-def best_move(loads: Loads, source: int, destinations, limit, instances=None,
+def best_move(loads: Loads, source: int, destinations: Sequence[int],
+              limit: npt.ArrayLike, instances: np.ndarray | None = None,
               constraints: Constraints | None = None,
-              costs=None) -> ReliefMove | None:
+              costs: Callable | None = None) -> ReliefMove | None:
     """Return the move with the least overload of both hosts afterwards.
 
-    :param destinations: numbers of the k hosts that may receive an instance
     :param limit: maximum number of slots of overload of a destination, unless
         it already has more; a number, or (k,) of each destination
     :param instances: rows of the instances that may move; default: all of the
         host
-    :param constraints: default: none
-    :param costs: as in :class:`Case`
-    :returns: None if no move reduces the overload
     """
     if instances is None:
         instances = np.flatnonzero(loads.hosts == source)
@@ -677,8 +624,6 @@ def _largest(gain, source, instances, hosts, constraints):
     are chosen, because the answer takes time.
 
     :param gain: (m, k), changed: 0 for moves that are not permitted
-    :param instances: rows of m instances
-    :param hosts: numbers of k hosts
     :param constraints: Constraints or None
     """
     if constraints is not None:
@@ -700,10 +645,6 @@ def _largest(gain, source, instances, hosts, constraints):
 class Churn:
     """Limits on the number of moves.
 
-    :ivar cool_down_seconds: shortest time between two moves of an instance
-    :ivar most_moves: maximum number of moves in the fleet at a time
-    :ivar most_share_a_week: maximum number of moves in seven days, as a share
-        of all instances
     :ivar parted_share_a_week: number of moves in seven days, as a share of all
         instances, from which on a plan relieves only hosts in debt
     """
@@ -719,8 +660,6 @@ class Advice:
     """A plan and the explanation of its length.
 
     :ivar moves: tuple of ReliefMove in the order of execution
-    :ivar held_back: number of moves that the limits currently forbid
-    :ivar reason: sentence that explains why there is no move or why moves wait
     """
 
     moves: tuple
@@ -728,14 +667,13 @@ class Advice:
     reason: str
 
 
-def advise(case: Case, rule: Rule, churn: Churn = Churn(),
+def advise(case: ReliefCase, rule: Rule, churn: Churn = Churn(),
            moved_at: np.ndarray | None = None, now: float = 0.0,
            lately: int | None = None) -> Advice:
     """Return the moves that are advised now.
 
     :param moved_at: (n,) time of the last move of each instance, seconds UTC,
         -inf: never; default: no instance was ever moved
-    :param now: current time, seconds UTC
     :param lately: number of instances of the fleet that were moved in the last
         seven days; default: by ``moved_at``
     """

@@ -9,6 +9,7 @@ numbers out. Derivation: reference/rebalance.rst, "Error budget".
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
@@ -32,10 +33,6 @@ class Terms:
     :ivar overload_probability: limit, above 0 and below 1
     :ivar earned_share: a host earns this share of the limit for each second in
         use
-    :ivar first_days: a host starts with the budget that it earns in this many
-        days
-    :ivar most_days: a host keeps at most the budget that it earns in this many
-        days
     """
 
     overload_probability: float
@@ -58,33 +55,33 @@ class Terms:
                 f'{self.most_days}; expected 0 <= first <= most')
 
     @classmethod
-    def of(cls, budget) -> 'Terms':
+    def of(cls, budget: model_store.ErrorBudget) -> 'Terms':
         """Return the terms of an :class:`.ErrorBudget`."""
         return cls(*(getattr(budget, field.name)
                      for field in dataclasses.fields(cls)))
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Seconds of overload that a host earns in one second of use."""
         return self.earned_share * self.overload_probability
 
     @property
-    def first(self):
+    def first(self) -> float:
         """Initial balance in seconds."""
         return self.rate * self.first_days * DAY_SECONDS
 
     @property
-    def most(self):
+    def most(self) -> float:
         """Largest balance in seconds."""
         return self.rate * self.most_days * DAY_SECONDS
 
     @property
-    def day(self):
+    def day(self) -> float:
         """Seconds of overload that a host earns in one day of use."""
         return self.rate * DAY_SECONDS
 
-    def after(self, balance, measured_seconds,
-              overload_seconds) -> np.ndarray:
+    def after(self, balance: npt.ArrayLike, measured_seconds: npt.ArrayLike,
+              overload_seconds: npt.ArrayLike) -> np.ndarray:
         """Return balances after some time, elementwise for any shape.
 
         :param balance: earlier balance in seconds of overload
@@ -98,13 +95,10 @@ class Terms:
         return earned - overload_seconds
 
 
-def burn_rate(overload_seconds, measured_seconds,
+def burn_rate(overload_seconds: npt.ArrayLike, measured_seconds: npt.ArrayLike,
               overload_probability: float) -> np.ndarray:
     """Return how fast budget is spent; 1 means exactly the limit.
 
-    :param overload_seconds: avoidable overload in some time
-    :param measured_seconds: measured part of this time
-    :param overload_probability: limit
     :returns: share of overload divided by the limit; 0 if nothing is measured
     """
     overload, measured = np.broadcast_arrays(
@@ -116,7 +110,7 @@ def burn_rate(overload_seconds, measured_seconds,
 
 
 def overloaded(sums: np.ndarray, alone: np.ndarray,
-               capacities) -> np.ndarray:
+               capacities: npt.ArrayLike) -> np.ndarray:
     """Return which samples are avoidable overload.
 
     The sum exceeds some limit that no instance exceeds alone.
@@ -124,7 +118,6 @@ def overloaded(sums: np.ndarray, alone: np.ndarray,
     :param sums: (l, ..., t) sums of all instances, for each of l limits
     :param alone: (l, ..., t) bool, whether one instance exceeds the limit
     :param capacities: (l, ...) capacity of each limit
-    :returns: (..., t) bool
     """
     return (exceeds(sums, capacities) & ~alone).any(axis=0)
 
@@ -150,11 +143,10 @@ def charges(loads: np.ndarray, capacity: float) -> np.ndarray:
     return excess / excess.sum()
 
 
-def exceeds(values: np.ndarray, capacities) -> np.ndarray:
+def exceeds(values: np.ndarray, capacities: npt.ArrayLike) -> np.ndarray:
     """Return which values exceed the capacity of their limit.
 
     :param values: (l, ..., t)
     :param capacities: (l, ...) capacity of each limit
-    :returns: (l, ..., t) bool
     """
     return values > np.asarray(capacities)[..., None] * (1 + TOLERANCE)

@@ -40,18 +40,14 @@ _COVERED = 0.9
 class Settlement:
     """Settles periods: what a host earned and spent in each, and by whom.
 
-    :param targets_by_key: {(kind, name): Target}
-    :param period: length of a slot in seconds
-    :param measured: list of Measured
-    :param residents: {key: Residents}
     :param newest: time of the newest sample of the fleet
     :param late_before: periods that ended before this time no longer wait for
         samples
-    :ivar slots: number of periods that were settled
     """
 
-    def __init__(self, store, targets_by_key, period, measured, residents,
-                 newest, late_before):
+    def __init__(self, store: model_store.Store, targets_by_key: dict,
+                 period: float, measured: list[model_store.Measured],
+                 residents: dict, newest: float, late_before: float) -> None:
         self.targets = targets_by_key
         self.slots = 0
         self._period = period
@@ -130,7 +126,6 @@ class Settlement:
 
         :param budgets: {key: :class:`.ErrorBudget`}, changed in place
         :param pending: {key: (first slot, slot after the last)}
-        :returns: list of :class:`.StoredSums` to write
         """
         history = collections.defaultdict(dict)
         since = min((first for first, _ in pending.values()), default=0)
@@ -152,11 +147,7 @@ class Settlement:
     def _settle(self, budget, first, end, stored):
         """Settle the periods of a budget that do not wait, in order.
 
-        :param budget: :class:`.ErrorBudget`
-        :param first: the first slot to settle
         :param end: the slot after the last one that has ended
-        :param stored: {(day, period): :class:`.StoredSums`}
-        :returns: (ErrorBudget, list of StoredSums to write)
         """
         key, period, target = (budget.key, self._period,
                                self.targets[budget.key])
@@ -255,11 +246,10 @@ class Settlement:
             for uuid, both in zip(uuids, seconds):
                 self._vm_time[uuid, day] += both
 
-    def spending(self, store):
-        """Return who spent the settled budgets.
-
-        :returns: (list of :class:`.Charge`, list of :class:`.VMTime`)
-        """
+    def spending(
+            self, store: model_store.Store
+    ) -> tuple[list[model_store.Charge], list[model_store.VMTime]]:
+        """Return who spent the settled budgets."""
         if not self._vm_time:
             return [], []
         projects = {uuid: former.project for uuid, former
@@ -302,10 +292,7 @@ def _burn(budget, stored, target, end):
 
     Windows of which less than half is known are omitted.
 
-    :param budget: :class:`.ErrorBudget`
     :param stored: iterable of :class:`.StoredSums`, with any periods
-    :param target: Target
-    :param end: end of the windows, seconds UTC
     """
     begins = [max(end - window, budget.since) for window in rules.WINDOWS]
     seconds = np.zeros((len(rules.WINDOWS), 3))

@@ -6,11 +6,15 @@ is independent of the API of a service. A session is opened for each reading
 and closed after it. Secrets are never shown or logged.
 """
 
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import itertools
 import json
 import math
 import time
-import types
+import typing
 import urllib.parse
 
 from keystoneauth1 import adapter as ks_adapter
@@ -25,8 +29,8 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 
-__all__ = ['Access', 'Client', 'Refusal', 'TemporaryFailure', 'TooLarge',
-           'shown']
+__all__ = ['Access', 'Client', 'Refusal', 'RequestFailed', 'TemporaryFailure',
+           'TooLarge', 'shown']
 
 LOG = logs.get_logger(__name__)
 
@@ -48,13 +52,12 @@ _NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
                   ConnectionError, TimeoutError)
 
 
-def shown(value, length=200):
+def shown(value: object, length: int = 200) -> str:
     """Return a value for a message.
 
     The middle of a long value is omitted. Control characters are escaped, so
     that an answer cannot control a terminal.
 
-    :param value: any value
     :param length: maximum length of the text
     """
     text = value if isinstance(value, str) else repr(value)
@@ -66,14 +69,17 @@ def shown(value, length=200):
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """The address of a service, the credentials and the time limits.
+    """The address of a service, the credentials and the limits of requests.
 
-    :ivar max_answer_mib: largest answer in MiB, after decompression
+    The values are those of keystoneauth1's options for a session and an
+    adapter, and limits that keystoneauth1 does not have.
+
     :ivar url: URL of the service, or None to find it in the catalog of
         keystone
     :ivar auth: None, or a mapping of ``auth_type``, the name of a plugin of
         keystoneauth1, and the options of the plugin. Not part of the repr.
-    :ivar interface: interface in the catalog: public, internal or admin
+    :ivar interface: interface in the catalog: public, internal or admin, or
+        several in the order of preference
     :ivar region_name: region in the catalog, or None
     :ivar cafile: file with certificates to verify the TLS server, or None for
         those of the system. The server is always verified.
@@ -81,7 +87,10 @@ class Access:
     :ivar keyfile: file with its key, or None if ``certfile`` contains it
     :ivar timeout_seconds: longest duration of one attempt, from the connection
         to the last byte of the answer, including requests to keystone
-    :ivar retries: number of retries of a request
+    :ivar max_answer_mib: largest answer in MiB, after decompression
+    :ivar retries: number of retries of a request that failed
+    :ivar connect_retries: number of retries of a request that found no
+        connection, None: ``retries``
     :ivar backoff_seconds: pause before the first retry; doubled for each
         further one
     :ivar requests_per_second: largest number of requests per second
@@ -93,9 +102,10 @@ class Access:
     """
 
     url: str | None = None
-    auth: types.MappingProxyType | None = dataclasses.field(
+    auth: Mapping[str, typing.Any] | None = dataclasses.field(
         default=None, repr=False, hash=False)
-    interface: str = 'public'
+    interface: str | Sequence[str] = dataclasses.field(
+        default='public', hash=False)
     region_name: str | None = None
     cafile: str | None = None
     certfile: str | None = None
@@ -103,47 +113,39 @@ class Access:
     timeout_seconds: float = 60.0
     max_answer_mib: float = 32.0
     retries: int = 3
+    connect_retries: int | None = None
     backoff_seconds: float = 1.0
     requests_per_second: float = 10.0
-    headers: types.MappingProxyType | None = dataclasses.field(
+    headers: Mapping[str, str] | None = dataclasses.field(
         default=None, repr=False, hash=False)
     token_file: str | None = None
 
-    def __post_init__(self):
-        if self.url is not None:
-            parts = urllib.parse.urlsplit(self.url)
-            if parts.scheme not in ('http', 'https') or not parts.hostname:
-                raise exceptions.InvalidInput(
-                    f'url of a telemetry service: '
-                    f'{_without_secrets(self.url)!r}; expected '
-                    f'http://host:port or https://host:port')
-            if parts.username or parts.password:
-                raise exceptions.InvalidInput(
-                    f'url of a telemetry service: '
-                    f'{_without_secrets(self.url)!r}; expected a URL without '
-                    f'user and password. Set auth_type and its options '
-                    f'instead')
-        elif not self.auth:
-            raise exceptions.InvalidInput(
-                'url of a telemetry service: not set; expected a URL. If '
-                'auth_type is set, the URL is read from the catalog of '
-                'keystone')
-        if self.auth is not None and not self.auth.get('auth_type'):
-            raise exceptions.InvalidInput(
-                'auth_type of a telemetry service: not set; expected the '
-                'name of a plugin of keystoneauth1')
-        for name, low in (('timeout_seconds', 0), ('max_answer_mib', 0),
-                          ('retries', -1),
-                          ('backoff_seconds', -1),
-                          ('requests_per_second', 0)):
+    def __post_init__(self) -> None:
+        url = urllib.parse.urlsplit(self.url or '')
+        _require(self.url or self.auth, 'endpoint_override', None,
+                 'a URL. If auth_type is set, the URL is read from the '
+                 'catalog of keystone')
+        _require(not self.url or url.scheme in ('http', 'https')
+                 and url.hostname, 'endpoint_override', self.url,
+                 'http://host:port or https://host:port')
+        _require(not (url.username or url.password), 'endpoint_override',
+                 self.url, 'a URL without user and password. Set '
+                 'auth_type and its options instead')
+        _require(self.auth is None or self.auth.get('auth_type'), 'auth_type',
+                 None, 'the name of a plugin of keystoneauth1')
+        for name in ('timeout_seconds', 'max_answer_mib',
+                     'requests_per_second', 'retries', 'backoff_seconds',
+                     'connect_retries'):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not low < value \
-                    < math.inf:
-                raise exceptions.InvalidInput(
-                    f'{name} of a telemetry service: {value!r}; expected a '
-                    f'finite number {"above" if low == 0 else "from"} 0')
+            positive = name in ('timeout_seconds', 'max_answer_mib',
+                                'requests_per_second')
+            _require(value is None and name == 'connect_retries'
+                     or isinstance(value, (int, float))
+                     and 0 <= value < math.inf and (value or not positive),
+                     name, value, 'a finite number '
+                     + ('above 0' if positive else 'from 0'))
 
-    def where(self, service_kind=''):
+    def where(self, service_kind: str = '') -> str:
         """Return the address of the service, for messages.
 
         :param service_kind: kind of service, which names the service if its
@@ -154,19 +156,17 @@ class Access:
         text = f'{service_kind} of the catalog'.lstrip()
         return f'{text} in {self.region_name}' if self.region_name else text
 
-    def __reduce__(self):
-        values = {item.name: getattr(self, item.name)
-                  for item in dataclasses.fields(self)}
-        return _access, (values,)
 
-
-def _access(values):
-    return Access(**values)
-
-
-def _without_secrets(url):
-    scheme, mark, address = url.rpartition('://')
-    return scheme + mark + address.rpartition('@')[2]
+def _require(is_valid, name, value, expected):
+    """Raise InvalidInput, without the password of a URL."""
+    if not is_valid:
+        scheme, mark, address = str(value).rpartition('://')
+        shown_value = repr(scheme + mark + address.rpartition('@')[2]) \
+            if isinstance(value, str) else repr(value)
+        raise exceptions.InvalidInput(
+            f'{name} of a telemetry service: '
+            f'{"not set" if value is None else shown_value}; expected '
+            f'{expected}')
 
 
 class TemporaryFailure(Exception):
@@ -176,9 +176,42 @@ class TemporaryFailure(Exception):
     :param pause_seconds: pause that the service requests, or None
     """
 
-    def __init__(self, description, pause_seconds=None):
+    def __init__(self, description: str, pause_seconds: float | None = None):
         super().__init__(description)
         self.pause_seconds = pause_seconds
+
+
+class RequestFailed(exceptions.TelemetryError):
+    """A service does not answer a request as it should.
+
+    :param values: ``source``, ``request``, ``seen`` and ``expected``
+    """
+
+    msg_fmt = 'telemetry {source}: {request}: seen {seen}; expected {expected}'
+
+    def __init__(self, **values: object):
+        super().__init__(self.msg_fmt.format(**values))
+
+
+class TooLarge(RequestFailed):
+    """An answer is larger than max_answer_mib."""
+
+
+class Refusal(RequestFailed):
+    """The service rejects a request; a retry would not help.
+
+    :param status: HTTP status
+    :param body: text of the answer
+    :param may_be_size: whether a smaller request may succeed
+    :param values: those of RequestFailed
+    """
+
+    def __init__(self, status: int, body: str, may_be_size: bool,
+                 **values: object):
+        super().__init__(**values)
+        self.status = status
+        self.body = body
+        self.may_be_size = may_be_size
 
 
 class _Session(ks_session.Session):
@@ -195,7 +228,22 @@ class _Session(ks_session.Session):
 
 
 class Client:
-    """Makes requests during one reading.
+    """Makes requests during one reading, and limits what they cost.
+
+    keystoneauth1 authenticates, finds the endpoint and sends. What it does not
+    limit, this class does. Each limit answers a service that is broken or in
+    the hands of an attacker:
+
+    - *Size*: an answer that never ends, or expands from a few compressed
+      bytes, would fill the memory.
+    - *Time*: a service that sends one byte now and then would hold a reader
+      for ever. :class:`.BoundedSession` ends the exchange.
+    - *Pace*: a service that answers at once with errors, or with pages that
+      name further pages, would be sent requests without a pause, and a
+      ``Retry-After`` of a year would stop the reader.
+
+    Retries are here, and not in the adapter, because an answer of HTTP 200 may
+    be invalid as well, and a retry gets a deadline of its own.
 
     :param access: :class:`Access`
     :param source: name of driver and service, for messages
@@ -206,8 +254,11 @@ class Client:
         each answer
     """
 
-    def __init__(self, access, source, service_type, clock=time.monotonic,
-                 sleep=time.sleep, on_headers=None):
+    def __init__(self, access: Access, source: str, service_type: str,
+                 clock: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], object] = time.sleep,
+                 on_headers: Callable[[Mapping[str, str]], object]
+                 | None = None):
         self._access = access
         self._source = source
         self._service_type = service_type
@@ -223,26 +274,25 @@ class Client:
         #: connection.
         self.no_connection = _NO_CONNECTION
 
-    def __enter__(self):
+    def __enter__(self) -> typing.Self:
         access = self._access
         self._headers = {'Accept': 'application/json',
                          **(access.headers or {}), **self._token()}
-        cert = access.certfile
-        if cert and access.keyfile:
-            cert = (cert, access.keyfile)
         self._http = bounded_session.BoundedSession(
             access.timeout_seconds, int(access.max_answer_mib * 2 ** 20),
             self._clock)
+        cert = access.certfile
         self.session = _Session(
             auth=self._auth(), session=self._http,
-            verify=access.cafile or True, cert=cert,
+            verify=access.cafile or True,
+            cert=(cert, access.keyfile) if cert and access.keyfile else cert,
             timeout=access.timeout_seconds,
             user_agent='vswitch_aware_scheduler', redirect=False)
         self.adapter = ks_adapter.Adapter(
             self.session, **self.adapter_options())
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._http.close()
 
     def _token(self):
@@ -253,20 +303,23 @@ class Client:
             with open(path, encoding='utf-8') as stream:
                 token = stream.read().strip()
         except (OSError, ValueError) as error:
-            raise exceptions.TelemetryError(
-                f'telemetry {self._source}: token_file: {path}: {error}; '
-                f'expected a readable file with a token') from error
+            raise self.failure('token_file', f'{path}: {error}',
+                               'a readable file with a token') from error
         return {'Authorization': f'Bearer {token}'}
 
-    def adapter_options(self):
+    def failure(self, request: str, seen: object, expected: str
+                ) -> RequestFailed:
+        """Return the exception for a request that has failed."""
+        return RequestFailed(source=self._source, request=request, seen=seen,
+                             expected=expected)
+
+    def adapter_options(self) -> dict[str, typing.Any]:
         """Return arguments for an Adapter of keystoneauth1."""
         access = self._access
         return {'service_type': self._service_type,
                 'interface': access.interface,
                 'region_name': access.region_name,
                 'endpoint_override': access.url,
-                # This client counts, limits and reports retries; those of
-                # keystoneauth1 are disabled.
                 'connect_retries': 0, 'status_code_retries': 0}
 
     def _auth(self):
@@ -279,18 +332,19 @@ class Client:
             return loader.load_from_options(**options)
         except (ks_exceptions.ClientException, TypeError) as error:
             # Messages of keystoneauth1 contain names of options but no values.
-            raise exceptions.TelemetryError(
-                f'telemetry {self._source}: auth_type: {name!r} with the '
-                f'options {", ".join(sorted(options)) or "none"} '
-                f'({type(error).__name__}: {shown(str(error))}); expected a '
-                f'plugin of keystoneauth1 and its options') from None
+            raise self.failure(
+                'auth_type', f'{name!r} with the options '
+                f'{", ".join(sorted(options)) or "none"} '
+                f'({type(error).__name__}: {shown(str(error))})',
+                'a plugin of keystoneauth1 and its options') from None
 
-    def json(self, request_name, method, path, expected, check=None,
-             items=None, divisible=False, **arguments):
+    def json(self, request_name: str, method: str, path: str, expected: str,
+             check: Callable[[typing.Any], typing.Any] | None = None,
+             items: tuple | None = None, divisible: bool = False,
+             **arguments: typing.Any) -> tuple[typing.Any, Mapping[str, str]]:
         """Return the parsed answer to a request, and its headers.
 
         :param request_name: name of the request, for messages
-        :param method: HTTP method
         :param path: path of the URL
         :param expected: description of the expected answer, for messages
         :param check: None, or callable(answer), returns the result; it raises
@@ -308,6 +362,11 @@ class Client:
         :raises TooLarge: if the answer is larger than max_answer_mib
         :raises Refusal: if the service rejects the request
         """
+        def refusal(status, problem, text, may_be_size):
+            return Refusal(status, text, may_be_size, source=self._source,
+                           request=request_name, seen=problem,
+                           expected=expected)
+
         def once():
             response = self.adapter.request(
                 path, method, raise_exc=False, log=False,
@@ -315,10 +374,16 @@ class Client:
                 headers=self._headers, **arguments)
             if self._on_headers is not None:
                 self._on_headers(response.headers)
-            body = response.content
-            if not 200 <= response.status_code < 300:
-                self._refuse(request_name, expected, response, body,
-                             divisible)
+            status, body = response.status_code, response.content
+            if not 200 <= status < 300:
+                text = body.decode('utf-8', 'replace')
+                problem = f'HTTP {status}: {shown(text[:2000])}'
+                later = response.headers.get('Retry-After', '')
+                may_be_size = status not in _NOT_OF_SIZE and not later
+                if status in _TEMPORARY_STATUS \
+                        and not (divisible and may_be_size):
+                    raise TemporaryFailure(problem, _seconds(later))
+                raise refusal(status, problem, text, may_be_size)
             if not body and check is None:
                 return None, response.headers
             try:
@@ -336,15 +401,13 @@ class Client:
                 if divisible:
                     # A server may have started its answer when it detects that
                     # the answer is too large.
-                    raise Refusal(
-                        f'telemetry {self._source}: {request_name}: seen '
-                        f'{problem}; expected {expected}',
-                        response.status_code, problem, True) from error
+                    raise refusal(status, problem, problem, True) from error
                 raise TemporaryFailure(problem) from error
 
         return self.attempt(request_name, expected, once)
 
-    def attempt(self, request_name, expected, once):
+    def attempt(self, request_name: str, expected: str,
+                once: Callable[[], typing.Any]) -> typing.Any:
         """Call a function until it succeeds, for a limited number of attempts.
 
         :param request_name: name of the request, for messages
@@ -360,8 +423,7 @@ class Client:
         access = self._access
         began = self._clock()
         pause = access.backoff_seconds
-        attempts = int(access.retries) + 1
-        for attempt in range(1, attempts + 1):
+        for attempt in itertools.count(1):
             self._pace()
             try:
                 with self._http.exchange():
@@ -370,20 +432,19 @@ class Client:
                 raise
             except bounded_session.AnswerTooLarge as error:
                 raise TooLarge(
-                    f'telemetry {self._source}: {request_name}: seen {error}; '
-                    f'expected at most max_answer_mib = '
+                    source=self._source, request=request_name, seen=error,
+                    expected=f'at most max_answer_mib = '
                     f'{access.max_answer_mib:g}. Raise max_answer_mib, or '
                     f'request less at a time') from error
             except Exception as error:
-                problem, requested_pause = self._description(error)
+                problem, retries, requested_pause = self._description(error)
                 if problem is None:
                     raise
-                if requested_pause is _FINAL or attempt == attempts:
+                if attempt > retries:
                     seconds = self._clock() - began
-                    raise exceptions.TelemetryError(
-                        f'telemetry {self._source}: {request_name}: seen '
-                        f'{problem}; expected {expected} ({attempt} attempts '
-                        f'in {seconds:.1f} s)') from error
+                    raise self.failure(
+                        request_name, problem, f'{expected} ({attempt} '
+                        f'attempts in {seconds:.1f} s)') from error
                 wait = min(max(pause, requested_pause or 0), MAX_PAUSE_SECONDS)
                 LOG.debug('Telemetry %s: %s: %s; attempt %d follows in %.1f s',
                           self._source, request_name, problem, attempt + 1,
@@ -400,75 +461,37 @@ class Client:
         self._next = now + 1 / self._access.requests_per_second
 
     def _description(self, error):
-        """Return a description of an error and the requested pause.
+        """Return (description, number of retries, requested pause or None).
 
-        The pause is in seconds, None without a request, or _FINAL if a retry
-        would not help. For an error that does not come from a service, the
-        method returns (None, None).
+        For an error that does not come from a service, the description is
+        None.
         """
-        if isinstance(error, TemporaryFailure):
-            return str(error), error.pause_seconds
-        if isinstance(error, (bounded_session.DeadlineExceeded,
+        retries = self._access.retries
+        if isinstance(error, (TemporaryFailure,
+                              bounded_session.DeadlineExceeded,
                               bounded_session.BrokenAnswer)):
-            return str(error), None
-        status = getattr(error, 'http_status', None) \
-            or getattr(error, 'code', None)
+            return str(error), retries, getattr(error, 'pause_seconds', None)
         kind = type(error).__name__
         text = f'{kind}: {shown(str(error))}'
-        if isinstance(error, (ks_exceptions.SSLError,
-                              requests.exceptions.SSLError)) \
-                or kind == 'SSLError':
+        if kind == 'SSLError':
             # A retry would have the same certificate.
-            return text, _FINAL
+            return text, 0, None
         if isinstance(error, self.no_connection):
-            return text, None
+            connect_retries = self._access.connect_retries
+            return text, (retries if connect_retries is None
+                          else connect_retries), None
+        status = getattr(error, 'http_status', None) \
+            or getattr(error, 'code', None)
         if isinstance(status, int):
-            return text, None if status in _TEMPORARY_STATUS else _FINAL
-        if isinstance(error, ks_exceptions.ClientException):
-            # For example an unknown user, or a service that is missing in the
-            # catalog.
-            return text, _FINAL
-        return None, None
-
-    def _refuse(self, request_name, expected, response, body, divisible):
-        """Raise the exception for an answer with an error status."""
-        text = body.decode('utf-8', 'replace')
-        status, later = response.status_code, response.headers.get(
-            'Retry-After', '')
-        problem = f'HTTP {status}: {shown(text[:2000])}'
-        may_be_size = status not in _NOT_OF_SIZE and not later
-        if status in _TEMPORARY_STATUS and not (divisible and may_be_size):
-            try:
-                pause = float(later)
-            except ValueError:
-                pause = None
-            raise TemporaryFailure(problem, pause)
-        raise Refusal(
-            f'telemetry {self._source}: {request_name}: seen {problem}; '
-            f'expected {expected}', status, text, may_be_size)
+            return text, retries if status in _TEMPORARY_STATUS else 0, None
+        # Of keystoneauth1, for example an unknown user, or a service that is
+        # missing in the catalog.
+        return text if isinstance(error, ks_exceptions.ClientException) \
+            else None, 0, None
 
 
-class TooLarge(exceptions.TelemetryError):
-    """An answer is larger than max_answer_mib."""
-
-
-class Refusal(exceptions.TelemetryError):
-    """The service rejects a request; a retry would not help.
-
-    :param message: text of the error
-    :param status: HTTP status
-    :param body: text of the answer
-    :param may_be_size: whether a smaller request may succeed
-    :ivar status: HTTP status
-    :ivar body: text of the answer
-    :ivar may_be_size: whether a smaller request may succeed
-    """
-
-    def __init__(self, message, status, body, may_be_size=False):
-        super().__init__(message)
-        self.status = status
-        self.body = body
-        self.may_be_size = may_be_size
-
-
-_FINAL = object()
+def _seconds(retry_after):
+    try:
+        return float(retry_after)
+    except ValueError:
+        return None

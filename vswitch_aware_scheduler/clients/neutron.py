@@ -11,7 +11,7 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler.vswitch import guarantee
 
-__all__ = ['Client', 'Port', 'read_agents']
+__all__ = ['NeutronClient', 'Port', 'read_agents']
 
 #: Number of items in one answer.
 PAGE = 1000
@@ -43,7 +43,7 @@ class Port(typing.NamedTuple):
     guaranteed: tuple | None = None
 
 
-class Client(openstack.SdkClient):
+class NeutronClient(openstack.SdkClient):
     """A connection to Neutron, as a context manager.
 
     :param access: Access of Neutron
@@ -105,7 +105,7 @@ def read_agents(access: http.Access, **sleep) -> list[dict]:
     :raises TelemetryError: if the agents cannot be read completely
     """
     agents = {}
-    with Client(access, **sleep) as client:
+    with NeutronClient(access, **sleep) as client:
         for page in openstack.pages(client, 'agents', '/agents', _agent,
                                     repeats=True, connect_retries=0):
             agents.update(page)

@@ -7,7 +7,6 @@ implements the paging that is common to the APIs.
 """
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.common import exceptions
 
 __all__ = ['SdkClient', 'pages']
 
@@ -75,14 +74,11 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
             check, params=query, **arguments)
         new = page.keys() - ids_seen
         if has_next and page and not new and not repeats:
-            raise exceptions.TelemetryError(
-                f'telemetry {client.name}: {kind}: the same ids on two pages; '
-                f'expected different ids')
+            raise client.failure(kind, 'the same ids on two pages',
+                                 'different ids')
         yield page
         if not has_next or not new:
             return
         ids_seen |= new
         query['marker'] = list(page)[-1]
-    raise exceptions.TelemetryError(
-        f'telemetry {client.name}: {kind}: seen more than {_MAX_PAGES} '
-        f'pages; expected fewer')
+    raise client.failure(kind, f'more than {_MAX_PAGES} pages', 'fewer')

@@ -1,43 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks Placement where instances fit. The only place that knows its API."""
+"""Asks Placement what hosts have. The only place that knows its API."""
 
+import dataclasses
 import math
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
 
-__all__ = ['CLASSES', 'free_amounts']
+__all__ = ['CLASSES', 'Shape', 'free_amounts', 'used_amounts']
 
 #: Forbidden traits since 1.22, all that a summary needs since 1.29.
 _VERSION = {'microversion': '1.29'}
+
+#: Summaries without traits, and with the requested class only.
+_SHORT = {'microversion': '1.16'}
 
 #: Resource classes of an instance, in the order of amounts.
 CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 
-def free_amounts(access: http.Access, amounts: tuple, traits: tuple,
-                 **sleep) -> dict:
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The resources and traits of an instance in Placement.
+
+    :ivar traits: sorted tuple of required traits such as HW_CPU_X86_AVX, or !X
+        for forbidden ones
+    """
+
+    vcpus: int
+    memory_mib: int
+    disk_gib: int
+    traits: tuple[str, ...] = ()
+
+    @property
+    def amounts(self) -> tuple[int, int, int]:
+        """(VCPU, MEMORY_MB, DISK_GB)."""
+        return self.vcpus, self.memory_mib, self.disk_gib
+
+
+def free_amounts(access: http.Access, shape: Shape,
+                 **sleep) -> dict[str, tuple[float, ...]]:
     """Return the free resources of the compute nodes where an instance fits.
 
-    :param access: Access of Placement
-    :param amounts: of :data:`CLASSES` that the instance needs
-    :param traits: required traits such as HW_CPU_X86_AVX, or !X for forbidden
-        ones
     :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :returns: {uuid of a compute node: free amounts of :data:`CLASSES`},
         infinite if the node does not limit a class
     :raises TelemetryError: if Placement does not answer
     """
     resources = ','.join(f'{name}:{amount}' for name, amount
-                         in zip(CLASSES, amounts) if amount)
-    required = ','.join([*traits, '!COMPUTE_STATUS_DISABLED'])
+                         in zip(CLASSES, shape.amounts) if amount)
+    required = ','.join([*shape.traits, '!COMPUTE_STATUS_DISABLED'])
+    return _candidates(access, _free_amounts, _VERSION, sleep,
+                       resources=resources, required=required)
+
+
+def used_amounts(access: http.Access, name: str,
+                 **sleep) -> dict[str, tuple[int, int]]:
+    """Return {uuid of a compute node: (capacity, used)} of a resource class.
+
+    Compute nodes on which nothing of it is free are absent.
+
+    :param name: one of :data:`CLASSES`
+    :param sleep: keyword ``sleep`` of :class:`.http.Client`
+    :raises TelemetryError: if Placement does not answer
+    """
+    return _candidates(access, lambda answer: {
+        uuid: (summary['resources'][name]['capacity'],
+               summary['resources'][name]['used'])
+        for uuid, summary in answer['provider_summaries'].items()
+        if name in summary['resources']}, _SHORT, sleep,
+        resources=f'{name}:1')
+
+
+def _candidates(access, read, version, sleep, **query):
     with openstack.SdkClient(access, f'placement {access.where()}',
                              'placement', **sleep) as client:
         return client.json(
             'allocation candidates', 'GET', '/allocation_candidates',
-            'allocation candidates', _free_amounts,
-            params={'resources': resources, 'required': required},
-            **_VERSION)[0]
+            'allocation candidates', read, params=query, **version)[0]
 
 
 def _free_amounts(answer):

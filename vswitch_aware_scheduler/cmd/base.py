@@ -27,11 +27,12 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
 
-__all__ = ['Column', 'Command', 'List', 'Show', 'fields_of', 'natural',
-           'table_of']
+__all__ = ['Column', 'Command', 'List', 'Show', 'amount', 'fields_of',
+           'natural', 'table_of']
 
 #: Keys of times in seconds UTC, in addition to keys that end in ``_at``.
-_TIMES = {'window_start', 'window_end', 'until', 'last_time'}
+_TIMES = {'window_start', 'window_end', 'until', 'settled_until',
+          'last_time'}
 
 _FILTERS = {'host': 'of this host', 'project': 'of the project with this id'}
 
@@ -102,7 +103,8 @@ class _Base:
     @property
     def is_plugin(self) -> bool:
         """Whether OpenStackClient runs the command."""
-        return hasattr(self.app.options, 'vswitch_config_file')
+        return hasattr(getattr(self.app, 'options', None),
+                       'vswitch_config_file')
 
     @functools.cached_property
     def all_options(self):
@@ -293,8 +295,8 @@ class List(_Base, lister.Lister):
                 if self._chosen else rows})
             return
         super().produce_output(arguments, titles, cells)
-        if arguments.formatter == 'table' and not self.is_plugin:
-            if self.below is not None:
+        if arguments.formatter == 'table':
+            if self.below is not None and not self.is_plugin:
                 terminal.print_below(
                     (f'{total} ' if len(rows) == total
                      else f'{len(rows)} of {total} ')
@@ -376,6 +378,19 @@ def fields_of(answer: dict) -> tuple:
     return names, cells
 
 
+def amount(value: float, unit: str | None) -> str:
+    """Return a number with its unit, a rate in Mbit/s or Gbit/s.
+
+    :param unit: as an Assessment has it; None: a probability
+    """
+    if unit is None:
+        return plain_text.chance(value)
+    if unit.startswith('kbit/s'):
+        name, divisor = _unit([value])
+        return f'{_text(value / divisor)} {unit.replace("kbit/s", name, 1)}'
+    return f'{_text(value)} {unit}'
+
+
 def _unit(rates):
     return _GBPS if rates and min(map(abs, rates)) >= _GBPS[1] else _MBPS
 
@@ -418,6 +433,8 @@ def _text(value, brackets=''):
             value = {key: item for key, item in value.items() if item}
         for key, item in value.items():
             key = str(key)
+            if _is_time(key, item):
+                item = plain_text.iso_time(item)
             if '_kbps' in key and isinstance(item, int | float):
                 unit, divisor = _unit([item])
                 parts.append(f'{key.replace("_kbps", "")} '
@@ -464,11 +481,15 @@ def with_texts(row):
     full = {}
     for key, value in row.items():
         full[key] = value
-        if (key.endswith('_at') or key in _TIMES) and (
-                value is None or isinstance(value, int | float)):
+        if _is_time(key, value):
             full.setdefault(f'{key}_iso', row.get(
                 f'{key}_iso', plain_text.iso_time(value)))
     return full
+
+
+def _is_time(key, value):
+    return (key.endswith('_at') or key in _TIMES) and (
+        value is None or isinstance(value, int | float))
 
 
 def _column(text, columns, rows):

@@ -10,8 +10,6 @@ import datetime
 import math
 import os
 
-from oslo_config import cfg
-
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
@@ -93,12 +91,15 @@ def configuration(arguments):
     """
     if not hasattr(arguments, 'vswitch_config_file'):
         conf = options.read(arguments.config_file)
+        unread = [] if arguments.config_file else options.unread_files()
         if arguments.store is not None:
             conf.set_override('store_url', arguments.store, options.GROUP)
+        elif unread:
+            say(f'{unread[0]}: this user may not read it; options have their '
+                f'defaults')
         return conf
     path = arguments.vswitch_config_file
-    if path is None and not cfg.find_config_files(
-            'vswitch_aware_scheduler', 'vswitch'):
+    if path is None and not any(options.find_files()):
         raise exceptions.InvalidInput(
             '--vswitch-config-file: not given; expected the '
             'configuration file of vswitch_aware_scheduler. There is no '

@@ -4,7 +4,7 @@
 Each sub-command is an entry point of the group :data:`GROUP`, so that the
 laboratory and other packages can add some. Only the module of the sub-command
 that runs is imported. The manual has every sub-command with an example:
-cli/vswitch-manage.rst.
+cli/vswitch-manage-*.rst.
 """
 
 import argparse

@@ -12,10 +12,9 @@ import os
 
 from oslo_config import cfg
 
-__all__ = ['NovaOptions', 'read']
+from vswitch_aware_scheduler.conf import opts
 
-#: Names by which nova-scheduler and oslo.config find the files.
-_PROJECT, _PROG = 'nova', 'nova-scheduler'
+__all__ = ['NovaOptions', 'read']
 
 _PLUGINS = (cfg.ListOpt('enabled_filters'), cfg.ListOpt('weight_classes'))
 
@@ -61,7 +60,7 @@ def read(arguments, own_files=()):
     arguments = [(name, path) for name, path in _pairs(arguments)
                  if not _is_only_ours(path)]
     if not arguments and not any(
-            find(_PROJECT, _PROG)
+            find(*opts.NOVA)
             for find in (cfg.find_config_files, cfg.find_config_dirs)):
         arguments = [('--config-file', path) for path in own_files
                      if not _is_only_ours(path)]
@@ -71,8 +70,9 @@ def read(arguments, own_files=()):
     nova.register_opts(_PLUGINS, group='filter_scheduler')
     nova.register_opt(_RESULTS, group='scheduler')
     try:
+        project, prog = opts.NOVA
         nova([word for pair in arguments for word in pair],
-             project=_PROJECT, prog=_PROG)
+             project=project, prog=prog)
         filters = nova.filter_scheduler.enabled_filters
         weighers = nova.filter_scheduler.weight_classes
         results = nova.scheduler.max_placement_results

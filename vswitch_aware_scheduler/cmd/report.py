@@ -72,7 +72,7 @@ def _serve(conf, started):
                                                   host),
         conf.refresh_seconds)
     try:
-        serving = server.Server(conf.address, conf.port, reports)
+        serving = server.ReportServer(conf.address, conf.port, reports)
     except OSError as error:
         raise exceptions.InvalidInput(
             f'{conf.address} port {conf.port}: {error.strerror}; set a free '

@@ -289,7 +289,7 @@ class Checks(upgradecheck.UpgradeCommands):
         url = self._conf.modeler_coordination_url
         if not url:
             return None
-        group = membership.Group(url)
+        group = membership.ModelerGroup(url)
         try:
             return group.count(self._store().generation().store_id)
         finally:
@@ -464,22 +464,17 @@ class Checks(upgradecheck.UpgradeCommands):
         now = self._clock()
         own_values = options.alike(self._conf)
         target = self._store()
-        reported = [
-            (f'nova.conf of {worker.host}', worker.state.get('options') or {})
-            for worker in self_check.reporting_workers(target.workers(), now)]
-        modeler = target.fleet('options').facts.get('modeler')
-        if modeler is not None:
-            reported.append(('vswitch.conf of vswitch-modeler', modeler))
-        problems = list(dict.fromkeys(filter(None, (
-            *options.unknown_names(self._all_options),
-            *(self_check.options_problem(own_values, values, reporter)
-              for reporter, values in reported)))))
+        workers, modelers = target.workers(), target.modelers()
+        problems = options.unknown_names(self._all_options)
+        problems += self_check.options_problems(own_values, workers, modelers,
+                                                now)
         if problems:
             return _result(upgradecheck.Code.WARNING, _some(problems))
         return _result(
             upgradecheck.Code.SUCCESS,
-            None if reported else 'neither a worker of nova-scheduler nor '
-            'vswitch-modeler has reported its options yet')
+            None if workers or modelers else
+            'neither a worker of nova-scheduler nor vswitch-modeler has '
+            'reported its options yet')
 
     @_needs_store
     def _check_budgets(self):

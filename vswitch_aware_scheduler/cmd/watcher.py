@@ -41,9 +41,9 @@ class _Configured:
                 lambda: wiring.configured_driver(conf))
 
 
-class RebalanceMigration(_Configured, action.RebalanceMigration):
+class RebalanceMigration(_Configured, action.BaseRebalanceMigration):
     """The action ``vswitch_migrate``."""
 
 
-class ErrorBudgetStrategy(_Configured, decision.ErrorBudgetStrategy):
+class ErrorBudgetStrategy(_Configured, decision.BaseErrorBudgetStrategy):
     """The strategy ``vswitch_rebalance``."""

@@ -17,6 +17,7 @@
     ├── CalibrationError         the capacity of a switch cannot be measured
     ├── CoordinationError        modelers cannot divide the instances
     ├── ClockError               two clocks differ
+    ├── SurveyError              a cloud cannot be surveyed
     └── StoreError               the store cannot be read or written
         ├── StoreChanged         another process has changed the data
         ├── StoreInterrupted     the database has ended a transaction
@@ -93,6 +94,18 @@ class CoordinationError(VSwitchError):
 
 class ClockError(VSwitchError):
     """The clock of this machine differs too much from another clock."""
+
+
+class SurveyError(VSwitchError):
+    """A cloud cannot be surveyed.
+
+    :param message: text of the error
+    :param status: exit status of the command
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class StoreError(VSwitchError):

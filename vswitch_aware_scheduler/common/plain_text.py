@@ -104,6 +104,12 @@ def number_of(count: int, singular: str, plural: str) -> str:
     return f'{count} {singular if count == 1 else plural}'
 
 
+def _plain(number):
+    """Return a text without an exponent: rates have up to nine digits."""
+    return f'{float(number):.0f}' if 'e+' in number and float(number) < 1e15 \
+        else number
+
+
 def distinct(value: float, limit: float, digits: int = 6) -> tuple[str, str]:
     """Return two numbers as texts with the same order as the numbers.
 
@@ -115,5 +121,5 @@ def distinct(value: float, limit: float, digits: int = 6) -> tuple[str, str]:
         shown = [float(text) for text in texts]
         if digits >= _MOST_DIGITS or (shown[0] < shown[1]) == (
                 value < limit) and (shown[0] > shown[1]) == (value > limit):
-            return texts
+            return _plain(texts[0]), _plain(texts[1])
         digits += 1

@@ -10,7 +10,7 @@ import typing
 
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
            'enabled_problem', 'is_overdue',
-           'is_replaced', 'is_silent', 'modeler_problem', 'options_problem',
+           'is_replaced', 'is_silent', 'modeler_problem', 'options_problems',
            'plugins_problem', 'record_problems', 'reporting_workers',
            'results_problem', 'workers_problem']
 
@@ -104,12 +104,27 @@ def modeler_problem(modelers: abc.Collection[typing.Any], now: float,
         'vswitch-modeler has never run with this store; start it')
 
 
-def options_problem(ours: dict[str, typing.Any], theirs: dict[str, typing.Any],
-                    other_file: str) -> str | None:
-    """Return which options of both sides differ that must be equal, or None.
+def options_problems(ours: dict[str, typing.Any],
+                     workers: abc.Collection[typing.Any],
+                     modelers: abc.Collection[typing.Any],
+                     now: float) -> list[str]:
+    """Return which options of running services differ that must be equal.
 
-    :param other_file: name of the file with the other options
+    :param ours: {option: value}
     """
+    reported = [(f'nova.conf of {worker.host}',
+                 worker.state.get('options') or {})
+                for worker in reporting_workers(workers, now)]
+    reported += [(f'vswitch.conf of vswitch-modeler on {modeler.host}',
+                  modeler.options) for modeler in modelers
+                 if not modeler.ended and not is_silent(modeler, now)
+                 and not is_replaced(modeler, modelers)]
+    problems = (_options_problem(ours, theirs, other_file)
+                for other_file, theirs in reported)
+    return list(dict.fromkeys(filter(None, problems)))
+
+
+def _options_problem(ours, theirs, other_file):
     different = {name: (value, theirs[name]) for name, value in ours.items()
                  if name in theirs and theirs[name] != value}
     if not different:

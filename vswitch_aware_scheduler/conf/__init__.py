@@ -2,9 +2,9 @@
 """Every option of the project, most in the group ``[vswitch_scheduler]``.
 
 The scheduler reads this group from nova.conf. The commands read it from
-vswitch.conf, which may be a link to nova.conf. Each telemetry driver of a
-service has a group of its own, and so has the inventory. This package imports
-no implementation.
+vswitch.conf, or from nova.conf if there is no vswitch.conf. Each telemetry
+driver of a service has a group of its own, and so has the inventory. This
+package imports no implementation.
 """
 
 from vswitch_aware_scheduler.conf import inventory
@@ -12,9 +12,9 @@ from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS', 'alike',
-           'default_demand', 'inventory_options', 'parse', 'read', 'read_all',
-           'refuse_unknown', 'register_opts', 'telemetry_options',
-           'unknown_names']
+           'default_demand', 'find_files', 'inventory_options', 'parse',
+           'read', 'read_all', 'refuse_unknown', 'register_opts',
+           'telemetry_options', 'unknown_names', 'unread_files']
 
 #: Name of the group.
 GROUP = opts.GROUP
@@ -26,6 +26,10 @@ read = opts.read
 read_all = opts.read_all
 
 parse = opts.parse
+
+find_files = opts.find_files
+
+unread_files = opts.unread_files
 
 refuse_unknown = opts.refuse_unknown
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the inventory: the host of each instance."""
 
-from keystoneauth1 import loading
+import typing
+
 from oslo_config import cfg
 
-from vswitch_aware_scheduler.conf import telemetry
+from vswitch_aware_scheduler.conf import access
+from vswitch_aware_scheduler.conf import option
 
 __all__ = ['GROUP', 'OPTS', 'inventory_options', 'list_opts',
            'register_opts']
@@ -22,11 +24,10 @@ Nova, who must be an administrator. "vswitch-manage host discover" queries
 Neutron with the same options.
 """
 
-OPTS = telemetry.access_opts(
-    'Nova', 'https://controller:8774/v2.1', '/v2.1') + [
-    cfg.StrOpt(
+OPTS = access.options('Nova', 'https://controller:8774/v2.1') + [
+    option.StrOpt(
         'path',
-        help="""
+        related='endpoint_override', help="""
 CSV file with the inventory, for clouds where vswitch-modeler cannot query
 Nova.
 
@@ -38,13 +39,10 @@ project and networks, all but the first optional. Separate ids of networks by
 spaces.
 
 When it cannot be read, the modeler logs the reason and the inventory stays
-unchanged.
-
-Related options: ``url``.
-"""),
-    cfg.BoolOpt(
+unchanged."""),
+    option.BoolOpt(
         'read_networks', default=False,
-        help="""
+        related='network_url ports_seconds', help="""
 Whether vswitch-modeler also reads the ports of instances, from Neutron: their
 networks, also those of sub-ports of trunks, and the minimum bandwidth and
 packet rate that QoS policies guarantee.
@@ -59,13 +57,10 @@ modeler reads all instances again.
 
 When it is set and Neutron cannot be queried, the modeler logs the reason and
 the inventory stays unchanged. When the user may not read the attribute
-``resource_request`` of ports, the guarantees stay unknown.
-
-Related options: ``network_url``, ``ports_seconds``.
-"""),
-    cfg.IntOpt(
+``resource_request`` of ports, the guarantees stay unknown."""),
+    option.IntOpt(
         'ports_seconds', default=300, min=0, max=86400,
-        help="""
+        related='read_networks', help="""
 How often vswitch-modeler reads all ports, if ``read_networks`` is set.
 
 A port that is attached to or detached from a running instance counts after
@@ -78,12 +73,10 @@ the group [vswitch_scheduler], every pass reads all ports.
 
 When it is too high, hosts may exceed a limit on networks or the guarantees of
 ports for that time; when it is too low, Neutron has to answer more requests.
-
-Related options: ``read_networks``, ``complete_interval_seconds``.
 """),
-    cfg.StrOpt(
+    option.StrOpt(
         'network_url',
-        help="""
+        related='read_networks', help="""
 URL of Neutron.
 
 Without it the endpoint of Neutron is taken from the catalog of keystone, which
@@ -93,11 +86,9 @@ needs ``auth_type``. Neutron is queried if ``read_networks`` is set, and by
 Format: http://host:port or https://host:port, without a user and password.
 
 When it is wrong, the modeler logs the reason and the inventory stays
-unchanged; the command prints the reason and ends.
-
-Related options: ``read_networks``.
-""", sample_default='https://controller:9696'),
-    cfg.StrOpt(
+unchanged; the command prints the reason and ends.""",
+        sample_default='https://controller:9696'),
+    option.StrOpt(
         'placement_url',
         help="""
 URL of Placement.
@@ -109,13 +100,11 @@ group [vswitch_scheduler] is not "off", and by "vswitch-manage rebalance".
 Format: http://host:port or https://host:port, without a user and password.
 
 When it is wrong, the modeler logs the reason and makes no plan of migrations;
-the command prints the reason and ends.
-
-Related options: none.
-""", sample_default='https://controller:8778'),
-    cfg.BoolOpt(
+the command prints the reason and ends.""",
+        sample_default='https://controller:8778'),
+    option.BoolOpt(
         'discover_hosts', default=False,
-        help="""
+        related='network_url discover_profiles', help="""
 Whether vswitch-modeler sets the switch profiles of hosts according to the
 reports of Neutron's agents.
 
@@ -127,74 +116,48 @@ has precedence over the profiles in the store.
 Values: true, false. It needs ``auth_type``.
 
 When it is set and Neutron cannot be queried, the modeler logs the reason and
-the profiles stay unchanged.
-
-Related options: ``network_url``, ``discover_profiles``.
-"""),
-    cfg.ListOpt(
+the profiles stay unchanged."""),
+    option.ListOpt(
         'discover_profiles', sample_default='ovn=ovs-vxlan',
-        help="""
+        related='discover_hosts', help="""
 Switch profile for each kind of switch, used if ``discover_hosts`` is set. An
 entry has precedence over the built-in profile of that kind.
 
 Format: SWITCH[:ENCAPSULATION]=PROFILE, separated by commas, as for
 "vswitch-manage host discover --map".
 
-When it is wrong, vswitch-modeler logs the reason and does not start.
-
-Related options: ``discover_hosts``.
-"""),
-    cfg.IntOpt(
-        'complete_interval_seconds', default=86400, min=300, max=31536000,
-        help="""
-How often vswitch-modeler reads all instances instead of only the changed ones.
-
-Some changes are only visible when all instances are read. (Ports have an
-interval of their own, ``ports_seconds``.) Lower the option to detect these
-changes sooner. Raise it to reduce the load on Nova, which returns about a
-thousand instances in one response.
-
-Unit: seconds, 300 to 31536000.
-
-When it is too low, the modeler reads all instances in every pass.
-
-Related options: ``requests_per_second``.
-"""),
+When it is wrong, vswitch-modeler logs the reason and does not start."""),
 ]
 
 
-def list_opts():
+def list_opts() -> tuple[cfg.OptGroup, list[cfg.Opt]]:
     """Return (group, options) for oslo-config-generator."""
-    return _group(), OPTS + telemetry.auth_opts()
+    return _group(), OPTS + access.auth_opts()
 
 
-def register_opts(conf):
-    """Register the group.
-
-    :param conf: an oslo.config ConfigOpts
-    """
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the group."""
     conf.register_group(_group())
     conf.register_opts(OPTS, group=GROUP)
-    loading.register_auth_conf_options(conf, GROUP)
+    access.register_auth(conf, GROUP)
 
 
-def _group():
+def _group() -> cfg.OptGroup:
     return cfg.OptGroup(GROUP, title='Inventory of instances', help=_HELP)
 
 
-def inventory_options(conf):
+def inventory_options(conf: cfg.ConfigOpts
+                      ) -> dict[str, typing.Any] | None:
     """Return the arguments for an inventory source, from the options.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
     :returns: None where no inventory is configured; else a new dictionary
         with the keys path, access, network_url, read_networks; it may hold
         secrets
-    :raises oslo_config.cfg.Error: when an option has no usable value
+    :raises oslo_config.cfg.Error: if an option has an invalid value
     """
-    group = conf[GROUP]
-    arguments = {name: group[name] for name in (
+    arguments = {name: conf[GROUP][name] for name in (
         'path', 'network_url', 'read_networks')}
-    arguments['access'] = telemetry.access_of(conf, GROUP)
+    arguments['access'] = access.access_of(conf, GROUP)
     if (arguments['path'] is None
             and arguments['access']['auth'] is None):
         return None

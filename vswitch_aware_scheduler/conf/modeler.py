@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of vswitch-modeler."""
 
-from oslo_config import cfg
-
-from vswitch_aware_scheduler.conf import number
+from vswitch_aware_scheduler.conf import option
 
 __all__ = ['OPTS']
 
 OPTS = [
-    cfg.IntOpt(
+    option.IntOpt(
         'min_samples', default=24, min=2, max=1000000,
+        unit='samples', related='unknown_instance_policy default_egress_kbps',
         help="""
 Number of samples that an instance needs before it gets a traffic model.
 
@@ -18,16 +17,11 @@ instances) or with the default model. Raise this option to use only long
 histories. Lower it so that new instances get a model sooner, from fewer
 samples. With one sample in 300 seconds the default takes two hours.
 
-Unit: samples, 2 to 1000000.
-
 When it is too low, models predict future traffic badly. When it is more than
-telemetry keeps for an instance, no instance gets a model.
-
-Related options: ``unknown_instance_policy``, ``default_egress_kbps``.
-"""),
-    cfg.StrOpt(
+telemetry keeps for an instance, no instance gets a model."""),
+    option.StrOpt(
         'telemetry_driver', default='gnocchi',
-        help="""
+        related='telemetry_path', help="""
 Telemetry driver from which vswitch-modeler reads traffic.
 
 Format: gnocchi, prometheus, ceilometer or file, or the name of another driver
@@ -36,16 +30,13 @@ The first three have a group of options each; "file" reads
 ``telemetry_path``.
 
 When it is wrong, vswitch-modeler lists the available drivers and does not
-start. When the source of the driver is not configured (neither ``url`` nor
-``auth_type`` in its group, or no ``telemetry_path`` for "file"),
-vswitch-modeler logs this and waits until it gets SIGHUP and the configuration
-names a source.
-
-Related options: ``telemetry_path``.
-"""),
-    cfg.StrOpt(
+start. When the source of the driver is not configured (neither
+``endpoint_override`` nor ``auth_type`` in its group, or no ``telemetry_path``
+for "file"), vswitch-modeler logs this and waits until it gets SIGHUP and the
+configuration names a source."""),
+    option.StrOpt(
         'telemetry_path',
-        help="""
+        related='telemetry_driver', help="""
 File or folder that the telemetry driver "file" reads.
 
 The other drivers ignore it.
@@ -54,30 +45,11 @@ Format: path of a CSV file, of an .npz file or of a folder of GWA-T-12 files.
 The modeler reads it again in every pass, and it may grow.
 
 When it cannot be read, the pass fails and logs the reason, and the models stay
-unchanged.
-
-Related options: ``telemetry_driver``, ``telemetry_period_seconds``.
-"""),
-    number.FloatOpt(
-        'telemetry_period_seconds', min=1, max=86400,
-        help="""
-Sampling period of the files that the telemetry driver "file" reads.
-
-Without it the driver uses, for each instance, the most frequent time between
-two samples. Set it if so many samples are missing that a longer time is more
-frequent. The other drivers ignore this option; each of them has the option
-``period_seconds`` in its own group.
-
-Unit: seconds, 1 to 86400.
-
-When it is wrong, all sojourn times are wrong by the same factor. (A sojourn
-time is the mean time for which an instance keeps one traffic rate.) When an
-.npz file states another period, the pass fails and logs the reason.
-
-Related options: ``telemetry_driver``, ``telemetry_path``.
-"""),
-    cfg.IntOpt(
+unchanged."""),
+    option.IntOpt(
         'modeler_interval_seconds', default=300, min=10, max=86400,
+        unit='seconds', related='max_generation_age_seconds '
+                                'snapshot_refresh_seconds',
         help="""
 Time from the start of one pass of vswitch-modeler to the start of the next.
 
@@ -86,19 +58,13 @@ option to use new measurements sooner. Raise it to query telemetry less often.
 No samples are lost, because each pass reads all samples since the previous
 pass. A value below the sampling period of telemetry has no benefit.
 
-Unit: seconds, 10 to 86400.
-
 When a pass takes longer than this time, the modeler logs the duration and
 begins the next pass immediately. When the value is above
 ``max_generation_age_seconds``, schedulers treat the store as stale between two
-passes (see ``degraded_policy``).
-
-Related options: ``max_generation_age_seconds``,
-``snapshot_refresh_seconds``.
-"""),
-    number.FloatOpt(
+passes (see ``degraded_policy``)."""),
+    option.FloatOpt(
         'modeler_half_life_days', default=30, min=0, max=3650,
-        help="""
+        unit='days', related='min_samples', help="""
 Age at which a sample counts half as much as a new one.
 
 Lower it so that models follow changed traffic sooner. Raise it so that models
@@ -108,16 +74,11 @@ samples for 3 + log2(n) half lives. Samples that are read in one pass are
 weighted in steps of whole half lives. With 0, all samples keep the same weight
 for ever, including wrong samples.
 
-Unit: days, 0 to 3650.
-
 When it is so short that the weights of all samples add up to less than
-``min_samples``, instances get no new models.
-
-Related options: ``min_samples``.
-"""),
-    number.FloatOpt(
+``min_samples``, instances get no new models."""),
+    option.FloatOpt(
         'modeler_forget_days', default=30, min=0, max=3650,
-        help="""
+        unit='days', related='unknown_instance_policy', help="""
 How long the store keeps the model of an instance that has no new samples or
 that telemetry reports as ended.
 
@@ -126,16 +87,11 @@ store small. The time is measured from the last sample of the instance to the
 newest sample of all instances, so an outage of telemetry removes no models.
 With 0, models are kept for ever.
 
-Unit: days, 0 to 3650.
-
 When it is too short, an instance that was shelved or paused has no model when
-it is started again.
-
-Related options: ``unknown_instance_policy``.
-"""),
-    number.FloatOpt(
+it is started again."""),
+    option.FloatOpt(
         'modeler_clock_seconds', default=60, min=0, max=86400,
-        help="""
+        unit='seconds', help="""
 Largest difference between the clock of vswitch-modeler and the clocks of the
 database and of telemetry.
 
@@ -145,67 +101,12 @@ query, and the time of telemetry from the Date header of its HTTP responses.
 SQLite and files have no clock. Raise the option if the clocks cannot be
 synchronised. With 0, the clocks are not compared.
 
-Unit: seconds, 0 to 86400.
-
 When it is too low, a slow response looks like a wrong clock and the modeler
 changes no model. When it is too high, a wrong clock can delay samples and
-shift daily statistics.
-
-Related options: none.
-"""),
-    number.FloatOpt(
-        'prior_min_hours', default=2, min=0, max=8760,
-        help="""
-Time for which an instance must have been measured before the priors include
-its traffic.
-
-A prior is the expected traffic of new instances of a flavor or project. Raise
-this option to learn priors only from instances that ran for longer; new
-flavors then get a prior later. Lower it in clouds with short-lived instances.
-With 0, the priors include every instance with a model or with ``min_samples``
-samples.
-
-Unit: hours, 0 to 8760.
-
-When it is longer than the lifetime of the instances, there are no priors, and
-the scheduler assumes the default model for new instances.
-
-Related options: ``min_samples``, ``default_egress_kbps``.
-"""),
-    cfg.BoolOpt(
-        'error_budgets', default=True,
-        help="""
-Whether vswitch-modeler computes an error budget of each host and uplink, and
-whether nova-scheduler places instances by these budgets.
-
-An error budget is the time for which the host may still be overloaded. The
-budget grows while the host has instances with measured traffic. It shrinks
-while several instances together overload the host. A host with a negative
-budget is in debt, until the budget is positive again or has not shrunk for
-three days. If another host passes, VSwitchFilter refuses a host in debt, or
-behind an uplink in debt, to projects whose instances made the overload of the
-last three days, and to others if the host would exceed
-``overload_probability``. VSwitchWeigher ranks hosts in debt last. The recorded
-decision names the check "error budget". A host whose ``enforcement`` is
-"observe" passes, and the filter records the refusal. "vswitch-manage fleet"
-and the report show the remaining budget. To compute budgets, vswitch-modeler
-reads the newest samples of telemetry a second time in each pass. When the
-option is false, stored budgets stay unchanged and change no decision.
-
-It needs an inventory: auth_type or path in the group [vswitch_inventory].
-Only hosts with a switch profile and the admission policy "probability" have
-budgets. A budget that was not updated for a day changes no decision.
-
-When it is not the same for vswitch-modeler and every nova-scheduler, the
-commands explain decisions that the scheduler does not make, and a warning is
-logged.
-
-Related options: ``overload_probability``, ``prediction_margin``,
-``enforcement``, ``vswitch_weight_multiplier``.
-"""),
-    cfg.StrOpt(
+shift daily statistics."""),
+    option.StrOpt(
         'modeler_coordination_url', secret=True,
-        help="""
+        related='store_url modeler_interval_seconds', help="""
 Backend of tooz through which several vswitch-modelers divide the instances
 among them.
 
@@ -225,13 +126,10 @@ timeout of the backend: 30 seconds for Redis, or the value of an option such as
 When the backend does not answer, a modeler logs this and keeps its share; a
 modeler that has just started computes no models until the backend answers.
 When modelers have different backends, each of them reads the telemetry of all
-instances. No sample counts twice, but most of this work is wasted.
-
-Related options: ``store_url``, ``modeler_interval_seconds``.
-"""),
-    cfg.PortOpt(
+instances. No sample counts twice, but most of this work is wasted."""),
+    option.PortOpt(
         'modeler_metrics_port', default=0, min=0,
-        help="""
+        related='modeler_metrics_address', help="""
 Port on which vswitch-modeler serves metrics to Prometheus.
 
 With 0, no port is opened. The modeler serves plain HTTP without
@@ -240,20 +138,14 @@ authentication; the metrics contain numbers only.
 Format: port number, 0 to 65535.
 
 When the port is in use, the modeler logs a warning, continues to work, and
-tries the port again after each pass.
-
-Related options: ``modeler_metrics_address``.
-"""),
-    cfg.StrOpt(
+tries the port again after each pass."""),
+    option.StrOpt(
         'modeler_metrics_address', default='127.0.0.1',
-        help="""
+        related='modeler_metrics_port', help="""
 Address on which vswitch-modeler serves metrics to Prometheus.
 
 Format: an address of this machine; 0.0.0.0 or :: for all of them.
 
 When it is not an address of this machine, the modeler logs a warning and
-continues to work.
-
-Related options: ``modeler_metrics_port``.
-"""),
+continues to work."""),
 ]

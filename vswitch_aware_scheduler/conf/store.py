@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the store, for scheduler, modeler and commands."""
 
-from oslo_config import cfg
+from vswitch_aware_scheduler.conf import option
 
 __all__ = ['OPTS']
 
 OPTS = [
-    cfg.StrOpt(
+    option.StrOpt(
         'store_url',
         default='sqlite:////var/lib/vswitch_aware_scheduler/vswitch.sqlite',
         secret=True,
-        help="""
+        related='store_timeout_seconds degraded_policy', help="""
 SQLAlchemy URL of the store: the database with the traffic models and the
 switch profiles of hosts.
 
@@ -24,13 +24,10 @@ password, which is never logged.
 
 When it is wrong, vswitch-manage prints the reason and fails; the scheduler
 logs the reason and applies ``degraded_policy``. "vswitch-manage db sync"
-creates and updates the schema.
-
-Related options: ``store_timeout_seconds``, ``degraded_policy``.
-"""),
-    cfg.IntOpt(
+creates and updates the schema."""),
+    option.IntOpt(
         'store_timeout_seconds', default=5, min=1, max=300,
-        help="""
+        unit='seconds', related='store_url snapshot_refresh_seconds', help="""
 Longest time to wait for a connection to the database of the store, for a lock
 or for the result of a query.
 
@@ -38,11 +35,6 @@ Raise it where the database is slow or far away. Lower it to detect an outage
 sooner. No request waits for the store: the scheduler reads it in the
 background.
 
-Unit: seconds, 1 to 300.
-
 When it is too low, reads of a healthy store fail and the scheduler applies
-``degraded_policy``. When it is too high, an outage is detected late.
-
-Related options: ``store_url``, ``snapshot_refresh_seconds``.
-"""),
+``degraded_policy``. When it is too high, an outage is detected late."""),
 ]

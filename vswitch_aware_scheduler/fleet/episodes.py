@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the overload of a host lasts."""
+"""How often a host is overloaded, and for how long."""
 
 import math
 
@@ -8,15 +8,27 @@ import numpy as np
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler.traffic import superposition
 
-__all__ = ['mean_seconds']
+__all__ = ['expected']
+
+_DAY_SECONDS = 86400.0
 
 
-def mean_seconds(view: fleet_view.FleetView, host: str) -> float | None:
-    """Return the mean length of an overload episode, None without episodes.
+def expected(view: fleet_view.FleetView, host: str,
+             overload_probability: float) -> tuple[float, float | None]:
+    """Return the overload episodes of a host.
 
-    Instances count as independent of each other, and those without a model
-    with their mean rate.
+    Their number follows from the overload probability and their mean length.
+    For the length, instances count as independent of each other, and those
+    without a model with their mean rate.
+
+    :returns: (number a day, mean length in seconds or None without episodes)
     """
+    seconds = _mean_seconds(view, host)
+    return (overload_probability * _DAY_SECONDS / seconds if seconds else 0.0,
+            seconds)
+
+
+def _mean_seconds(view, host):
     policy = view.policies[host]
     if policy.profile is None:
         return None

@@ -22,10 +22,7 @@ _MOST_NAMED = 5
 
 
 def by_host(nodes: dict) -> dict:
-    """Return {host: {id of a compute node: whether it is bare metal}}.
-
-    :param nodes: {id: (host, whether it is bare metal)}
-    """
+    """Return {host: {id of a compute node: whether it is bare metal}}."""
     hosts = {}
     for node, (host, bare_metal) in nodes.items():
         hosts.setdefault(host, {})[node] = bare_metal
@@ -39,10 +36,7 @@ def host_nodes(store: model_store.Store) -> dict:
 
 
 def of_nova(nodes: dict, host: str) -> dict:
-    """Return what a row of a host has about Nova.
-
-    :param nodes: as returned by :func:`by_host`; empty: not known
-    """
+    """Return what a row of a host has about Nova."""
     return {'in_nova': host in nodes,
             'nodes': nodes.get(host, {})} if nodes else {}
 
@@ -60,7 +54,6 @@ def policies(store: model_store.Store,
     :param aggregates: {id: dictionary} from Nova; None uses those in the store
     :param nodes: as returned by :func:`by_host`; None uses the last reading
     :param placed_on: the hosts with instances; None reads them from the store
-    :raises StoreError: if the store cannot be read
     """
     if aggregates is None:
         aggregates = store.fleet('aggregate').facts
@@ -84,7 +77,6 @@ def most_kbps(store: model_store.Store) -> dict:
 
     :returns: {instance uuid: kbit/s in one direction}, without instances on
         hosts whose profile in the store does not state this rate
-    :raises StoreError: if the store cannot be read
     """
     placements = store.placements()
     judged, _, _ = policy_in_force.unpack(
@@ -103,11 +95,6 @@ def hosts_not_in_nova(store: model_store.Store,
 
     Discovered profiles are not checked, because Neutron also has agents on
     hosts without nova-compute.
-
-    :param profiles: list of HostProfile
-    :returns: the problem in words, or None; also None if no modeler has stored
-        which hosts Nova has
-    :raises StoreError: if the store cannot be read
     """
     hosts = {profile.host for profile in profiles
              if profile.source != discovery.SOURCE}

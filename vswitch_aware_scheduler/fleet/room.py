@@ -19,8 +19,6 @@ def room(view: fleet_view.FleetView, hosts: list[str],
     received all instances that join its uplinks.
 
     :param hosts: hosts whose :meth:`.FleetView.loads` were computed
-    :param demand: of one instance
-    :param progress: callable(done, total)
     """
     policies = [view.policies[host] for host in hosts]
     rooms = _rooms(view.host_table, hosts, [
@@ -44,7 +42,6 @@ def _rooms(table, names, laws, progress=None):
     The table is unchanged afterwards.
 
     :param laws: RateLaw of a new instance, for each host
-    :returns: list of numbers between 0 and sizing.MOST
     """
     low, high = [0] * len(names), [None] * len(names)
     dummies = [0] * len(names)
@@ -64,7 +61,7 @@ def _rooms(table, names, laws, progress=None):
         _set_dummies(table, names, laws, dummies,
                      {i: number[i] - 1 for i in active})
         assessment = table.assess_each(
-            table.slots_of([names[i] for i in active]),
+            table.rows_of([names[i] for i in active]),
             [laws[i] for i in active])
         for i, fits in zip(active, assessment.fits.tolist()):
             if fits:

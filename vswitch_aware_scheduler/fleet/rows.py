@@ -5,14 +5,15 @@ A row is a dictionary that JSON can represent.
 """
 
 import collections
+import math
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import demand
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler import store as model_store
 
-__all__ = ['BURN_SECONDS', 'CLAIM_COUNTS', 'COUNTS', 'claims', 'host',
-           'projects', 'spenders', 'uplink']
+__all__ = ['BURN_SECONDS', 'CLAIM_COUNTS', 'COUNTS', 'budget_in_words',
+           'claims', 'host', 'projects', 'spenders', 'uplink']
 
 #: Key of a row with the number of instances whose demand is by a rule.
 COUNTS = {demand.MODEL: 'with_model', demand.FLAVOR: 'with_flavor',
@@ -27,10 +28,7 @@ BURN_SECONDS = '21600'
 
 def host(view: fleet_view.FleetView, name: str,
          load: fleet_view.Load) -> dict:
-    """Return the row of a host.
-
-    :param load: as :meth:`.FleetView.loads` returns it for this host
-    """
+    """Return the row of a host."""
     policy, origins = view.policies[name], view.origins.get(name, {})
     rules = collections.Counter(
         rule for _, rule in view.demands(name).values())
@@ -46,10 +44,7 @@ def host(view: fleet_view.FleetView, name: str,
 
 def uplink(view: fleet_view.FleetView, name: str,
            load: fleet_view.Load) -> dict:
-    """Return the row of an uplink.
-
-    :param load: as :meth:`.FleetView.uplink_loads` returns it for this uplink
-    """
+    """Return the row of an uplink."""
     return {
         'uplink': name, 'hosts': len(view.hosts_behind.get(name, ())),
         'instances': len(view.uplink_table.residents(name)),
@@ -60,19 +55,28 @@ def uplink(view: fleet_view.FleetView, name: str,
 def projects(view: fleet_view.FleetView) -> list[dict]:
     """Return a row for each project, those that spent most first.
 
-    The numbers are those of the last seven days.
+    Rates are those of its instances now, both directions together. The other
+    numbers are those of the last seven days.
     """
     spent = spenders(view)
     times = model_store.of_projects(view.store.vm_times())
+    instances, rates = collections.Counter(), collections.defaultdict(float)
+    for host in view.policies:
+        demands = view.demands(host)
+        for uuid, (_, project) in view.instances(host).items():
+            instances[project] += 1
+            rates[project] += float(demands[uuid][0].mean[:2].sum())
     return [{
-        'project': project,
+        'project': project, 'instances': instances[project],
+        'mean_kbps': rates[project],
         'vm_hours': times[project].seconds / 3600
         if project in times else 0.0,
         'vm_overload': times[project].vm_overload_share
         if project in times else None,
         'spent_seconds': spent.get(project, 0.0)}
-        for project in sorted(times.keys() | spent.keys() - {None},
-                              key=lambda name: (-spent.get(name, 0.0), name))]
+        for project in sorted(
+            (times.keys() | spent.keys() | instances.keys()) - {None},
+            key=lambda name: (-spent.get(name, 0.0), -rates[name], name))]
 
 
 def spenders(view: fleet_view.FleetView, host: str | None = None) -> dict:
@@ -82,12 +86,12 @@ def spenders(view: fleet_view.FleetView, host: str | None = None) -> dict:
 
     :param host: None: of all hosts and uplinks
     """
-    spent = collections.Counter()
+    spent: dict = collections.defaultdict(float)
     for charge in view.charges:
         if host is None or (charge.kind, charge.name) == (
                 model_store.HOST, host):
             spent[charge.project] += charge.seconds
-    return dict(spent.most_common())
+    return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
 
 def claims(view: fleet_view.FleetView) -> dict:
@@ -112,12 +116,18 @@ def _numbers(policy, load):
     limited = has_profile and policy.policy == admission.PROBABILITY
     return {
         'admission_policy': policy.policy,
+        'capacity_kbps': _finite(policy.profile.bandwidth_kbps())
+        if has_profile else None,
         'utilisation': load.utilisation if has_profile else None,
         'overload_probability': (load.overload_probability
                                  if has_profile else None),
         'loss_fraction': load.loss_fraction if has_profile else None,
         'limit': load.limit, 'prediction_margin': policy.prediction_margin,
         'asked_limit': policy.overload_probability if limited else None}
+
+
+def _finite(value):
+    return value if math.isfinite(value) else None
 
 
 def _budget(view, kind, name):
@@ -143,6 +153,17 @@ def _budget(view, kind, name):
             'prediction': _prediction(budget.prediction),
             'burn_rates': {f'{int(window) // 3600}h': budget.burn[window]
                            for window in sorted(budget.burn, key=int)}}}
+
+
+def budget_in_words(budget: dict) -> str:
+    """Return what an ``error_budget`` of a row has left."""
+    seconds, days = budget['left_seconds'], budget['left_days']
+    if not budget['in_debt']:
+        return (f'{seconds:.0f} s of overload left, as much as {days:.3g} '
+                f'days in use earn')
+    return (f'{-seconds:.0f} s of overload too much: paid back by {-days:.3g} '
+            f'days in use without overload'
+            + ('; it accepts instances again' if budget['accepts'] else ''))
 
 
 def _prediction(prediction):

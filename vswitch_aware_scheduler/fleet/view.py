@@ -30,9 +30,6 @@ class Load:
 
     :ivar overload_probability: share of time above a limit, 0 to 1
     :ivar loss_fraction: lost share of the traffic, 0 to 1
-    :ivar utilisation: mean traffic over the capacity
-    :ivar limit: limit of the overload probability in force, None without one
-    :ivar above: whether the overload probability exceeds the limit
     """
 
     overload_probability: float
@@ -53,20 +50,11 @@ class FleetView:
     :param make_policies: callable(), returns (HostPolicies, UplinkPolicies)
         for hosts whose facts no modeler has stored yet; None: such hosts are
         not judged
-    :ivar snapshot: :class:`.Snapshot`
     :ivar facts_read_at: when a modeler stored the facts of hosts, seconds UTC,
         or None
     :ivar flavors: {name of a flavor: its extra specs}
-    :ivar flavors_read_at: when they were read from Nova, seconds UTC, or None
-    :ivar error_budgets: {(kind, name): ErrorBudget}
     :ivar debts: {(kind, name): Debt}, empty unless they change decisions
-    :ivar policies: {host: HostPolicy} of all hosts
-    :ivar uplinks: {name: Uplink}
-    :ivar origins: {host: {value: where it comes from}}
-    :ivar problems: {host or uplink: why its policy cannot be used}
-    :ivar host_table: LoadTable of the hosts, without their uplinks
     :ivar uplink_table: LoadTable whose hosts are the uplinks
-    :raises StoreError: if the store cannot be read
     """
 
     def __init__(self, store: model_store.Store,
@@ -97,21 +85,21 @@ class FleetView:
                 if kind == model_store.UPLINK})
 
     @functools.cached_property
-    def inventory(self):
+    def inventory(self) -> model_store.InventoryState | None:
         """:class:`.InventoryState` of the store, or None."""
         return self.store.inventory()
 
     @functools.cached_property
-    def charges(self):
+    def charges(self) -> list[model_store.Charge]:
         """List of :class:`.Charge` of the last seven days."""
         return self.store.charges()
 
     @functools.cached_property
-    def workers(self):
+    def workers(self) -> list[model_store.Worker]:
         """List of :class:`~.Worker` of schedulers."""
         return self.store.workers()
 
-    def read_at(self, kind):
+    def read_at(self, kind: str) -> float | None:
         """Return when facts were last read completely, or None.
 
         :param kind: one of :data:`.FLEET_KINDS`
@@ -145,34 +133,29 @@ class FleetView:
         attachments = self.snapshot.attachments(uuid)
         return attachments and attachments.all_tunnelled
 
-    def instances(self, host):
-        """Return {uuid: (flavor, project)} of the instances on a host.
-
-        :param host: name of the host
-        """
+    def instances(self, host: str) -> dict[str, tuple]:
+        """Return {uuid: (flavor, project)} of the instances on a host."""
         return self._instances.get(host, {})
 
-    def demands(self, host):
+    def demands(self, host: str) -> dict[str, tuple[rate_law.RateLaw, str]]:
         """Return {uuid: (RateLaw, kind of the rule that gave it)} of a host.
 
         The kinds are those of :data:`.demand.KINDS`.
-
-        :param host: name of the host
         """
         if host not in self._demands:
             policy, demands = self.policies[host], {}
-            for uuid, group in self.instances(host).items():
-                demand = self._demand(uuid, *group, self._resident_default)
+            for uuid, (flavor, project) in self.instances(host).items():
+                demand = self._demand(uuid, flavor, project,
+                                      self._resident_default)
                 demands[uuid] = demand.law_on(policy), demand.kind
             self._demands[host] = demands
         return self._demands[host]
 
-    def demand(self, uuid, flavor, project, report=None):
+    def demand(self, uuid: str | None, flavor: str | None, project: str | None,
+               report: typing.Callable | None = None) -> demand_rules.Demand:
         """Return the :class:`.Demand` of a request, as a scheduler does.
 
         :param uuid: uuid of the instance, or None for a new one
-        :param flavor: name of its flavor, or None
-        :param project: id of its project, or None
         :param report: as in :func:`.demand.of_instance`
         """
         return self._demand(uuid, flavor, project, self._default_law, report)
@@ -182,19 +165,13 @@ class FleetView:
             self.snapshot, uuid, [(flavor, self.flavors.get(flavor) or {})],
             project, default, report=report)
 
-    def laws(self, host):
-        """Return {uuid: RateLaw} of the instances on a host.
-
-        :param host: name of the host
-        """
+    def laws(self, host: str) -> dict[str, rate_law.RateLaw]:
+        """Return {uuid: RateLaw} of the instances on a host."""
         return {uuid: law for uuid, (law, _) in self.demands(host).items()}
 
-    def loads(self, hosts, progress=None):
-        """Return the :class:`Load` of the given hosts, without their uplinks.
-
-        :param hosts: list of host names
-        :param progress: None, or callable(done, total)
-        """
+    def loads(self, hosts: list[str],
+              progress: typing.Callable | None = None) -> list[Load]:
+        """Return the :class:`Load` of hosts, without their uplinks."""
         alone = {}       # id of a policy -> it, and it without its uplinks
         loads = []
         for first in range(0, len(hosts), _HOSTS_AT_ONCE):
@@ -211,17 +188,16 @@ class FleetView:
             loads += _loads(self.host_table, described)
         return loads
 
-    def overload_probabilities(self, progress=None):
-        """Return {host: overload probability without its uplinks}.
-
-        :param progress: None, or callable(done, total)
-        """
+    def overload_probabilities(
+            self, progress: typing.Callable | None = None
+    ) -> dict[str, float]:
+        """Return {host: overload probability without its uplinks}."""
         hosts = list(self.policies)
         return {host: load.overload_probability for host, load
                 in zip(hosts, self.loads(hosts, progress))}
 
     @functools.cached_property
-    def hosts_behind(self):
+    def hosts_behind(self) -> dict[str, list[str]]:
         """{name of an uplink: list of the hosts behind it}."""
         behind = {}
         for host, policy in self.policies.items():
@@ -229,11 +205,8 @@ class FleetView:
                 behind.setdefault(uplink.name, []).append(host)
         return behind
 
-    def uplink_loads(self, names):
-        """Return the :class:`Load` of some uplinks.
-
-        :param names: list of names of uplinks
-        """
+    def uplink_loads(self, names: list[str]) -> list[Load]:
+        """Return the :class:`Load` of some uplinks."""
         behind = self.hosts_behind
         return _loads(self.uplink_table, [
             (name, self.uplinks[name].policy,
@@ -243,11 +216,7 @@ class FleetView:
 
 
 def _loads(table, described):
-    """Describe some rows of a table. Return their :class:`Load`.
-
-    :param table: LoadTable
-    :param described: list of (name, HostPolicy, {uuid: RateLaw})
-    """
+    """Describe some rows of a table. Return their :class:`Load`."""
     table_rows = [table.describe(*row) for row in described]
     assessed = table.assess(table_rows, rate_law.SILENT)
     return [Load(*values) for values in zip(

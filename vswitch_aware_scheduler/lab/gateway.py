@@ -17,9 +17,10 @@ import itertools
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab import stated
+from vswitch_aware_scheduler.vswitch import profile
 
-__all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
-           'load', 'plan', 'site_from_dict']
+__all__ = ['Gateway', 'GatewayPlan', 'GatewaySite', 'InterfaceGroup',
+           'Network', 'entries', 'load', 'plan', 'site_from_dict']
 
 #: VLAN ids and VNIs that a site may use.
 VLANS = range(1, 4095)
@@ -30,6 +31,15 @@ VNIS = range(1, 1 << 24)
 _FIRST_VLAN = 2
 _FIRST_VNI = 4096
 
+_COUNT = stated.whole()
+_VLAN = stated.whole(VLANS[0], VLANS[-1], default=None)
+_GATEWAY = {
+    'interfaces': _COUNT, 'mapping_entries': stated.whole(0),
+    'switch_back': stated.Kind('true or false', lambda value: isinstance(
+        value, bool), default=False)}
+_NETWORK = {'silos': stated.ANY, 'vlans': stated.ANY,
+            'vni': stated.whole(VNIS[0], VNIS[-1], default=None)}
+
 
 def entries(vlans, interfaces, switch_back):
     """Return how many entries of a mapping table some VLANs need.
@@ -37,23 +47,13 @@ def entries(vlans, interfaces, switch_back):
     Each VLAN needs one entry on each interface. With switch-back, which leads
     the traffic of all interfaces through one link before it is mapped, each
     VLAN needs one entry.
-
-    :param vlans: number of VLANs of one VLAN domain that are mapped
-    :param interfaces: number of the gateway's interfaces in this domain
-    :param switch_back: whether the gateway has switch-back
     """
     return vlans if switch_back else vlans * interfaces
 
 
 @dataclasses.dataclass(frozen=True)
 class Gateway:
-    """A VXLAN gateway.
-
-    :ivar name: text
-    :ivar interfaces: number of interfaces to silos
-    :ivar mapping_entries: number of entries of its mapping table
-    :ivar switch_back: whether it has a link for switch-back
-    """
+    """A VXLAN gateway."""
 
     name: str
     interfaces: int
@@ -65,9 +65,7 @@ class Gateway:
 class InterfaceGroup:
     """Interfaces that share a VLAN domain.
 
-    :ivar name: text
     :ivar interfaces: {name of a gateway: tuple of its interfaces, from 1}
-    :ivar silo: name of the silo of the interfaces
     """
 
     name: str
@@ -79,8 +77,6 @@ class InterfaceGroup:
 class Network:
     """A network of a tenant in one or several silos.
 
-    :ivar tenant: text
-    :ivar name: text
     :ivar vlans: {name of an interface group: VLAN id, or None for any}
     :ivar vni: VNI, or None for any
     """
@@ -95,14 +91,11 @@ class Network:
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class GatewaySite:
     """The input of a plan of mapping tables: gateways, groups and networks.
 
-    :ivar gateways: {name: Gateway}
-    :ivar groups: {name: InterfaceGroup}
     :ivar networks: list of Network, in the order of planning
-    :raises InvalidInput: if a value is invalid; the message names the thing,
-        the value and the valid values
+    :raises InvalidInput: if a value is invalid
     """
 
     gateways: dict
@@ -116,8 +109,8 @@ class Site:
                 gateway = self.gateways.get(name)
                 where = f'interface group {group.name}'
                 if gateway is None:
-                    stated.refuse(f'{where}: a gateway', name,
-                                  stated.one_of(name, sorted(self.gateways)))
+                    stated.refuse(f'{where}: a gateway', name, profile.one_of(
+                        name, sorted(self.gateways)))
                 for number in interfaces:
                     if not 1 <= number <= gateway.interfaces:
                         stated.refuse(
@@ -132,31 +125,24 @@ class Site:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class GatewayPlan:
     """The mapping of VLANs to VNIs.
 
     :ivar networks: list of (Network, VNI, {interface group: VLAN id})
-    :ivar site: the Site of the plan
     """
 
     networks: list
-    site: Site
+    site: GatewaySite
 
     def mappings(self, gateway):
-        """Return [(network, VNI, interface group, VLAN id)] of a gateway.
-
-        :param gateway: name of the gateway
-        """
+        """Return [(network, VNI, interface group, VLAN id)] of a gateway."""
         return [(network, vni, group, vlan)
                 for network, vni, vlans in self.networks
                 for group, vlan in vlans.items()
                 if gateway in self.site.groups[group].interfaces]
 
     def entries(self, gateway):
-        """Return how many entries the mapping table of a gateway needs.
-
-        :param gateway: name of the gateway
-        """
+        """Return how many entries the mapping table of a gateway needs."""
         switch_back = self.site.gateways[gateway].switch_back
         return sum(entries(1, len(self.site.groups[group].interfaces[gateway]),
                            switch_back)
@@ -188,11 +174,9 @@ def plan(site):
     A number that a network requests is reserved for it, regardless of its
     position in the order.
 
-    :param site: Site
     :raises InvalidInput: if two networks request a number, or if no number is
         free
-    :raises MappingTableFull: if a mapping table is too small; the message
-        names the gateway, the needed and the available entries
+    :raises MappingTableFull: if a mapping table is too small
     """
     vnis = {}                    # VNI -> network
     vlans = {name: {} for name in site.groups}  # VLAN id -> network
@@ -215,7 +199,7 @@ def plan(site):
         vni = _next(free_vnis, network, 'VNI') \
             if network.vni is None else network.vni
         planned.append((network, vni, network_vlans))
-    result = Plan(planned, site)
+    result = GatewayPlan(planned, site)
     for name, gateway in site.gateways.items():
         needed, count = result.entries(name), len(result.mappings(name))
         if needed > gateway.mapping_entries:
@@ -255,11 +239,9 @@ def _next(free, network, number_name):
 
 
 def load(path):
-    """Return the Site that a YAML file describes.
+    """Return the GatewaySite that a YAML file describes.
 
-    :param path: path of the file
-    :raises InvalidInput: if the file is invalid; the message names the file,
-        the thing, the value and the valid values
+    :raises InvalidInput: if the file is invalid
     """
     where = f'gateway file {path}'
     data = stated.read_yaml(path, where)
@@ -270,27 +252,15 @@ def load(path):
 
 
 def site_from_dict(data):
-    """Return the Site that plain values describe.
+    """Return the GatewaySite that plain values describe.
 
-    :param data: dictionary, as in the YAML file
-    :raises InvalidInput: if a value is invalid; the message names the thing,
-        the value and the valid values
+    :raises InvalidInput: if a value is invalid
     """
     top = stated.mapping('the file', data, ('gateways', 'silos', 'tenants'))
-    gateways = {}
-    for name, entry in _names('gateways', top):
-        where = f'gateway {name}'
-        stated.mapping(where, entry, ('interfaces', 'mapping_entries',
-                                      'switch_back'))
-        switch_back = entry.get('switch_back', False)
-        if not isinstance(switch_back, bool):
-            stated.refuse(f'{where}: switch_back', switch_back,
-                          'true or false')
-        gateways[name] = Gateway(
-            name, stated.whole(f'{where}: interfaces',
-                               entry.get('interfaces')),
-            stated.whole(f'{where}: mapping_entries',
-                         entry.get('mapping_entries'), 0), switch_back)
+    gateways = {
+        name: Gateway(name, **stated.values(f'gateway {name}', entry,
+                                            _GATEWAY))
+        for name, entry in _names('gateways', top)}
     groups = {}
     for silo, entry in _names('silos', top):
         stated.mapping(f'silo {silo}', entry, ('interface_groups',))
@@ -310,41 +280,38 @@ def site_from_dict(data):
         networks.extend(
             _network(tenant, name, network, groups)
             for name, network in _names('networks', entry))
-    return Site(gateways, groups, networks)
+    return GatewaySite(gateways, groups, networks)
 
 
 def _network(tenant, name, data, groups):
     where = f'network {tenant}/{name}'
-    stated.mapping(where, data, ('silos', 'vlans', 'vni'))
-    silos = data.get('silos') or []
+    network = stated.values(where, data, _NETWORK)
+    silos = network['silos'] or []
     silo_names = {group.silo for group in groups.values()}
     if not isinstance(silos, list):
         stated.refuse(f'{where}: silos', silos, 'a list of names')
     for silo in silos:
         if silo not in silo_names:
             stated.refuse(f'{where}: a silo', silo,
-                          stated.one_of(silo, sorted(silo_names)))
+                          profile.one_of(silo, sorted(silo_names)))
     vlans = {group.name: None for group in groups.values()
              if group.silo in silos}
-    for group, vlan in stated.mapping(where, data.get('vlans') or {},
-                                      tuple(groups)).items():
-        vlans[group] = vlan if vlan is None else stated.whole(
-            f'{where}: VLAN of interface group {group}', vlan, VLANS[0],
-            VLANS[-1])
+    for group, vlan in stated.mapping(where, network['vlans'] or {},
+                                      groups).items():
+        vlans[group] = stated.check(
+            f'{where}: VLAN of interface group {group}', vlan, _VLAN)
     if not vlans:
         stated.refuse(f'{where}: where it is', data, 'silos, or vlans by '
                       'interface group')
-    vni = data.get('vni')
-    return Network(tenant, name, vlans, vni if vni is None else stated.whole(
-        f'{where}: vni', vni, VNIS[0], VNIS[-1]))
+    return Network(tenant, name, vlans, network['vni'])
 
 
 def _interfaces(where, gateway, numbers):
     """Return a tuple of interfaces: the given ones, or a number from 1 on."""
     subject = f'{where}: interfaces of gateway {gateway}'
     if not isinstance(numbers, list):
-        return tuple(range(1, 1 + stated.whole(subject, numbers)))
-    numbers = [stated.whole(subject, number) for number in numbers]
+        return tuple(range(1, 1 + stated.check(subject, numbers, _COUNT)))
+    numbers = [stated.check(subject, number, _COUNT) for number in numbers]
     if not numbers or len(set(numbers)) < len(numbers):
         stated.refuse(subject, numbers, 'each once, and one or more')
     return tuple(numbers)

@@ -9,7 +9,6 @@ __all__ = ['new']
 def new(**arguments):
     """Return an empty Figure of matplotlib.
 
-    :param arguments: keyword arguments of the Figure
     :raises InvalidInput: if matplotlib is not installed
     """
     try:

@@ -1,53 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what a file states: mappings, names and numbers.
+"""Checks of what a file or a caller states: values by tables of their kinds.
 
 Pure except for :func:`read`. The subject of a check is text for its message,
 for example ``mix m.yaml: flavor 'a': cores``.
 """
 
-import difflib
+import collections.abc
+import csv
+import io
+import math
 import numbers
+import typing
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['mapping', 'named', 'number', 'one_of', 'read', 'read_yaml',
-           'refuse', 'whole']
+__all__ = ['ANY', 'Kind', 'TEXT', 'check', 'mapping', 'named', 'number',
+           'read', 'read_csv', 'read_yaml', 'refuse', 'values', 'whole']
 
 _MOST = 10 ** 15
 
 
-def refuse(subject, value, expected):
-    """Raise an error about a value.
+class Kind(typing.NamedTuple):
+    """What a stated value may be.
 
-    :param subject: what has the value
-    :param value: the value; None: not given
-    :param expected: description of the valid values
-    :raises InvalidInput: always
+    :ivar expected: description of the valid values
+    :ivar is_valid: returns whether a value is valid
+    :ivar form: converts a valid value to the result
+    :ivar default: result if there is no value; Ellipsis: there has to be one
     """
+
+    expected: str
+    is_valid: collections.abc.Callable
+    form: collections.abc.Callable = lambda value: value
+    default: object = ...
+
+
+ANY = Kind('any value', lambda value: True, default=None)
+TEXT = Kind('text', lambda value: isinstance(value, str))
+
+
+def number(low: float = 0.0, high: float = _MOST, above: bool = False,
+           default: object = ...) -> Kind:
+    """Return the kind of numbers from ``low``, or above it, to ``high``."""
+    return Kind(
+        f'a number {"above" if above else "from"} {low:g}' + _to(high),
+        lambda value: isinstance(value, numbers.Real)
+        and not isinstance(value, bool) and low <= value <= high
+        and value < math.inf and not (above and value == low), float, default)
+
+
+def whole(low: int = 1, high: float = _MOST, default: object = ...) -> Kind:
+    """Return the kind of whole numbers from ``low`` to ``high``."""
+    return Kind(
+        f'a whole number from {low}' + _to(high),
+        lambda value: isinstance(value, numbers.Integral)
+        and not isinstance(value, bool) and low <= value <= high, int, default)
+
+
+def _to(high):
+    return '' if high >= _MOST else f' to {high:g}'
+
+
+def refuse(subject: str, value: object, expected: str,
+           error: type = exceptions.InvalidInput) -> typing.NoReturn:
+    """Raise an error about a value; None: it is not given."""
     shown = 'not given' if value is None else plain_text.brief(value)
-    raise exceptions.InvalidInput(f'{subject}: {shown}; expected {expected}')
+    raise error(f'{subject}: {shown}; expected {expected}')
 
 
-def one_of(value, names):
-    """Return the valid names as text, with the most similar one.
+def check(subject: str, value, kind: Kind,
+          error: type = exceptions.InvalidInput):
+    """Return a value of a kind, converted.
 
-    :param value: the value that is not among them
-    :param names: list of the valid names
+    :raises InvalidInput: or ``error``, if the value is invalid
     """
-    near = difflib.get_close_matches(str(value), names, n=1)
-    return f'one of {", ".join(names)}' + (
-        f'; did you mean {near[0]!r}?' if near else '')
+    if value is None and kind.default is not ...:
+        return kind.default
+    if not kind.is_valid(value):
+        refuse(subject, value, kind.expected, error)
+    return kind.form(value)
 
 
-def read(path, place, expected, error=exceptions.InvalidInput):
+def values(subject: str, data, kinds: dict[str, Kind]) -> dict:
+    """Return the values of a mapping, by a table of the kinds of its keys.
+
+    :raises InvalidInput: if the data is no mapping, or a key or a value is
+        invalid
+    """
+    mapping(subject, data, kinds)
+    return {key: check(f'{subject}: {key}', data.get(key), kind)
+            for key, kind in kinds.items()}
+
+
+def mapping(subject: str, value,
+            keys: collections.abc.Iterable[str] | None = None) -> dict:
+    """Return a value that is a mapping with some of the given keys.
+
+    :raises InvalidInput: if it is no mapping or has another key
+    """
+    if not isinstance(value, dict):
+        refuse(f'{subject}: content', value, 'a mapping of keys to values')
+    for key in value:
+        if keys is not None and key not in keys:
+            refuse(f'{subject}: a key', key,
+                   switch_profile.one_of(key, list(keys)))
+    return value
+
+
+def named(subject: str, value) -> dict:
+    """Return a value that is a mapping of names.
+
+    :raises InvalidInput: if it is no mapping or a name is no text
+    """
+    for name in mapping(subject, value):
+        if not isinstance(name, str) or not name.strip():
+            refuse(f'{subject}: a name', name, 'text')
+    return value
+
+
+def read(path: str, place: str, expected: str,
+         error: type = exceptions.InvalidInput) -> str:
     """Return the text of a file.
 
-    :param path: path of the file
     :param place: description of the file
     :param expected: description of a valid file
-    :param error: class of the error if the file cannot be read
     """
     try:
         with open(path, encoding='utf-8-sig', newline='') as file:
@@ -59,11 +137,9 @@ def read(path, place, expected, error=exceptions.InvalidInput):
             f'{expected}') from problem
 
 
-def read_yaml(path, place):
+def read_yaml(path: str, place: str):
     """Return the plain values of a YAML file.
 
-    :param path: path of the file
-    :param place: description of the file
     :raises InvalidInput: if the file cannot be read or is not YAML
     """
     try:
@@ -73,64 +149,27 @@ def read_yaml(path, place):
         raise exceptions.InvalidInput(str(error)) from None
 
 
-def mapping(subject, value, keys=None):
-    """Return a value that is a mapping.
+def read_csv(text: str, place: str, required: collections.abc.Sequence[str],
+             error: type = exceptions.InvalidInput):
+    """Yield (place, {column: cell}) of each row of CSV text with a header.
 
-    :param subject: what has the value
-    :param value: the value
-    :param keys: list of the valid keys; None: all
-    :raises InvalidInput: if the value is no mapping or has another key
+    Lines that start with # are comments. Cells have no blanks around them.
+
+    :param required: columns that the header must have
     """
-    if not isinstance(value, dict):
-        refuse(f'{subject}: content', value, 'a mapping of keys to values')
-    for key in value:
-        if keys is not None and key not in keys:
-            refuse(f'{subject}: a key', key, one_of(key, list(keys)))
-    return value
-
-
-def named(subject, value):
-    """Return a value that is a mapping of names.
-
-    :param subject: what has the value
-    :param value: the value
-    :raises InvalidInput: if the value is no mapping or a name is no text
-    """
-    for name in mapping(subject, value):
-        if not isinstance(name, str) or not name.strip():
-            refuse(f'{subject}: a name', name, 'text')
-    return value
-
-
-def whole(subject, value, lowest=1, highest=_MOST):
-    """Return a value that is a whole number.
-
-    :param subject: what has the value
-    :param value: the value
-    :param lowest: least valid number
-    :param highest: largest valid number
-    :raises InvalidInput: if the value is invalid
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) \
-            or not lowest <= value <= highest:
-        refuse(subject, value, f'a whole number from {lowest}' + (
-            '' if highest == _MOST else f' to {highest}'))
-    return int(value)
-
-
-def number(subject, value, above=False, default=...):
-    """Return a value that is a number of 0 or more.
-
-    :param subject: what has the value
-    :param value: the value
-    :param above: whether 0 is invalid
-    :param default: result for None, which is invalid without it
-    :raises InvalidInput: if the value is invalid
-    """
-    if value is None and default is not ...:
-        return default
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) \
-            or not 0 <= value <= _MOST or above and value <= 0:
-        refuse(subject, value,
-               'a number above 0' if above else 'a number from 0')
-    return float(value)
+    reader = csv.DictReader(
+        '\n' if line.lstrip().startswith('#') else line
+        for line in io.StringIO(text, newline=''))
+    try:
+        header = [(name or '').strip() for name in reader.fieldnames or []]
+        if not set(required) <= set(header):
+            raise error(f'{place}: header: {",".join(header)[:120]!r}; '
+                        f'expected the columns {", ".join(required)}')
+        reader.fieldnames = header
+        for row in reader:
+            yield f'{place}: line {reader.line_num}', {
+                name: (cell or '').strip() for name, cell in row.items()
+                if isinstance(name, str)}
+    except csv.Error as problem:
+        raise error(f'{place}: line {reader.line_num}: {problem}; expected '
+                    f'CSV') from None

@@ -28,14 +28,16 @@ class CloudFacts:
         called for each update
     :param options: {option: value} of the options that schedulers must have
         equal
-    :param sleep: keyword ``sleep`` of :class:`.Client`
+    :param hosts: names of the only hosts of interest; None: all
     """
 
     def __init__(self, access: http.Access | None, make_policies: Callable,
-                 options: dict | None = None, **sleep):
+                 options: dict | None = None, hosts: set | None = None,
+                 **sleep: Callable) -> None:
         self.options = options or {}
         self._access = access
         self._make_policies = make_policies
+        self._hosts = hosts
         self._sleep = sleep
 
     def update(self, store: model_store.Store,
@@ -43,19 +45,20 @@ class CloudFacts:
         """Read the fleet from Nova and write it to the store.
 
         :raises TelemetryError: if Nova does not answer; nothing is written
-        :raises StoreError: if the store cannot be read or written
         """
         cloud = {} if self._access is None else nova.read_cloud(
             self._access, aggregate_metadata.PREFIX, **self._sleep)
+        if self._hosts is not None:
+            cloud = self._restricted(cloud)
         nodes = cloud.pop('node', None)
         hosts = facts.host_nodes(store) if nodes is None else \
             facts.by_host(nodes)
-        policies = facts.policies(
-            store, *self._make_policies(), aggregates=cloud.get('aggregate'),
-            nodes=hosts)
+        host_policies, uplinks = self._make_policies()
+        policies = facts.policies(store, host_policies, uplinks,
+                                  cloud.get('aggregate'), hosts)
         store.write_fleet({
             **cloud, **({} if nodes is None else {'node': {}}),
-            'options': {'modeler': self.options}, 'host': {
+            'host': {
                 host: {**policy_in_force.pack(policy),
                        'origins': policies.origins[host],
                        **facts.of_nova(hosts, host)}
@@ -63,3 +66,15 @@ class CloudFacts:
             'uplink': {name: policy_in_force.pack(uplink.policy)
                        for name, uplink in policies.uplinks.items()}}, now)
         return policies
+
+    def _restricted(self, cloud):
+        """Return what was read without other hosts."""
+        if 'node' in cloud:
+            cloud['node'] = {uuid: node for uuid, node in cloud['node'].items()
+                             if node[0] in self._hosts}
+        if 'aggregate' in cloud:
+            cloud['aggregate'] = {
+                name: {**aggregate, 'hosts': sorted(
+                    self._hosts.intersection(aggregate['hosts']))}
+                for name, aggregate in cloud['aggregate'].items()}
+        return cloud

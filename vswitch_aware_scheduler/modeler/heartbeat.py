@@ -6,6 +6,7 @@ errors. The heartbeat in the store shows the difference. No configuration, no
 clock except those that are passed.
 """
 
+from collections.abc import Callable
 import dataclasses
 import os
 import secrets
@@ -41,38 +42,35 @@ def _shortened(text):
 
 
 class Heartbeat:
-    """The heartbeat of this process. Errors of the store are ignored.
+    """The heartbeat of this process. Errors of the store are ignored."""
 
-    :param clock: callable, returns seconds UTC
-    :param monotonic: callable, returns monotonic seconds
-    """
-
-    def __init__(self, clock, monotonic):
+    def __init__(self, clock: Callable[[], float],
+                 monotonic: Callable[[], float]) -> None:
         self._clock = clock
         self._monotonic = monotonic
         host, now = socket.gethostname(), clock()
         self._state = model_store.Modeler(
             f'{host}-{os.getpid()}-{secrets.token_hex(4)}', host, now, now)
-        self._store = None
+        self._store: model_store.Store | None = None
         self._next = 0.0
         self._failed = False
 
-    def report_to(self, store, interval_seconds):
+    def report_to(self, store: model_store.Store,
+                  interval_seconds: float | None,
+                  options: dict | None = None) -> None:
         """Set the store to which heartbeats are written.
 
-        :param store: :class:`~vswitch_aware_scheduler.store.Store`
         :param interval_seconds: as in :class:`~.store.Modeler`
+        :param options: as in :class:`~.store.Modeler`
         """
         self._store = store
         self._state = dataclasses.replace(
-            self._state, interval_seconds=interval_seconds)
+            self._state, interval_seconds=interval_seconds,
+            options=options or {})
         self._next = self._monotonic()
 
-    def passed(self, result):
-        """Record a successful pass.
-
-        :param result: result of the pass in words
-        """
+    def passed(self, result: str) -> None:
+        """Record a successful pass."""
         if not self._state.passes:
             self._next = self._monotonic()
         self._state = dataclasses.replace(
@@ -80,26 +78,24 @@ class Heartbeat:
             passed_at=self._clock(), outcome=_shortened(result))
         self.waits(None)
 
-    def waits(self, reason):
-        """Record what the modeler waits for.
-
-        :param reason: what it waits for in words, or None if it does not wait
-        """
+    def waits(self, reason: str | None) -> None:
+        """Record what the modeler waits for."""
         before = self._state
         if bool(reason) != bool(before.waiting_for):
             self._next = self._monotonic()
         self._state = dataclasses.replace(
             before, waiting_for=reason and _shortened(reason),
-            waiting_since=reason and (before.waiting_since or self._clock()))
+            waiting_since=(before.waiting_since or self._clock())
+            if reason else None)
 
-    def beat(self):
+    def beat(self) -> None:
         """Write the heartbeat, if it is due."""
         if self._store is None or self._monotonic() < self._next:
             return
         self._next = self._monotonic() + BEAT_SECONDS
         self._write()
 
-    def end(self):
+    def end(self) -> None:
         """Report the end of the process, unless the store has just failed."""
         self._state = dataclasses.replace(self._state, ended=True)
         if self._store is not None and not self._failed:
@@ -116,12 +112,8 @@ class Heartbeat:
             LOG.debug('vswitch-modeler: no heartbeat: %s', error)
 
 
-def describe(modeler, now):
-    """Return one sentence about the state of a modeler.
-
-    :param modeler: :class:`~.store.Modeler`
-    :param now: current time, seconds UTC
-    """
+def describe(modeler: model_store.Modeler, now: float) -> str:
+    """Return one sentence about the state of a modeler."""
     sentence = f'vswitch-modeler on {modeler.host}'
     if modeler.interval_seconds is None:
         sentence += ' made a single pass'

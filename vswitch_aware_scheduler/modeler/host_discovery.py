@@ -8,6 +8,7 @@ replacement.
 """
 
 import collections
+from collections.abc import Iterable
 import dataclasses
 
 from vswitch_aware_scheduler import store as model_store
@@ -20,8 +21,6 @@ __all__ = ['ProfileChange', 'apply', 'plan', 'virtual_functions']
 class ProfileChange:
     """The change of a host's record.
 
-    :ivar before: HostProfile in the store, or None
-    :ivar host: name of the host
     :ivar action: 'new', 'changed', 'same', 'kept' (a record from another
         source) or 'none' (no proposal)
     """
@@ -40,14 +39,10 @@ def virtual_functions(store: model_store.Store) -> dict[str, int]:
     return counts
 
 
-def plan(records, proposals, force=False):
-    """Return the changes of the hosts' records.
-
-    :param records: iterable of the HostProfile in the store
-    :param proposals: list of :class:`.ProposedProfile`, one for each host
-    :param force: whether to replace records from other sources
-    :returns: list of :class:`ProfileChange`, one for each proposal
-    """
+def plan(records: Iterable[model_store.HostProfile],
+         proposals: list[discovery.ProposedProfile],
+         force: bool = False) -> list[ProfileChange]:
+    """Return the changes of the hosts' records."""
     record_of = {record.host: record for record in records}
     return [
         ProfileChange(
@@ -69,15 +64,9 @@ def _action(record, proposal, force):
     return 'changed'
 
 
-def apply(store, proposals, force=False):
-    """Write proposals to a store. Equal records are not written again.
-
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param proposals: as in :func:`plan`
-    :param force: whether to replace records from other sources
-    :returns: list of the :class:`ProfileChange` of each proposal
-    :raises StoreError: if the store cannot be read or written
-    """
+def apply(store: model_store.Store, proposals: list[discovery.ProposedProfile],
+          force: bool = False) -> list[ProfileChange]:
+    """Write proposals to a store. Equal records are not written again."""
     steps = plan(store.host_profiles(), proposals, force)
     records = [
         model_store.HostProfile(proposal.host, proposal.profile,

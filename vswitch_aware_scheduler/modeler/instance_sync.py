@@ -19,6 +19,7 @@ No configuration, no clock except the one that is passed.
 """
 
 import collections
+from collections.abc import Callable
 import csv
 import dataclasses
 
@@ -60,9 +61,6 @@ _DUE_SHARE = 0.9
 class Reading:
     """The result of reading a source.
 
-    :ivar placements: {instance uuid: InstanceRecord}
-    :ivar deleted: set of the uuids of deleted instances
-    :ivar unanswered: set of the uuids of instances whose cell does not answer
     :ivar changed_until: time of the newest change in the result, seconds UTC
         by the clock of the source, or None
     :ivar has_ports: False if attachments and guarantees were not read; the
@@ -84,9 +82,6 @@ class InventoryUpdate:
     """The result of an update.
 
     :ivar complete: whether everything was read, not only changes
-    :ivar reported: number of instances that the source reported
-    :ivar written: number of placements that were written
-    :ivar removed: number of placements that were removed
     """
 
     complete: bool
@@ -95,18 +90,13 @@ class InventoryUpdate:
     removed: int
 
 
-def update(store, source, clock, complete_seconds, ports_seconds=0):
+def update(store: model_store.Store, source: 'FileSource | NovaSource',
+           clock: Callable[[], float], complete_seconds: float,
+           ports_seconds: float = 0.0) -> InventoryUpdate:
     """Update the placements in a store.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param source: :class:`NovaSource` or :class:`FileSource`
-    :param clock: callable, returns seconds UTC
-    :param complete_seconds: seconds after which everything is read again
-    :param ports_seconds: seconds after which all ports are read again
-    :returns: :class:`InventoryUpdate`
     :raises TelemetryError: if the source cannot be read completely; nothing is
         written then
-    :raises StoreError: if the store cannot be read or written
     """
     now = float(clock())
     last_update = store.inventory()
@@ -165,15 +155,13 @@ def _since(last_update, source, now, complete_seconds):
     return last_update.changed_until - OVERLAP_SECONDS
 
 
-def make_source(path=None, access=None, network_url=None,
-                read_networks=False):
+def make_source(path: str | None = None, access: dict | None = None,
+                network_url: str | None = None,
+                read_networks: bool = False) -> 'FileSource | NovaSource':
     """Return the source that options select.
 
     :param path: path of a file, or None to ask Nova
-    :param access: mapping of the arguments of :class:`.Access`
     :param network_url: URL of Neutron, or None for the service catalog
-    :param read_networks: whether to read the ports of instances from Neutron
-    :returns: :class:`FileSource` or :class:`NovaSource`
     :raises InvalidInput: if an option has an invalid value
     """
     if path is not None:
@@ -185,35 +173,23 @@ def make_source(path=None, access=None, network_url=None,
 
 
 class FileSource:
-    """Reads a CSV file with a header.
+    """Reads a CSV file with a header."""
 
-    :param path: path of the file
-    """
-
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self._path = path
         self.name = f'file {path}'[:255]
 
-    def ports_due(self, now, seconds):
-        """Return False: the file is always read completely.
-
-        :param now: ignored
-        :param seconds: ignored
-        """
+    def ports_due(self, now: float, seconds: float) -> bool:
+        """Return False: the file is always read completely."""
         return False
 
-    def settle(self, reading, now):
-        """Do nothing: the file has no ports.
+    def settle(self, reading: Reading, now: float) -> None:
+        """Do nothing: the file has no ports."""
 
-        :param reading: ignored
-        :param now: ignored
-        """
-
-    def read(self, since=None, stored=None):
+    def read(self, since: float | None = None,
+             stored: dict | None = None) -> Reading:
         """Return the Reading of the whole file.
 
-        :param since: ignored; the whole file is read
-        :param stored: ignored
         :raises TelemetryError: if the file cannot be read
         """
         placements = {}
@@ -222,21 +198,15 @@ class FileSource:
                 rows = csv.DictReader(lines)
                 for row in rows:
                     uuid = row['instance_uuid'].strip()
+                    host, flavor, project = (
+                        (row.get(name) or '').strip() or None
+                        for name in ('host', 'flavor', 'project'))
                     networks = row.get('networks')
                     placements[uuid] = model_store.InstanceRecord(
-                        uuid,
-                        *(
-                            (row.get(name) or '').strip() or None
-                            for name in ('host', 'flavor', 'project')
-                        ),
-                        (
-                            None
-                            if networks is None
-                            else vswitch_attachments.Attachments(
-                                sorted(networks.split())
-                            )
-                        ),
-                    )
+                        uuid, host, flavor, project,
+                        None if networks is None
+                        else vswitch_attachments.Attachments(
+                            tuple(sorted(networks.split()))))
             if not placements:
                 raise ValueError('no instance')
         except (OSError, LookupError, ValueError, TypeError, csv.Error,
@@ -247,28 +217,20 @@ class FileSource:
                 f'expected CSV with the column instance_uuid') from error
         return Reading(placements)
 
-    def unknown(self, instance_uuids):
-        """Return the given instances: the file is always complete.
-
-        :param instance_uuids: uuids of instances that the file lacks
-        :returns: set of uuids
-        """
+    def unknown(self, instance_uuids: list[str]) -> set[str]:
+        """Return the given instances: the file is always complete."""
         return set(instance_uuids)
 
 
 class NovaSource:
-    """Reads all instances of all projects from Nova. Opens nothing itself.
+    """Reads all instances of all projects from Nova. Opens nothing itself."""
 
-    :param access: :class:`.Access`
-    :param network: Access of Neutron, or None if ports are not read
-    :param sleep: keyword ``sleep`` of :class:`.Client`
-    """
-
-    def __init__(self, access, network=None, **sleep):
+    def __init__(self, access: http.Access, network: http.Access | None = None,
+                 **sleep: Callable) -> None:
         self._access = access
         self._network = network
         self._sleep = sleep
-        self._ports_read_at = None
+        self._ports_read_at: float | None = None
         self._addresses = {}     # uuid -> MACs, while no ports were read
         self._types = {}         # network -> its type, or None
         self._judged = {}        # uuid -> as _UNJUDGED
@@ -278,20 +240,15 @@ class NovaSource:
         self.name = f'nova {access.where()}' + (
             ' with networks' if network else '')
 
-    def ports_due(self, now, seconds):
-        """Return whether all ports have to be read again.
-
-        :param now: current time, seconds UTC
-        :param seconds: seconds after which they are read again
-        """
+    def ports_due(self, now: float, seconds: float) -> bool:
+        """Return whether all ports have to be read again."""
         return self._network is not None and (
             self._ports_read_at is None or not
             0 <= now - self._ports_read_at < _DUE_SHARE * seconds)
 
-    def settle(self, reading, now):
+    def settle(self, reading: Reading, now: float) -> None:
         """Note that a reading is in the store.
 
-        :param reading: Reading
         :param now: time at which the reading began, seconds UTC
         """
         if reading.has_ports:
@@ -302,7 +259,8 @@ class NovaSource:
             self._judged.pop(uuid, None)
             self._addresses.pop(uuid, None)
 
-    def read(self, since=None, stored=None):
+    def read(self, since: float | None = None,
+             stored: dict | None = None) -> Reading:
         """Return the :class:`Reading` of all instances, or of changes.
 
         :param since: seconds UTC by Nova's clock, or None to read everything
@@ -345,14 +303,12 @@ class NovaSource:
         return Reading(placements, frozenset(deleted), frozenset(unanswered),
                        until, has_ports, judged)
 
-    def unknown(self, instance_uuids):
+    def unknown(self, instance_uuids: list[str]) -> set[str]:
         """Return which of the given instances Nova does not know.
 
         Only the first few hundred instances are checked. The others count as
         known.
 
-        :param instance_uuids: list of uuids
-        :returns: set of uuids
         :raises TelemetryError: if Nova does not answer
         """
         if not instance_uuids:
@@ -362,7 +318,7 @@ class NovaSource:
                     if client.server(uuid) is None}
 
     def _nova(self):
-        return nova.Client(self._access, self.name, **self._sleep)
+        return nova.NovaClient(self._access, self.name, **self._sleep)
 
     def _with_ports(self, placements, others):
         """Return InstanceRecords with what all ports of the cloud state.
@@ -375,14 +331,12 @@ class NovaSource:
         also counts if it has no port. Sub-ports of a trunk count for the
         instance of its parent port.
 
-        :param placements: {instance uuid: InstanceRecord} of instances whose
-            addresses Nova has listed
         :param others: the same of the other instances, as they are stored.
             Nova is asked for those that may have other networks than before
         :returns: ({instance uuid: InstanceRecord}, what :meth:`settle` stores)
         """
-        with neutron.Client(self._network, self.name,
-                            **self._sleep) as client:
+        with neutron.NeutronClient(self._network, self.name,
+                                   **self._sleep) as client:
             ports = _Ports(client)
             self._types.update(client.network_types(
                 ports.networks - self._types.keys()))
@@ -440,7 +394,6 @@ class NovaSource:
 class _Ports:
     """All ports and trunks of a cloud.
 
-    :param client: :class:`.neutron.Client`
     :ivar networks: ids of the networks of ports that are bound or in a trunk
     """
 
@@ -472,7 +425,6 @@ class _Ports:
     def fingerprint(self, uuid, ids):
         """Return a hash that changes with the ports of an instance.
 
-        :param uuid: uuid of the instance
         :param ids: ids of its ports that do not name it as their device
         """
         named = {port.id: port for port in self._by_device.get(uuid, ())}
@@ -486,7 +438,6 @@ class _Ports:
 
         None in a list represents an address without a port.
 
-        :param placements: {instance uuid: InstanceRecord}
         :param addresses: {instance uuid: list of MAC addresses that Nova
             lists, one for each interface; None for an interface without
             address}

@@ -11,9 +11,8 @@ Guarantees of a pass:
 - *Nothing twice, nothing lost.* The samples of an instance are read from its
   last counted sample on. If the sampling period or the source (the driver or
   its exporter) has changed, all samples that telemetry still has are read
-  again, and replace the counted ones. Samples of
-  an instance that is refused (see :class:`Refused`) are not counted and are
-  read again.
+  again, and replace the counted ones. Samples of an instance that is refused
+  (see :class:`RefusedInstance`) are not counted and are read again.
 - *No answer does not mean no traffic.* If telemetry has nothing new about an
   instance, its model is unchanged.
 - *Passes may overlap.* If another pass has learned more about one of the
@@ -29,22 +28,25 @@ reference/model.rst, "Estimation".
 """
 
 import collections
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import math
 import time
+import typing
 
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['LATE_SECONDS', 'NOT_IN_INVENTORY',
-           'Outcome', 'Refused', 'Settings', 'check_store_clock', 'run']
+__all__ = ['LATE_SECONDS', 'LearningSettings', 'NOT_IN_INVENTORY', 'Outcome',
+           'RefusedInstance', 'check_store_clock', 'run']
 
 #: Number of instances that are counted, merged and fitted together.
 _TOGETHER = 1000
@@ -61,12 +63,11 @@ _STEPS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class LearningSettings:
     """The parameters of a pass.
 
     :ivar source: name of the driver. It is stored with the models, together
         with the :attr:`~.base.Driver.variant`
-    :ivar min_samples: minimum number of samples to fit a model
     :ivar half_life_seconds: age at which the weight of a sample is one half;
         None: all samples have the same weight forever
     :ivar forget_seconds: an instance that telemetry no longer has is removed
@@ -76,8 +77,6 @@ class Settings:
         and those of the database and of telemetry; None: not checked
     :ivar only_of_inventory: whether instances that are missing in the
         inventory are ignored, if there is an inventory
-    :ivar default_kbps: mean bandwidth of an instance about which nothing is
-        known
     :raises InvalidInput: if a value is invalid; the message names the setting,
         the value and the valid values
     """
@@ -110,11 +109,10 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Refused:
+class RefusedInstance:
     """An instance without a new model, because its history is not usable.
 
     :ivar reason: short text, the same for all instances with the same problem
-    :ivar detail: text with the value and the expected value
     """
 
     instance_uuid: str
@@ -127,20 +125,12 @@ class Refused:
 class Outcome:
     """The result of a pass.
 
-    :ivar samples: number of new samples that were counted
     :ivar generation: :class:`.Generation` after the pass
     :ivar written: whether the pass wrote this generation
     :ivar instances: number of instances of this modeler's share that telemetry
         has
-    :ivar fitted: number of models that were fitted
-    :ivar waiting: number of instances with counts but without a model
-    :ivar removed: uuids of removed instances
-    :ivar refused: tuple of :class:`Refused`
-    :ivar refused_samples: :class:`.series.Refused` of the samples that were
-        read
     :ivar last_time: time of the newest counted sample, seconds UTC, or None
     :ivar ahead: number of instances whose last sample is later than the clock
-    :ivar seconds: duration of the pass in seconds
     :ivar ignored: {reason: number} of resources in telemetry that do not count
     """
 
@@ -159,7 +149,7 @@ class Outcome:
     ignored: dict = dataclasses.field(default_factory=dict)
 
     @property
-    def ignored_kinds(self):
+    def ignored_kinds(self) -> dict[str, int]:
         """{kind: number} of ``ignored``, without the names of creators."""
         counts = {}
         for reason, count in self.ignored.items():
@@ -168,7 +158,7 @@ class Outcome:
         return counts
 
     @property
-    def reasons(self):
+    def reasons(self) -> dict[str, int]:
         """{reason: number of refused instances}, the most frequent first."""
         counts = {}
         for refusal in self.refused:
@@ -176,24 +166,19 @@ class Outcome:
         return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def run(store, driver, clock, settings, progress=None, writing=None,
-        share=None, most_kbps=None):
+def run(store: model_store.Store, driver: base.Driver,
+        clock: Callable[[], float], settings: LearningSettings,
+        progress: Callable | None = None,
+        writing: typing.ContextManager | None = None,
+        share: Callable | None = None,
+        most_kbps: dict[str, float] | None = None) -> Outcome:
     """Learn from new samples and write one generation.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param driver: telemetry :class:`~.base.Driver`
-    :param clock: callable, returns seconds UTC
-    :param settings: :class:`Settings`
     :param progress: None, or callable(done, total), called until the write
         starts; an exception that it raises ends the pass
-    :param writing: None, or a context manager around the write
-    :param share: None to learn of all instances, or callable(uuid), returns
-        whether to learn of this instance
     :param most_kbps: {uuid: largest possible rate in one direction on the host
         of the instance, in kbit/s}; higher rates are rejected
-    :returns: :class:`Outcome`; if nothing is new, nothing is written
     :raises TelemetryError: if telemetry cannot be read completely
-    :raises StoreError: if the store cannot be read or written
     :raises StoreChanged: if another pass has learned of the same instances
         meanwhile; run the pass again
     :raises ClockError: if the clock differs from that of the database or of
@@ -211,14 +196,11 @@ def run(store, driver, clock, settings, progress=None, writing=None,
     return one_pass.publish(writing or contextlib.nullcontext(), began)
 
 
-def check_store_clock(store, clock, settings):
+def check_store_clock(store: model_store.Store, clock: Callable[[], float],
+                      settings: LearningSettings) -> None:
     """Check that a clock agrees with the clock of a store's database.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param clock: callable, returns seconds UTC
-    :param settings: :class:`Settings`
     :raises ClockError: if they differ by more than ``clock_seconds``
-    :raises StoreError: if the store cannot be read
     """
     if settings.clock_seconds is not None:
         _check_clock(clock, store.server_time(), f'the database {store.url}',
@@ -340,8 +322,6 @@ class _Pass:
         """Return the latest of some times up to the clock, or None.
 
         A later time is an error. It says nothing about other instances.
-
-        :param times: iterable of seconds UTC or None
         """
         return max((time for time in times
                     if time is not None and time <= self._now), default=None)
@@ -438,7 +418,6 @@ class _Pass:
 
         :param unknown: list of series without a usable sample since the last
             counted one
-        :param learned_of: {uuid: Learned}
         """
         for series in unknown:
             learned = learned_of.get(series.instance_uuid)
@@ -452,10 +431,7 @@ class _Pass:
                     learned.source, learned.name))
 
     def _is_hidden(self, instance_uuid, refused, counts):
-        """Record that the traffic of an instance is mostly unknown.
-
-        :returns: description
-        """
+        """Record that the traffic of an instance is mostly unknown."""
         detail = (f'unknown at {refused.missing:.0f} samples, known at '
                   f'{counts.total_samples:.0f}; expected fewer unknown ones')
         self._refuse(instance_uuid, 'mostly unknown', detail)
@@ -499,7 +475,6 @@ class _Pass:
     def _learned(self, pieces):
         """Return {uuid: Learned}, the stored counts of instances.
 
-        :param pieces: list of pieces or series
         :raises StoreChanged: if another writer has added to one of them, so
             that the write would be rejected
         """
@@ -535,10 +510,7 @@ class _Pass:
             if cuts.size else [series]
 
     def _merged(self, learned, later):
-        """Return the aged counts so far together with later ones.
-
-        :param later: list of TransitionCounts, in order
-        """
+        """Return the aged counts so far together with later ones."""
         half_life = self._settings.half_life_seconds
         first, *remaining = later
         if not self._continues(learned, first):
@@ -570,7 +542,7 @@ class _Pass:
         return 'no traffic'
 
     def _refuse(self, instance_uuid, reason, detail):
-        self._refused.append(Refused(
+        self._refused.append(RefusedInstance(
             instance_uuid, self._names.get(instance_uuid), reason, detail))
 
     # Fitting
@@ -615,7 +587,6 @@ class _Pass:
     def publish(self, writing, began):
         """Write the changes. Return the Outcome.
 
-        :param writing: context manager around the write
         :param began: start of the pass, monotonic seconds
         """
         last = {uuid: point.last_time
@@ -662,12 +633,7 @@ class _Pass:
 
 
 def _floor_kbps(learned, priors, placement, default_kbps):
-    """Return the bandwidth with which an unmeasured instance counts.
-
-    :param learned: Learned of the instance, or None
-    :param priors: {key: Prior}
-    :param placement: InstanceRecord of the instance, or None
-    """
+    """Return the bandwidth with which an unmeasured instance counts."""
     floor_kbps = None
     for key in prior.levels_of(*(
             (placement.flavor, placement.project) if placement
@@ -689,7 +655,6 @@ def _groups(names, points, are_all):
     last samples are read together. The older the samples, the larger the
     permitted difference, so that there are few groups in all cases.
 
-    :param are_all: whether these are all instances of telemetry
     :returns: list of (start or None, uuids or None for all)
     """
     new = [uuid for uuid in names

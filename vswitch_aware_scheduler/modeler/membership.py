@@ -20,7 +20,7 @@ import zlib
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 
-__all__ = ['PATIENCE_SECONDS', 'Group', 'Share']
+__all__ = ['ModelerGroup', 'PATIENCE_SECONDS', 'Share']
 
 LOG = logs.get_logger(__name__)
 
@@ -47,14 +47,9 @@ def _tooz(module):
 
 
 class Share:
-    """The instances of one modeler: callable(uuid), returns whether it is one.
+    """The instances of one modeler, as a callable(uuid)."""
 
-    :param name: name of this modeler
-    :param members: names of all modelers
-    :ivar members: number of modelers
-    """
-
-    def __init__(self, name, members):
+    def __init__(self, name: bytes, members: set[bytes]) -> None:
         hashring = _tooz('hashring')
         ring = hashring.HashRing(members, partitions=_POINTS)
         self._mine = [name in ring.get_nodes(b'%d' % number)
@@ -65,7 +60,7 @@ class Share:
         return self._mine[zlib.crc32(instance_uuid.encode()) % _PARTS]
 
 
-class Group:
+class ModelerGroup:
     """The modelers that share the instances of one store.
 
     Each process is a member with a unique name, independent of its machine.
@@ -75,7 +70,7 @@ class Group:
     :raises CoordinationError: if tooz is not installed
     """
 
-    def __init__(self, url):
+    def __init__(self, url: str) -> None:
         try:
             # Imported here, because tooz is optional and slow to load.
             self._tooz = _tooz('coordination')
@@ -95,7 +90,7 @@ class Group:
         self._worker = None
         self._at_work = threading.Lock()
 
-    def share(self, store_id):
+    def share(self, store_id: str) -> Share:
         """Return the current :class:`Share` of this modeler. Join if needed.
 
         :param store_id: id of the store; only modelers of one store share its
@@ -105,16 +100,15 @@ class Group:
         """
         return self._within(lambda: self._asked(store_id, self._share))
 
-    def count(self, store_id):
+    def count(self, store_id: str) -> int:
         """Return the number of members, without joining.
 
-        :param store_id: id of the store
         :raises CoordinationError: as :meth:`share`
         """
         return len(self._within(
             lambda: self._asked(store_id, self._members)))
 
-    def leave(self):
+    def leave(self) -> None:
         """Leave the group, and let others take over its instances."""
         with contextlib.suppress(exceptions.CoordinationError):
             self._within(self._leave)

@@ -5,9 +5,12 @@ All values are numbers: a uuid, name or URL is never a label. No port is opened
 before :meth:`Metrics.serve`.
 """
 
+from collections.abc import Collection, Iterable
+
 from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import metrics_server
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler import store as model_store
 
 try:
@@ -15,7 +18,7 @@ try:
 except ImportError:
     prometheus_client = None
 
-__all__ = ['Metrics']
+__all__ = ['ModelerMetrics']
 
 _PREFIX = 'vswitch_modeler'
 
@@ -81,7 +84,7 @@ _METRICS = {
 }
 
 
-class Metrics:
+class ModelerMetrics:
     """Counts the results of passes, and serves them over HTTP.
 
     :raises InvalidInput: if prometheus_client is not installed
@@ -106,11 +109,9 @@ class Metrics:
             for name, (kind, text, *labels) in _METRICS.items()}
         self.waits(None)
 
-    def serve(self, address, port):
+    def serve(self, address: str, port: int) -> None:
         """Serve the metrics at an address, instead of an earlier address.
 
-        :param address: IP address to listen on
-        :param port: TCP port
         :raises OSError: if the address cannot be used
         """
         if (address, port) == self.served_at:
@@ -120,20 +121,16 @@ class Metrics:
             address, port, prometheus_client.make_wsgi_app(self._registry))
         self.served_at = address, port
 
-    def close(self):
+    def close(self) -> None:
         """Close the port."""
         if self._listener is not None:
             listener, self._listener = self._listener, None
             self.served_at = None
             listener.close()
 
-    def succeeded(self, outcome, members, now):
-        """Count a successful pass.
-
-        :param outcome: :class:`.Outcome`
-        :param members: number of modelers
-        :param now: current time, seconds UTC
-        """
+    def succeeded(self, outcome: learning.Outcome, members: int,
+                  now: float) -> None:
+        """Count a successful pass."""
         self._of['pass_seconds'].observe(outcome.seconds)
         self._of['last_success_timestamp_seconds'].set(now)
         self._of['samples'].inc(outcome.samples)
@@ -152,21 +149,15 @@ class Metrics:
         for kind, count in outcome.ignored_kinds.items():
             self._of['ignored'].labels(kind).set(count)
 
-    def waits(self, kind):
-        """Report what the modeler waits for.
-
-        :param kind: short text such as 'store', or None if it does not wait
-        """
+    def waits(self, kind: str | None) -> None:
+        """Report what the modeler waits for."""
         self._of['waiting'].clear()
         for label in {*WAITS, *([kind] if kind else [])}:
             self._of['waiting'].labels(label).set(label == kind)
 
-    def budgeted(self, budgets, vm_times=()):
-        """Report the error budgets.
-
-        :param budgets: iterable of :class:`.ErrorBudget`
-        :param vm_times: list of :class:`.VMTime`
-        """
+    def budgeted(self, budgets: Iterable[model_store.ErrorBudget],
+                 vm_times: Collection[model_store.VMTime] = ()) -> None:
+        """Report the error budgets."""
         of_kind = {}
         for budget in budgets:
             of_kind.setdefault(budget.kind, []).append(budget)
@@ -220,11 +211,8 @@ class Metrics:
                 self._of['error_budget_burn_rate'].labels(
                     kind, of, f'{window // 3600}h').set(rate)
 
-    def failed(self, kind):
-        """Count a pass that failed.
-
-        :param kind: short text such as 'store'
-        """
+    def failed(self, kind: str) -> None:
+        """Count a pass that failed."""
         self._of['failures'].labels(kind).inc()
 
 

@@ -36,18 +36,9 @@ COMMON = 'inventory'
 class Pass:
     """What the steps of a pass use, and what they have found.
 
-    :ivar set_up: :class:`.SetUp`
-    :ivar clock: callable, returns seconds UTC
-    :ivar monotonic: callable, returns monotonic seconds
-    :ivar share: None to learn of all instances, or callable(key), returns
-        whether this modeler has the key
-    :ivar progress: None, or callable(done, total)
     :ivar writing: None, or callable, returns a context manager around a write
-    :ivar priors_of: :class:`.Generation` for which priors were updated last
     :ivar hosts_known_until: time up to which the hosts of instances are known,
         seconds UTC, or None
-    :ivar outcome: :class:`.learning.Outcome`, or None without telemetry
-    :ivar update: :class:`.accounts.Update`, or None
     """
 
     set_up: wiring.SetUp
@@ -62,21 +53,20 @@ class Pass:
     update: accounts.Update | None = None
 
     @functools.cached_property
-    def is_common(self):
+    def is_common(self) -> bool:
         """Whether this modeler does the steps that one does for all."""
         return self.share is None or self.share(COMMON)
 
     @functools.cached_property
-    def most_kbps(self):
+    def most_kbps(self) -> dict[str, float]:
         """{instance uuid: largest possible rate}; see :func:`.most_kbps`."""
         return facts.most_kbps(self.set_up.store)
 
-    def run(self, report, before=lambda: None):
+    def run(self, report: typing.Callable,
+            before: typing.Callable = lambda: None) -> None:
         """Run all steps that concern this modeler.
 
         :param report: callable(name of a step, None or the problem in words)
-        :param before: callable, called before each step
-        :raises StoreError: if the store cannot be read or written
         :raises VSwitchError: if a step fails without which a pass is of no use
         """
         for step in STEPS:
@@ -90,13 +80,11 @@ class Pass:
 class Step(typing.NamedTuple):
     """A step of a pass.
 
-    :ivar name: name for logs
     :ivar function: callable(:class:`Pass`), returns None, or a problem in
         words
     :ivar consequence: effect of an error, in words; None: the error ends the
         pass
     :ivar is_common: whether one modeler does it for all
-    :ivar needs_telemetry: whether it is skipped without telemetry
     :ivar handled: errors of the store that do not end the pass
     """
 
@@ -107,10 +95,9 @@ class Step(typing.NamedTuple):
     needs_telemetry: bool = False
     handled: tuple = ()
 
-    def run(self, one_pass):
+    def run(self, one_pass: Pass) -> str | None:
         """Run the step; return None, or the problem in words.
 
-        :param one_pass: :class:`Pass`
         :raises StoreError: if the store fails and this is not handled
         """
         try:
@@ -179,18 +166,15 @@ def _check_hosts(one_pass):
 
 
 def _check_schedulers(one_pass):
-    """Return the problem of the schedulers' workers."""
+    """Return the problem of schedulers' workers and of other modelers."""
     set_up = one_pass.set_up
     if set_up.fleet is None:
         return None
     now, workers = one_pass.clock(), set_up.store.workers()
-    for worker in self_check.reporting_workers(workers, now):
-        problem = self_check.options_problem(
-            set_up.fleet.options, worker.state.get('options') or {},
-            f'nova.conf of {worker.host}')
-        if problem is not None:
-            return problem
-    return self_check.workers_problem(workers, set_up.store.modelers(), now)
+    modelers = set_up.store.modelers()
+    return next(iter(self_check.options_problems(
+        set_up.fleet.options, workers, modelers, now)),
+        None) or self_check.workers_problem(workers, modelers, now)
 
 
 def _learn(one_pass):
@@ -213,7 +197,7 @@ def _update_budgets(one_pass):
         'name': set_up.group.name.decode()}
     one_pass.update = update = accounts.update(
         set_up.store, set_up.driver, one_pass.clock,
-        one_pass.outcome.last_time, accounts.Part(
+        one_pass.outcome.last_time, accounts.ModelerPart(
             common=one_pass.is_common, share=one_pass.share,
             stays_until=one_pass.hosts_known_until,
             most_kbps=one_pass.most_kbps, **name),
@@ -263,11 +247,8 @@ STEPS = (
          needs_telemetry=True, handled=(exceptions.StoreError,)))
 
 
-def words_of(outcome):
-    """Return the result of a pass in words.
-
-    :param outcome: :class:`.learning.Outcome`
-    """
+def words_of(outcome: learning.Outcome) -> str:
+    """Return the result of a pass in words."""
     ignored = ''.join(
         f', {count} ignored ({kind})'
         for kind, count in outcome.ignored_kinds.items())

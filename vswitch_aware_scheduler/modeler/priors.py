@@ -8,7 +8,9 @@ weight that decreases. No configuration, no clock except the one that is
 passed. Derivation: reference/priors.rst.
 """
 
+from collections.abc import Callable, Iterable
 import dataclasses
+import typing
 
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
@@ -30,10 +32,8 @@ _DAY_SECONDS = 86400.0
 class PriorUpdate:
     """The result of an update.
 
-    :ivar written: number of priors that were written
     :ivar groups: number of groups with a prior
     :ivar instances: number of instances with a short history and a prior
-    :ivar removed: number of priors that were removed
     :ivar ignored: number of measured instances that Nova does not have
     """
 
@@ -44,19 +44,16 @@ class PriorUpdate:
     ignored: int = 0
 
 
-def update(store, clock, min_samples=estimate.MIN_SAMPLES,
-           member_seconds=MEMBER_SECONDS, needs_inventory=False):
+def update(store: model_store.Store, clock: Callable[[], float],
+           min_samples: int = estimate.MIN_SAMPLES,
+           member_seconds: float = MEMBER_SECONDS,
+           needs_inventory: bool = False) -> PriorUpdate:
     """Update the priors of a store from its models.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param clock: callable, returns seconds UTC
-    :param min_samples: minimum number of samples to fit a model
     :param member_seconds: an instance counts in the priors of groups if its
         first and last sample are this many seconds apart
     :param needs_inventory: whether instances only count if the store has an
         inventory; False: without an inventory, all instances count
-    :returns: :class:`PriorUpdate`
-    :raises StoreError: if the store cannot be read or written
     """
     now = float(clock())
     outcome, changed, removed = plan(store, now, min_samples, member_seconds,
@@ -66,21 +63,16 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES,
     return outcome
 
 
-def plan(store, now, min_samples=estimate.MIN_SAMPLES,
-         member_seconds=MEMBER_SECONDS, needs_inventory=False, models=(),
-         unmodelled=()):
-    """Return what :func:`update` would do after a write of the given models.
+def plan(
+        store: model_store.Store, now: float,
+        min_samples: int = estimate.MIN_SAMPLES,
+        member_seconds: float = MEMBER_SECONDS, needs_inventory: bool = False,
+        models: Iterable[model_store.StoredModel] = (),
+        unmodelled: Iterable[model_store.Unmodelled] = ()
+) -> tuple[PriorUpdate, list[model_store.Prior], list[model_store.Prior]]:
+    """Return what :func:`update` would do after a write of some models.
 
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param now: current time, seconds UTC
-    :param min_samples: as in :func:`update`
-    :param member_seconds: as in :func:`update`
-    :param needs_inventory: as in :func:`update`
-    :param models: StoredModels with counts that will be written
-    :param unmodelled: Unmodelled that will be written
-    :returns: (:class:`PriorUpdate`, list of Priors to write, list of Priors to
-        remove)
-    :raises StoreError: if the store cannot be read
+    :returns: (PriorUpdate, priors to write, priors to remove)
     """
     laws = dict(store.read_changes().laws())
     seconds = store.measured_seconds()
@@ -109,10 +101,11 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
                and (seconds.get(uuid) is None
                     or seconds[uuid] >= member_seconds - 1)]
     pools = prior.group_pools(
-        *([groups[uuid][part] for uuid in members] for part in (0, 1)),
+        [groups[uuid][0] for uuid in members],
+        [groups[uuid][1] for uuid in members],
         [laws[uuid] for uuid in members],
         [weights[uuid] for uuid in members])
-    expected_priors = {}
+    expected_priors: dict[typing.Any, model_store.Prior] = {}
     for key, pool in pools.items():
         expected_priors[key] = model_store.Prior(
             *key, pool.law, float(pool.members))
@@ -139,7 +132,6 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
 def _instances(store, uuids, now, needs_inventory):
     """Return the groups and the weights of measured instances.
 
-    :param uuids: uuids of all measured instances
     :returns: ({uuid: (flavor, project)}, {uuid: number in (0, 1]}). If there
         is an inventory, instances that Nova never had are in neither.
     """

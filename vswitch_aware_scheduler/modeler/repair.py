@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replaces models in the store that cannot be read."""
 
+from collections.abc import Callable
+
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
 
@@ -11,20 +14,14 @@ __all__ = ['learn_again']
 LOG = logs.get_logger(__name__)
 
 
-def learn_again(store, clock, settings, share=None):
+def learn_again(store: model_store.Store, clock: Callable[[], float],
+                settings: learning.LearningSettings,
+                share: Callable | None = None) -> int:
     """Replace damaged models, before a pass.
 
     A model is fitted again to the counts of its instance. If the counts are
     also missing or damaged, both are removed, and the next pass reads all
     telemetry of the instance again.
-
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param clock: callable, returns seconds UTC
-    :param settings: :class:`.Settings`
-    :param share: None to check all instances, or callable(uuid), returns
-        whether to check this instance
-    :returns: number of models that were replaced or removed
-    :raises StoreError: if the store cannot be read or written
     """
     uuids = sorted(uuid for uuid in store.unreadable_models()
                    if share is None or share(uuid))

@@ -5,6 +5,7 @@
 specifies.
 """
 
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import functools
@@ -19,6 +20,7 @@ from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import passes
+from vswitch_aware_scheduler.modeler import systemd
 from vswitch_aware_scheduler.modeler import wiring
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
@@ -74,17 +76,13 @@ class Service:
     under way. After SIGHUP the service reads its configuration again when the
     current pass is over. If telemetry is not configured, the service does the
     tasks that need no telemetry and waits for a new configuration.
-
-    :param load: callable(), returns the :class:`SetUp` of the current
-        configuration
-    :param notifier: :class:`Notifier`
-    :param clock: callable, returns seconds UTC
-    :param monotonic: callable, returns monotonic seconds
-    :param sleep: callable(seconds), waits, even if a signal arrives
     """
 
-    def __init__(self, load, notifier, clock=time.time,
-                 monotonic=time.monotonic, sleep=time.sleep):
+    def __init__(self, load: Callable[[], wiring.SetUp],
+                 notifier: systemd.Notifier,
+                 clock: Callable[[], float] = time.time,
+                 monotonic: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], object] = time.sleep) -> None:
         self._load = load
         self._notifier = notifier
         self._clock = clock
@@ -99,7 +97,7 @@ class Service:
         self._attempts = 0
         self._passed = False
         self._failing_since = None
-        self._news_at = None
+        self._news_at: float | None = None
         self._alive_at = None
         self._share = None
         self._metrics = None
@@ -113,13 +111,12 @@ class Service:
         # SetUp whose store was created, if necessary.
         self._made_store_of = None
 
-    def run(self):
+    def run(self) -> int:
         """Make passes until a signal ends the service.
 
-        :returns: number of passes
         :raises Exception: from ``load``, if the first configuration is invalid
         """
-        before = {}
+        before: dict = {}
         passes = 0
         set_up = None
         try:
@@ -162,8 +159,8 @@ class Service:
                 set_up.group.leave()
             if self._metrics is not None:
                 self._metrics.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number, previous in before.items():
+                signal.signal(number, previous)
         LOG.info('vswitch-modeler has ended after %d passes', passes)
         return passes
 
@@ -238,7 +235,9 @@ class Service:
             self._interrupted = False
 
     def _report_to(self, set_up):
-        self._heartbeat.report_to(set_up.store, set_up.interval_seconds)
+        self._heartbeat.report_to(
+            set_up.store, set_up.interval_seconds,
+            set_up.fleet and set_up.fleet.options)
 
     def _reloaded(self, set_up):
         self._reloading = False
@@ -290,7 +289,7 @@ class Service:
             self._state('metrics', None)
             return
         if self._metrics is None:
-            self._metrics = metrics.Metrics()
+            self._metrics = metrics.ModelerMetrics()
         try:
             self._metrics.serve(*set_up.metrics_at)
         except OSError as error:

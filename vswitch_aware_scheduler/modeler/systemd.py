@@ -5,6 +5,7 @@ The protocol only needs a socket. The package sdnotify has had no release for
 years, and oslo.service would add its complete worker framework.
 """
 
+from collections.abc import Mapping
 import os
 import socket
 
@@ -22,17 +23,14 @@ class Notifier:
         address of systemd's socket
     """
 
-    def __init__(self, environment=None):
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
         address = environment.get('NOTIFY_SOCKET', '')
         # A name in the abstract namespace starts with a zero byte.
         self._address = '\0' + address[1:] if address[:1] == '@' else address
 
-    def notify(self, **values):
-        """Send a notification, for example READY=1. Errors are ignored.
-
-        :param values: {name: value} of the notification
-        """
+    def notify(self, **values: object) -> None:
+        """Send a notification, for example READY=1. Errors are ignored."""
         if not self._address:
             return
         text = '\n'.join(f'{name}={str(value)[:2000]}'.replace('\n', ' ')

@@ -4,6 +4,7 @@
 Only this module of the modeler reads the configuration.
 """
 
+from collections.abc import Callable
 import dataclasses
 
 from oslo_config import cfg
@@ -11,7 +12,6 @@ from oslo_config import cfg
 from vswitch_aware_scheduler.admission import host_policies
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import rebalance_settings
 from vswitch_aware_scheduler.budgets import rebalancer as rebalancing
 from vswitch_aware_scheduler.clients import http
@@ -37,9 +37,10 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['CONFIGURATION_ERRORS', 'Discovery', 'PATIENCE_SECONDS', 'SetUp',
            'any_host_is_described', 'configured_driver', 'has_telemetry',
-           'in_words', 'instances_of_nova', 'make_driver', 'make_policies',
-           'make_rebalancer', 'make_store', 'neutron_access', 'read_fleet',
-           'review_aggregates', 'set_up', 'unprotected', 'why_no_instance']
+           'in_words', 'instances_of_nova', 'learning_settings', 'make_driver',
+           'make_policies', 'make_rebalancer', 'make_store',
+           'neutron_access', 'read_fleet', 'review_aggregates', 'set_up',
+           'unprotected', 'why_no_instance']
 
 LOG = logs.get_logger(__name__)
 
@@ -49,11 +50,8 @@ _DAY_SECONDS = 86400.0
 CONFIGURATION_ERRORS = (cfg.Error, ValueError, OSError)
 
 
-def in_words(error):
-    """Return an error as one line.
-
-    :param error: exception
-    """
+def in_words(error: Exception) -> str:
+    """Return an error as one line."""
     text = ' '.join(str(error).split())
     if isinstance(error, exceptions.VSwitchError):
         return text
@@ -64,36 +62,23 @@ def in_words(error):
 class SetUp:
     """The objects that a configuration specifies.
 
-    :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
-    :ivar settings: :class:`.Settings`
-    :ivar fleet: :class:`.CloudFacts` that writes the facts of hosts, or None
-    :ivar budgets: whether error budgets are computed
-    :ivar predict: as in :func:`.accounts.update`
-    :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
-        nothing
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
-    :ivar driver: telemetry driver, or None if telemetry is not configured
     :ivar interval_seconds: seconds from the start of a pass to the start of
         the next
-    :ivar group: :class:`.Group` that shares the instances, or None for a
-        single modeler
     :ivar metrics_at: (address, port) at which to serve metrics, or None
-    :ivar inventory: source of the inventory, or None
     :ivar complete_seconds: seconds after which all of the inventory is read
         again
     :ivar ports_seconds: seconds after which all ports are read again
     :ivar member_seconds: time for which an instance has to be measured to
         count in priors
-    :ivar discovery: :class:`Discovery` of host profiles, or None
-    :ivar missing: what is not configured, in words, if driver is None
     :ivar unprotected: why every instance in telemetry counts, or None
     """
 
     store: model_store.Store
     driver: telemetry_base.Driver | None
-    settings: learning.Settings
+    settings: learning.LearningSettings
     interval_seconds: float
-    group: membership.Group | None = None
+    group: membership.ModelerGroup | None = None
     metrics_at: tuple | None = None
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
@@ -109,7 +94,7 @@ class SetUp:
     store_url: str | None = dataclasses.field(default=None, repr=False)
 
     @property
-    def source(self):
+    def source(self) -> str:
         """The source of the samples, for messages."""
         return 'no telemetry' if self.driver is None else self.driver.source
 
@@ -118,12 +103,10 @@ class SetUp:
 PATIENCE_SECONDS = 120
 
 
-def set_up(conf, patience_seconds=None):
+def set_up(conf: cfg.ConfigOpts,
+           patience_seconds: float | None = None) -> SetUp:
     """Return the :class:`SetUp` of a configuration. Opens nothing.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    :param patience_seconds: as in :class:`~.store.Store`
-    :returns: :class:`SetUp`
     :raises oslo_config.cfg.Error: if an option has an invalid value
     :raises ValueError: if telemetry is not configured, and a name in the
         configuration is not an option
@@ -144,24 +127,15 @@ def set_up(conf, patience_seconds=None):
     source = _inventory_source(conf)
     return SetUp(
         store, driver,
-        learning.Settings(
-            source=group.telemetry_driver, min_samples=group.min_samples,
-            half_life_seconds=group.modeler_half_life_days
-            * _DAY_SECONDS or None,
-            forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
-            clock_seconds=group.modeler_clock_seconds or None,
-            only_of_inventory=source is not None
-            and group.telemetry_driver != 'file',
-            default_kbps=_default_kbps(group)),
+        learning_settings(group, source is not None
+                          and group.telemetry_driver != 'file'),
         group.modeler_interval_seconds,
-        membership.Group(group.modeler_coordination_url)
+        membership.ModelerGroup(group.modeler_coordination_url)
         if group.modeler_coordination_url else None,
         (group.modeler_metrics_address, group.modeler_metrics_port)
         if group.modeler_metrics_port else None,
-        inventory=source, complete_seconds=conf[
-            options.INVENTORY_GROUP].complete_interval_seconds,
+        inventory=source,
         ports_seconds=conf[options.INVENTORY_GROUP].ports_seconds,
-        member_seconds=group.prior_min_hours * 3600.0,
         fleet=_fleet(conf),
         budgets=group.error_budgets,
         discovery=_discovery(conf), rebalancer=(
@@ -173,6 +147,22 @@ def set_up(conf, patience_seconds=None):
         store_url=group.store_url)
 
 
+def learning_settings(group: cfg.ConfigOpts.GroupAttr, only_of_inventory: bool
+                      ) -> learning.LearningSettings:
+    """Return the settings of learning that options select.
+
+    :param group: the options of [vswitch_scheduler]
+    :param only_of_inventory: as in :class:`.LearningSettings`
+    """
+    return learning.LearningSettings(
+        source=group.telemetry_driver, min_samples=group.min_samples,
+        half_life_seconds=group.modeler_half_life_days * _DAY_SECONDS or None,
+        forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
+        clock_seconds=group.modeler_clock_seconds or None,
+        only_of_inventory=only_of_inventory,
+        default_kbps=_default_kbps(group))
+
+
 def _default_kbps(group):
     """Return the mean bandwidth of an instance with the default demand."""
     if group.unknown_instance_policy != 'default':
@@ -181,11 +171,8 @@ def _default_kbps(group):
         **options.default_demand(group)).mean[:2].sum())
 
 
-def has_telemetry(conf):
-    """Return whether the options name a source of telemetry.
-
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    """
+def has_telemetry(conf: cfg.ConfigOpts) -> bool:
+    """Return whether the options name a source of telemetry."""
     name = conf[options.GROUP].telemetry_driver
     if name not in options.TELEMETRY_GROUPS:
         return True
@@ -193,11 +180,8 @@ def has_telemetry(conf):
     return access['url'] is not None or access['auth'] is not None
 
 
-def unprotected(conf):
-    """Return why every instance in telemetry counts, or None.
-
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    """
+def unprotected(conf: cfg.ConfigOpts) -> str | None:
+    """Return why every instance in telemetry counts, or None."""
     if conf[options.GROUP].telemetry_driver == 'file' \
             or options.inventory_options(conf) is not None \
             or not has_telemetry(conf):
@@ -208,10 +192,9 @@ def unprotected(conf):
             f'[{options.INVENTORY_GROUP}]')
 
 
-def configured_driver(conf):
+def configured_driver(conf: cfg.ConfigOpts) -> telemetry_base.Driver:
     """Return the telemetry driver that options select.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
     :raises TelemetryNotConfigured: if no option names the source of the data
     """
     group = conf[options.GROUP]
@@ -221,8 +204,6 @@ def configured_driver(conf):
         return make_driver(conf, name)
     if group.telemetry_path is not None:
         arguments = {'path': group.telemetry_path}
-        if name == 'file' and group.telemetry_period_seconds is not None:
-            arguments['period_seconds'] = group.telemetry_period_seconds
     elif name == 'file':
         raise exceptions.TelemetryNotConfigured(
             'telemetry_driver is file, and telemetry_path is not set; set '
@@ -230,29 +211,27 @@ def configured_driver(conf):
     return telemetry.load_driver(name, **arguments)
 
 
-def make_driver(conf, name):
+def make_driver(conf: cfg.ConfigOpts, name: str) -> telemetry_base.Driver:
     """Return the telemetry driver that reads from a service.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    :param name: name of a driver with its own group of options
     :raises TelemetryNotConfigured: if no option names the service
     """
     arguments = options.telemetry_options(conf, name)
     if arguments['access']['url'] is None \
             and arguments['access']['auth'] is None:
         raise exceptions.TelemetryNotConfigured(
-            f'telemetry_driver is {name}, and neither url nor auth_type '
-            f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
-            f'set the URL of the service, or auth_type to look the '
-            f'service up in the catalog of keystone')
+            f'telemetry_driver is {name}, and neither endpoint_override nor '
+            f'auth_type is set in the group '
+            f'[{options.TELEMETRY_GROUPS[name][0]}]; set the URL of the '
+            f'service, or auth_type to look the service up in the catalog of '
+            f'keystone')
     return telemetry.load_driver(name, **arguments)
 
 
-def instances_of_nova(target):
-    """Return {uuid: host} of the instances of Nova, None if not known.
-
-    :param target: Store
-    """
+def instances_of_nova(
+        target: model_store.Store
+) -> dict[str, str | None] | None:
+    """Return {uuid: host} of the instances of Nova, None if not known."""
     try:
         if target.inventory() is None:
             return None
@@ -262,13 +241,10 @@ def instances_of_nova(target):
         return None
 
 
-def why_no_instance(set_up, clock):
+def why_no_instance(set_up: SetUp, clock: Callable[[], float]) -> list[str]:
     """Return lines that say why telemetry has no instance, problems first.
 
     There are none if Nova has no instance either.
-
-    :param set_up: :class:`SetUp`
-    :param clock: callable, returns seconds UTC
     """
     try:
         findings = check.examine(set_up.driver, clock(),
@@ -278,10 +254,9 @@ def why_no_instance(set_up, clock):
     return findings.lines() if findings.problems else []
 
 
-def make_store(set_up):
+def make_store(set_up: SetUp) -> None:
     """Create the store if it is an SQLite file that does not exist yet.
 
-    :param set_up: :class:`SetUp`
     :raises StoreError: if the file cannot be read or created
     """
     if set_up.store_url is not None \
@@ -300,10 +275,11 @@ def _ignore(topic, problem):
     """Ignore a problem: the scheduler reports problems of hosts."""
 
 
-def make_policies(group, report=_ignore):
+def make_policies(
+        group: cfg.ConfigOpts.GroupAttr, report: Callable = _ignore
+) -> tuple[host_policies.HostPolicies, uplinks.UplinkPolicies]:
     """Return (HostPolicies, UplinkPolicies) of the options.
 
-    :param group: the options of [vswitch_scheduler]
     :param report: callable(topic, problem or None), receives invalid values
     :raises VSwitchError: if a profile or another option is invalid
     """
@@ -320,12 +296,9 @@ def make_policies(group, report=_ignore):
         group.prediction_margin)
 
 
-def read_fleet(store: model_store.Store, group) -> view.FleetView:
-    """Return the hosts of a store, as the filter judges them.
-
-    :param group: the options of [vswitch_scheduler]
-    :raises StoreError: if the store cannot be read
-    """
+def read_fleet(store: model_store.Store,
+               group: cfg.ConfigOpts.GroupAttr) -> view.FleetView:
+    """Return the hosts of a store, as the filter judges them."""
     return view.FleetView(
         store, model.TrafficModel.on_off(**options.default_demand(group)).law,
         group.error_budgets, group.unknown_instance_policy == 'ignore',
@@ -342,8 +315,6 @@ def _fleet(conf):
 def _credentials(conf, process=None):
     """Return the options of the inventory, or None without credentials.
 
-    :param process: what the credentials are for, for the message, such as
-        'discover_hosts queries Neutron'; None: they are not necessary
     :raises InvalidInput: if credentials are necessary and there are none
     """
     arguments = options.inventory_options(conf)
@@ -376,12 +347,7 @@ def neutron_access(conf: cfg.ConfigOpts, process: str) -> http.Access:
 
 @dataclasses.dataclass(frozen=True)
 class Discovery:
-    """The parameters for the discovery of host profiles.
-
-    :ivar neutron: :class:`.Access` of Neutron
-    :ivar profiles: callable(), returns {name: SwitchProfile}
-    :ivar mapping: list of texts as for :func:`.discovery.parse_mapping`
-    """
+    """The parameters for the discovery of host profiles."""
 
     neutron: http.Access
     profiles: object
@@ -407,12 +373,9 @@ def _discovery(conf):
     return Discovery(neutron, profiles, mapping)
 
 
-def review_aggregates(conf):
+def review_aggregates(conf: cfg.ConfigOpts) -> list[str] | None:
     """Return the invalid values in the metadata of Nova's aggregates.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    :returns: list of problems in words, or None if no credentials for Nova are
-        configured
     :raises TelemetryError: if Nova does not answer
     :raises VSwitchError: if a profile or another option is invalid
     """
@@ -432,14 +395,13 @@ def review_aggregates(conf):
     return sorted({problem for problem in problems.values() if problem})
 
 
-def any_host_is_described(conf, store):
+def any_host_is_described(conf: cfg.ConfigOpts,
+                          store: model_store.Store) -> bool | None:
     """Return whether any host has a profile or is behind an uplink.
 
     Aggregates are read from Nova if credentials are configured and nothing
     else describes a host.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
-    :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :returns: bool, or None if only aggregates may describe a host and cannot
         be read without credentials
     :raises TelemetryError: if Nova does not answer
@@ -464,10 +426,9 @@ def any_host_is_described(conf, store):
         for aggregate in aggregates.values() if aggregate['hosts'])
 
 
-def make_rebalancer(conf):
+def make_rebalancer(conf: cfg.ConfigOpts) -> rebalancing.Rebalancer:
     """Return the :class:`.Rebalancer` that options select.
 
-    :param conf: an oslo.config ConfigOpts with the options of this package
     :raises InvalidInput: if no credentials for Nova and Placement are
         configured
     """
@@ -475,7 +436,7 @@ def make_rebalancer(conf):
     access = _credentials(
         conf, 'rebalancing queries Nova and Placement')['access']
     return rebalancing.Rebalancer(
-        cloud_api.CloudApi(http.Access(**access), http.Access(**{
+        nova.CloudApi(http.Access(**access), http.Access(**{
             **access,
             'url': conf[options.INVENTORY_GROUP].placement_url})),
         rebalance_settings.RebalanceSettings(**{

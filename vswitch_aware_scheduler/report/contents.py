@@ -6,7 +6,7 @@ store: the caller has to escape them.
 """
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import dataclasses
 import math
 
@@ -14,21 +14,19 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import assessment
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.fleet import episodes
+from vswitch_aware_scheduler.fleet import outcomes
 from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Contents', 'Limits', 'refusals']
 
 #: Number of points of the distribution of a sum.
 _POINTS = 48
-
-_DAY_SECONDS = 86400.0
 
 _time = plain_text.iso_time
 
@@ -42,22 +40,19 @@ class Limits:
     :ivar details: number of hosts that are shown in detail, those with the
         largest risk
     :ivar diagrams: number of instances of such a host whose model is drawn
-    :ivar listed: maximum number of stale models that are listed
     :ivar stale_seconds: age of the last sample after which a model is stale
-    :ivar refusal_buckets: number of time intervals of the refusals
     """
 
     details: int = 10
     diagrams: int = 4
     listed: int = 1000
-    stale_seconds: float = _DAY_SECONDS
+    stale_seconds: float = 86400.0
     refusal_buckets: int = 48
 
 
 class Contents:
     """The hosts of one state of the store, as data of a report.
 
-    :param progress: callable(done, total)
     :param remarks: what is wrong with the data of the view, in words
     """
 
@@ -93,18 +88,18 @@ class Contents:
             -row['utilisation'], row['host']))
         return [row['host'] for row in judged[:count]]
 
-    def __contains__(self, host):
+    def __contains__(self, host: object) -> bool:
         return host in self._view.policies
 
     # The whole report.
 
-    def report(self, now, limits=Limits(), decisions=(), host=None):
+    def report(self, now: float, limits: Limits = Limits(),
+               decisions: Iterable = (), host: str | None = None) -> dict:
         """Return all data of a report.
 
         :param now: current time, seconds UTC
         :param limits: :class:`Limits`
-        :param decisions: iterable of decisions of schedulers, with
-            ``decided_at``, ``outcome`` and ``refused``
+        :param decisions: list of the Decisions of schedulers
         :param host: None, or the only host of the report
         """
         store = self._store
@@ -126,6 +121,8 @@ class Contents:
             'claims': rows.claims(self._view) if host is None else None,
             'refusals': refusals(decisions, limits.refusal_buckets)
             if host is None else None,
+            'outcomes': self._outcomes(decisions, now)
+            if host is None else [],
             'models': self._models(now, limits) if host is None else None,
             'modelers': [] if host is not None else [{
                 'name': modeler.name, 'host': modeler.host,
@@ -151,6 +148,13 @@ class Contents:
                 [row['utilisation'] for row in judged]),
             'mean_risk': _mean(
                 [row['overload_probability'] for row in judged])}
+
+    def _outcomes(self, decisions, now):
+        """Return what enforcement would have changed, in sentences."""
+        answer = outcomes.summary(self._store, decisions, now)
+        return [*outcomes.sentences(answer), *(
+            f'{remark[:1].upper()}{remark[1:]}.'
+            for remark in answer['remarks'])] if answer['requests'] else []
 
     def _models(self, now, limits):
         """Return the ages of the models, and the stale ones."""
@@ -187,12 +191,8 @@ class Contents:
 
     # One host.
 
-    def detail(self, host, limits=Limits()):
-        """Return the details of one host.
-
-        :param host: name of the host
-        :param limits: :class:`Limits`
-        """
+    def detail(self, host: str, limits: Limits = Limits()) -> dict:
+        """Return the details of one host."""
         row = next(row for row in self._rows if row['host'] == host)
         policy, laws = self._view.policies[host], self._view.laws(host)
         host_limits = [self._limit(policy, number, laws)
@@ -210,8 +210,9 @@ class Contents:
             'tightest': tightest and tightest['name'],
             'distribution': tightest and self._distribution(
                 policy, laws, tightest),
-            'episodes': tightest and _episodes(
-                policy, models.values(), tightest),
+            'episodes': tightest and dict(zip(
+                ('per_day', 'mean_seconds'), episodes.expected(
+                    self._view, host, row['overload_probability']))),
             'vms': instances,
             'spent_by': rows.spenders(self._view, host),
             'diagrams': [
@@ -272,12 +273,7 @@ class Contents:
 
 
 def _tail(weights, policy, laws, capacities):
-    """Return P(sum > capacity) for some capacities, as the scheduler does.
-
-    :param weights: weights of the limit
-    :param policy: HostPolicy of the host
-    :param laws: {instance uuid: RateLaw}
-    """
+    """Return P(sum > capacity) for some capacities, as the scheduler does."""
     table = admission.LoadTable()
     table_rows = [table.describe(number, admission.HostPolicy(
         _one_limit(weights, float(capacity), policy.profile)), laws)
@@ -307,24 +303,6 @@ def _one_limit(weights, capacity, profile):
         and profile.byte_cost_ns / capacity, **common)
 
 
-def _episodes(policy, models, limit):
-    """Return the overload episodes of a host; None if a model is missing."""
-    models = list(models)
-    if not models or any(model is None for model in models):
-        return None
-    try:
-        total = superposition.Superposition(
-            [model.with_packets(policy.profile.typical_packet_bytes)
-             for model in models], limit['capacity'], limit['weights'])
-        per_second = total.episodes_per_second()
-        probability = total.overload_probability()
-    except exceptions.InvalidModel:
-        return None
-    return {'per_day': per_second * _DAY_SECONDS,
-            'mean_seconds': probability / per_second
-            if per_second else None}
-
-
 def _states(model):
     """Return the states of a model, and the transition probabilities."""
     return {
@@ -350,13 +328,8 @@ def _mean(values):
     return float(np.mean(values)) if values else None
 
 
-def refusals(decisions, buckets):
-    """Return refusals by reason over time.
-
-    :param decisions: iterable of Decisions
-    :param buckets: maximum number of time intervals
-    :returns: dictionary, or None if there are no decisions
-    """
+def refusals(decisions: Iterable, buckets: int) -> dict | None:
+    """Return refusals by reason over time."""
     decisions = sorted(decisions, key=lambda decision: decision.decided_at)
     if not decisions:
         return None
@@ -376,6 +349,7 @@ def refusals(decisions, buckets):
         reasons.update(decision.refused)
     return {
         'requests': len(decisions), 'since': _time(first),
+        'since_seconds': first,
         'no_host': sum(bucket['no_host']
                        for bucket in numbered_buckets.values()),
         'seconds': length, 'reasons': dict(reasons.most_common()),

@@ -6,18 +6,20 @@ and a Content-Security-Policy permits only the script of the page.
 """
 
 import base64
+from collections.abc import Callable
 import hashlib
 from importlib import resources
 import math
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.report import pictures
 
 __all__ = ['Page', 'content_security_policy', 'require']
 
 
-def require():
+def require() -> None:
     """Check that a page can be created.
 
     :raises InvalidInput: if a library is not installed
@@ -42,7 +44,7 @@ def _source(text):
     return f"'sha256-{digest.decode()}'"
 
 
-def content_security_policy():
+def content_security_policy() -> str:
     """Return the Content-Security-Policy of a page."""
     return '; '.join((
         "default-src 'none'", f'script-src {_source(_read("page.js"))}',
@@ -57,7 +59,7 @@ class Page:
         host; None if there are no such pages
     """
 
-    def __init__(self, host_path=None):
+    def __init__(self, host_path: Callable[[str], str] | None = None) -> None:
         import jinja2
         self._host_path = host_path
         environment = jinja2.Environment(
@@ -65,15 +67,13 @@ class Page:
             undefined=jinja2.StrictUndefined, trim_blocks=True,
             lstrip_blocks=True)
         environment.filters.update(
+            budget_in_words=rows.budget_in_words,
             iso_time=plain_text.iso_time, number=_number, percent=_percent,
             probability=_probability, seconds=_seconds, picture=_picture)
         self._template = environment.get_template('page.html')
 
-    def render(self, report):
-        """Return the page of a report as text.
-
-        :param report: as returned by :meth:`.contents.Contents.report`
-        """
+    def render(self, report: dict) -> str:
+        """Return the page of a report as text."""
         return self._template.render(
             report=report, script=_read('page.js'), style=_read('page.css'),
             policy=content_security_policy(), tables=self._tables(report),
@@ -94,78 +94,15 @@ class Page:
                 return in_detail[host]
             return self._host_path and self._host_path(host)
 
-        tables = {}
+        tables = {f'vms-{number}': _table(detail['vms'], _VMS, 7, -1)
+                  for number, detail in enumerate(report['details'])}
         if report['host'] is None:
             tables['hosts'] = {
-                'columns': [
-                    ['Host', 'text'], ['Switch profile', 'text'],
-                    ['Instances', 'number'], ['With a model', 'number'],
-                    ['Overload probability', 'probability'],
-                    ['Limit', 'probability'], ['State', 'text'],
-                    ['Utilisation', 'percent'], ['Loss', 'probability'],
-                    ['Error budget left', 'percent'],
-                    ['Burn rate, 6 h', 'number'],
-                    ['Instances in overload', 'probability']],
-                'rows': [[
-                    row['host'], _profile(row), row['instances'],
-                    row['with_model'], _short(row['overload_probability']),
-                    row['limit'],
-                    _state(row), _short(row['utilisation']),
-                    _short(row['loss_fraction']), _short(row['budget_left']),
-                    _short(row['burn_rate']), _short(_vm_overload(row))]
-                    for row in report['hosts']],
-                'links': [link(row['host']) for row in report['hosts']],
-                'sort': [4, -1]}
-            tables['uplinks'] = {
-                'columns': [
-                    ['Uplink', 'text'], ['Hosts', 'number'],
-                    ['Instances', 'number'],
-                    ['Overload probability', 'probability'],
-                    ['Limit', 'probability'], ['State', 'text'],
-                    ['Utilisation', 'percent'],
-                    ['Error budget left', 'percent'],
-                    ['Burn rate, 6 h', 'number']],
-                'rows': [[
-                    row['uplink'], row['hosts'], row['instances'],
-                    _short(row['overload_probability']), row['limit'],
-                    _state(row), _short(row['utilisation']),
-                    _short(row['budget_left']),
-                    _short(row['burn_rate'])]
-                    for row in report['uplinks']],
-                'sort': [3, -1]}
-            tables['projects'] = {
-                'columns': [
-                    ['Project', 'text'], ['Hours of instances', 'number'],
-                    ['In overload', 'probability'],
-                    ['Overload spent, s', 'number']],
-                'rows': [[
-                    row['project'], _short(row['vm_hours']),
-                    _short(row['vm_overload']), _short(row['spent_seconds'])]
-                    for row in report['projects']],
-                'sort': [3, -1]}
-            tables['stale'] = {
-                'columns': [
-                    ['Instance', 'text'], ['Name', 'text'], ['Host', 'text'],
-                    ['Last sample', 'text'], ['Model written', 'text']],
-                'rows': [[row['instance'], row['name'], row['host'],
-                          row['last_sample'], row['updated']]
-                         for row in report['models']['listed']],
-                'sort': [3, 1]}
-        for number, detail in enumerate(report['details']):
-            tables[f'vms-{number}'] = {
-                'columns': [
-                    ['Instance', 'text'], ['Name', 'text'],
-                    ['Flavor', 'text'], ['Project', 'text'],
-                    ['Counts by', 'text'], ['Mean, kbit/s', 'number'],
-                    ['Peak, kbit/s', 'number'],
-                    ['Share of the limit', 'percent'],
-                    ['Last sample', 'text']],
-                'rows': [[
-                    vm['instance'], vm['name'], vm['flavor'], vm['project'],
-                    vm['counts_by'], _short(vm['mean_kbps']),
-                    _short(vm['peak_kbps']), _short(vm['share']),
-                    vm['last_sample']] for vm in detail['vms']],
-                'sort': [7, -1]}
+                **_table(report['hosts'], _HOSTS, 4, -1),
+                'links': [link(row['host']) for row in report['hosts']]}
+            tables['uplinks'] = _table(report['uplinks'], _UPLINKS, 3, -1)
+            tables['projects'] = _table(report['projects'], _PROJECTS, 5, -1)
+            tables['stale'] = _table(report['models']['listed'], _STALE, 3, 1)
         return tables
 
 
@@ -200,6 +137,11 @@ def _state(row):
     return 'above the limit' if row['above'] else 'within'
 
 
+def _budget_days(row):
+    budget = row['error_budget']
+    return budget and budget['left_days']
+
+
 def _vm_overload(row):
     """Return the share of the time of instances beside others in overload."""
     budget = row['error_budget']
@@ -209,7 +151,55 @@ def _vm_overload(row):
 
 def _short(value):
     """Return a number with the digits that are relevant for a reader."""
-    return None if value is None else float(f'{value:.4g}')
+    return float(f'{value:.4g}') if isinstance(value, float) else value
+
+
+def _table(rows, columns, sorted_by, direction):
+    """Return a table that the script of the page displays.
+
+    :param columns: list of (title, kind, key of a row or callable(row))
+    """
+    return {
+        'columns': [[title, kind] for title, kind, _ in columns],
+        'rows': [[_short(value(row) if callable(value) else row[value])
+                  for *_, value in columns] for row in rows],
+        'sort': [sorted_by, direction]}
+
+
+#: Columns of the tables of the page.
+_JUDGED = [
+    ('Overload probability', 'probability', 'overload_probability'),
+    ('Limit', 'probability', 'limit'), ('State', 'text', _state),
+    ('Utilisation', 'percent', 'utilisation')]
+_BUDGET = [('Error budget, days', 'number', _budget_days),
+           ('Burn rate, 6 h', 'number', 'burn_rate')]
+_HOSTS = [
+    ('Host', 'text', 'host'), ('Switch profile', 'text', _profile),
+    ('Instances', 'number', 'instances'),
+    ('With a model', 'number', 'with_model'), *_JUDGED,
+    ('Loss', 'probability', 'loss_fraction'), *_BUDGET,
+    ('Instances in overload', 'probability', _vm_overload)]
+_UPLINKS = [
+    ('Uplink', 'text', 'uplink'), ('Hosts', 'number', 'hosts'),
+    ('Instances', 'number', 'instances'), *_JUDGED, *_BUDGET]
+_PROJECTS = [
+    ('Project', 'text', 'project'), ('Instances', 'number', 'instances'),
+    ('Mean, kbit/s', 'number', 'mean_kbps'),
+    ('Hours of instances', 'number', 'vm_hours'),
+    ('In overload', 'probability', 'vm_overload'),
+    ('Overload spent, s', 'number', 'spent_seconds')]
+_STALE = [
+    ('Instance', 'text', 'instance'), ('Name', 'text', 'name'),
+    ('Host', 'text', 'host'), ('Last sample', 'text', 'last_sample'),
+    ('Model written', 'text', 'updated')]
+_VMS = [
+    ('Instance', 'text', 'instance'), ('Name', 'text', 'name'),
+    ('Flavor', 'text', 'flavor'), ('Project', 'text', 'project'),
+    ('Counts by', 'text', 'counts_by'),
+    ('Mean, kbit/s', 'number', 'mean_kbps'),
+    ('Peak, kbit/s', 'number', 'peak_kbps'),
+    ('Share of the limit', 'percent', 'share'),
+    ('Last sample', 'text', 'last_sample')]
 
 
 def _number(value):

@@ -29,7 +29,7 @@ _STYLE = {'svg.fonttype': 'none', 'svg.hashsalt': 'vswitch', 'font.size': 9,
           'axes.spines.top': False, 'axes.spines.right': False}
 
 
-def require():
+def require() -> None:
     """Check that pictures can be drawn.
 
     :raises InvalidInput: if matplotlib is not installed
@@ -71,11 +71,8 @@ def _plain_decades(axis):
     axis.set_major_formatter(lambda value, _: f'{value:g}')
 
 
-def hosts(rows):
-    """Draw how many hosts have which risk and which utilisation.
-
-    :param rows: one or more rows of :attr:`.data.Fleet.hosts` with a profile
-    """
+def hosts(rows: list[dict]) -> bytes:
+    """Draw how many hosts have which risk and which utilisation."""
     risk = np.log10(np.clip(
         [row['overload_probability'] for row in rows], _FLOOR, 1.0))
     used = np.clip([row['utilisation'] for row in rows], 0.0, 1.2)
@@ -104,11 +101,8 @@ def hosts(rows):
     return _drawn(draw, 6.4, 3.6)
 
 
-def distribution(values):
-    """Draw the distribution of the sum on a host and its capacity.
-
-    :param values: ``distribution`` of :meth:`.data.Fleet.detail`
-    """
+def distribution(values: dict) -> bytes:
+    """Draw the distribution of the sum on a host and its capacity."""
     def draw(axes, _):
         axes.plot(values['rates'], np.maximum(values['above'], _FLOOR),
                   color=_COLOURS[0], drawstyle='steps-post')
@@ -127,26 +121,28 @@ def distribution(values):
     return _drawn(draw, 5.6, 2.6)
 
 
-def refusals(intervals):
-    """Draw refusals by reason over time.
-
-    :param intervals: ``refusals`` of a report
-    """
+def refusals(intervals: dict) -> bytes:
+    """Draw refusals by reason over time."""
     buckets = intervals['buckets']
 
     def draw(axes, _):
+        from matplotlib import dates
         bottom = np.zeros(len(buckets))
-        hours = np.array(
-            [bucket['after_seconds'] / 3600 for bucket in buckets])
+        # Days since 1970, as matplotlib has times: UTC.
+        starts = intervals['since_seconds'] / 86400 + np.array(
+            [bucket['after_seconds'] / 86400 for bucket in buckets])
         judged = np.maximum([bucket['hosts'] for bucket in buckets], 1)
         for number, reason in enumerate(intervals['reasons']):
             share = np.array([bucket['refused'].get(reason, 0)
                               for bucket in buckets]) / judged
-            axes.bar(hours, share, intervals['seconds'] / 3600 * .9, bottom,
+            axes.bar(starts, share, intervals['seconds'] / 86400 * .9, bottom,
                      color=_COLOURS[number % len(_COLOURS)],
                      label=reason.replace('$', r'\$'), align='edge')
             bottom += share
-        axes.set_xlabel(f'hours since {intervals["since"]}')
+        locator = dates.AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        axes.set_xlabel('time, UTC')
         axes.set_ylabel('hosts refused, of those judged')
         axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
         if intervals['reasons']:
@@ -155,13 +151,11 @@ def refusals(intervals):
     return _drawn(draw, 6.4, 2.8)
 
 
-def states(model):
+def states(model: dict) -> bytes:
     """Draw the states of a traffic model and the transitions.
 
     A circle is a state. Its area is the share of time, and its text the number
     of the state.
-
-    :param model: ``states`` of a diagram of :meth:`.data.Fleet.detail`
     """
     rates = np.asarray(model['rates'])[:, :2].sum(axis=1)
     count = len(rates)

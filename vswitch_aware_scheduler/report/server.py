@@ -6,6 +6,7 @@ Host header names this server, so that a page of another site cannot read the
 report through DNS rebinding.
 """
 
+from collections.abc import Callable
 import http.server
 import ipaddress
 import socket
@@ -13,13 +14,14 @@ import socketserver
 import sys
 import threading
 import time
+import typing
 import urllib.parse
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.report import page
 
-__all__ = ['Reports', 'Server', 'host_path', 'require_loopback']
+__all__ = ['ReportServer', 'Reports', 'host_path', 'require_loopback']
 
 LOG = logs.get_logger(__name__)
 
@@ -29,18 +31,14 @@ _HOST_PREFIX = '/host/'
 _REQUEST_SECONDS = 30
 
 
-def host_path(host):
-    """Return the path of the page of a host.
-
-    :param host: name of the host
-    """
+def host_path(host: str) -> str:
+    """Return the path of the page of a host."""
     return _HOST_PREFIX + urllib.parse.quote(host, safe='')
 
 
-def require_loopback(address):
+def require_loopback(address: str) -> None:
     """Check that an address is a loopback address.
 
-    :param address: IP address
     :raises InvalidInput: if it is not
     """
     try:
@@ -56,27 +54,24 @@ def require_loopback(address):
 class Reports:
     """Creates pages and caches them; thread-safe.
 
-    :param read_contents: callable(), returns :class:`.Contents`
     :param make_report: callable(contents, host or None), returns a report
-    :param seconds: seconds after which the fleet is read again
-    :param clock: callable, returns monotonic seconds
     """
 
-    def __init__(self, read_contents, make_report, seconds=60.0,
-                 clock=time.monotonic):
+    def __init__(self, read_contents: Callable, make_report: Callable,
+                 seconds: float = 60.0,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._read_contents = read_contents
         self._make_report = make_report
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._contents, self._until, self._pages = None, None, {}
+        self._contents: typing.Any = None
+        self._pages: dict[str | None, bytes] = {}
+        self._until = 0.0
         self._page = page.Page(host_path)
 
-    def page(self, host=None):
-        """Return a page as bytes, or None if there is no such host.
-
-        :param host: name of the host, or None for the whole fleet
-        """
+    def page(self, host: str | None = None) -> bytes | None:
+        """Return a page as bytes, or None if there is no such host."""
         # One at a time, because reading a fleet takes memory.
         with self._lock:
             if self._contents is None or self._clock() >= self._until:
@@ -95,17 +90,15 @@ class Reports:
             return self._pages[host]
 
 
-class Server(http.server.ThreadingHTTPServer):
+class ReportServer(http.server.ThreadingHTTPServer):
     """Answers GET requests for the report and the pages of hosts.
 
-    :param address: loopback address
     :param port: TCP port; 0 selects a free one
-    :param reports: :class:`Reports`
     """
 
     daemon_threads = True
 
-    def __init__(self, address, port, reports):
+    def __init__(self, address: str, port: int, reports: Reports) -> None:
         require_loopback(address)
         if ':' in address:
             self.address_family = socket.AF_INET6
@@ -113,17 +106,13 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__((address, port), _Handler)
         shown = f'[{address}]' if ':' in address else address
         self.url = f'http://{shown}:{self.server_port}/'
-        port = f':{self.server_port}'
-        self.names = {shown + port, 'localhost' + port}
+        self.names = {f'{name}:{self.server_port}'
+                      for name in (shown, 'localhost')}
         if self.server_port == 80:
             self.names |= {shown, 'localhost'}
 
-    def handle_error(self, request, client_address):
-        """Log why a request failed.
-
-        :param request: socket of the client
-        :param client_address: address of the client
-        """
+    def handle_error(self, request: object, client_address: tuple) -> None:
+        """Log why a request failed."""
         if isinstance(sys.exception(), OSError):
             # The client has closed the connection, or does not read.
             LOG.debug('vswitch-report: connection of %s ended: %s',
@@ -131,13 +120,14 @@ class Server(http.server.ThreadingHTTPServer):
             return
         LOG.exception('vswitch-report: a request failed')
 
-    def server_bind(self):
+    def server_bind(self) -> None:
         """Bind to the address without looking up the name of the machine.
 
         http.server would query the DNS, which may take long.
         """
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        name, self.server_port = self.server_address[:2]
+        self.server_name = str(name)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracks the aggregates of hosts, and the policies that follow from them.
 
-Nova passes the aggregates of a host with each request, usually unchanged.
-:class:`Aggregates` finds the changes quickly and reports the affected hosts. A
+Nova passes the aggregates of a host with each request, usually unchanged. A
 change of one host also affects the hosts behind the same uplink, because an
 uplink carries the sum of their traffic. This module uses no instances, no
 clock and no database.
@@ -30,15 +29,13 @@ _MOST_SHARED = 4096
 
 
 class Aggregates:
-    """The aggregates of all hosts.
+    """The aggregates of all hosts. Callers serialise access.
 
-    Callers serialise access.
+    The dicts are replaced and never changed.
 
-    :ivar behind: {host: names of its uplinks} of the hosts behind an uplink;
-        the dict is replaced and never changed
+    :ivar behind: {host: names of its uplinks} of the hosts behind an uplink
     :ivar members: {host: aggregates} of the hosts that an aggregate of an
-        uplink lists, whether a request had them or not; the dict is replaced
-        and never changed
+        uplink lists, whether a request had them or not
     """
 
     def __init__(self, policies: host_policies.HostPolicies,
@@ -50,8 +47,8 @@ class Aggregates:
         self._uplink_policies = uplink_policies
         self._report = report
         self._aggregates_of = {}     # host -> its aggregates
-        self._last_hosts = None      # hosts of the last request
-        self._last_groups = None     # their aggregates
+        self._last_hosts: list[str] | None = None    # of the last request
+        self._last_groups: typing.Any = None         # their aggregates
         self._policy_of = {}     # host -> ((HostProfile, bare metal), policy)
         self._changed = set()    # hosts that observe() returns next
         self._topics = set()     # of the problems that keys can have
@@ -59,19 +56,16 @@ class Aggregates:
         self._metadata = {}
         self._metadata_kept = 0
         self._regrouped = False  # whether uplinks have changed
-        self._all = None         # all aggregates of Nova, if known
+        self._all: typing.Any = None         # all aggregates of Nova
         self._uplinks = {}       # name -> Uplink
         self._shared = {}        # (HostPolicy, uplinks) -> HostPolicy
 
     def observe(self, hosts: list[str], groups: list[typing.Any]) -> set[str]:
-        """Store the aggregates of the hosts of a request.
+        """Store the aggregates of the hosts of a request, mostly as before.
 
-        Most requests change nothing. The method detects that quickly.
-
-        :param hosts: list of names, which the caller must not change; passing
-            the same list object again is faster
-        :returns: set of the hosts whose :meth:`policy` may have changed,
-            possibly including hosts that are not in ``hosts``
+        :param hosts: must not change; the same list object again is faster
+        :returns: the hosts whose :meth:`policy` may have changed, possibly
+            including hosts that are not in ``hosts``
         """
         for aggregate, metadata, _ in list(self._metadata.values()):
             if aggregate.metadata != metadata:
@@ -102,11 +96,7 @@ class Aggregates:
         return entry[1]
 
     def take_all(self, aggregates: abc.Iterable[objects.Aggregate]) -> None:
-        """Store all aggregates of Nova.
-
-        A request shows only those of its hosts, while other hosts can be
-        behind the same uplinks.
-        """
+        """Store all aggregates of Nova, beside those of hosts of requests."""
         aggregates = list(aggregates)
         if aggregates != self._all:
             self._all = aggregates
@@ -200,7 +190,7 @@ class Aggregates:
                     behind[host].add(uplinks.name_in(last.metadata))
         before, self.behind = self.behind, {
             host: names for host, all_names in behind.items()
-            if (names := tuple(sorted(all_names.intersection(uplinks_now))))}
+            if (names := tuple(sorted(uplinks_now.keys() & all_names)))}
         former_uplinks, self._uplinks = self._uplinks, uplinks_now
         for host in before.keys() | self.behind.keys():
             names = self.behind.get(host, ())
@@ -211,7 +201,8 @@ class Aggregates:
 
     def _behind_uplinks(self, host, policy):
         """Return a policy with the uplinks of a host, equal ones once."""
-        shared = tuple(map(self._uplinks.get, self.behind.get(host, ())))
+        shared = tuple(map(self._uplinks.__getitem__,
+                           self.behind.get(host, ())))
         if not shared or not policy.judged:
             return policy
         key = policy, shared

@@ -2,12 +2,10 @@
 """Claims hosts for requests, serialised with the workers of all schedulers.
 
 A background thread writes the claims of a worker to the store, in transactions
-that exclude the transactions of other workers. In each transaction, the thread
-first reads the newer claims of other workers, and then decides on its own
-claims. A request waits for this, for a limited time. If the store does not
-answer, the worker decides alone, and the thread writes the claims later.
-
-This module uses no Nova object and does not judge hosts
+that exclude those of other workers: it first reads their newer claims and then
+decides on its own. A request waits for this, for a limited time. If the store
+does not answer, the worker decides alone, and the thread writes the claims
+later. This module uses no Nova object and judges no host
 (reference/claims.rst).
 """
 
@@ -51,15 +49,15 @@ _MOST_WRITTEN = 200
 class Pending:
     """A claim of this worker that may not be in the store yet.
 
-    :ivar judge: callable(), returns whether the host has room; None if the
-        host must not be refused. It is called with the lock
+    :ivar judge: returns, with the lock, whether the host has room; None if the
+        host must not be refused
     :ivar settled: whether the store has the claim, or the host is refused
     :ivar missed: whether the worker has decided without the store
     :ivar attempted: whether a transaction has contained the claim
     """
 
     stored: store.StoredClaim
-    judge: object = None
+    judge: abc.Callable[[], bool] | None = None
     made_at: float = dataclasses.field(default_factory=time.monotonic)
     admitted: bool | None = None
     settled: bool = False
@@ -85,21 +83,19 @@ class Claims(worker_thread.WorkerThread):
     :param seconds: seconds between two readings of the claims of others, > 0
     :param patience_seconds: longest time that a request waits for the store;
         0: requests do not wait
-    :param receive: callable(list of StoredClaim), receives the claims and
-        withdrawals of other workers
-    :param count: callable(StoredClaim, bool), counts an admitted claim, or no
-        longer counts it; called with the lock
-    :ivar counts: numbers of events since the start of the process:
-        'claims_made'; 'claim_conflicts', hosts that a request could not claim
-        any more; 'claim_misses', claims that did not wait for the store;
-        'claims_over_limit', misses whose host was above its limit when the
-        store had them; 'claims_elsewhere', claims of instances that Nova
-        placed on another host, mostly an alternate;
-        'requests_refused_by_withdrawn_claims'
+    :param receive: receives the claims and withdrawals of other workers
+    :param count: counts an admitted StoredClaim, or no longer counts it;
+        called with the lock
+    :ivar counts: numbers of events since the start of the process, as
+        :mod:`.metrics` describes them
     """
 
-    def __init__(self, store, seconds, patience_seconds, lock, receive, count,
-                 claimed_by, report):
+    def __init__(self, store: typing.Any, seconds: float,
+                 patience_seconds: float, lock: typing.Any,
+                 receive: abc.Callable[[list[typing.Any]], None],
+                 count: abc.Callable[[typing.Any, bool], None],
+                 claimed_by: str,
+                 report: typing.Any) -> None:
         super().__init__('vswitch-claims', self.step, self._forget,
                          least_seconds=0.0)
         self._store = store
@@ -138,8 +134,7 @@ class Claims(worker_thread.WorkerThread):
               **values: typing.Any) -> Pending:
         """Claim a host for an instance.
 
-        :returns: Pending, the argument of :meth:`withdraw`. Its ``admitted``
-            is False if the host has no room any more
+        ``admitted`` of the result is False if the host has no room any more.
         """
         pending = Pending(store.StoredClaim(
             token=f'{self._author}-{next(self._tokens)}',
@@ -300,8 +295,8 @@ class Claims(worker_thread.WorkerThread):
     def _take(self, changes):
         """Pass on the claims of other workers.
 
-        :returns: list of the own late claims of instances that another worker
-            has claimed since
+        Returns the own late claims of instances that another worker has
+        claimed since.
         """
         foreign = {claim.instance_uuid: claim for claim in changes.claims
                    if not claim.token.startswith(f'{self._author}-')}

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records the decisions of VSwitchFilter in a scheduler process.
 
-A request that leaves no host is logged in one line. Each decision is also
-written to the store by a background thread: the thread of a request only puts
-it into a bounded queue and never waits. A decision that does not fit into the
-queue, or that the store cannot accept for too long, is dropped, and the log
-says so.
+A request that leaves no host is logged in one line. A background thread writes
+each decision to the store: the thread of a request only puts it into a bounded
+queue and never waits. A decision that waits for too long is dropped, and the
+log says so.
 """
 
 from __future__ import annotations
 
 import collections
+from collections import abc
 import math
 import os
 import time
+import typing
 
 from nova import objects
 
@@ -52,17 +53,15 @@ MOST_NEAREST = 20
 
 
 class Decisions:
-    """The decisions of one process. The constructor opens nothing.
+    """The decisions of one process. The constructor opens nothing."""
 
-    The methods that a request calls do not wait.
-    """
-
-    def __init__(self, request, lock, clock, report):
+    def __init__(self, request: typing.Any, lock: typing.Any,
+                 clock: abc.Callable[[], float], report: typing.Any) -> None:
         self._request = request
         self._lock = lock
         self._clock = clock
         self._report = report
-        self._thread = None
+        self._thread: worker_thread.WorkerThread | None = None
         self._forget()
 
     def _forget(self):
@@ -72,10 +71,7 @@ class Decisions:
 
     def open(self, writes_to: store.Store, kept: int, age_seconds: float,
              decided_by: str) -> None:
-        """Start to record decisions.
-
-        :param age_seconds: maximum age in seconds of a decision in the store
-        """
+        """Start to record decisions."""
         self._store = writes_to
         self._kept, self._age_seconds = kept, age_seconds
         self._decided_by = decided_by
@@ -107,7 +103,7 @@ class Decisions:
         else:
             self._add([judged])
 
-    def placed(self, instance_uuid: str, host: str) -> None:
+    def placed(self, instance_uuid: str | None, host: str) -> None:
         """Store which host Nova has selected for an instance."""
         judged = self._request.decisions.get(instance_uuid)
         if judged is not None:
@@ -139,7 +135,7 @@ class Decisions:
         LOG.info(
             'vswitch: no host passes for instance %s (demand by %s): %s',
             demand.instance_uuid, demand.rule, explanation.line(
-                len(assessment.slots), explanation.counts(assessment),
+                len(assessment.rows), explanation.counts(assessment),
                 closest))
 
     # What the thread does.
@@ -194,7 +190,7 @@ class Decisions:
             os.urandom(16).hex(), judged.decided_at, self._decided_by,
             judged.request_id, judged.instance_uuid, judged.project,
             judged.flavor, judged.rule, judged.outcome, judged.host,
-            len(assessment.slots), int(assessment.admitted.sum()),
+            len(assessment.rows), int(assessment.admitted.sum()),
             explanation.counts(assessment),
             explanation.observed(assessment), chosen, [
                 {**vars(refused), 'value': _number(refused.value),

@@ -47,36 +47,27 @@ class VSwitchFilter(filters.BaseHostFilter):
         if not host_states or self._are_rebuilt_on(host_states, spec_obj):
             return host_states
         began = time.perf_counter()
-        try:
+        with self._state.report.errors('VSwitchFilter', 'every host passes'):
             passing = self._passing(host_states, spec_obj)
             self._state.metrics.filtered(time.perf_counter() - began)
-            self._state.report('VSwitchFilter', None)
-        except Exception as error:
-            self._state.metrics.unjudged('error')
-            LOG.debug('vswitch: filtering failed', exc_info=True)
-            self._state.report('VSwitchFilter', (
-                f'{type(error).__name__}: {error}; every host passes'))
-            return host_states
-        return passing
+            return passing
+        self._state.metrics.unjudged('error')
+        return host_states
 
     def _are_rebuilt_on(self, host_states, spec_obj):
         """Return whether the request rebuilds an instance on all the hosts.
 
         For a rebuild, Nova asks only about the host of the instance and forces
-        that host. A user who is not an administrator cannot force a host.
+        that host, which only an administrator can do otherwise.
         """
         if not scheduler_utils.request_is_rebuild(spec_obj):
             return False
         forced = request_demand.read(spec_obj, 'force_hosts') or ()
-        try:
+        with self._state.report.errors('rebuild', 'rebuilds pass'):
             return all(host_state.host in forced
                        or self._state.is_rebuild(host_state, spec_obj)
                        for host_state in host_states)
-        except Exception as error:
-            LOG.debug('vswitch: looking for a rebuild failed', exc_info=True)
-            self._state.report('VSwitchFilter', (
-                f'{type(error).__name__}: {error}; rebuilds pass'))
-            return True
+        return True
 
     def _passing(self, host_states, spec_obj):
         judged = self._state.assess(host_states, spec_obj)
@@ -91,15 +82,10 @@ class VSwitchFilter(filters.BaseHostFilter):
         self._state.hosts_filtered(passing)
         self._state.metrics.judged(
             assessment, bool(passing) or request_demand.is_pinned(spec_obj))
-        try:
+        with self._state.report.errors('decisions',
+                                       'decisions are not recorded'):
             self._state.decisions.judged(
                 assessment, demand, spec_obj, bool(passing))
-            self._state.report('decisions', None)
-        except Exception as error:
-            LOG.debug('vswitch: recording a decision failed', exc_info=True)
-            self._state.report('decisions', (
-                f'{type(error).__name__}: {error}; decisions are not '
-                f'recorded'))
         return passing
 
     def host_passes(self, host_state: _HostState,

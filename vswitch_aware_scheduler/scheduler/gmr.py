@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds a section to nova's Guru Meditation Report.
 
-Nova's services write this report to their log when they receive SIGUSR2, or as
-configured in [oslo_reports]. The section has one line of JSON for the worker,
-and one line for each host, with the instances that the worker counts on it.
+The section has one line of JSON for the worker, and one line for each host,
+with the instances that the worker counts on it.
 """
 
 from collections import abc
@@ -21,11 +20,7 @@ TITLE = 'vSwitch loads'
 
 @functools.cache
 def register(current: abc.Callable[[], typing.Any]) -> None:
-    """Add the section, in this process and in those that it forks.
-
-    The section is added once for each ``current``, because the report has no
-    way to remove a section.
-    """
+    """Add the section once, in this process and in those that it forks."""
     gmr.TextGuruMeditation.register_section(TITLE, lambda: text(current()))
 
 

@@ -8,6 +8,8 @@ name that a tenant chooses is never a label. Unless an option enables the
 metrics, nothing is counted, served or written. An error never fails a request.
 """
 
+from __future__ import annotations
+
 from collections import abc
 import contextlib
 import math
@@ -105,18 +107,19 @@ class Metrics:
     """The metrics of one process. The constructor opens nothing."""
 
     def __init__(self) -> None:
-        self._counts = None
-        self._listener = self._thread = self._path = None
+        self._counts: _Counts | None = None
+        self._listener: typing.Any = None
+        self._thread: worker_thread.WorkerThread | None = None
+        self._path = ''
         #: (address, port) that is listened on, or None.
-        self.served_at = None
+        self.served_at: tuple[str, int] | None = None
 
     def open(self, conf: typing.Any, report: aggregate_metadata.Report,
              gauges: abc.Callable[[], dict[str, typing.Any]]) -> None:
         """Start to count, if an option enables the metrics.
 
-        :param gauges: callable(), returns {name of a gauge: value or None,
-            'risks': {name of a profile: Risk}, 'counts':
-            :attr:`.Claims.counts`}
+        :param gauges: returns {name of a gauge: value or None, 'risks': {name
+            of a profile: Risk}, 'counts': :attr:`.Claims.counts`}
         """
         port, directory = (conf.scheduler_metrics_port,
                            conf.scheduler_metrics_directory)
@@ -257,7 +260,7 @@ class _Counts:
 
     def judged(self, assessment, any_passes):
         self._judged.inc()
-        self._hosts.inc(len(assessment.slots))
+        self._hosts.inc(len(assessment.rows))
         for check, number in explanation.counts(assessment).items():
             self._refused.labels(check).inc(number)
         self._observed.inc(explanation.observed(assessment))

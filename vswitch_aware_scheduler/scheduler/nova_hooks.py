@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connects Nova to the SchedulerState of a scheduler process.
 
-Nova creates plugins without arguments. Therefore the filter and the weigher
-call :func:`join` to share the :class:`.state.SchedulerState` of the process.
-The first plugin wraps functions of Nova, so that the state is notified of what
-Nova does with a request. This module opens no file, socket or thread, because
-Nova creates plugins before it forks its workers.
+Nova creates plugins without arguments: they call :func:`join` to share the
+:class:`.state.SchedulerState` of the process. The first plugin wraps functions
+of Nova that notify the state. This module opens no file, socket or thread,
+because Nova creates plugins before it forks its workers.
 """
 
 import functools
 import inspect
 import threading
+import typing
 
 import nova.conf
 from nova.scheduler import host_manager
@@ -28,6 +28,9 @@ CONF = nova.conf.CONF
 LOG = logs.get_logger(__name__)
 
 opts.register_opts(CONF)
+
+#: Attribute of a function that is wrapped.
+_WRAPPED = 'vswitch_wrapped'
 
 # The state of this process. A module variable because Nova passes nothing to
 # its plugins.
@@ -54,10 +57,7 @@ def join(role: str) -> scheduler_state.SchedulerState:
 
 
 def reset() -> None:
-    """Let the next plugin start a new state.
-
-    For programs that start several schedulers one after the other.
-    """
+    """Let the next plugin start a new state, in another scheduler."""
     global _current
     _current = None
 
@@ -72,13 +72,12 @@ def _wrap_nova():
 
     ``SchedulerManager.select_destinations``: a request starts and ends.
 
-    ``claim_resources``: Nova is going to claim a host in Placement. Nova calls
-    the function for each host that it tries. If the function returns False,
-    Nova tries the next host. Outside a request, as in nova-conductor, the
-    wrapper does nothing.
+    ``claim_resources``: Nova is going to claim a host in Placement. If the
+    function returns False, Nova tries the next host. Outside a request, as in
+    nova-conductor, the wrapper does nothing.
 
-    ``HostState.consume_from_request``: Nova has selected a host. This includes
-    a forced host, which no filter judges.
+    ``HostState.consume_from_request``: Nova has selected a host, maybe a
+    forced one, which no filter judges.
     """
     def select_destinations(original, arguments, self, *args, **kwargs):
         aggregates = getattr(getattr(self, 'host_manager', None),
@@ -117,27 +116,24 @@ def _wrap_nova():
 
 
 def _wrap(owner, wrapper, *names):
-    """Wrap a function of Nova.
-
-    If the function does not exist or lacks a parameter, an error is logged and
-    the plugin works without the wrapper.
+    """Wrap a function of Nova, or log why that cannot be.
 
     :param wrapper: callable(original function, list of the arguments with the
         given names, and all arguments); has the name of the function
     """
     name = f'{owner.__name__}.{wrapper.__name__}'
-    original = getattr(owner, wrapper.__name__, None)
-    if hasattr(original, 'vswitch_wrapped'):
+    original: typing.Any = getattr(owner, wrapper.__name__, None)
+    if hasattr(original, _WRAPPED):
         return
-    signature = None if original is None else inspect.signature(original)
-    missing_names = [] if signature is None \
-        else [needed for needed in names
-              if needed not in signature.parameters]
-    if signature is None or missing_names:
+    problem = 'no such function'
+    if original is not None:
+        signature = inspect.signature(original)
+        problem = ', '.join(f'no parameter {needed}' for needed in names
+                            if needed not in signature.parameters)
+    if original is None or problem:
         LOG.error('vswitch: %s of this Nova: %s; expected a supported release '
                   'of Nova. A placement counts only when Nova\'s database '
-                  'shows it', name, 'no such function' if signature is None
-                  else f'no parameter {", ".join(missing_names)}')
+                  'shows it', name, problem)
         return
 
     @functools.wraps(original)
@@ -150,7 +146,7 @@ def _wrap(owner, wrapper, *names):
             return original(*args, **kwargs)
         return wrapper(original, arguments, *args, **kwargs)
 
-    wrapped.vswitch_wrapped = True
+    setattr(wrapped, _WRAPPED, True)
     setattr(owner, wrapper.__name__, wrapped)
 
 
@@ -159,13 +155,7 @@ def _call(event, *args):
     state = _current
     if state is None:
         return None
-    topic = f'hook {event}'
-    try:
-        result = getattr(state, event)(*args)
-        state.report(topic, None)
-        return result
-    except Exception as error:
-        LOG.debug('vswitch: %s failed', topic, exc_info=True)
-        state.report(topic, f'{type(error).__name__}: {error}; placements '
-                     f"count once Nova's record shows them")
-        return None
+    with state.report.errors(f'hook {event}', 'placements count once '
+                             "Nova's record shows them"):
+        return getattr(state, event)(*args)
+    return None

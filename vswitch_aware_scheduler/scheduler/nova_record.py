@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads which instance is on which host from the databases of Nova's cells.
 
-One thread finds the cells. A separate thread reads each enabled cell, so that
-a cell that hangs delays no other cell. The threads use plain SQL statements
-and write nothing. They pass the result to a :class:`.residency.Residency`
-(reference/claims.rst, "The record").
+One thread finds the cells, and one thread reads each enabled cell, so that a
+cell that hangs delays no other. They use plain SQL and write nothing. The
+result goes to a :class:`.residency.Residency` (reference/claims.rst, "The
+record").
 """
 
 from __future__ import annotations
 
+from collections import abc
 import datetime
 import functools
 import json
-import sqlalchemy as sa
 import threading
 import time
+import typing
 
 from nova import context as nova_context
 from nova.db.api import api as api_database
@@ -22,6 +23,7 @@ from nova.db.api import models as api_models
 from nova.db.main import api as database
 from nova.db.main import models
 from nova import objects
+import sqlalchemy as sa
 
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import worker_thread
@@ -97,18 +99,19 @@ _NOW = {'sqlite': "datetime('now')",
 
 
 class NovaRecord(worker_thread.WorkerThread):
-    """Keeps a Residency up to date with Nova's record.
+    """Keeps a Residency up to date with Nova's record. Opens nothing.
 
-    The constructor opens nothing.
-
-    :param before: callable(), run in the background before the first reading
+    :param before: run in the background before the first reading
     """
 
-    def __init__(self, take, residency, lock, conf, report,
-                 clock=time.monotonic, before=None):
+    def __init__(self, take: abc.Callable[[residency.CellReading], None],
+                 counted: residency.Residency, lock: typing.Any,
+                 conf: typing.Any, report: typing.Any,
+                 clock: abc.Callable[[], float] = time.monotonic,
+                 before: abc.Callable[[], None] = lambda: None) -> None:
         super().__init__('vswitch-record', self.step, self._forget)
         self.take = take
-        self.residency = residency
+        self.residency = counted
         self.lock = lock
         self.conf = conf
         self.clock = clock
@@ -131,11 +134,11 @@ class NovaRecord(worker_thread.WorkerThread):
             self.first.wait(max(0.0, self._wait_until - time.monotonic()))
             self.first.set()
 
-    def wake(self) -> None:
+    def wake(self, older_than_seconds: float = _FRESH_SECONDS) -> None:
         """Read now what has changed, unless that was done recently."""
         for reader in list(self.readers.values()):
             if reader.problem is None:
-                reader.wake(_FRESH_SECONDS)
+                reader.wake(older_than_seconds)
 
     def refresh(self) -> None:
         """Read everything that has changed, in the calling thread."""
@@ -144,9 +147,9 @@ class NovaRecord(worker_thread.WorkerThread):
         for reader in list(self.readers.values()):
             reader.refresh()
 
-    def stop(self) -> None:
+    def stop(self, wait_seconds: float | None = None) -> None:
         """End the threads."""
-        super().stop()
+        super().stop(wait_seconds)
         for reader in self.readers.values():
             reader.stop(30.0)
 
@@ -161,7 +164,7 @@ class NovaRecord(worker_thread.WorkerThread):
         """Check the readers, and the claims that the record does not show."""
         with self._stepping:
             try:
-                if self._before is not None and not self.readers:
+                if not self.readers:
                     self._before()
                 if time.monotonic() >= self._cells_at + _CELLS_SECONDS:
                     self._find_cells()
@@ -224,18 +227,18 @@ class CellReader(worker_thread.WorkerThread):
         self.name = name = cell.name or cell.uuid
         super().__init__(f'vswitch-record-{name}', self._step)
         self.topic = f'record of cell {name}'
-        self.read_at = None      # start of the last finished reading
+        self.read_at: float | None = None    # start of the last reading
         self.problem = None
         self.tried = False
         self._record = record
         # One reading at a time: refresh() may run in another thread.
         self._reading = threading.Lock()
-        self._began = None       # start of the running statement
+        self._began: float | None = None     # start of the running statement
         self._worked_at = 0.0
         self._back_off = 0.0
         self._complete = False
         self._full_at = float('-inf')
-        self._since = None       # previous result of _newest()
+        self._since: typing.Any = None       # previous result of _newest()
         self._changes_at = 0.0   # time for the next reading of changes
 
     def hangs_for(self) -> float:
@@ -337,7 +340,7 @@ class CellReader(worker_thread.WorkerThread):
         record = self._record
         missing = set(record.residency.rows.get(self.uuid, ()))
         moving = dict(record.residency.moves.get(self.uuid, {}))
-        last_id = 0
+        last_id: int | None = 0
         while last_id is not None:
             if record.clock() >= self._changes_at:
                 self._read_changes()
@@ -383,7 +386,7 @@ class CellReader(worker_thread.WorkerThread):
               began=float('-inf')):
         """Pass on the CellReading of the given rows of the database."""
         recorded = self._record.residency.rows.get(self.uuid, {})
-        rows_by_uuid = dict.fromkeys(uuids)
+        rows_by_uuid: dict[str, typing.Any] = dict.fromkeys(uuids)
         deleted, changed = set(), []
         for row in rows:
             if row.deleted:
@@ -440,9 +443,8 @@ def _admin_context():
     """Return a context that no other code uses.
 
     A cell is set on the context, and other code with the same context would
-    then read that cell. nova.context.get_admin_context() may be replaced by a
-    function that always returns the same context: nova's fixture of services
-    does this while a service starts.
+    then read that cell. nova.context.get_admin_context() may be replaced, as
+    nova's fixture of services does.
     """
     return nova_context.RequestContext(
         user_id=None, project_id=None, is_admin=True, overwrite=False)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs the problems of a process, once each."""
 
+from collections import abc
+import contextlib
 import threading
 
 from vswitch_aware_scheduler.common import logs
@@ -25,6 +27,20 @@ class ProblemLog:
         """Clear the problem of something that is gone. Nothing is logged."""
         with self._lock:
             self._problems.pop(topic, None)
+
+    @contextlib.contextmanager
+    def errors(self, topic: str, consequence: str) -> abc.Iterator[None]:
+        """Report an error of a block, in words with its consequence.
+
+        The error is not raised.
+        """
+        try:
+            yield
+        except Exception as error:
+            LOG.debug('vswitch: %s failed', topic, exc_info=True)
+            self(topic, f'{type(error).__name__}: {error}; {consequence}')
+        else:
+            self(topic, None)
 
     def __call__(self, topic: str, problem: str | None) -> None:
         """Set or clear the problem of one topic."""

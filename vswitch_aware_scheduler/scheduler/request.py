@@ -24,12 +24,9 @@ class Request(threading.local):
     :ivar judged: (RequestSpec, uuid of the instance, version of the table,
         HostStates, Assessment) of the last judgement
     :ivar filtered: (uuid of the instance, version of the table) of the last
-        judgement by the filter. The weigher may judge again, by a newer
-        version, and keeps each host.
-    :ivar demand: (RequestSpec, uuid of the instance, Snapshot, Demand) as last
-        determined
-    :ivar decisions: {uuid: how the hosts were judged for an instance}, to be
-        recorded
+        judgement by the filter
+    :ivar demand: (RequestSpec, uuid of the instance, Snapshot, Demand)
+    :ivar decisions: {uuid: how the hosts were judged for an instance}
     :ivar missed: whether a claim has waited for the store in vain
     """
 
@@ -39,10 +36,12 @@ class Request(threading.local):
     def begin(self, requesting: bool) -> None:
         """Forget the previous request."""
         self.requesting = requesting
-        self.judged, self.filtered = (None,) * 5, (None, None)
-        self.passing, self.demand = None, (None,) * 4
+        self.judged: typing.Any = (None,) * 5
+        self.filtered: typing.Any = None, None
+        self.passing: typing.Any = None
+        self.demand: typing.Any = (None,) * 4
         self.claims, self.decisions = {}, {}
-        self.refusal = None
+        self.refusal: RefusedRequest | None = None
         self.conflicts, self.missed = 0, False
 
     def host_state(self, provider_uuids: abc.Container[str]) -> typing.Any:

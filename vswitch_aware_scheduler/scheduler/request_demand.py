@@ -34,8 +34,8 @@ _MOST_STATEMENTS = 100_000
 class Statements:
     """What claims state about instances and Nova's record does not show.
 
-    These are the guarantee of the ports and the attachments. They also apply
-    after the claim has ended, until the inventory of the store has them.
+    It also applies after the claim has ended, until the inventory of the store
+    has it.
 
     :ivar guarantees: {instance uuid: (egress_kbps, ingress_kbps, kpps)} of the
         instances with a guarantee above 0
@@ -47,10 +47,7 @@ class Statements:
 
     def add(self, instance_uuid: str, guaranteed: demand_rules.Rates | None,
             attachments: vswitch_attachments.Attachments | None) -> bool:
-        """Store what a claim states; None keeps the stored value.
-
-        :returns: whether the stored statement changed
-        """
+        """Store what a claim states; None keeps it. Returns a change."""
         stored = self._of.pop(instance_uuid, (None, None))
         statement = (stored[0] if guaranteed is None else guaranteed,
                      stored[1] if attachments is None else attachments)
@@ -75,9 +72,8 @@ def instance_uuid_of(spec_obj: objects.RequestSpec) -> str | None:
 
 
 def is_pinned(spec_obj: objects.RequestSpec) -> bool:
-    """Return whether a request names its host.
+    """Return whether an administrator names the host of a request.
 
-    An administrator does this for a boot with ``--host`` and for a migration.
     If the filter refuses that host, other hosts may have room.
     """
     requested = read(spec_obj, 'requested_destination')
@@ -89,9 +85,8 @@ def is_rebuild_on(spec_obj: objects.RequestSpec, host_state: typing.Any,
                   counted_on: abc.Container[str]) -> bool:
     """Return whether a request is for the rebuild of an instance on a host.
 
-    A scheduler hint marks a rebuild. Before Nova 31.3.1, 32.2.1 and 33.0.2 a
-    user with the role member can set this hint. Therefore the hint is only
-    used for an instance that is on the host.
+    A user with the role member can set the scheduler hint of a rebuild before
+    Nova 31.3.1, 32.2.1 and 33.0.2. It only counts for an instance on the host.
     """
     if not scheduler_utils.request_is_rebuild(spec_obj):
         return False
@@ -105,9 +100,8 @@ def demand_of(spec_obj: objects.RequestSpec, snapshot: typing.Any,
               report: aggregate_metadata.Report) -> demand_rules.Demand:
     """Return the :class:`.Demand` of a request.
 
-    :param default_law: RateLaw of the configured default, or None if nothing
-        is known about the other instances, in which case the default must not
-        be used
+    :param default_law: None if nothing is known about the other instances, in
+        which case the default must not be used
     """
     flavor = read(spec_obj, 'flavor')
     flavors = [] if flavor is None else [
@@ -151,8 +145,8 @@ def attachments_of(
         return vswitch_attachments.Attachments((), networks, functions)
     networks = [None if item == _AUTO else item for item in networks]
     return vswitch_attachments.Attachments(
-        [item for item in networks if item not in untunnelled],
-        [item for item in networks if item in untunnelled], functions)
+        tuple(item for item in networks if item not in untunnelled),
+        tuple(item for item in networks if item in untunnelled), functions)
 
 
 def _requested_networks(spec_obj):
@@ -176,7 +170,7 @@ def attachments_of_instance(
 ) -> vswitch_attachments.Attachments | None:
     """Return the Attachments of a nova Instance, or None if unknown.
 
-    The function loads no field, because that could query a database and fail.
+    A field is not loaded: that could query a database and fail.
     """
     cache = instance and read(instance, 'info_cache')
     interfaces = cache and read(cache, 'network_info')
@@ -193,7 +187,8 @@ def attachments_of_instance(
         functions += (
             interface.get('vnic_type') in vswitch_attachments.VNIC_TYPES
         )
-    return vswitch_attachments.Attachments(networks, untunnelled, functions)
+    return vswitch_attachments.Attachments(
+        tuple(networks), tuple(untunnelled), functions)
 
 
 def read(obj: typing.Any, name: str) -> typing.Any:

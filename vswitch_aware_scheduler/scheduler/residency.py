@@ -4,9 +4,8 @@
 Nova's record (the tables ``instances`` and ``migrations`` of its cells)
 decides. A claim counts an instance from its placement until the record shows
 the result. Until a cell has been read, Nova's lists of the instances of its
-hosts replace the rows that have not been read. The result does not depend on
-the order in which record, claims and lists arrive. It depends only on which
-reading began after which claim (reference/claims.rst).
+hosts stand for it. The result does not depend on the order in which these
+arrive, only on which reading began after which claim (reference/claims.rst).
 
 Pure: no clock, no thread, no database. Callers serialise access. All times are
 monotonic seconds of this process.
@@ -29,7 +28,7 @@ _BUILDING, _OFFLOADED, _ERROR, _RESIZED, _SPAWNING = (
 class Row(typing.NamedTuple):
     """The row of an instance in Nova's record that is not deleted.
 
-    :ivar flavors: (current, old, new) flavor, each (name, extra specs) or None
+    :ivar flavors: (current, old, new), each (name, extra specs) or None
     """
 
     host: str | None
@@ -61,8 +60,8 @@ class Row(typing.NamedTuple):
 class OngoingMove(typing.NamedTuple):
     """A migration that is in progress according to Nova's record.
 
-    :ivar left_over: whether it has not changed for so long that it is ignored
-        once its instance is at rest
+    :ivar left_over: whether it is ignored once its instance is at rest,
+        because it has not changed for long
     """
 
     instance_uuid: str
@@ -95,7 +94,7 @@ class Claim:
     :ivar sources: hosts that had the instance before, None: not known
     """
 
-    stored: object
+    stored: typing.Any
     received: float
     sources: frozenset | None = None
     foreign: bool = False
@@ -176,8 +175,7 @@ class Residency:
         """Store that instances have no build request.
 
         Nova inserts the row of an instance before it deletes the build
-        request. A claim therefore ends if a reading that begins later finds no
-        row.
+        request: a claim ends if a reading that begins later finds no row.
         """
         for claim in self.claims:
             if claim.instance_uuid in uuids and claim.received <= began:
@@ -208,7 +206,7 @@ class Residency:
               foreign: bool = False) -> bool:
         """Count an instance on a host until the record shows the result.
 
-        :returns: bool, whether the claim replaces one of another host
+        Returns whether the claim replaces a claim of another host.
         """
         replaced = False
         uuid, host, source = stored.instance_uuid, stored.host, stored.source
@@ -285,8 +283,8 @@ class Residency:
     def unsettled(self, cell: str) -> set[str]:
         """Return the uuids that each reading of a cell has to include.
 
-        These are the claimed instances and the instances with an operation
-        under way. They do not depend on the clocks of the writers.
+        These are the claimed instances and those with an operation under way,
+        whatever the clocks of the writers.
         """
         return {*self._claims, *self._busy.get(cell, ()), *(
             move.instance_uuid for move in self.moves.get(cell, {}).values()
@@ -361,9 +359,9 @@ class Residency:
     def _kept(self, uuid):
         """Return {host: flavors for which the record reserves resources}.
 
-        While a resize is not confirmed, its source reserves resources for the
-        old flavor and its destination for the new flavor. A left-over
-        migration reserves nothing once the instance is at rest.
+        Until a resize is confirmed, its source reserves for the old flavor and
+        its destination for the new one. A left-over migration reserves nothing
+        once the instance is at rest.
         """
         rows, flavors_by_host = self._rows_of(uuid), {}
         may_move = any(row.may_move for row in rows)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the rate law that each instance on a host is judged by.
 
-:func:`.demand.of_instance` decides, with what Nova's record and the claims
-state about the instance. Opens nothing.
+:func:`.demand.of_instance` decides. Opens nothing.
 """
 
 import typing
@@ -16,14 +15,11 @@ __all__ = ['ResidentLaws']
 
 
 class ResidentLaws:
-    """Finds the laws of the residents of hosts.
+    """Finds the laws of the residents of hosts. Callers serialise access.
 
-    Callers serialise access.
-
-    :param policies: {host: HostPolicy or None}; the owner of the dict may
-        change it
-    :param default: RateLaw of instances about which nothing is known, or None
-        if these instances count as idle
+    :param policies: {host: HostPolicy or None}, which the owner may change
+    :param default: law of instances about which nothing is known; None: they
+        count as idle
     """
 
     def __init__(self, residency: residencies.Residency,

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a Snapshot of the store up to date, in a background thread.
 
-No request waits for a database. :meth:`SnapshotSource.current` returns
-problems of the store together with the snapshot.
-
-The age of a generation is measured with a monotonic clock from the reading
-that found it. Only the first reading of a process compares the time that the
-modeler has written with the clock of this machine. Hence a clock that is set
-makes no generation stale.
+No request waits for a database. The age of a generation is measured with a
+monotonic clock from the reading that found it. Only the first reading of a
+process compares the time that the modeler has written with the clock of this
+machine. Hence a clock that is set makes no generation stale.
 """
 
+from collections import abc
 import math
 import threading
 import time
+import typing
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import worker_thread
@@ -24,20 +23,20 @@ __all__ = ['SnapshotSource']
 class SnapshotSource(worker_thread.WorkerThread):
     """The latest snapshot of a store, refreshed in the background.
 
-    The constructor starts nothing. The thread starts with the first
-    :meth:`current` in a process, because a thread does not survive a fork.
-
     :param store: Store, or anything with ``read_changes(since)``
-    :param max_age_seconds: an older generation is reported as stale; 0 never
-        reports one
-    :param prepare: callable(Snapshot), run in the thread before a snapshot
-        becomes the current one
-    :param tidy: callable(), run in the thread after each reading of the store
+    :param max_age_seconds: an older generation is reported as stale; 0: never
+    :param prepare: run in the thread before a snapshot becomes the current one
+    :param tidy: run in the thread after each reading of the store
     """
 
-    def __init__(self, store, refresh_seconds, first_wait_seconds,
-                 max_age_seconds, clock, prepare=None, tidy=None,
-                 monotonic=time.monotonic):
+    def __init__(self, store: typing.Any, refresh_seconds: float,
+                 first_wait_seconds: float, max_age_seconds: float,
+                 clock: abc.Callable[[], float],
+                 prepare: abc.Callable[[snapshot.Snapshot], None]
+                 = lambda new: None,
+                 tidy: abc.Callable[[], None] = lambda: None,
+                 monotonic: abc.Callable[[], float] = time.monotonic
+                 ) -> None:
         super().__init__('vswitch-snapshot', self._refresh_and_wait,
                          self._begin_wait)
         self._store = store
@@ -50,18 +49,17 @@ class SnapshotSource(worker_thread.WorkerThread):
         self._tidy = tidy
         # One refresh at a time, because each builds on the previous snapshot.
         self._refreshing = threading.Lock()
-        self._wait_until = None
+        self._wait_until = 0.0
         self._tried = threading.Event()
-        self._snapshot = snapshot.Snapshot()
+        self._snapshot: typing.Any = snapshot.Snapshot()
         self._published_at = 0.0     # of its generation, monotonic
-        self._read_at = None         # start of the last reading, monotonic
-        self._error = None
+        self._read_at = -math.inf    # start of the last reading, monotonic
+        self._error: str | None = None
 
     def current(self) -> tuple[snapshot.Snapshot, str | None]:
-        """Return the latest snapshot and the problem of the store, if any.
+        """Return the latest snapshot and the problem of the store, or None.
 
-        :returns: (Snapshot, problem); the Snapshot is empty if the store was
-            never read, and the problem is None or an error message
+        The Snapshot is empty if the store was never read.
         """
         self.start()
         # Callers that arrive while the first caller waits also wait.
@@ -99,12 +97,10 @@ class SnapshotSource(worker_thread.WorkerThread):
                     # The previous reading did not find this generation.
                     published_at = max(published_at, self._read_at)
                 snapshot = self._snapshot.updated(changes)
-                if self._prepare is not None:
-                    self._prepare(snapshot)
+                self._prepare(snapshot)
                 self._published_at, self._snapshot = published_at, snapshot
             self._read_at = began
-            if self._tidy is not None:
-                self._tidy()
+            self._tidy()
             self._error = None
         except exceptions.VSwitchError as error:
             self._error = str(error)

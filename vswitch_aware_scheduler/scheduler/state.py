@@ -111,7 +111,7 @@ class SchedulerState:
         self.decisions = decisions.Decisions(
             self._request, self._lock, lambda: self._clock(), self.report)
         self._ready = False
-        self._all_aggregates = None
+        self._all_aggregates: typing.Any = None
 
     def _prepare(self):
         """Read the configuration, once, at the first request."""
@@ -221,13 +221,13 @@ class SchedulerState:
         return self._table, self._table.version
 
     def _judge(self, hosts, demand, attachments):
-        uuid, slots = demand.instance_uuid, self._table.slots_of(hosts)
+        uuid, rows = demand.instance_uuid, self._table.rows_of(hosts)
         exclude = uuid if self._residency.hosts_of(uuid) else None
         if demand.same_on_all_hosts:
-            return self._table.assess(slots, demand.law, exclude, attachments,
+            return self._table.assess(rows, demand.law, exclude, attachments,
                                       demand.project)
         return self._table.assess_each(
-            slots, [self._law_on(host, demand) for host in hosts], exclude,
+            rows, map(demand.law_on, map(self._policies.get, hosts)), exclude,
             attachments, demand.project)
 
     def hosts_filtered(self, host_states: list[_HostState]) -> None:
@@ -238,10 +238,6 @@ class SchedulerState:
         if not host_states:
             with self._lock:
                 self._note_refused(_hosts(self._request.judged[3]))
-
-    def _law_on(self, host, demand):
-        """Return the RateLaw that an instance would have on a host."""
-        return demand.law_on(self._policies.get(host))
 
     def is_rebuild(self, host_state: _HostState,
                    spec_obj: objects.RequestSpec) -> bool:
@@ -260,7 +256,7 @@ class SchedulerState:
     ) -> tuple[admission.Assessment, np.ndarray] | None:
         """Return an Assessment of hosts that may just have been filtered.
 
-        :returns: (Assessment, array of the hosts' positions in it), or None as
+        :returns: (Assessment, positions of the hosts in it), or None as
             :meth:`assess`
         """
         spec, uuid, version, judged_states, assessment = self._request.judged
@@ -437,10 +433,7 @@ class SchedulerState:
             self._residency.withdraw(stored.instance_uuid, stored.host)
 
     def request_finished(self, failed: bool) -> None:
-        """End the request of this thread.
-
-        :param failed: whether Nova withdraws the placements of the request
-        """
+        """End the request of this thread; Nova withdraws a failed one."""
         pending_claims, refusal = self._request.claims, self._request.refusal
         self.decisions.request_finished(failed)
         self._request.begin(False)
@@ -467,8 +460,8 @@ class SchedulerState:
         began = self._monotonic()
         if began >= self._describe_at:
             self._describe_in_turn()
-            ended = self._monotonic()
-            self._describe_at = ended + _DESCRIBE_REST * (ended - began)
+            now = self._monotonic()
+            self._describe_at = now + _DESCRIBE_REST * (now - began)
 
     def _receive_claims(self, foreign_claims):
         with self._lock:
@@ -492,9 +485,8 @@ class SchedulerState:
         """Return which instances count on which host.
 
         :returns: {host: {'profile': name or None, 'instances': [uuid],
-            'claimed': [uuid], 'claimed_by_others': [uuid]}} of all hosts known
-            so far. The claimed instances are also listed as instances; Nova's
-            record does not show them yet.
+            'claimed': [uuid], 'claimed_by_others': [uuid]}}; claimed instances
+            are also listed as instances
         """
         if not self._ready:
             return {}
@@ -515,14 +507,14 @@ class SchedulerState:
         with self._lock:
             claims = [claim.foreign for claim in self._residency.claims]
             hosts = len(self._policies)
-        ages = self._record.ages().values()
+        ages: list[typing.Any] = list(self._record.ages().values())
         return {
             'degraded': self._source.current()[1] is not None,
             'generation': self.generation, 'hosts': hosts,
             'claims': len(claims) - sum(claims),
             'claims_of_others': sum(claims),
-            'record_age_seconds': None if None in ages or not ages
-            else max(ages), 'risks': self._risks(),
+            'record_age_seconds': max(ages) if ages and None not in ages
+            else None, 'risks': self._risks(),
             'counts': dict(self.claims.counts)}
 
     def _risks(self):
@@ -531,7 +523,7 @@ class SchedulerState:
             policies = {
                 host: policy for host, policy in self._policies.items()
                 if policy is not None and policy.profile is not None}
-            assessment = self._table.assess(self._table.slots_of(policies),
+            assessment = self._table.assess(self._table.rows_of(policies),
                                             rate_law.SILENT)
         of_profile = {}
         for policy, overload, is_above in zip(
@@ -644,7 +636,7 @@ class SchedulerState:
                 described = self._describe_due(_FEW_CHANGED)
                 if not described:
                     return
-                self._table.assess(self._table.slots_of(described),
+                self._table.assess(self._table.rows_of(described),
                                    self._default_law)
             time.sleep(_PAUSE_SECONDS)
 
@@ -674,8 +666,7 @@ class SchedulerState:
     def _attachments(self, snapshot, uuid):
         """Return the Attachments of an instance, or None if they are unknown.
 
-        The inventory comes first, then what a host reports with the instance,
-        then the request by which a worker placed the instance.
+        The inventory comes first, then what a host lists, then a claim.
         """
         attachments = snapshot.attachments(uuid)
         for host in () if attachments is not None \
@@ -780,8 +771,7 @@ class SchedulerState:
 def _claims_timeout_seconds(conf):
     """Return the time limit for a transaction of claims, in seconds.
 
-    Databases limit the wait for a lock to a second, or a fifth, less. A
-    request has to wait for a lock as long as its patience.
+    Databases limit the wait for a lock to a second, or a fifth, less.
     """
     return max(min(conf.store_timeout_seconds, _CLAIMS_TIMEOUT_SECONDS),
                1.25 * conf.claim_patience_seconds + 1.5)

@@ -13,11 +13,9 @@ from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
 import numpy as np
 
-from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.scheduler import nova_hooks
 
 CONF = nova.conf.CONF
-LOG = logs.get_logger(__name__)
 
 _MULTIPLIER = 'vswitch_weight_multiplier'
 
@@ -31,14 +29,11 @@ NEUTRAL = 0.5
 class VSwitchWeigher(weights.BaseHostWeigher):
     """Weighs a host by the traffic that it would lose with the instance.
 
-    The loss of a host is the expected share of its traffic that the switch
-    drops. An idle host has weight 1. Each power of ten of the loss above 1e-9
-    subtracts one tenth. The mean utilisation of the host subtracts up to one
-    more tenth and so ranks the hosts that lose nothing. A positive multiplier
-    spreads the instances, a negative multiplier packs them. Hosts in debt, and
-    hosts with an instance that overloads the switch alone, come last with
-    both: their weight is compressed to one tenth. Derivation:
-    reference/admission.rst, "Weight".
+    An idle host has weight 1. Each power of ten of the expected loss above
+    1e-9 subtracts one tenth, the mean utilisation up to one more. A positive
+    multiplier spreads the instances, a negative one packs them. Hosts in debt,
+    and hosts with an instance that overloads the switch alone, come last with
+    both. Derivation: reference/admission.rst, "Weight".
     """
 
     minval = 0.0
@@ -51,9 +46,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
     def weight_multiplier(self, host_state: host_manager.HostState) -> float:
         """Return the weight multiplier of a host.
 
-        An aggregate of the host can set the multiplier. Otherwise, or if the
-        value is not a finite number,
-        [vswitch_scheduler]/vswitch_weight_multiplier applies.
+        An aggregate of the host can set a finite number, else the option.
         """
         default = CONF.vswitch_scheduler.vswitch_weight_multiplier
         multiplier = scheduler_utils.get_weight_multiplier(
@@ -73,18 +66,12 @@ class VSwitchWeigher(weights.BaseHostWeigher):
         host_states = [weighed.obj for weighed in weighed_obj_list]
         if not host_states:
             return []
-        try:
+        with self._state.report.errors('VSwitchWeigher', 'hosts weigh alike'):
             recalled = self._state.recall(host_states, weight_properties)
-            self._state.report('VSwitchWeigher', None)
-            if recalled is None:
-                return [NEUTRAL] * len(host_states)
-            return _weights(*recalled,
-                            self.weight_multiplier(host_states[0]) < 0)
-        except Exception as error:
-            LOG.debug('vswitch: weighing failed', exc_info=True)
-            self._state.report('VSwitchWeigher', (
-                f'{type(error).__name__}: {error}; hosts weigh alike'))
-            return [NEUTRAL] * len(host_states)
+            if recalled is not None:
+                return _weights(*recalled,
+                                self.weight_multiplier(host_states[0]) < 0)
+        return [NEUTRAL] * len(host_states)
 
     def _weigh_object(self, host_state, weight_properties):
         recalled = self._state.recall([host_state], weight_properties)

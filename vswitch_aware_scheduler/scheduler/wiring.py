@@ -69,13 +69,10 @@ def nothing_limited(conf: typing.Any) -> str:
 
 
 class _NoStore:
-    """Replaces a store with an invalid URL. Every method raises the error."""
+    """Replaces a store with an invalid URL. Each use raises the error."""
 
     def __init__(self, error):
         self._error = error
 
-    def read_changes(self, *arguments):
+    def __getattr__(self, name):
         raise self._error
-
-    read_claims = claiming = purge_claims = read_changes
-    write_decisions = purge_decisions = read_changes

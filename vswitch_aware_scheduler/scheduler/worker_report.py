@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports the state of a nova-scheduler worker to the store.
+"""Reports the state of a nova-scheduler worker to the store, once a minute.
 
-The worker reports at most once a minute, from a background thread. No request
-waits for a report. The thread also checks the other services and logs what is
-wrong.
+The background thread also checks the other services and logs what is wrong.
 """
 
+from collections import abc
 import os
 import socket
 import time
+import typing
 
 import nova.conf
 
@@ -50,14 +50,16 @@ def name() -> str:
 class WorkerReport(worker_thread.WorkerThread):
     """Reports the state of this process. The constructor opens nothing.
 
-    :param facts: callable(), returns (set of plugins, number of models that
-        the worker has read or None, {cell: age of its record in seconds or
-        None}, options that have to be the same for all services,
-        :attr:`.Claims.counts`)
+    :param facts: returns (set of plugins, number of models that the worker has
+        read or None, {cell: age of its record in seconds or None}, options
+        that have to be the same for all services, :attr:`.Claims.counts`)
     """
 
-    def __init__(self, writes_to, report, facts, clock,
-                 monotonic=time.monotonic):
+    def __init__(self, writes_to: typing.Any, report: typing.Any,
+                 facts: abc.Callable[[], tuple[typing.Any, ...]],
+                 clock: abc.Callable[[], float],
+                 monotonic: abc.Callable[[], float] = time.monotonic
+                 ) -> None:
         super().__init__('vswitch-report', self.step, self._forget)
         self._store = writes_to
         self._report = report
@@ -73,11 +75,11 @@ class WorkerReport(worker_thread.WorkerThread):
     def step(self) -> float:
         """Report and check once."""
         try:
-            plugins, models, cells, options, claims = self._facts()
+            facts = _, models, cells, _, _ = self._facts()
             if (models is None or not cells) \
                     and self._monotonic() < self._began + REPORT_SECONDS:
                 return FIRST_SECONDS
-            self._write(plugins, models, cells, options, claims)
+            self._write(*facts)
         except Exception:
             # The snapshot and the claims use the same store and report its
             # problems.
@@ -102,14 +104,14 @@ class WorkerReport(worker_thread.WorkerThread):
     def _check(self, plugins, models, options, now):
         """Log what is wrong with other services and with Nova's plugins."""
         self._report('plugins', self_check.plugins_problem(plugins))
+        modelers = self._store.modelers()
         self._report('modeler', self_check.modeler_problem(
-            self._store.modelers(), now, models))
+            modelers, now, models))
         self._report('traffic models', (
             'no instance has a traffic model yet, so that every instance '
             'counts by its flavor, a prior or the default')
             if models == 0 else None)
         self._report('unknown options', plain_text.first_of(
             opts.unknown_names(CONF), '; ') or None)
-        modeler_options = self._store.fleet('options').facts.get('modeler', {})
-        self._report('options', self_check.options_problem(
-            options, modeler_options, 'vswitch.conf of vswitch-modeler'))
+        self._report('options', next(iter(self_check.options_problems(
+            options, (), modelers, now)), None))

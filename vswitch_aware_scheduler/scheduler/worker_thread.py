@@ -15,15 +15,15 @@ _LEAST_SECONDS = 0.02
 class WorkerThread:
     """Repeats a step until it is stopped.
 
-    The constructor starts nothing. The thread starts with the first
-    :meth:`start` in a process, because a thread does not survive a fork.
+    The thread starts with the first :meth:`start` in a process, because a
+    thread does not survive a fork.
 
-    :param step: callable(), returns the seconds until the next step; it
-        handles its own errors
-    :param forget: callable(), run when the thread starts in a process; it
-        discards state of the parent process
-    :param least_seconds: shortest time in seconds between two steps that
-        :meth:`wake` causes
+    :param step: returns the seconds until the next step; it handles its own
+        errors
+    :param forget: run when the thread starts in a process; it discards state
+        of the parent process
+    :param least_seconds: shortest time between two steps that :meth:`wake`
+        causes
     """
 
     def __init__(self, name: str, step: abc.Callable[[], float],
@@ -34,7 +34,7 @@ class WorkerThread:
         self._forget = forget
         self._least_seconds = least_seconds
         self._lock = threading.Lock()
-        self._pid = None
+        self._pid: int | None = None
 
     def start(self) -> None:
         """Start the thread, unless it runs in this process."""
@@ -55,21 +55,13 @@ class WorkerThread:
             self._pid = os.getpid()
 
     def wake(self, older_than_seconds: float = 0.0) -> None:
-        """Run the step now, unless a step began recently.
-
-        :param older_than_seconds: do nothing if a step began less than this
-            number of seconds ago
-        """
+        """Run the step now, unless one began less than these seconds ago."""
         if self._pid == os.getpid() and \
                 time.monotonic() - self._began_at >= older_than_seconds:
             self._wake.set()
 
     def stop(self, wait_seconds: float | None = None) -> None:
-        """End the thread, if it runs, after its current step.
-
-        :param wait_seconds: longest time in seconds to wait for the end, or
-            None for no limit
-        """
+        """End the thread after its current step; None waits for ever."""
         if self._pid == os.getpid():
             self._stopped.set()
             self._wake.set()

@@ -19,6 +19,7 @@ from vswitch_aware_scheduler.store import models
 from vswitch_aware_scheduler.store import plans
 from vswitch_aware_scheduler.store import priors
 from vswitch_aware_scheduler.store import profiles
+from vswitch_aware_scheduler.store import sql
 
 __all__ = ['BudgetState', 'CLAIMED', 'CONTRADICTED', 'Changes', 'Charge',
            'ClaimChanges', 'ClaimsSeen', 'Debt', 'Decision', 'ErrorBudget',
@@ -44,7 +45,7 @@ ErrorBudget = budgets.ErrorBudget
 FRESH_SECONDS = budgets.FRESH_SECONDS
 FleetFacts = facts.FleetFacts
 FormerInstance = instances.FormerInstance
-Generation = generations.Generation
+Generation = sql.Generation
 HELD_SECONDS = claims.HELD_SECONDS
 HOST = budgets.HOST
 HostProfile = profiles.HostProfile

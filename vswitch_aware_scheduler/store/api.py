@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store as other packages use it: the functions of all kinds of things."""
 
+import typing
+
 from vswitch_aware_scheduler.store import budgets
 from vswitch_aware_scheduler.store import claims
 from vswitch_aware_scheduler.store import damage
@@ -74,14 +76,15 @@ class Store(database.Database):
     decisions = decisions.read
     plans = plans.read_plans
 
-    def read_changes(self, since: generations.Generation | None = None
+    def read_changes(self, since: sql.Generation | None = None
                      ) -> generations.Changes:
         """As :func:`.generations.changes`; log recovered rows."""
         changes = generations.changes(self, since)
         self._log_recovered(changes)
         return changes
 
-    def write(self, *records, **more) -> generations.Generation:
+    def write(self, *records: typing.Any, **more: typing.Any
+              ) -> sql.Generation:
         """Publish a :class:`.Write` of these arguments.
 
         See :func:`.generations.write`.
@@ -96,7 +99,7 @@ class Store(database.Database):
         return None if engines.sqlite_path(self._url) is not None \
             else self.read(sql.now)
 
-    def damaged(self) -> dict[tuple, str]:
+    def damaged(self) -> damage.Reasons:
         """Return {(kind, name): reason in words} of the damaged rows.
 
         The method reads all rows that :meth:`read_changes` and

@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import json
 import math
+import typing
 
 import numpy as np
 import sqlalchemy as sa
@@ -123,8 +124,6 @@ class Prediction:
     :ivar share: predicted share of overload; None: no prediction is in force
     :ivar since: start of the prediction, seconds UTC
     :ivar seconds: measured time
-    :ivar expected_seconds: predicted overload in this time
-    :ivar overload_seconds: measured overload in this time
     :ivar blocks: number of independent parts of this time
     :ivar deviations: difference in standard deviations, above 0 if more
         overload was measured than predicted
@@ -154,8 +153,6 @@ class ErrorBudget:
     """The budget of a host or an uplink, see :mod:`..budgets`.
 
     :ivar kind: HOST or UPLINK
-    :ivar name: name of the host or the uplink
-    :ivar overload_probability: requested limit
     :ivar earned_share: share of the limit that is earned for each second in
         use
     :ivar first_days: the initial budget is what is earned in this many days
@@ -171,10 +168,9 @@ class ErrorBudget:
         counts for three quarters
     :ivar overload_seconds: avoidable overload since the start
     :ivar unknown_seconds: the rest of the time in use since the start
-    :ivar unknown_why: which instances were not measured most recently, or None
+    :ivar unknown_why: which instances were not measured most recently
     :ivar burn: {length of a window in seconds, as text: share of overload in
         it, divided by the limit}
-    :ivar prediction: :class:`Prediction` of a host
     :ivar vm_seconds: measured time of all instances since the start
     :ivar vm_overload_seconds: part of this time in which a capacity was
         exceeded, although the instance itself did not exceed it
@@ -195,7 +191,7 @@ class ErrorBudget:
     overload_seconds: float = 0.0
     unknown_seconds: float = 0.0
     unknown_why: str | None = None
-    burn: dict = dataclasses.field(default_factory=dict)
+    burn: dict[str, float] = dataclasses.field(default_factory=dict)
     prediction: Prediction = Prediction()
     vm_seconds: float = 0.0
     vm_overload_seconds: float = 0.0
@@ -252,10 +248,6 @@ def accepting(balance: float, burn: dict[str, float], earned_share: float
 
     If it is in debt, it accepts them only if it has spent at most what it has
     earned in the last :data:`RECOVERY_SECONDS`.
-
-    :param balance: remaining seconds of overload, negative for debt
-    :param burn: burn rates, as in :class:`ErrorBudget`
-    :param earned_share: as in :class:`ErrorBudget`
     """
     return balance >= 0 or burn.get(
         str(RECOVERY_SECONDS), math.inf) <= earned_share
@@ -268,24 +260,19 @@ class Debt:
     A host that accepts new instances (:func:`accepting`) has no Debt.
 
     :ivar days: number of days in use in which the debt is earned
-    :ivar projects: ids of the projects that spend, see
-        :data:`SPENDING_SHARE`
+    :ivar projects: that spend, see :data:`SPENDING_SHARE`
     """
 
     days: float
-    projects: frozenset = frozenset()
+    projects: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
 class Charge:
     """The overload of a host or an uplink that one instance made on one day.
 
-    :ivar kind: HOST or UPLINK
-    :ivar name: name of the host or the uplink
-    :ivar instance_uuid: uuid of the instance
     :ivar day: number of days since 1970
-    :ivar project: id of its project, or None if unknown
-    :ivar seconds: its part of the avoidable overload, in seconds
+    :ivar seconds: its part of the avoidable overload
     """
 
     kind: str
@@ -298,11 +285,9 @@ class Charge:
 
 @dataclasses.dataclass(frozen=True)
 class VMTime:
-    """The time of the instances of a project on one day.
+    """The measured time of the instances of a project on one day.
 
-    :ivar project: id of the project
     :ivar day: number of days since 1970
-    :ivar seconds: measured time of its instances
     :ivar overload_seconds: part of this time in which a capacity of the host
         was exceeded, although the instance itself did not exceed it
     """
@@ -331,31 +316,28 @@ def of_projects(vm_times: abc.Iterable[VMTime]) -> dict[str, VMTime]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measured:
-    """The rates of n instances in t slots, as one modeler measured them.
+    """The rates of n instances in t periods, as one modeler measured them.
 
-    :ivar period_seconds: length of a slot
-    :ivar first_slot: number of the first slot, which starts this many periods
-        after 1970
-    :ivar instances: list of their n uuids
+    :ivar first_slot: number of the first period since 1970
     :ivar last: (n,) start of the last sample of each instance, seconds UTC;
         -inf: it has none
     :ivar packets_known: (n,) bool, whether its rates say anything of packets
-    :ivar covered: (n, t) seconds of each slot that samples cover
+    :ivar covered: (n, t) seconds of each period that samples cover
     :ivar rates: (n, t, 3) mean egress_kbps, ingress_kbps and kpps
     """
 
     period_seconds: float
     first_slot: int
-    instances: list
+    instances: list[str]
     last: np.ndarray
     packets_known: np.ndarray
     covered: np.ndarray
     rates: np.ndarray
 
-    def to_rows(self) -> abc.Iterator[dict]:
+    def to_rows(self) -> abc.Iterator[sql.Row]:
         """Yield rows of some instances, without modeler, number and time.
 
-        An instance takes 9 bytes, and 16 bytes for each slot.
+        An instance takes 9 bytes, and 16 bytes for each period.
         """
         for begin in range(0, len(self.instances), _IN_ROW):
             some = slice(begin, begin + _IN_ROW)
@@ -370,7 +352,7 @@ class Measured:
                                      ('<f8', '?', '<f4', '<f4')))}
 
     @classmethod
-    def from_row(cls, row) -> 'Measured':
+    def from_row(cls, row: typing.Any) -> 'Measured':
         """Return the record of a row.
 
         :raises ValueError: if its data are damaged
@@ -399,10 +381,7 @@ class StoredSums:
     If the period changes, a day has several records. Each time is known in
     one of them at most.
 
-    :ivar kind: HOST or UPLINK
-    :ivar period_seconds: length of a slot
     :ivar limits: tuple of (weights, packet bytes, capacity)
-    :ivar name: name of the host or the uplink
     :ivar day: number of days since 1970
     :ivar data: bytes for all limits, as :mod:`..budgets.packed` creates them
     """
@@ -411,7 +390,7 @@ class StoredSums:
     name: str
     day: int
     period_seconds: float
-    limits: tuple
+    limits: tuple[typing.Any, ...]
     data: bytes
 
 
@@ -419,7 +398,6 @@ class StoredSums:
 class BudgetState:
     """The common state of all budgets.
 
-    :ivar period_seconds: length of a period
     :ivar stays_until: stays are complete up to this time, seconds UTC
     """
 
@@ -488,7 +466,7 @@ def debts(connection: sa.Connection, now: float
 def charges(connection: sa.Connection, first_day: int = 0) -> list[Charge]:
     """Return who spent budgets.
 
-    :param first_day: first day to return, in days since 1970
+    :param first_day: in days since 1970
     """
     return _usable_rows(connection, charge_table, Charge, first_day)
 
@@ -546,13 +524,7 @@ def measured(connection: sa.Connection) -> list[Measured]:
 def write_measured(connection: sa.Connection, modeler: str,
                    measured: abc.Iterable[Measured], written_at: float
                    ) -> None:
-    """Replace the rates that a modeler has measured.
-
-    This is one transaction without retries.
-
-    :param modeler: name of the modeler
-    :param written_at: seconds UTC
-    """
+    """Replace the rates that a modeler has measured, without retries."""
     table = measured_table
     rows = [{**row, 'modeler': modeler, 'number': number,
              'written_at': written_at} for number, row in enumerate(
@@ -568,8 +540,8 @@ def silent(connection: sa.Connection, instance_uuids: abc.Iterable[str]
            ) -> set[str]:
     """Return those of the given instances that send nothing.
 
-    These are the instances without an interface, and those that have never
-    sent anything in at least :data:`_SILENT_SAMPLES` samples.
+    They have no interface, or have never sent anything in at least
+    :data:`_SILENT_SAMPLES` samples.
     """
     instance_uuids = list(instance_uuids)
     silent_uuids = {
@@ -593,9 +565,8 @@ def sums(connection: sa.Connection, kind: str,
          ) -> list[StoredSums]:
     """Return sums, by name and day.
 
-    :param kind: HOST or UPLINK
     :param names: None for all
-    :param first_day: first day, in days since 1970
+    :param first_day: in days since 1970
     """
     table = sum_table.c
     rows = connection.execute(sa.select(sum_table).where(
@@ -630,7 +601,7 @@ def state(connection: sa.Connection) -> BudgetState | None:
 
 @database.writer
 def settle(connection: sa.Connection, state: BudgetState,
-           budgets: abc.Iterable[tuple] = (),
+           budgets: abc.Iterable[tuple[float | None, ErrorBudget]] = (),
            sums: abc.Iterable[StoredSums] = (),
            remove: abc.Iterable[tuple[str, str]] = (),
            forget_before: int | None = None,
@@ -640,14 +611,13 @@ def settle(connection: sa.Connection, state: BudgetState,
 
     This is one transaction without retries: on any error, nothing is written.
 
-    :param budgets: list of (``until`` of the stored budget, or None if there
-        is none; new :class:`ErrorBudget`)
+    :param budgets: (``until`` of the stored budget, or None if there is none;
+        new :class:`ErrorBudget`)
     :param sums: each replaces the sums of the same day and period
     :param remove: (kind, name) of the budgets to remove with their sums
     :param forget_before: records of earlier days, in days since 1970, are
         removed, and also outdated rates and stays; None: none are removed
-    :param charges: are added to those of the same day
-    :param vm_times: are added likewise
+    :param charges: are added to those of the same day, as ``vm_times``
     :raises StoreChanged: when another writer has settled one of these budgets
         in the meantime
     """

@@ -79,27 +79,21 @@ history_table = tables.table(
 class StoredClaim:
     """The latest claim of an instance.
 
-    :ivar instance_uuid: 1 to 36 characters
     :ivar token: identifies this claim; 1 to 36 characters
-    :ivar host: host that is claimed
     :ivar source: host that had the instance before, or None
     :ivar law: law that the instance is claimed with, without guarantee
     :ivar rule: rule that gave the law, as in :class:`.Demand`
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
         instance guarantee, or None if unknown
-    :ivar attachments: :class:`.Attachments` of the instance, or None
     :ivar claimed_by: name of the worker for operators
-    :ivar state: CLAIMED or WITHDRAWN
-    :ivar age_seconds: age of the claim: when it is written, or when it was
-        read
+    :ivar age_seconds: age when the claim is written, or when it was read
     :ivar waited_seconds: how long the request had waited when the claim was
         written
     :ivar conflicts: number of hosts that the request could not claim before
         this host, because the claims of others held the room
     :ivar missed: whether the request did not wait for the store
     :ivar number: number of the write that contains the claim; set by the store
-    :ivar claimed_at: time of the claim by the database's clock, seconds UTC;
-        set by the store
+    :ivar claimed_at: seconds UTC by the database's clock; set by the store
     """
 
     instance_uuid: str
@@ -122,12 +116,7 @@ class StoredClaim:
 
 @dataclasses.dataclass(frozen=True)
 class ClaimsSeen:
-    """The last write of claims that a reader has read.
-
-    :ivar store_id: distinguishes stores that were at the same URL
-    :ivar number: number of the last write of claims
-    :ivar token: distinguishes that write from another one with the same number
-    """
+    """The last write of claims that a reader has read, as a Generation."""
 
     store_id: str
     number: int
@@ -138,23 +127,21 @@ class ClaimsSeen:
 class ClaimChanges:
     """The claims that a reader has to apply.
 
-    :ivar seen: :class:`ClaimsSeen` for the next reading
     :ivar complete: True if these are all claims
-    :ivar claims: list of :class:`StoredClaim`, the oldest first
+    :ivar claims: the oldest first
     :ivar damaged: {('claim', instance uuid): reason in words} of rows that
         were omitted
     """
 
     seen: ClaimsSeen
     complete: bool
-    claims: list
-    damaged: dict = dataclasses.field(default_factory=dict)
+    claims: list[StoredClaim]
+    damaged: damage.Reasons = dataclasses.field(default_factory=dict)
 
 
 class Head(typing.NamedTuple):
     """The state of the claims.
 
-    :ivar seen: ClaimsSeen of the last write
     :ivar complete_since: number of the write since which no deleted row is
         missing
     :ivar version: version of the schema
@@ -184,7 +171,7 @@ def read(store: database.Database, since: ClaimsSeen | None = None
 
 @contextlib.contextmanager
 def claiming(store: database.Database, since: ClaimsSeen | None = None
-             ) -> abc.Iterator[tuple]:
+             ) -> abc.Iterator[tuple[ClaimChanges, abc.Callable[..., None]]]:
     """Serialise claims with all other writers, as a context manager.
 
     The context yields (:class:`ClaimChanges` since a reading, write). The

@@ -5,6 +5,7 @@
 ones. :func:`usable` builds the record of a row.
 """
 
+from collections import abc
 import dataclasses
 import functools
 import json
@@ -15,8 +16,8 @@ import typing
 
 import sqlalchemy as sa
 
-__all__ = ['OPTIONAL', 'Damaged', 'checked', 'decode', 'is_number', 'of',
-           'usable', 'usable_records']
+__all__ = ['OPTIONAL', 'Damaged', 'Reasons', 'checked', 'decode',
+           'is_number', 'of', 'usable', 'usable_records']
 
 #: Last character of a key that may be absent.
 OPTIONAL = '?'
@@ -35,20 +36,23 @@ class Damaged(ValueError):
     """A cell that does not have what this release writes."""
 
 
-def of(connection: sa.Connection) -> dict:
-    """Return {(kind, name): reason in words} of a transaction.
+#: {(kind, name): reason in words}
+Reasons: typing.TypeAlias = dict[tuple[str, typing.Any], str]
+
+_R = typing.TypeVar('_R')
+
+
+def of(connection: sa.Connection) -> Reasons:
+    """Return the damaged rows that a transaction has read.
 
     :class:`.Database` logs the damaged rows after the transaction.
     """
     return connection.get_execution_options().get('damaged', {})
 
 
-def usable(connection: sa.Connection, kind: str, name, build, *arguments):
-    """Return build(*arguments), or None if it raises: the row is damaged.
-
-    :param kind: kind of the record, for example 'claim'
-    :param name: key of the record
-    """
+def usable(connection: sa.Connection, kind: str, name: typing.Any,
+           build: abc.Callable[..., _R], *arguments: typing.Any) -> _R | None:
+    """Return build(*arguments), or None if it raises: the row is damaged."""
     try:
         return build(*arguments)
     except Exception as error:
@@ -60,19 +64,20 @@ def usable(connection: sa.Connection, kind: str, name, build, *arguments):
         return None
 
 
-def usable_records(connection: sa.Connection, kind: str, rows, build,
-                   name) -> list:
+def usable_records(
+        connection: sa.Connection, kind: str, rows: abc.Iterable[typing.Any],
+        build: abc.Callable[[typing.Any], _R],
+        name: abc.Callable[[typing.Any], typing.Any]) -> list[_R]:
     """Return the records of the rows that are not damaged.
 
-    :param build: callable, returns the record of a row
-    :param name: callable, returns the key of a row
+    :param build: returns the record of a row, as ``name`` its key
     """
     records = (usable(connection, kind, name(row), build, row)
                for row in rows)
     return [record for record in records if record is not None]
 
 
-def decode(text: str, shape):
+def decode(text: str, shape: typing.Any) -> typing.Any:
     """Return the value of a JSON cell.
 
     :param shape: what the value has to be: a type; a tuple of the permitted
@@ -94,12 +99,13 @@ def decode(text: str, shape):
     return value
 
 
-def checked(record):
+def checked(record: _R) -> _R:
     """Return a record whose fields have the types that its class states.
 
     :raises Damaged: if a field has another type, or a number is not finite
     """
-    for name, shapes in _shapes_of(type(record)).items():
+    record_class: typing.Any = type(record)
+    for name, shapes in _shapes_of(record_class).items():
         value = getattr(record, name)
         if not any(_has_shape(value, shape) for shape in shapes):
             raise Damaged(f'{name}: {_shown(value)}; expected ' + ' or '.join(
@@ -147,7 +153,7 @@ def _has_shape(value, shape):
     return isinstance(value, shape)
 
 
-def is_number(value) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value is a finite number."""
     return _has_shape(value, float)
 

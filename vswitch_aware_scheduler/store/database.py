@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A database with the schema of the store: engine, transactions, patience.
 
-It knows no kind of record. The functions of a kind work on a connection;
-:func:`reader`, :func:`writer` and :func:`patient_writer` let them be called
-with a :class:`Database` instead, in a transaction of their own.
+It knows no kind of record. :func:`reader`, :func:`writer` and
+:func:`patient_writer` let the functions of a kind, which work on a connection,
+also be called with a :class:`Database`.
 """
 
 from collections import abc
@@ -40,6 +40,8 @@ _ATTEMPTS = 20
 
 _P = ParamSpec('_P')
 _R = TypeVar('_R')
+_OnConnection = abc.Callable[Concatenate[sa.Connection, _P], _R]
+_OnDatabase = abc.Callable[Concatenate['Database | sa.Connection', _P], _R]
 
 
 class Database:
@@ -48,13 +50,11 @@ class Database:
     The constructor opens no connection, so a process may fork afterwards.
     Threads may share a database.
 
-    In addition to the listed exceptions, every method can raise: StoreMissing
-    when there is no store at the URL or it has no schema; StoreVersionError
-    when its schema is older or newer than this release; StoreError when the
-    database does not answer within the timeout. Messages never contain a
-    password.
+    Every method can raise StoreMissing when there is no store at the URL or it
+    has no schema; StoreVersionError when its schema is older or newer than
+    this release; StoreError when the database does not answer within the
+    timeout. Messages never contain a password.
 
-    :param url: SQLAlchemy URL of an SQLite file, MariaDB, MySQL or PostgreSQL
     :param timeout_seconds: longest time to wait for a connection, for a lock
         and for one answer, > 0
     :param patience_seconds: how long a write that waits for another writer is
@@ -89,9 +89,8 @@ class Database:
 
         The schema is not checked.
 
-        :param writes: on SQLite, lock the file at the begin. SQLite rejects a
-            transaction that first reads and then writes, if another process
-            has written in between.
+        :param writes: lock the file of SQLite at the begin: SQLite rejects a
+            transaction that first reads, if another process then writes
         """
         engine = self._engine()
         if writes:
@@ -104,7 +103,8 @@ class Database:
                 yield connection
         self._log_damaged(connection)
 
-    def read(self, function: abc.Callable, *arguments, **keywords):
+    def read(self, function: _OnConnection[_P, _R], *arguments: _P.args,
+             **keywords: _P.kwargs) -> _R:
         """Return function(connection, ...), within one consistent view."""
         def called(connection):
             return function(connection, *arguments, **keywords)
@@ -119,16 +119,15 @@ class Database:
                     raise
             return self._read_unlocked(called)
 
-    def write_once(self, function: abc.Callable, *arguments, **keywords):
-        """Return function(connection, ...), within a transaction.
-
-        Nothing is retried.
-        """
+    def write_once(self, function: _OnConnection[_P, _R],
+                   *arguments: _P.args, **keywords: _P.kwargs) -> _R:
+        """Return function(connection, ...), within a transaction, once."""
         self.require_schema()
         with self.transaction(writes=True) as connection:
             return function(connection, *arguments, **keywords)
 
-    def write_patiently(self, function: abc.Callable, *arguments, **keywords):
+    def write_patiently(self, function: _OnConnection[_P, _R],
+                        *arguments: _P.args, **keywords: _P.kwargs) -> _R:
         """Return function(connection, ...), within a transaction.
 
         The transaction is repeated after a deadlock, a wait for a lock or a
@@ -208,7 +207,7 @@ class Database:
         LOG.warning('store %s: %d rows are damaged or invalid: %s', self.url,
                     len(new), plain_text.first_of(new.values(), '; '))
 
-    def _log_recovered(self, changes) -> None:
+    def _log_recovered(self, changes):
         """Log which rows that were damaged have been read again."""
         if not self._logged:
             return
@@ -217,7 +216,7 @@ class Database:
             LOG.info('store %s: %s %s can be read again', self.url, kind,
                      name)
 
-    def _read_with(self, engine: sa.Engine, function: abc.Callable):
+    def _read_with(self, engine, function):
         with engine.connect() as connection:
             connection.execution_options(damaged={}, **(
                 {} if engine.dialect.name == 'sqlite'
@@ -228,12 +227,12 @@ class Database:
         self._log_damaged(connection)
         return result
 
-    def _read_unlocked(self, function: abc.Callable):
+    def _read_unlocked(self, function):
         # SQLite cannot open a write-ahead log in a directory where this
         # process may not write while no other process has it open. Then the
         # file is at rest: read it as it is, and make sure that it still was
         # at rest afterwards.
-        path = engines.sqlite_path(self._url)
+        path = str(engines.sqlite_path(self._url))
 
         def state():
             status = os.stat(path)
@@ -255,24 +254,17 @@ class Database:
                     f'{os.path.dirname(path)}')
 
 
-_OnConnection = abc.Callable[Concatenate[sa.Connection, _P], _R]
-_OnDatabase = abc.Callable[Concatenate[Database | sa.Connection, _P], _R]
-
-
-def reader(function: _OnConnection) -> _OnDatabase:
-    """Let a function on a connection also be called on a Database.
-
-    See :meth:`Database.read`.
-    """
+def reader(function: _OnConnection[_P, _R]) -> _OnDatabase[_P, _R]:
+    """Let a function also be called on a Database: :meth:`Database.read`."""
     return _on_database(function, 'read')
 
 
-def writer(function: _OnConnection) -> _OnDatabase:
+def writer(function: _OnConnection[_P, _R]) -> _OnDatabase[_P, _R]:
     """As :func:`reader`, see :meth:`Database.write_once`."""
     return _on_database(function, 'write_once')
 
 
-def patient_writer(function: _OnConnection) -> _OnDatabase:
+def patient_writer(function: _OnConnection[_P, _R]) -> _OnDatabase[_P, _R]:
     """As :func:`reader`, see :meth:`Database.write_patiently`."""
     return _on_database(function, 'write_patiently')
 

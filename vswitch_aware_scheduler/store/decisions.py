@@ -7,6 +7,7 @@ Decisions do not create a generation, and no other table refers to them.
 from collections import abc
 import dataclasses
 import json
+import typing
 
 import sqlalchemy as sa
 
@@ -24,8 +25,6 @@ __all__ = ['Decision', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'count', 'purge',
 PLACED = 'placed'
 NO_HOST = 'no host'
 NOT_PLACED = 'not placed'
-
-_MOST_NAME = 255
 
 _NUMBER_OR_NULL = (float, None)
 
@@ -47,11 +46,6 @@ class Decision:
 
     :ivar decision_id: 32 hexadecimal digits
     :ivar decided_at: seconds UTC, by the clock of the worker
-    :ivar decided_by: name of the worker
-    :ivar request_id: Nova's id of the request, or None
-    :ivar instance_uuid: uuid, or None
-    :ivar project: id of the project, or None
-    :ivar flavor: name of the flavor, or None
     :ivar outcome: PLACED, NO_HOST or NOT_PLACED
     :ivar rule: the rule that gave the demand of the instance
     :ivar host: the host that Nova selected, or None
@@ -81,10 +75,10 @@ class Decision:
     host: str | None
     hosts: int
     admitted: int
-    refused: dict
+    refused: dict[str, int]
     observed: int
-    chosen: dict | None
-    nearest: list
+    chosen: dict[str, typing.Any] | None
+    nearest: list[dict[str, typing.Any]]
 
 
 # body is a JSON object of the other values.
@@ -107,10 +101,8 @@ _COLUMNS = [column.name for column in decision_table.c
 def _row(decision):
     values = dataclasses.asdict(decision)
     row = {name: values.pop(name) for name in _COLUMNS}
-    for name, value in row.items():
-        if isinstance(value, str):
-            row[name] = packing.storable(value)[:_MOST_NAME]
-    return {**row, 'body': json.dumps(values, allow_nan=False)}
+    return {**packing.storable_texts(row),
+            'body': json.dumps(values, allow_nan=False)}
 
 
 def _of_row(row):
@@ -127,15 +119,13 @@ def _conditions(since, values):
 
 
 @database.reader
-def read(connection: sa.Connection, since: float | None = None,
+def read(connection: sa.Connection, /, since: float | None = None,
          limit: int | None = None, **values: str | None) -> list[Decision]:
     """Return decisions, the newest first.
 
     :param since: earliest time of a decision, seconds UTC
-    :param limit: largest number of decisions
-    :param values: only decisions with these values of ``instance_uuid``,
-        ``request_id``, ``decision_id``, ``host``, ``project`` and ``outcome``;
-        None restricts nothing
+    :param values: only decisions with these values of columns; None restricts
+        nothing
     """
     table = decision_table
     return damage.usable_records(
@@ -146,7 +136,7 @@ def read(connection: sa.Connection, since: float | None = None,
 
 
 @database.reader
-def count(connection: sa.Connection, **values: str | None) -> int:
+def count(connection: sa.Connection, /, **values: str | None) -> int:
     """Return the number of decisions with some values, see :func:`read`."""
     return connection.scalar(sa.select(sa.func.count()).select_from(
         decision_table).where(*_conditions(None, values)))
@@ -157,8 +147,7 @@ def write(connection: sa.Connection, decisions: abc.Iterable[Decision]
           ) -> None:
     """Write decisions, without retries.
 
-    A decision with a value that the database refuses is skipped and named in
-    the log.
+    A decision that the database refuses is skipped and named in the log.
     """
     rows = (damage.usable(connection, 'decision', decision.decision_id, _row,
                           decision) for decision in decisions)
@@ -168,11 +157,9 @@ def write(connection: sa.Connection, decisions: abc.Iterable[Decision]
 
 def purge(store: database.Database, most_decisions: int, age_seconds: float
           ) -> int:
-    """Remove the oldest decisions.
+    """Remove the oldest decisions; return their number.
 
-    :param most_decisions: largest number of decisions to keep
     :param age_seconds: largest age of a decision by the database's clock
-    :returns: number of removed decisions
     """
     # Selected first: in MariaDB, a DELETE that matches no row locks the gaps
     # between rows.

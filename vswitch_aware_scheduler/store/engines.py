@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates database engines from store URLs, and translates their errors.
 
-Every connection has a timeout. An SQLite file is only created if the caller
-requests it.
+Every connection has a timeout.
 """
 
+from collections import abc
 import contextlib
 import functools
 import importlib
@@ -51,10 +51,9 @@ _EXPECTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
              'postgresql+psycopg2://...')
 
 
-def parse(url):
+def parse(url: str) -> sa.URL:
     """Return the SQLAlchemy URL of a string.
 
-    :param url: string
     :raises StoreError: if this store cannot use the URL; the message does not
         contain the URL, which may have a password
     """
@@ -88,32 +87,25 @@ def parse(url):
     return parsed
 
 
-def hide_password(url):
-    """Return a parsed URL as text without secrets.
-
-    :param url: SQLAlchemy URL
-    """
+def hide_password(url: sa.URL) -> str:
+    """Return a parsed URL as text without secrets."""
     # The query may also contain secrets.
     return url.set(query={}).render_as_string(hide_password=True)
 
 
-def sqlite_path(url):
+def sqlite_path(url: sa.URL) -> str | None:
     """Return the file of an SQLite URL, or None for another database.
 
-    An SQLite URI also gives None, because it specifies itself how to open the
-    file.
-
-    :param url: SQLAlchemy URL
+    An SQLite URI also gives None: it specifies itself how to open the file.
     """
     if url.get_backend_name() != 'sqlite' or 'uri' in url.query:
         return None
     return os.path.abspath(url.database)
 
 
-def require_file(url):
+def require_file(url: sa.URL) -> None:
     """Check that the file of an SQLite URL exists.
 
-    :param url: SQLAlchemy URL
     :raises StoreMissing: if there is no file
     :raises StoreError: if it is not a regular file
     """
@@ -128,23 +120,20 @@ def require_file(url):
         f'"vswitch-manage db sync" to make it')
 
 
-def create(url, timeout_seconds, *, new_file=False, immutable=False,
-           statement_seconds=None):
-    """Return a new engine. Nothing is connected yet.
+def create(url: sa.URL, timeout_seconds: float, *, new_file: bool = False,
+           immutable: bool = False, statement_seconds: float | None = None
+           ) -> sa.Engine:
+    """Return a new SQLAlchemy Engine. Nothing is connected yet.
 
     The server ends a session of this engine that keeps a transaction open and
     sends nothing for twice ``timeout_seconds``. Such a process is frozen or
     its host has lost power, and other sessions wait for its locks.
 
-    :param url: SQLAlchemy URL that :func:`parse` returned
-    :param timeout_seconds: longest wait in seconds for a connection, a lock or
-        an answer
     :param new_file: whether to create a missing SQLite file
     :param immutable: whether to read an SQLite file without locks, because no
         process writes it
     :param statement_seconds: longest time of one statement in seconds; None
         means ``timeout_seconds``
-    :returns: SQLAlchemy Engine
     :raises StoreError: if the database's Python driver is not installed
     """
     given_url = url
@@ -259,7 +248,6 @@ def _connect(url, dialect, _record, arguments, parameters):
 def _translating_parameters(url, *passing):
     """Convert an error of a client about an unknown parameter to StoreError.
 
-    :param url: the given URL; the message names the parameters of its query
     :param passing: exceptions that have another cause
     """
     try:
@@ -331,12 +319,10 @@ def _sqlite_code(error):
     return getattr(_original(error), 'sqlite_errorcode', 0) & 0xff
 
 
-def is_locked(error):
+def is_locked(error: BaseException) -> bool:
     """Whether another writer held a required lock for too long.
 
     oslo.db reports this as a deadlock on MariaDB.
-
-    :param error: exception of the database
     """
     # PostgreSQL's lock_not_available.
     return getattr(_original(error), 'pgcode', None) == '55P03' \
@@ -351,11 +337,8 @@ def _waited_for_lock(error):
         getattr(_original(error), 'args', None) or (None,))[0] == 1205
 
 
-def is_refused_value(error):
-    """Whether a database, or its client, rejects a value in a row.
-
-    :param error: exception of the database
-    """
+def is_refused_value(error: BaseException) -> bool:
+    """Whether a database, or its client, rejects a value in a row."""
     if isinstance(error, (db_exception.DBDataError, exc.DataError,
                           exc.IntegrityError,
                           db_exception.DBInvalidUnicodeParameter)):
@@ -367,20 +350,16 @@ def is_refused_value(error):
                        sqlite3.IntegrityError))
 
 
-def is_write_protected(error):
-    """Whether SQLite cannot write to its file or create files next to it.
-
-    :param error: exception of the database
-    """
+def is_write_protected(error: BaseException) -> bool:
+    """Whether SQLite cannot write to its file or create files next to it."""
     return _sqlite_code(error) in (sqlite3.SQLITE_CANTOPEN,
                                    sqlite3.SQLITE_READONLY)
 
 
 @contextlib.contextmanager
-def translate_errors(url, doing):
+def translate_errors(url: sa.URL, doing: str) -> abc.Iterator[None]:
     """Convert errors of the database to StoreError.
 
-    :param url: SQLAlchemy URL of the store
     :param doing: the operation that failed, a verb such as 'read'
     :raises StoreInterrupted: if a deadlock or a lost connection has ended a
         transaction
@@ -392,7 +371,7 @@ def translate_errors(url, doing):
             ImportError, OSError) as error:
         message = f'store {hide_password(url)}: cannot {doing} it: ' \
                 f'{reason(error)}'
-        kind = exceptions.StoreError
+        kind: type[exceptions.StoreError] = exceptions.StoreError
         if _waited_for_lock(error):
             message += f'; {_possible_lock_holders(url)}'
         elif isinstance(error, (db_exception.DBDeadlock,
@@ -412,11 +391,8 @@ def _driver_error(url):
         return exc.SQLAlchemyError
 
 
-def sqlite_files(url):
-    """Return the paths of the existing files of an SQLite URL.
-
-    :param url: SQLAlchemy URL
-    """
+def sqlite_files(url: sa.URL) -> list[str]:
+    """Return the paths of the existing files of an SQLite URL."""
     path = sqlite_path(url)
     return [] if path is None else [
         file_path for file_path in (path, path + '-wal', path + '-shm')
@@ -469,12 +445,9 @@ def _process(pid):
     return description
 
 
-def reason(error):
-    """Return the message of the database, without statement and parameters.
-
-    :param error: exception of the database
-    """
-    extra = _EXTRAS.get(getattr(error, 'name', None))
+def reason(error: BaseException) -> str:
+    """Return the message of the database, without statement and parameters."""
+    extra = _EXTRAS.get(str(getattr(error, 'name', None)))
     if isinstance(error, ImportError) and not extra:
         return f'{error}; expected {_EXPECTED}'
     if extra:

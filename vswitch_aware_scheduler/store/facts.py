@@ -8,6 +8,7 @@ Schedulers read none of these rows, so that they create no generation.
 
 import dataclasses
 import json
+import typing
 
 import sqlalchemy as sa
 
@@ -23,9 +24,8 @@ __all__ = ['FLEET_KINDS', 'FleetFacts', 'Modeler', 'Worker', 'modelers',
 #: ``hosts``. 'flavor', by name: its extra specs. 'host' and 'uplink': the
 #: policy in force; that of a host has more, see
 #: :mod:`vswitch_aware_scheduler.fleet.facts`. 'node': only the time at which
-#: the compute nodes in the facts of hosts were read. 'options', by service:
-#: the options that have to be the same everywhere.
-FLEET_KINDS = ('aggregate', 'flavor', 'host', 'node', 'options', 'uplink')
+#: the compute nodes in the facts of hosts were read.
+FLEET_KINDS = ('aggregate', 'flavor', 'host', 'node', 'uplink')
 
 #: How long, in seconds, the state of a process is kept after its last report.
 _KEPT_SECONDS = 86400
@@ -61,7 +61,8 @@ modeler_table = tables.table(
     tables.columns(sa.Double, 'interval_seconds', null=True),
     tables.columns(sa.BigInteger, 'passes'),
     tables.columns(sa.Double, 'passed_at', 'waiting_since', null=True),
-    tables.columns(tables.TEXT, 'outcome', 'waiting_for', null=True))
+    tables.columns(tables.TEXT, 'outcome', 'waiting_for', 'options',
+                   null=True))
 
 # state is a JSON object.
 worker_table = tables.table(
@@ -87,6 +88,7 @@ class Modeler:
     :ivar passed_at: end of the last successful pass, or None
     :ivar outcome: result of the last successful pass in words, or None
     :ivar waiting_since: when the modeler started to wait, or None
+    :ivar options: {option: value} of those that have to be the same everywhere
     """
 
     name: str
@@ -100,6 +102,7 @@ class Modeler:
     outcome: str | None = None
     waiting_for: str | None = None
     waiting_since: float | None = None
+    options: dict[str, typing.Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +114,7 @@ class FleetFacts:
         never
     """
 
-    facts: dict
+    facts: dict[str, dict[str, typing.Any]]
     read_at: float | None = None
 
 
@@ -130,7 +133,7 @@ class Worker:
     host: str
     started_at: float
     seen_at: float
-    state: dict
+    state: dict[str, typing.Any]
 
 
 @database.reader
@@ -148,7 +151,7 @@ def read(connection: sa.Connection, kind: str) -> FleetFacts:
 
 
 @database.writer
-def write(connection: sa.Connection, facts: dict[str, dict[str, dict]],
+def write(connection: sa.Connection, facts: dict[str, dict[str, typing.Any]],
           read_at: float) -> None:
     """Replace the stored facts of the fleet, for the given kinds.
 
@@ -164,9 +167,9 @@ def write(connection: sa.Connection, facts: dict[str, dict[str, dict]],
                  for name, value in facts_of_kind.items()}
         stored_texts = dict(connection.execute(sa.select(
             table.c.name, table.c.value).where(table.c.kind == kind)).all())
-        for chunk in sql.key_chunks(stored_texts.keys() - texts.keys()):
+        for names in sql.key_chunks(stored_texts.keys() - texts.keys()):
             connection.execute(sa.delete(table).where(
-                (table.c.kind == kind) & table.c.name.in_(chunk)))
+                (table.c.kind == kind) & table.c.name.in_(names)))
         for chunk in sql.chunks([
                 {'kind': kind, 'name': name, 'value': text}
                 for name, text in texts.items()
@@ -176,31 +179,44 @@ def write(connection: sa.Connection, facts: dict[str, dict[str, dict]],
         {'kind': kind, 'read_at': read_at} for kind in facts])
 
 
-def _of_process(connection, table):
-    """Return the rows of processes, by host and start."""
-    return connection.execute(sa.select(table).order_by(
-        table.c.host, table.c.started_at, table.c.name))
+def _of_processes(connection, table, kind, column, shape):
+    """Return the records of processes, by host and start.
+
+    A record whose JSON cannot be read is returned with {} in its place.
+
+    :param kind: class of the records
+    :param column: name of the column with JSON, of the given shape
+    """
+    name = table.name
+    return damage.usable_records(
+        connection, name, connection.execute(sa.select(table).order_by(
+            table.c.host, table.c.started_at, table.c.name)),
+        lambda row: damage.checked(kind(**{
+            **row._mapping, column: damage.usable(
+                connection, name, row.name, damage.decode,
+                getattr(row, column) or '{}', shape) or {}})),
+        lambda row: row.name)
+
+
+def _report(connection, table, record, column, expired):
+    """Replace the record of a process; delete old and expired ones."""
+    sql.delete_where(connection, table, expired | (
+        table.c.seen_at < record.seen_at - _KEPT_SECONDS))
+    sql.upsert(connection, table, [{
+        **dataclasses.asdict(record),
+        column: json.dumps(getattr(record, column), allow_nan=False)}])
 
 
 @database.reader
 def workers(connection: sa.Connection) -> list[Worker]:
     """Return the workers of schedulers, by host and start."""
-    # A worker without its state is returned anyway: it is there.
-    return damage.usable_records(
-        connection, 'worker', _of_process(connection, worker_table),
-        lambda row: damage.checked(Worker(**{
-            **row._mapping, 'state': damage.usable(
-                connection, 'worker', row.name, damage.decode, row.state,
-                _STATE) or {}})), lambda row: row.name)
+    return _of_processes(connection, worker_table, Worker, 'state', _STATE)
 
 
 @database.reader
 def modelers(connection: sa.Connection) -> list[Modeler]:
     """Return the modelers, by host and start."""
-    return damage.usable_records(
-        connection, 'modeler', _of_process(connection, modeler_table),
-        lambda row: damage.checked(Modeler(**row._mapping)),
-        lambda row: row.name)
+    return _of_processes(connection, modeler_table, Modeler, 'options', dict)
 
 
 @database.writer
@@ -211,20 +227,12 @@ def report_modeler(connection: sa.Connection, modeler: Modeler) -> None:
     heartbeats of modelers that have not reported for a day, and those of ended
     modelers on the same host.
     """
-    table = modeler_table
-    sql.delete_where(
-        connection, table,
-        (table.c.seen_at < modeler.seen_at - _KEPT_SECONDS)
-        | ((table.c.host == modeler.host) & table.c.ended))
-    sql.upsert(connection, table, [dataclasses.asdict(modeler)])
+    table = modeler_table.c
+    _report(connection, modeler_table, modeler, 'options',
+            (table.host == modeler.host) & table.ended)
 
 
 @database.writer
 def report_worker(connection: sa.Connection, worker: Worker) -> None:
     """Write the state of a worker, as :func:`report_modeler`."""
-    table = worker_table
-    sql.delete_where(connection, table,
-                     table.c.seen_at < worker.seen_at - _KEPT_SECONDS)
-    sql.upsert(connection, table, [{
-        **dataclasses.asdict(worker),
-        'state': json.dumps(worker.state, allow_nan=False)}])
+    _report(connection, worker_table, worker, 'state', sa.false())

@@ -11,6 +11,7 @@ from collections import abc
 import dataclasses
 import os
 import time
+import typing
 
 import numpy as np
 import sqlalchemy as sa
@@ -29,7 +30,7 @@ from vswitch_aware_scheduler.store import stays
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['Basis', 'Changes', 'Generation', 'REMOVAL_SECONDS', 'Write',
+__all__ = ['Basis', 'Changes', 'REMOVAL_SECONDS', 'Write',
            'basis', 'changes', 'forget_removals', 'read', 'secret', 'write']
 
 #: Seconds for which incremental readers can read a removal. A reader that was
@@ -75,34 +76,11 @@ secret_table = tables.table(
     tables.columns(sa.String(64), 'value'))
 
 
-@dataclasses.dataclass(frozen=True)
-class Generation:
-    """The state of the store that a reader has read.
-
-    :ivar store_id: distinguishes stores that were at the same URL
-    :ivar number: number of the last write; 0 before the first write
-    :ivar published_at: time of that write, seconds UTC; 0 before the first
-        write
-    :ivar token: distinguishes that write from another write with the same
-        number in a restored or failed-over store; None before the first write
-    """
-
-    store_id: str
-    number: int
-    published_at: float
-    token: str | None = None
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Basis:
-    """The state from which a pass of the modeler continues.
+    """The state from which a pass of the modeler continues, read at once."""
 
-    All parts are read in one consistent view.
-
-    :ivar points: {instance uuid: :class:`.ResumePoint`} of all instances
-    """
-
-    generation: Generation
+    generation: sql.Generation
     points: dict[str, stored_models.ResumePoint]
 
 
@@ -114,40 +92,35 @@ class Changes:
 
     :ivar complete: True if these are all rows; everything that was read before
         is void
-    :ivar instance_uuids: list of the uuids of n instances, in any order
+    :ivar instance_uuids: of n instances, in any order
     :ivar law_sizes: (n,) int64, number of bytes of the law of each instance
-    :ivar packed_laws: the RateLaws one after the other, bytes or a bytearray
-    :ivar removed: list of the uuids of instances that have no model any more
-    :ivar host_profiles: list of :class:`.HostProfile`
-    :ivar removed_hosts: list of hosts that have no profile any more
-    :ivar placements: (list of instance uuids, list of (host, flavor, project,
+    :ivar packed_laws: the RateLaws one after the other
+    :ivar placements: (instance uuids, list of (host, flavor, project,
         :class:`.Attachments` or None, (egress_kbps, ingress_kbps, kpps) that
         its ports guarantee or None)); equal tuples are the same object
-    :ivar removed_placements: list of the uuids of instances that no longer
-        exist
     :ivar seen_at: time of the placements, seconds UTC, or None
     :ivar priors: {key of :class:`.Prior`: RateLaw, or None if removed}
-    :ivar debts: {(kind, name): :class:`.budgets.Debt`} of all that are in
-        debt; None: as before
+    :ivar debts: of all that are in debt; None: as before
     :ivar damaged: {(kind, name): reason in words} of rows that could not be
         read. Damaged models, hosts and priors are also listed as removed;
         damaged networks count as unknown.
     """
 
-    generation: Generation
+    generation: sql.Generation
     complete: bool
-    instance_uuids: list
+    instance_uuids: list[str]
     law_sizes: np.ndarray
-    packed_laws: bytes
-    removed: list
-    host_profiles: list
-    removed_hosts: list
-    placements: tuple = ((), ())
-    removed_placements: tuple = ()
+    packed_laws: bytes | bytearray
+    removed: list[str]
+    host_profiles: list[profiles.HostProfile]
+    removed_hosts: list[str]
+    placements: tuple[abc.Sequence[str], abc.Sequence[typing.Any]] = ((), ())
+    removed_placements: abc.Sequence[str] = ()
     seen_at: float | None = None
-    priors: dict = dataclasses.field(default_factory=dict)
-    debts: dict | None = None
-    damaged: dict = dataclasses.field(default_factory=dict)
+    priors: dict[typing.Any, rate_law.RateLaw | None] = dataclasses.field(
+        default_factory=dict)
+    debts: dict[tuple[str, str], budgets.Debt] | None = None
+    damaged: damage.Reasons = dataclasses.field(default_factory=dict)
 
     def laws(self) -> abc.Iterator[tuple[str, rate_law.RateLaw]]:
         """Yield (instance uuid, RateLaw) of all changed models."""
@@ -159,7 +132,7 @@ class Changes:
                            rate_law.split_laws(
                                bytes(packed[start:end]), sizes))
 
-    def read_keys(self) -> set:
+    def read_keys(self) -> set[tuple[str, typing.Any]]:
         """Return {(kind, name)} of the rows that were read undamaged."""
         return {*(('model', name) for name in self.instance_uuids),
                 *(('host', profile.host) for profile in self.host_profiles),
@@ -174,43 +147,34 @@ class Write:
 
     A record replaces the record of the same instance or host.
 
-    :ivar models: StoredModel, each instance once
     :ivar remove: uuids of instances whose model and counts are removed;
         unknown uuids are no error
-    :ivar host_profiles: HostProfile, each host once
-    :ivar remove_hosts: hosts whose profile is removed
-    :ivar now: seconds UTC, None for the system's clock
-    :ivar unmodelled: Unmodelled; a stored model of such an instance is removed
+    :ivar now: seconds UTC
+    :ivar unmodelled: a stored model of such an instance is removed
     :ivar based_on: the Basis from which models, counts and removals were
         computed; None: they do not depend on stored data
-    :ivar placements: InstanceRecord, each instance once
-    :ivar remove_placements: uuids of instances whose placement is removed
-    :ivar inventory: InventoryState, or None to keep the stored one
-    :ivar priors: Prior, each key once
-    :ivar remove_priors: Prior to remove
+    :ivar inventory: None keeps the stored one
     :raises InvalidInput: when a key is given twice
     """
 
-    models: abc.Iterable[stored_models.StoredModel] = ()
-    remove: abc.Iterable[str] = ()
-    host_profiles: abc.Iterable[profiles.HostProfile] = ()
-    remove_hosts: abc.Iterable[str] = ()
-    now: float | None = None
-    unmodelled: abc.Iterable[stored_models.Unmodelled] = ()
+    models: abc.Sequence[stored_models.StoredModel] = ()
+    remove: abc.Sequence[str] = ()
+    host_profiles: abc.Sequence[profiles.HostProfile] = ()
+    remove_hosts: abc.Sequence[str] = ()
+    now: float = dataclasses.field(default_factory=time.time)
+    unmodelled: abc.Sequence[stored_models.Unmodelled] = ()
     based_on: Basis | None = None
-    placements: abc.Iterable[instances.InstanceRecord] = ()
-    remove_placements: abc.Iterable[str] = ()
+    placements: abc.Sequence[instances.InstanceRecord] = ()
+    remove_placements: abc.Sequence[str] = ()
     inventory: instances.InventoryState | None = None
-    priors: abc.Iterable[stored_priors.Prior] = ()
-    remove_priors: abc.Iterable[stored_priors.Prior] = ()
+    priors: abc.Sequence[stored_priors.Prior] = ()
+    remove_priors: abc.Sequence[stored_priors.Prior] = ()
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             if field.default == ():
                 object.__setattr__(self, field.name,
                                    list(getattr(self, field.name)))
-        if self.now is None:
-            object.__setattr__(self, 'now', time.time())
         for kind, keys in (
                 ('instance', self.instance_uuids),
                 ('host', [*(record.host for record in self.host_profiles),
@@ -231,13 +195,13 @@ class Write:
     @property
     def instance_uuids(self) -> list[str]:
         """The instances whose model or counts change."""
-        return [*(record.instance_uuid
-                  for record in (*self.models, *self.unmodelled)),
+        return [*(model.instance_uuid for model in self.models),
+                *(record.instance_uuid for record in self.unmodelled),
                 *self.remove]
 
 
 @database.reader
-def read(connection: sa.Connection) -> Generation:
+def read(connection: sa.Connection) -> sql.Generation:
     """Return the last complete generation."""
     return _read(connection)[0]
 
@@ -249,7 +213,7 @@ def _read(connection):
         table.store_id, table.number, table.published_at, table.token,
         table.complete_since)).one()
     try:
-        generation = damage.checked(Generation(*row[:4]))
+        generation = damage.checked(sql.Generation(*row[:4]))
         if not damage.is_number(row.complete_since):
             raise damage.Damaged(f'complete_since: {row.complete_since!r}')
     except ValueError as error:
@@ -279,34 +243,34 @@ def basis(connection: sa.Connection) -> Basis:
 
 @database.reader
 def changes(connection: sa.Connection,
-            since: Generation | None = None) -> Changes:
+            since: sql.Generation | None = None) -> Changes:
     """Return the changes that a reader needs, in one consistent view.
 
     The call is cheap when nothing has changed. It can read a million models.
 
     :param since: Generation of the reader's last read, None for all
-    :returns: :class:`Changes`; they are complete when ``since`` is None, is of
-        another store, is not in the history of this store (a restored backup,
-        a replica that was promoted) or is so old that removals since then are
-        no longer stored
+    :returns: they are complete when ``since`` is None, is of another store, is
+        not in the history of this store (a restored backup, a replica that was
+        promoted) or is so old that removals since then are no longer stored
     """
     generation, complete_since = _read(connection)
     damaged = damage.of(connection)
-    complete = (since is None or since.store_id != generation.store_id
-                or not complete_since <= since.number <= generation.number
-                or not sql.is_remembered(
-                    connection, history_table, since, generation))
+    after = None             # number of the reader's generation
+    if since is not None and since.store_id == generation.store_id \
+            and complete_since <= since.number <= generation.number \
+            and sql.is_remembered(connection, history_table, since,
+                                  generation):
+        after = since.number
 
     def changed(table, *columns):
         query = sa.select(*columns)
-        if not complete:
-            query = query.where(table.c.generation > since.number)
-        return query
+        return query if after is None else query.where(
+            table.c.generation > after)
 
     uuids, sizes, data = [], [np.zeros(0, np.int64)], bytearray()
-    hosts, removals, placements, laws = [], [], ((), ()), {}
-    debts = None
-    if complete or since.number != generation.number:
+    hosts, removals, laws, debts = [], [], {}, None
+    placements: typing.Any = (), ()
+    if after != generation.number:
         table = stored_models.model_table
         rows = sql.stream(connection, changed(table, table.c.instance_uuid,
                                               table.c.law))
@@ -323,7 +287,7 @@ def changes(connection: sa.Connection,
         laws = stored_priors.laws(connection, changed(
             stored_priors.prior_table, *stored_priors.COLUMNS))
         debts = budgets.debts(connection, generation.published_at)
-        if not complete:
+        if after is not None:
             removals = connection.execute(changed(
                 removal_table, removal_table.c.kind,
                 removal_table.c.name)).all()
@@ -337,18 +301,18 @@ def changes(connection: sa.Connection,
 
     inventory = instances.inventory(connection)
     return Changes(
-        generation=generation, complete=complete, instance_uuids=uuids,
+        generation=generation, complete=after is None, instance_uuids=uuids,
         law_sizes=np.concatenate(sizes), packed_laws=data,
         removed=removed(_INSTANCE, uuids), host_profiles=hosts,
         removed_hosts=removed(_HOST, (host.host for host in hosts)),
         placements=placements,
         removed_placements=removed(_PLACEMENT, placements[0]),
-        seen_at=inventory and inventory.seen_at, priors=laws, debts=debts,
-        damaged=damaged)
+        seen_at=None if inventory is None else inventory.seen_at,
+        priors=laws, debts=debts, damaged=damaged)
 
 
 @database.patient_writer
-def write(connection: sa.Connection, content: Write) -> Generation:
+def write(connection: sa.Connection, content: Write) -> sql.Generation:
     """Publish a new generation completely or, on any error, not at all.
 
     Only one writer works at a time. A record with a value that the database

@@ -3,6 +3,7 @@
 
 from collections import abc
 import dataclasses
+import typing
 
 import sqlalchemy as sa
 
@@ -57,24 +58,17 @@ COLUMNS = [placement_table.c[name] for name in (
 
 @dataclasses.dataclass(frozen=True)
 class InstanceRecord:
-    """The data of an instance that Nova reports.
+    """The data of an instance that Nova reports; None where it is unknown.
 
     :ivar instance_uuid: 1 to 36 characters
-    :ivar host: name of the host with the instance, or None
-    :ivar flavor: name of its flavor, or None if unknown
-    :ivar project: id of its project, or None if unknown
-    :ivar attachments: :class:`.Attachments`, networks in order, or None if
-        unknown
-    :ivar running: whether the instance runs according to Nova, or None if
-        unknown
+    :ivar attachments: networks in order
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that QoS policies
-        guarantee to its ports, or None if unknown
-    :ivar began_at: time of the launch, or else of the creation, seconds UTC,
-        or None. The store does not keep this value and ``changed_at``, and a
-        comparison of records ignores them
-    :ivar changed_at: time of the last change, seconds UTC, or None
-    :raises InvalidModel: if a value is invalid; the message names the
-        instance, the value and the valid values
+        guarantee to its ports
+    :ivar began_at: time of the launch, or else of the creation, seconds UTC.
+        The store does not keep this value and ``changed_at``, and a comparison
+        of records ignores them
+    :ivar changed_at: time of the last change, seconds UTC
+    :raises InvalidModel: if a value is invalid
     """
 
     instance_uuid: str
@@ -83,7 +77,7 @@ class InstanceRecord:
     project: str | None = None
     attachments: vswitch_attachments.Attachments | None = None
     running: bool | None = None
-    guaranteed: tuple | None = None
+    guaranteed: tuple[float, float, float] | None = None
     began_at: float | None = dataclasses.field(default=None, compare=False)
     changed_at: float | None = dataclasses.field(default=None, compare=False)
 
@@ -102,7 +96,7 @@ class InstanceRecord:
                 f'instance {uuid}: {error}') from None
 
     @property
-    def networks(self) -> tuple:
+    def networks(self) -> tuple[str | None, ...]:
         """Tuple of the networks of its interfaces; empty if unknown."""
         return () if self.attachments is None else (
             self.attachments.networks + self.attachments.others)
@@ -113,8 +107,6 @@ class FormerInstance:
     """An instance that Nova has deleted.
 
     :ivar removed_at: when its placement was removed, seconds UTC
-    :ivar flavor: name of its flavor, or None if unknown
-    :ivar project: id of its project, or None if unknown
     """
 
     flavor: str | None
@@ -124,11 +116,11 @@ class FormerInstance:
 
 @dataclasses.dataclass(frozen=True)
 class InventoryState:
-    """The age of the placements.
+    """The age of the placements; times are seconds UTC.
 
     :ivar source: the service that reported the placements
-    :ivar seen_at: time for which the placements are correct, seconds UTC
-    :ivar complete_at: time of the last reading of all placements, seconds UTC
+    :ivar seen_at: time for which the placements are correct
+    :ivar complete_at: time of the last reading of all placements
     :ivar changed_until: the placements include changes up to this time by the
         clock of the source, or None
     """
@@ -139,13 +131,12 @@ class InventoryState:
     changed_until: float | None = None
 
 
-def values(connection: sa.Connection, query: sa.Select) -> tuple[list, list]:
-    """Return the placements as (uuids, values).
+def values(connection: sa.Connection, query: sa.Select[typing.Any]
+           ) -> tuple[list[str], list[typing.Any]]:
+    """Return the placements of a SELECT of :data:`COLUMNS` as (uuids, values).
 
     A value is (host, flavor, project, Attachments or None, guaranteed rates or
     None). There may be a million: equal tuples are one object.
-
-    :param query: SELECT of :data:`COLUMNS`
     """
     uuids, values, shared, attached = [], [], {}, {}
     for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
@@ -196,10 +187,7 @@ def projects(connection: sa.Connection) -> dict[str, str | None]:
 def read(connection: sa.Connection,
          instance_uuids: abc.Iterable[str] | None = None
          ) -> dict[str, InstanceRecord]:
-    """Return the placements of instances; unknown instances are absent.
-
-    :param instance_uuids: None for all
-    """
+    """Return the placements of some or all instances, as far as known."""
     placements = {}
     for query in sql.restricted(
             sa.select(*COLUMNS, placement_table.c.running),
@@ -215,15 +203,14 @@ def read(connection: sa.Connection,
 def _of_row(connection, row):
     attachments, guaranteed = packing.usable_ports(
         connection, 'placement', row)
-    return InstanceRecord(*row[:4], attachments, row.running, guaranteed)
+    return InstanceRecord(row.instance_uuid, row.host, row.flavor,
+                          row.project, attachments, row.running, guaranteed)
 
 
-def write(connection: sa.Connection, placements: list[InstanceRecord],
-          inventory: InventoryState | None, generation) -> None:
-    """Write placements and the state of the inventory.
-
-    :param inventory: None to keep the stored one
-    """
+def write(connection: sa.Connection, placements: abc.Sequence[InstanceRecord],
+          inventory: InventoryState | None, generation: sql.Generation
+          ) -> None:
+    """Write placements and the inventory's state (None: keep it)."""
     for chunk in sql.chunks(placements):
         stays.follow(connection, chunk, (), generation.published_at)
         sql.delete(connection, former_table.c.instance_uuid,
@@ -242,8 +229,8 @@ def write(connection: sa.Connection, placements: list[InstanceRecord],
             {'id': 1, **dataclasses.asdict(inventory)}])
 
 
-def keep_former(connection: sa.Connection, instance_uuids: list[str],
-                generation) -> None:
+def keep_former(connection: sa.Connection, instance_uuids: abc.Iterable[str],
+                generation: sql.Generation) -> None:
     """Store flavor and project of instances that are removed now."""
     table = placement_table.c
     for chunk in sql.key_chunks(instance_uuids):

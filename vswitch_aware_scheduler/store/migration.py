@@ -49,19 +49,17 @@ def _config(connection=None):
     return config
 
 
-def revisions():
+def revisions() -> list[str]:
     """Return the list of the known revisions, the oldest first."""
     scripts = script.ScriptDirectory.from_config(_config())
     return [step.revision
             for step in reversed(list(scripts.walk_revisions()))]
 
 
-def version(url, timeout_seconds=TIMEOUT_SECONDS):
-    """Return the revision of a store's schema.
+def version(url: str, timeout_seconds: float = TIMEOUT_SECONDS
+            ) -> str | None:
+    """Return the revision of a store's schema; None: the database has none.
 
-    :param url: string
-    :param timeout_seconds: longest wait in seconds for a connection or a lock
-    :returns: a string, or None if the database has no schema
     :raises StoreMissing: if the SQLite file does not exist
     :raises StoreError: if the database cannot be read
     """
@@ -76,13 +74,10 @@ def version(url, timeout_seconds=TIMEOUT_SECONDS):
         engine.dispose()
 
 
-def is_new_file(url):
+def is_new_file(url: str) -> bool:
     """Whether an SQLite store can be created without touching data.
 
-    :param url: string
-    :returns: True if the file does not exist or has no tables; False for any
-        other database
-    :raises StoreError: if the file cannot be read
+    True if the file does not exist or has no tables.
     """
     parsed = engines.parse(url)
     path = engines.sqlite_path(parsed)
@@ -96,19 +91,16 @@ def is_new_file(url):
         return not sa.inspect(connection).get_table_names()
 
 
-def missing_directory(url):
-    """Return the missing directory of an SQLite store, or None.
-
-    :param url: string
-    :raises StoreError: if the URL is invalid
-    """
+def missing_directory(url: str) -> str | None:
+    """Return the missing directory of an SQLite store, or None."""
     path = engines.sqlite_path(engines.parse(url))
     if path is None or os.path.isdir(os.path.dirname(path)):
         return None
     return os.path.dirname(path)
 
 
-def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
+def sync(url: str, version: str | None = None,
+         timeout_seconds: float = TIMEOUT_SECONDS) -> tuple[str | None, str]:
     """Update a store's schema to a version. Create a missing SQLite file.
 
     A missing directory of the file is also created, with mode DIRECTORY_MODE.
@@ -116,9 +108,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
     are one transaction. MariaDB commits each step; repeating an interrupted
     call continues with the next step. A downgrade is not supported.
 
-    :param url: string
-    :param version: a revision, or None for the newest
-    :param timeout_seconds: longest wait in seconds for a connection or a lock
+    :param version: None for the newest
     :returns: (revision before or None, revision after)
     :raises StoreVersionError: if the version is unknown or older than the
         schema
@@ -157,9 +147,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
 def _upgrade(connection, shown, wanted_version, known_versions):
     """Update a schema; return the revisions before and after.
 
-    :param connection: SQLAlchemy Connection within a transaction
     :param shown: URL of the store, for messages
-    :param wanted_version: revision after the update
     :param known_versions: all revisions, the oldest first
     """
     before = tables.version(connection)
@@ -231,8 +219,6 @@ def _scalar(connection, query):
 def _make_directory(directory, shown):
     """Create the directory of an SQLite file, if it does not exist.
 
-    :param directory: absolute path
-    :param shown: URL of the store, for messages
     :raises StoreError: with commands that the operator can use instead
     """
     if os.path.isdir(directory):
@@ -252,7 +238,7 @@ def _make_directory(directory, shown):
     os.chmod(directory, DIRECTORY_MODE)
 
 
-def current_user():
+def current_user() -> str:
     """Return the name of the user of this process."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name

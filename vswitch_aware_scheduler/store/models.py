@@ -9,6 +9,7 @@ from collections import abc
 import dataclasses
 import json
 import math
+import typing
 
 import sqlalchemy as sa
 
@@ -64,23 +65,23 @@ KEYS = [table.c.instance_uuid
 _WITH_DETAIL = model_table.join(
     detail_table, detail_table.c.instance_uuid == model_table.c.instance_uuid)
 
+#: Whether instances have a model, table, rows with their counts, counts.
+_COUNTED = ((False, unmodelled_table, unmodelled_table,
+             unmodelled_table.c.counts),
+            (True, model_table, _WITH_DETAIL, detail_table.c.counts))
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredModel:
     """The traffic model of one instance and its origin.
 
-    :ivar instance_uuid: 1 to 36 characters
     :ivar window_start: start of the first sample, seconds UTC
-    :ivar counts: TransitionCounts that the model was fitted to, or None
     :ivar window_end: end of the last sample, seconds UTC
     :ivar samples: number of samples, not a whole number after ageing
     :ivar source: where the samples come from, for example 'file'
-    :ivar name: name of the instance for operators, or None if unknown
-    :ivar updated_at: time of the write, seconds UTC; set by the store
-    :ivar format_version: format version of the model's dictionary; set by the
-        store
-    :raises InvalidModel: if a value is invalid; the message names the
-        instance, the value and the valid values
+    :ivar name: name of the instance for operators
+    :ivar updated_at: seconds UTC; set by the store, as ``format_version``
+    :raises InvalidModel: if a value is invalid
     """
 
     instance_uuid: str
@@ -112,12 +113,9 @@ class StoredModel:
     @classmethod
     def from_counts(cls, instance_uuid: str,
                     model: traffic_model.TrafficModel,
-                    counts: estimate.TransitionCounts, **provenance
-                    ) -> 'StoredModel':
-        """Return the record of a fitted model, with the window of its counts.
-
-        :param provenance: ``refused``, ``source`` and ``name``
-        """
+                    counts: estimate.TransitionCounts,
+                    **provenance: typing.Any) -> 'StoredModel':
+        """Return the record of a model with the window of its counts."""
         return cls(instance_uuid, model, counts,
                    window_start=counts.first_time,
                    window_end=counts.last_time + counts.period_seconds,
@@ -130,9 +128,6 @@ class Unmodelled:
 
     Its history is too short or has no traffic, or its traffic is unknown for
     most of the time. The attributes are those of :class:`StoredModel`.
-
-    :raises InvalidModel: if a value is invalid; the message names the
-        instance, the value and the valid values
     """
 
     instance_uuid: str
@@ -149,11 +144,8 @@ class Unmodelled:
 class ResumePoint:
     """The point from which an instance's telemetry is read next.
 
-    :ivar modelled: whether the instance has a model
     :ivar last_time: start of its last counted sample, seconds UTC; None if its
-        counts are missing or have an unknown format
-    :ivar period_seconds: sampling period of its counts; None in the same cases
-    :ivar source: name of the source of its samples
+        counts are missing or have an unknown format, as ``period_seconds``
     :ivar mark: the first bytes of its counts, which change with the counts;
         None if they are missing
     """
@@ -170,11 +162,7 @@ class ResumePoint:
 class Learned:
     """The stored counts of an instance.
 
-    :ivar modelled: whether the instance has a model
-    :ivar counts: TransitionCounts; None if they are missing, damaged or have
-        an unknown format
-    :ivar name: name of the instance for operators, or None if unknown
-    :ivar source: name of the source of the samples
+    :ivar counts: None if they are missing, damaged or in an unknown format
     """
 
     modelled: bool
@@ -194,14 +182,13 @@ class Learned:
 class ModelSummary:
     """A stored model for a list: origin, mean and peak, without states.
 
-    ``mean`` and ``peak`` are tuples of egress_kbps, ingress_kbps, kpps. The
-    other attributes are those of :class:`StoredModel`.
+    ``mean`` and ``peak`` are (egress_kbps, ingress_kbps, kpps).
     """
 
     instance_uuid: str
     name: str | None
-    mean: tuple
-    peak: tuple
+    mean: tuple[float, ...]
+    peak: tuple[float, ...]
     window_start: float
     window_end: float
     samples: float
@@ -229,7 +216,7 @@ def _model(text):
     return traffic_model.TrafficModel.from_dict(damage.decode(text, dict))
 
 
-def mark(point: ResumePoint | None):
+def mark(point: ResumePoint | None) -> object:
     """Return a value that changes whenever an instance's counts change."""
     return point and (point.modelled, point.mark)
 
@@ -256,21 +243,19 @@ def laws(connection: sa.Connection, instance_uuids: abc.Iterable[str]
          ) -> dict[str, rate_law.RateLaw]:
     """Return the laws of the given instances that have a law."""
     laws_by_uuid = {}
-    for chunk in sql.key_chunks(instance_uuids):
-        rows, its_laws = _with_laws(connection, connection.execute(sa.select(
-            model_table.c.instance_uuid, model_table.c.law).where(
-                model_table.c.instance_uuid.in_(chunk))).all())
+    for query in sql.restricted(
+            sa.select(model_table.c.instance_uuid, model_table.c.law),
+            model_table.c.instance_uuid, instance_uuids):
+        rows, its_laws = _with_laws(
+            connection, connection.execute(query).all())
         laws_by_uuid.update(zip((row.instance_uuid for row in rows),
                                 its_laws))
     return laws_by_uuid
 
 
 @database.reader
-def times(connection: sa.Connection) -> list[tuple]:
-    """Return [(instance uuid, name, window_end, updated_at)].
-
-    The values are those of :class:`StoredModel`; the models are not read.
-    """
+def times(connection: sa.Connection) -> list[tuple[typing.Any, ...]]:
+    """Return [(instance uuid, name, window_end, updated_at)] of all models."""
     table = model_table.c
     return [tuple(row) for row in sql.stream(connection, sa.select(
         table.instance_uuid, table.name, table.window_end,
@@ -281,8 +266,7 @@ def times(connection: sa.Connection) -> list[tuple]:
 def measured_seconds(connection: sa.Connection) -> dict[str, float | None]:
     """Return the seconds from the first sample to the last, by instance.
 
-    The value is None where a model was written without the times of its
-    samples, or they are damaged.
+    None: a model was written without these times, or they are damaged.
     """
     table = model_table.c
     return {uuid: end - start if all(map(damage.is_number, (start, end))) and (
@@ -332,42 +316,45 @@ def resume_points(connection: sa.Connection,
     :param instance_uuids: None for all
     """
     points = {}
-    for modelled, table, rows, column in (
-            (False, unmodelled_table, unmodelled_table,
-             unmodelled_table.c.counts),
-            (True, model_table, _WITH_DETAIL, detail_table.c.counts)):
-        uuid = table.c.instance_uuid
-        query = sa.select(uuid, table.c.source, sa.func.substr(
-            column, 1, packed_counts.HEADER_BYTES, type_=sa.LargeBinary)
-        ).select_from(rows)
-        for its_query in sql.restricted(query, uuid, instance_uuids):
-            for instance_uuid, source, data in sql.stream(
-                    connection, its_query):
-                data = bytes(data) if isinstance(
-                    data, (bytes, memoryview)) else None
-                period, last = (None, None) if data is None else \
-                    packed_counts.period_and_last_time(data)
-                points[instance_uuid] = ResumePoint(
-                    modelled, last, period, source, data)
+    for modelled, uuid, source, data in _with_counts(
+            connection, instance_uuids, ['source'], lambda counts:
+            sa.func.substr(counts, 1, packed_counts.HEADER_BYTES,
+                           type_=sa.LargeBinary)):
+        data = bytes(data) if isinstance(data, (bytes, memoryview)) else None
+        period, last = (None, None) if data is None else \
+            packed_counts.period_and_last_time(data)
+        points[uuid] = ResumePoint(modelled, last, period, source, data)
     return points
+
+
+def _with_counts(connection, instance_uuids, names, of_counts):
+    """Yield (whether it has a model, uuid, columns, counts) of instances.
+
+    :param names: of columns of both tables
+    :param of_counts: callable, column of the counts -> what is read of it
+    """
+    if instance_uuids is not None:
+        instance_uuids = list(instance_uuids)
+    for modelled, table, rows, counts in _COUNTED:
+        columns = [table.c[name] for name in ('instance_uuid', *names)]
+        for query in sql.restricted(
+                sa.select(*columns, of_counts(counts)).select_from(rows),
+                columns[0], instance_uuids):
+            for row in sql.stream(connection, query):
+                yield modelled, *row
 
 
 @database.reader
 def chains(connection: sa.Connection, instance_uuids: abc.Iterable[str]
            ) -> dict[str, tuple[str | None, traffic_model.TrafficModel]]:
-    """Return {instance uuid: (name or None, TrafficModel)}.
-
-    The result omits instances without a model, with a damaged model or with a
-    model in an unknown format.
-    """
+    """Return {instance uuid: (name or None, TrafficModel)} where usable."""
     chains_by_uuid, detail = {}, detail_table.c
-    for chunk in sql.key_chunks(instance_uuids):
-        for uuid, name, text in connection.execute(sa.select(
-                model_table.c.instance_uuid, model_table.c.name,
-                detail.model).select_from(_WITH_DETAIL).where(
-                    model_table.c.instance_uuid.in_(chunk)
-                    & (detail.format_version
-                       == traffic_model.FORMAT_VERSION))):
+    for query in sql.restricted(
+            sa.select(model_table.c.instance_uuid, model_table.c.name,
+                      detail.model).select_from(_WITH_DETAIL).where(
+                detail.format_version == traffic_model.FORMAT_VERSION),
+            model_table.c.instance_uuid, instance_uuids):
+        for uuid, name, text in connection.execute(query):
             model = damage.usable(connection, 'model', uuid, _model, text)
             if model is not None:
                 chains_by_uuid[uuid] = name, model
@@ -382,39 +369,30 @@ def learned(connection: sa.Connection, instance_uuids: abc.Iterable[str]
     Damaged counts are returned as empty, so that the modeler counts again.
     """
     counts_by_uuid = {}
-    for chunk in sql.key_chunks(instance_uuids):
-        for modelled, table, rows, column in (
-                (False, unmodelled_table, unmodelled_table,
-                 unmodelled_table.c.counts),
-                (True, model_table, _WITH_DETAIL, detail_table.c.counts)):
-            for uuid, refused, name, source, data in connection.execute(
-                    sa.select(
-                        table.c.instance_uuid, table.c.refused, table.c.name,
-                        table.c.source, column).select_from(rows).where(
-                            table.c.instance_uuid.in_(chunk))):
-                try:
-                    counts = data and estimate.TransitionCounts.from_bytes(
-                        data)
-                except Exception:
-                    counts = None
-                counts_by_uuid[uuid] = Learned(
-                    modelled, counts or None, _refused(refused), name, source)
+    for modelled, uuid, refused, name, source, data in _with_counts(
+            connection, instance_uuids, ['refused', 'name', 'source'],
+            lambda counts: counts):
+        try:
+            counts = data and estimate.TransitionCounts.from_bytes(data)
+        except Exception:
+            counts = None
+        counts_by_uuid[uuid] = Learned(
+            modelled, counts or None, _refused(refused), name, source)
     return counts_by_uuid
 
 
 @database.reader
-def damaged_counts(connection: sa.Connection) -> dict:
+def damaged_counts(connection: sa.Connection) -> damage.Reasons:
     """Return {('counts', instance uuid): reason in words}."""
     reasons = {}
-    for table in (unmodelled_table, detail_table):
-        for uuid, data in sql.stream(connection, sa.select(
-                table.c.instance_uuid, table.c.counts).where(
-                    table.c.counts.is_not(None))):
-            try:
+    for _, uuid, data in _with_counts(connection, None, (),
+                                      lambda counts: counts):
+        try:
+            if data is not None:
                 estimate.TransitionCounts.from_bytes(data)
-            except (exceptions.InvalidSeries, TypeError) as error:
-                reasons['counts', uuid] = (
-                    f'instance {uuid}: its stored counts are damaged: {error}')
+        except (exceptions.InvalidSeries, TypeError) as error:
+            reasons['counts', uuid] = (
+                f'instance {uuid}: its stored counts are damaged: {error}')
     return reasons
 
 
@@ -457,8 +435,8 @@ def unreadable(connection: sa.Connection) -> set[str]:
     return uuids
 
 
-def write(connection: sa.Connection, models: list[StoredModel],
-          generation) -> None:
+def write(connection: sa.Connection, models: abc.Sequence[StoredModel],
+          generation: sql.Generation) -> None:
     """Write models with their counts."""
     for chunk in sql.chunks(models):
         refused = sql.upsert_usable(connection, model_table, [
@@ -483,8 +461,9 @@ def write(connection: sa.Connection, models: list[StoredModel],
                    [record.instance_uuid for record in chunk])
 
 
-def write_unmodelled(connection: sa.Connection, unmodelled: list[Unmodelled],
-                     generation) -> list[str]:
+def write_unmodelled(connection: sa.Connection,
+                     unmodelled: abc.Sequence[Unmodelled],
+                     generation: sql.Generation) -> list[str]:
     """Write the counts of instances that have no model, or no longer.
 
     :returns: uuids of the instances whose model was deleted
@@ -509,7 +488,7 @@ def write_unmodelled(connection: sa.Connection, unmodelled: list[Unmodelled],
 def _shared_columns(record, generation):
     """Return the columns that rows with and without a model have."""
     return {'instance_uuid': record.instance_uuid,
-            'name': packing.storable(record.name),
+            'name': record.name and packing.storable(record.name),
             'refused': json.dumps(record.refused.to_dict()),
             'source': packing.storable(record.source),
             'updated_at': generation.published_at}

@@ -8,9 +8,11 @@ server. In such a process, :func:`run` makes the call in a native thread, and
 only the calling green thread waits for it.
 """
 
+from collections import abc
 import functools
 import sqlite3
 import sys
+import typing
 
 __all__ = ['are_needed', 'run', 'sqlite_parameters']
 
@@ -21,23 +23,18 @@ _CURSOR_METHODS = ('close', 'execute', 'executemany', 'executescript',
                    'fetchall', 'fetchmany')
 
 
-def are_needed():
+def are_needed() -> bool:
     """Return whether the threads of this process are green threads."""
     # A process with native threads may forbid the import of eventlet.
     patcher = sys.modules.get('eventlet.patcher')
     return patcher is not None and patcher.is_monkey_patched('thread')
 
 
-def run(function, *arguments, **keywords):
+def run(function: abc.Callable[..., typing.Any], *arguments: typing.Any,
+        **keywords: typing.Any) -> typing.Any:
     """Call a function, in a native thread if that is needed.
 
     The function must not use locks or other objects of :mod:`threading`.
-
-    :param function: the function
-    :param arguments: its positional arguments
-    :param keywords: its keyword arguments
-    :returns: what the function returns
-    :raises: what the function raises
     """
     if not are_needed():
         return function(*arguments, **keywords)
@@ -45,7 +42,7 @@ def run(function, *arguments, **keywords):
     return tpool.execute(function, *arguments, **keywords)
 
 
-def sqlite_parameters():
+def sqlite_parameters() -> dict[str, typing.Any]:
     """Return parameters of ``sqlite3.connect`` for this process."""
     if not are_needed():
         return {}

@@ -8,6 +8,7 @@ from collections import abc
 import json
 import math
 import numbers
+import typing
 
 import numpy as np
 import sqlalchemy as sa
@@ -20,7 +21,8 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['GUARANTEE', 'check_text', 'check_texts', 'guarantee_of',
            'pack_attachments', 'pack_guarantee', 'pack_law', 'storable',
-           'unpack_attachments', 'unpack_laws', 'usable_laws', 'usable_ports']
+           'storable_texts', 'unpack_attachments', 'unpack_laws',
+           'usable_laws', 'usable_ports']
 
 #: Columns of guaranteed rates.
 GUARANTEE = 'egress_kbps', 'ingress_kbps', 'kpps'
@@ -29,27 +31,23 @@ GUARANTEE = 'egress_kbps', 'ingress_kbps', 'kpps'
 _LAW_FORMAT = 3
 
 
-def check_text(value, limit: int, kind: str, owner, value_name: str,
-               error_class: type = exceptions.InvalidModel) -> None:
-    """Check that a value is a string of a limited length.
-
-    :param limit: maximum number of characters
-    :param kind: kind of record, for the message, as ``owner``, its name
-    :raises error_class: if the value is not a string of 1 to ``limit``
-        characters
-    """
+def check_text(value: object, limit: int, kind: str, owner: object,
+               value_name: str, error_class: type[exceptions.InvalidInput] =
+               exceptions.InvalidModel) -> None:
+    """Check that a value is a string of 1 to ``limit`` characters."""
     if not isinstance(value, str) or not 0 < len(value) <= limit:
         raise error_class(
             f'{kind} {owner!r}: {value_name}: {value!r}; expected a string of '
             f'1 to {limit} characters')
 
 
-def check_texts(record, kind: str, owner, limits: dict,
-                error_class: type = exceptions.InvalidModel) -> None:
-    """Check the texts of a record, see :func:`check_text`.
+def check_texts(record: object, kind: str, owner: object,
+                limits: dict[str, int],
+                error_class: type[exceptions.InvalidInput] =
+                exceptions.InvalidModel) -> None:
+    """Check the texts of a record, see :func:`check_text`; None is legal.
 
-    :param limits: {attribute: maximum number of characters}; None is legal
-        unless the class says otherwise
+    :param limits: {attribute: maximum number of characters}
     """
     for name, limit in limits.items():
         value = getattr(record, name)
@@ -57,12 +55,11 @@ def check_texts(record, kind: str, owner, limits: dict,
             check_text(value, limit, kind, owner, name, error_class)
 
 
-def usable_laws(connection: sa.Connection, kind: str, names: abc.Sequence,
-                laws: abc.Sequence[bytes]) -> tuple:
+def usable_laws(connection: sa.Connection, kind: str,
+                names: abc.Sequence[typing.Any], laws: abc.Sequence[bytes]
+                ) -> tuple[typing.Any, ...]:
     """Return packed laws concatenated, without damaged ones.
 
-    :param kind: kind of the names, for example 'model'
-    :param names: n instance uuids or keys
     :param laws: n values of the column ``law``
     :returns: (names, sizes, data) of the other laws, as :func:`unpack_laws`
     """
@@ -76,14 +73,23 @@ def usable_laws(connection: sa.Connection, kind: str, names: abc.Sequence,
     return (names, *unpack_laws(names, laws))
 
 
-def storable(text: str | None) -> str | None:
+def storable(text: str) -> str:
     """Return a descriptive text without characters that databases reject.
 
     These are the character NUL and single surrogates.
     """
-    if text is None:
-        return None
     return text.replace('\0', '').encode('utf-8', 'replace').decode()
+
+
+def storable_texts(row: dict[str, typing.Any], *long_texts: str
+                   ) -> dict[str, typing.Any]:
+    """Return columns with storable texts of at most 255 characters.
+
+    :param long_texts: names of the columns of any length
+    """
+    return {name: value if not isinstance(value, str)
+            else storable(value) if name in long_texts
+            else storable(value)[:255] for name, value in row.items()}
 
 
 def pack_attachments(attachments: vswitch_attachments.Attachments | None
@@ -108,7 +114,7 @@ def unpack_attachments(text: str | None
         raise damage.Damaged(f'networks: {error}') from error
 
 
-def guarantee_of(rates: abc.Iterable[float | None]
+def guarantee_of(rates: abc.Iterable[typing.Any]
                  ) -> tuple[float, float, float] | None:
     """Return the rates that ports guarantee, or None if they are unknown.
 
@@ -119,20 +125,22 @@ def guarantee_of(rates: abc.Iterable[float | None]
     if rates == (None,) * 3:
         return None
     if len(rates) != 3 or not all(
-            isinstance(rate, numbers.Real) and 0 <= rate < math.inf
+            isinstance(rate, numbers.Real) and 0 <= float(rate) < math.inf
             for rate in rates):
         raise exceptions.InvalidModel(
             f'guaranteed rates: {rates!r}; expected three finite numbers '
             f'from 0')
-    return tuple(map(float, rates))
+    egress, ingress, kpps = map(float, rates)
+    return egress, ingress, kpps
 
 
-def pack_guarantee(rates: tuple | None) -> dict:
+def pack_guarantee(rates: tuple[float, ...] | None) -> dict[str, float | None]:
     """Return the columns of guaranteed rates."""
     return dict(zip(GUARANTEE, rates or (None,) * 3))
 
 
-def usable_ports(connection: sa.Connection, kind: str, row) -> tuple:
+def usable_ports(connection: sa.Connection, kind: str, row: typing.Any
+                 ) -> tuple[typing.Any, typing.Any]:
     """Return (Attachments, guaranteed rates) of a row; None if unusable."""
     uuid = row.instance_uuid
     return (damage.usable(connection, kind, uuid, unpack_attachments,
@@ -141,17 +149,15 @@ def usable_ports(connection: sa.Connection, kind: str, row) -> tuple:
                           [getattr(row, name) for name in GUARANTEE]))
 
 
-def pack_law(owner) -> dict:
+def pack_law(owner: typing.Any) -> dict[str, bytes]:
     """Return the column of the law of a record with an attribute ``law``."""
     return {'law': bytes([_LAW_FORMAT]) + owner.law}
 
 
-def unpack_laws(names: abc.Sequence, laws: abc.Sequence[bytes]
+def unpack_laws(names: abc.Sequence[typing.Any], laws: abc.Sequence[bytes]
                 ) -> tuple[np.ndarray, bytes]:
-    """Return many packed laws as concatenated RateLaws.
+    """Return n packed laws as concatenated RateLaws.
 
-    :param names: n instance uuids or keys, for the message of an error
-    :param laws: n values of the column ``law``, see :func:`pack_law`
     :returns: (sizes, data): (n,) int64 number of bytes of each law, and the
         concatenated RateLaws
     :raises Damaged: if a law is damaged or has another format
@@ -182,7 +188,6 @@ def _are_damaged(data, states, is_sampled):
     """Return (n,) bool: which laws have impossible contents.
 
     :param data: uint8 array of the concatenated laws
-    :param states: (n,) number of states of each law
     """
     bad = np.zeros(states.size, dtype=bool)
     of_rows = np.repeat(np.tile([True, False], states.size), np.column_stack(

@@ -9,6 +9,7 @@ also renews the lock, so that a process that has lost the lock starts no move.
 
 import dataclasses
 import json
+import typing
 
 import sqlalchemy as sa
 
@@ -44,8 +45,6 @@ RESTS = INSTANCE, DESTINATION, MIGRATION = (
 #: How long, in seconds, plans are kept after their end.
 KEPT_SECONDS = 180 * 86400.0
 
-_MOST_NAME = 255
-
 # Times are those of the clock of the process that created the plan.
 plan_table = tables.table(
     'rebalance_plan', tables.key(tables.UUID, 'plan_id'),
@@ -78,11 +77,8 @@ lock_table = tables.table(
 class PlanRecord:
     """A plan that a process executes or has executed.
 
-    :ivar plan_id: uuid
-    :ivar made_at: time of the creation, seconds UTC
-    :ivar made_by: name of the process that created the plan
+    :ivar made_at: seconds UTC, as all times here
     :ivar state: RUNNING, DONE, INCOMPLETE or ABANDONED
-    :ivar ended_at: end of the plan, seconds UTC, or None
     :ivar reason: why the plan has these moves or why it ended, a sentence
     """
 
@@ -98,14 +94,9 @@ class PlanRecord:
 class MoveRecord:
     """One migration of a plan.
 
-    :ivar plan_id: uuid of the plan
     :ivar position: number of the move in the plan, from 0
-    :ivar instance_uuid: uuid of the instance to move
-    :ivar source: name of the host that the instance leaves
-    :ivar destination: name of the host that the instance moves to
     :ivar state: PLANNED, BEGUN, DONE, FAILED or DROPPED
-    :ivar begun_at: time just before the request to Nova, seconds UTC, or None
-    :ivar ended_at: end of the move, seconds UTC, or None
+    :ivar begun_at: time just before the request to Nova, seconds UTC
     :ivar body: dictionary that JSON can represent: expectation, course and
         result of the move
     """
@@ -118,15 +109,11 @@ class MoveRecord:
     state: str = PLANNED
     begun_at: float | None = None
     ended_at: float | None = None
-    body: dict = dataclasses.field(default_factory=dict)
+    body: dict[str, typing.Any] = dataclasses.field(default_factory=dict)
 
 
 def _row(record):
-    row = dataclasses.asdict(record)
-    for name, value in row.items():
-        if isinstance(value, str):
-            value = packing.storable(value)
-            row[name] = value if name == 'reason' else value[:_MOST_NAME]
+    row = packing.storable_texts(dataclasses.asdict(record), 'reason')
     if 'body' in row:
         row['body'] = json.dumps(row['body'], allow_nan=False)
     return row
@@ -150,11 +137,7 @@ def write_plan(connection: sa.Connection, plan: PlanRecord,
 @database.reader
 def read_plans(connection: sa.Connection, state: str | None = None,
                limit: int | None = None) -> list[PlanRecord]:
-    """Return plans, the newest first.
-
-    :param state: only plans in this state; None: all
-    :param limit: largest number of plans; None: all
-    """
+    """Return plans, the newest first; ``None`` restricts nothing."""
     table = plan_table
     query = sa.select(table).order_by(
         table.c.made_at.desc(), table.c.plan_id).limit(limit)
@@ -170,12 +153,9 @@ def read_plans(connection: sa.Connection, state: str | None = None,
 def read_moves(connection: sa.Connection, plan_id: str | None = None,
                state: str | None = None, since: float | None = None
                ) -> list[MoveRecord]:
-    """Return moves, the newest plan first.
+    """Return moves, the newest plan first; ``None`` restricts nothing.
 
-    :param plan_id: only moves of this plan; None: of all plans
-    :param state: only moves in this state; None: all
-    :param since: only moves that ended at this time or later, seconds UTC;
-        None: all
+    :param since: only moves that ended at this time or later, seconds UTC
     """
     table, plan = move_table, plan_table
     query = sa.select(table).join(
@@ -205,9 +185,7 @@ def begin_move(connection: sa.Connection, move: MoveRecord, token: str,
                lease_seconds: float, now: float) -> None:
     """Write that a move starts, and renew the lock.
 
-    :param token: token of the lock that the caller has
     :param lease_seconds: time until the lock expires
-    :param now: current time, seconds UTC
     :raises StoreChanged: when the caller has lost the lock, or the move is no
         longer planned
     """
@@ -231,12 +209,8 @@ def _update_move(connection, move, values, *conditions):
 
 @database.patient_writer
 def end_move(connection: sa.Connection, move: MoveRecord, state: str,
-             now: float, body: dict) -> None:
-    """Write how a move ended, or PLANNED if it never started.
-
-    :param now: current time, seconds UTC
-    :param body: dictionary that JSON can represent
-    """
+             now: float, body: dict[str, typing.Any]) -> None:
+    """Write how a move ended, or PLANNED if it never started."""
     _update_move(connection, move, {
         'state': state, 'body': json.dumps(body, allow_nan=False), **(
             {'ended_at': None, 'begun_at': None} if state == PLANNED
@@ -244,8 +218,8 @@ def end_move(connection: sa.Connection, move: MoveRecord, state: str,
 
 
 @database.patient_writer
-def update_body(connection: sa.Connection, move: MoveRecord, body: dict
-                ) -> None:
+def update_body(connection: sa.Connection, move: MoveRecord,
+                body: dict[str, typing.Any]) -> None:
     """Replace the other data of a move, which JSON can represent."""
     _update_move(connection, move, {
         'body': json.dumps(body, allow_nan=False)})
@@ -254,11 +228,7 @@ def update_body(connection: sa.Connection, move: MoveRecord, body: dict
 @database.patient_writer
 def end_plan(connection: sa.Connection, plan_id: str, state: str, reason: str,
              now: float) -> None:
-    """Write how a plan ended. Moves that did not start are dropped.
-
-    :param reason: sentence
-    :param now: current time, seconds UTC
-    """
+    """Write how a plan ended. Moves that did not start are dropped."""
     connection.execute(sa.update(plan_table).where(
         plan_table.c.plan_id == plan_id).values(
             state=state, reason=packing.storable(reason), ended_at=now))
@@ -286,7 +256,6 @@ def take_lock(connection: sa.Connection, holder: str, token: str,
     any new lock. Such a lock is ignored. If its holder still runs, it starts
     no more moves, because the lock then has another token.
 
-    :param holder: name of the process, for messages
     :param token: 32 hexadecimal digits, different for each acquisition
     :param lease_seconds: time until the lock expires
     :returns: None, or the name of the other process that has the lock
@@ -297,7 +266,7 @@ def take_lock(connection: sa.Connection, holder: str, token: str,
         table.c.expires_at > now + 2 * lease_seconds) | (
             table.c.token == token)
     if connection.execute(sa.update(table).where(is_free).values(
-            holder=packing.storable(holder)[:_MOST_NAME], token=token,
+            holder=packing.storable(holder)[:255], token=token,
             expires_at=now + lease_seconds)).rowcount:
         return None
     return connection.scalar(sa.select(table.c.holder))
@@ -306,10 +275,7 @@ def take_lock(connection: sa.Connection, holder: str, token: str,
 @database.patient_writer
 def keep_lock(connection: sa.Connection, token: str, lease_seconds: float
               ) -> bool:
-    """Renew the lock, and return False if the caller has lost it.
-
-    :param lease_seconds: time until the lock expires
-    """
+    """Renew the lock, and return False if the caller has lost it."""
     now = _locked_now(connection)
     return bool(connection.execute(sa.update(lock_table).where(
         lock_table.c.token == token).values(

@@ -13,6 +13,7 @@ import functools
 import os
 import socket
 import threading
+import typing
 
 from vswitch_aware_scheduler.store import native_calls
 
@@ -29,11 +30,10 @@ _SERVER_CURSOR_METHODS = ('__next__', 'close', 'fetchall', 'fetchmany',
                           'fetchone', 'scroll')
 
 
-def connection_factory(extensions, seconds):
+def connection_factory(extensions: typing.Any, seconds: float) -> type:
     """Return a class of connections with a time limit on each call.
 
     :param extensions: module psycopg2.extensions
-    :param seconds: longest wait for one answer, in seconds
     """
     def limit(base, names, connection_of):
         return {name: _limit(getattr(base, name), seconds, connection_of)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Priors: the expected traffic of instances without a model."""
 
+from collections import abc
 import dataclasses
 import math
+import typing
 
 import sqlalchemy as sa
 
@@ -38,14 +40,10 @@ class Prior:
     A prior belongs to a group (a flavor and a project, a flavor, a project, or
     all instances) or to one instance with a short history.
 
-    :ivar instance_uuid: None for a group
-    :ivar flavor: name, or None for any flavor
-    :ivar project: id, or None for any project
     :ivar members: number of instances of the group that have a law, or number
         of samples of the instance; above 0
-    :ivar updated_at: time of the write, seconds UTC; set by the store
-    :raises InvalidModel: if a value is invalid; the message names the group,
-        the value and the valid values
+    :ivar updated_at: seconds UTC; set by the store
+    :raises InvalidModel: if a value is invalid
     """
 
     flavor: str | None
@@ -64,16 +62,14 @@ class Prior:
                 f'finite number > 0')
 
     @property
-    def key(self) -> tuple | str:
+    def key(self) -> tuple[str | None, str | None] | str:
         """(flavor, project) of a group, or the uuid of an instance."""
         return self.instance_uuid or (self.flavor, self.project)
 
 
-def laws(connection: sa.Connection, query: sa.Select) -> dict:
-    """Return {key: RateLaw; None if removed or damaged}.
-
-    :param query: SELECT of :data:`COLUMNS`
-    """
+def laws(connection: sa.Connection, query: sa.Select[typing.Any]
+         ) -> dict[typing.Any, rate_law.RateLaw | None]:
+    """Return {key: RateLaw; None if removed or damaged} of :data:`COLUMNS`."""
     rows = {_key(row): row for row in connection.execute(query)}
     return {**dict.fromkeys(rows), **_unpacked(
         connection, [row for row in rows.values() if row.members])}
@@ -92,7 +88,7 @@ def _unpacked(connection, rows):
 
 
 @database.reader
-def read(connection: sa.Connection) -> dict:
+def read(connection: sa.Connection) -> dict[typing.Any, Prior]:
     """Return {key: :class:`Prior`} of all priors."""
     rows = connection.execute(sa.select(
         *COLUMNS, prior_table.c.updated_at).where(
@@ -105,8 +101,8 @@ def read(connection: sa.Connection) -> dict:
             row.members, row.instance_uuid or None, row.updated_at)), _key)}
 
 
-def write(connection: sa.Connection, priors: list[Prior], remove: list[Prior],
-          generation) -> None:
+def write(connection: sa.Connection, priors: abc.Iterable[Prior],
+          remove: abc.Iterable[Prior], generation: sql.Generation) -> None:
     """Write priors, and mark others as removed."""
     rows = [(record, record.members, packing.pack_law(record))
             for record in priors] + [

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The switch profiles of hosts."""
 
+from collections import abc
 import dataclasses
 import json
+import typing
 
 import sqlalchemy as sa
 
@@ -28,21 +30,17 @@ profile_table = tables.table(
 class HostProfile:
     """The switch profile of a host, from discovery, calibration or operators.
 
-    :ivar host: the host's name in nova
-    :ivar profile: name of a switch profile, or None if there are only
-        overrides
+    :ivar profile: name of a switch profile; None: there are only overrides
     :ivar overrides: numbers of the profile that differ on this host, a
         dictionary that JSON can represent
-    :ivar source: where the profile comes from, for example 'operator' or
-        'discovered'
-    :ivar updated_at: time of the write, seconds UTC; set by the store
-    :raises InvalidProfile: if a value is invalid; the message names the host,
-        the value and the valid values
+    :ivar source: for example 'operator' or 'discovered'
+    :ivar updated_at: seconds UTC; set by the store
+    :raises InvalidProfile: if a value is invalid
     """
 
     host: str
     profile: str | None
-    overrides: dict = dataclasses.field(default_factory=dict)
+    overrides: dict[str, typing.Any] = dataclasses.field(default_factory=dict)
     source: str = 'unknown'
     updated_at: float | None = None
 
@@ -64,12 +62,9 @@ class HostProfile:
 
 
 @database.reader
-def read(connection: sa.Connection, query: sa.Select | None = None
+def read(connection: sa.Connection, query: sa.Select[typing.Any] | None = None
          ) -> list[HostProfile]:
-    """Return the profiles of hosts.
-
-    :param query: SELECT of all columns, None for all hosts in order
-    """
+    """Return the profiles of hosts; None for all hosts in order."""
     if query is None:
         query = sa.select(profile_table).order_by(profile_table.c.host)
     return damage.usable_records(
@@ -79,8 +74,8 @@ def read(connection: sa.Connection, query: sa.Select | None = None
             row.source, row.updated_at)), lambda row: row.host)
 
 
-def write(connection: sa.Connection, host_profiles: list[HostProfile],
-          generation) -> None:
+def write(connection: sa.Connection, host_profiles: abc.Sequence[HostProfile],
+          generation: sql.Generation) -> None:
     """Write the profiles of hosts."""
     for chunk in sql.chunks(host_profiles):
         sql.upsert_usable(connection, profile_table, [

@@ -4,7 +4,17 @@
 Immutable; all methods answer without I/O.
 """
 
+from collections import abc
+import dataclasses
+import typing
+
+from vswitch_aware_scheduler.store import budgets
+from vswitch_aware_scheduler.store import generations
+from vswitch_aware_scheduler.store import profiles
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['Snapshot']
 
@@ -13,101 +23,86 @@ __all__ = ['Snapshot']
 _LEVELS = {(True, True): 'flavor and project', (True, False): 'flavor',
            (False, True): 'project', (False, False): 'fleet'}
 
+#: By instance uuid or by key of a prior.
+_Laws: typing.TypeAlias = dict[typing.Any, rate_law.RateLaw]
+_Placement: typing.TypeAlias = tuple[typing.Any, ...]
+
 
 class Snapshot:
     """The laws of instances, the profiles of hosts, placements and priors.
 
-    :param generation: the store's Generation, or None for an empty snapshot
-    :param laws: {instance uuid: RateLaw}
-    :param host_profiles: {host: HostProfile}
+    :ivar generation: the store's Generation, or None for an empty snapshot
     :param placements: {instance uuid: (host, flavor, project, Attachments,
         guaranteed rates)}
-    :param seen_at: time of the placements, seconds UTC, or None
-    :param priors: {key: RateLaw}
-    :param debts: as returned by :func:`.budgets.read_debts`
-    :param guarantees: those of ``placements``; None finds them
-    :ivar generation: the store's Generation, or None for an empty snapshot
     :ivar guarantees: {instance uuid: (egress_kbps, ingress_kbps, kpps)} of the
         instances whose ports have a guarantee above 0; few
     :ivar seen_at: time of the placements, seconds UTC, or None
     """
 
-    def __init__(self, generation=None, laws=None, host_profiles=None,
-                 placements=None, seen_at=None, priors=None, debts=None,
-                 guarantees=None):
+    def __init__(self, generation: sql.Generation | None = None,
+                 laws: _Laws | None = None,
+                 host_profiles: dict[str, profiles.HostProfile] | None = None,
+                 placements: dict[typing.Any, _Placement] | None = None,
+                 seen_at: float | None = None, priors: _Laws | None = None,
+                 debts: dict[tuple[str, str], budgets.Debt] | None = None,
+                 guarantees: dict[str, typing.Any] | None = None) -> None:
         self.generation = generation
         self.seen_at = seen_at
-        self._debts = {} if debts is None else debts
+        self._debts = debts or {}
         # Laws are bytes, which the garbage collector does not traverse: there
         # may be a million.
-        self._laws = {} if laws is None else laws
-        self._host_profiles = {} if host_profiles is None else host_profiles
-        self._placements = {} if placements is None else placements
-        self._priors = {} if priors is None else priors
+        self._laws = laws or {}
+        self._host_profiles = host_profiles or {}
+        self._placements = placements or {}
+        self._priors = priors or {}
         self.guarantees = _guarantees(
             self._placements.items()) if guarantees is None else guarantees
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._laws)
 
-    def law(self, instance_uuid):
-        """Return the RateLaw of an instance, or None without a model.
-
-        :param instance_uuid: uuid of the instance
-        """
+    def law(self, instance_uuid: str) -> rate_law.RateLaw | None:
+        """Return the RateLaw of an instance, or None without a model."""
         return self._laws.get(instance_uuid)
 
-    def laws(self, instance_uuids):
-        """Return the list of :meth:`law` of the given instances.
-
-        :param instance_uuids: iterable of uuids
-        """
+    def laws(self, instance_uuids: abc.Iterable[str]
+             ) -> list[rate_law.RateLaw | None]:
+        """Return the list of :meth:`law` of the given instances."""
         return list(map(self._laws.get, instance_uuids))
 
-    def placement(self, instance_uuid):
+    def placement(self, instance_uuid: str | None) -> _Placement | None:
         """Return (host, flavor, project) of an instance, or None.
 
-        Each value is None if it is unknown. The values are those of the time
-        ``seen_at``.
-
-        :param instance_uuid: uuid of the instance
+        Each value is None if it is unknown.
         """
         placement = self._placements.get(instance_uuid)
         return placement and placement[:3]
 
-    def placements(self):
+    def placements(self) -> dict[typing.Any, _Placement]:
         """Return {uuid: (host, flavor, project, Attachments, guaranteed)}.
 
-        The caller must not change the dict. See :meth:`placement`,
-        :meth:`attachments` and :meth:`guaranteed`.
+        The caller must not change the dict.
         """
         return self._placements
 
-    def attachments(self, instance_uuid):
-        """Return the :class:`.Attachments` of an instance, or None.
-
-        :param instance_uuid: uuid of the instance
-        """
+    def attachments(self, instance_uuid: str
+                    ) -> vswitch_attachments.Attachments | None:
+        """Return the :class:`.Attachments` of an instance, or None."""
         placement = self._placements.get(instance_uuid)
-        return placement and placement[3]
+        return None if placement is None else placement[3]
 
-    def guaranteed(self, instance_uuid):
-        """Return the rates that the ports of an instance guarantee, or None.
-
-        :param instance_uuid: uuid of the instance
-        :returns: (egress_kbps, ingress_kbps, kpps), or None if unknown
-        """
+    def guaranteed(self, instance_uuid: str | None
+                   ) -> tuple[float, float, float] | None:
+        """Return the rates that an instance's ports guarantee, or None."""
         placement = self._placements.get(instance_uuid)
-        return placement and placement[4]
+        return None if placement is None else placement[4]
 
-    def prior(self, instance_uuid, flavor=None, project=None):
+    def prior(self, instance_uuid: str | None, flavor: str | None = None,
+              project: str | None = None
+              ) -> tuple[rate_law.RateLaw, str] | None:
         """Return the expected law of an instance without a model.
 
-        :param instance_uuid: uuid of the instance
-        :param flavor: name of its flavor; None uses the flavor of its
-            placement
-        :param project: id of its project; None uses the project of its
-            placement
+        :param flavor: None uses the flavor of its placement, as ``project``
         :returns: (RateLaw, what it was learned from: 'instance', 'flavor and
             project', 'flavor', 'project' or 'fleet'), or None
         """
@@ -116,14 +111,10 @@ class Snapshot:
             return law, 'instance'
         return self.group_prior(instance_uuid, flavor, project)
 
-    def group_prior(self, instance_uuid, flavor=None, project=None):
-        """Return the expected law of an instance, by its group alone.
-
-        :param instance_uuid: uuid of the instance
-        :param flavor: as in :meth:`prior`
-        :param project: as in :meth:`prior`
-        :returns: as :meth:`prior`
-        """
+    def group_prior(self, instance_uuid: str | None,
+                    flavor: str | None = None, project: str | None = None
+                    ) -> tuple[rate_law.RateLaw, str] | None:
+        """Return the law expected by an instance's group: :meth:`prior`."""
         if not self._priors:
             return None
         if flavor is None:
@@ -135,30 +126,20 @@ class Snapshot:
                 return law, _LEVELS[key[0] is not None, key[1] is not None]
         return None
 
-    def host_profile(self, host):
-        """Return the store's HostProfile of a host, or None.
-
-        :param host: name of the host
-        """
+    def host_profile(self, host: str) -> profiles.HostProfile | None:
+        """Return the store's HostProfile of a host, or None."""
         return self._host_profiles.get(host)
 
-    def debts(self):
-        """Return the debts of hosts, see :func:`.budgets.read_debts`."""
+    def debts(self) -> dict[tuple[str, str], budgets.Debt]:
+        """Return the debts of hosts and uplinks: :func:`.budgets.debts`."""
         return self._debts
 
-    def updated(self, changes):
-        """Return the snapshot with some changes applied.
-
-        :param changes: Changes of the store
-        :returns: Snapshot
-        """
+    def updated(self, changes: generations.Changes) -> 'Snapshot':
+        """Return the snapshot with some :class:`.Changes` applied."""
         if changes.complete:
-            laws, hosts, placements, priors = {}, {}, {}, {}
-            guarantees = {}
-        else:
-            laws, hosts = dict(self._laws), dict(self._host_profiles)
-            placements, priors = self._placements, self._priors
-            guarantees = self.guarantees
+            return Snapshot(debts=self._debts).updated(
+                dataclasses.replace(changes, complete=False))
+        laws, hosts = dict(self._laws), dict(self._host_profiles)
         placed, values = changes.placements
         changed = _guarantees(zip(placed, values))
         for uuid in changes.removed:
@@ -169,14 +150,15 @@ class Snapshot:
         hosts.update((entry.host, entry) for entry in changes.host_profiles)
         return Snapshot(
             changes.generation, laws, hosts, _with(
-                placements, placed, values, changes.removed_placements),
+                self._placements, placed, values,
+                changes.removed_placements),
             changes.seen_at, _with(
-                priors, changes.priors, changes.priors.values(),
+                self._priors, changes.priors, changes.priors.values(),
                 [key for key, law in changes.priors.items() if law is None]),
             self._debts if changes.debts is None else changes.debts,
-            _with(guarantees, changed, changed.values(), [
+            _with(self.guarantees, changed, changed.values(), [
                 uuid for uuid in (*placed, *changes.removed_placements)
-                if uuid in guarantees and uuid not in changed]))
+                if uuid in self.guarantees and uuid not in changed]))
 
 
 def _guarantees(placements):

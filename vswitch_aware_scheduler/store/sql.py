@@ -2,6 +2,8 @@
 """Statements for all kinds of rows and databases."""
 
 from collections import abc
+import dataclasses
+import typing
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -12,10 +14,10 @@ from vswitch_aware_scheduler.store import damage
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import packing
 
-__all__ = ['CHUNK', 'NOW', 'chunks', 'delete', 'delete_where',
-           'forget_tokens', 'is_remembered', 'key_chunks', 'now',
-           'raise_complete_since', 'remember', 'restricted',
-           'stream', 'upsert', 'upsert_usable']
+__all__ = ['CHUNK', 'Generation', 'NOW', 'Row', 'chunks', 'delete',
+           'delete_where', 'forget_tokens', 'is_remembered', 'key_chunks',
+           'now', 'raise_complete_since', 'remember', 'restricted', 'stream',
+           'upsert', 'upsert_usable']
 
 #: Number of rows in a statement, which limits the memory in addition to the
 #: result.
@@ -39,19 +41,42 @@ NOW = {name: sa.literal_column(text) for name, text in {
     'mariadb': 'unix_timestamp(now(6))'}.items()}
 
 
+Row: typing.TypeAlias = dict[str, typing.Any]
+_Item = typing.TypeVar('_Item')
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """The state of the store that a reader has read.
+
+    :ivar store_id: distinguishes stores that were at the same URL
+    :ivar number: number of the last write; 0 before the first write
+    :ivar published_at: time of that write, seconds UTC; 0 before the first
+    :ivar token: distinguishes that write from another write with the same
+        number in a restored or failed-over store; None before the first write
+    """
+
+    store_id: str
+    number: int
+    published_at: float
+    token: str | None = None
+
+
 def now(connection: sa.Connection) -> float:
     """Return the time of the database's clock, seconds UTC."""
     return float(connection.scalar(sa.select(NOW[connection.dialect.name])))
 
 
-def chunks(rows: list, size: int | None = None) -> abc.Iterator[list]:
+def chunks(rows: abc.Sequence[_Item], size: int | None = None
+           ) -> abc.Iterator[abc.Sequence[_Item]]:
     """Yield the items of a list in parts of at most ``size`` items."""
     size = size or CHUNK
     for start in range(0, len(rows), size):
         yield rows[start:start + size]
 
 
-def key_chunks(names: abc.Iterable[str]) -> abc.Iterator[list[str]]:
+def key_chunks(names: abc.Iterable[str]
+               ) -> abc.Iterator[abc.Sequence[str]]:
     """Yield lists of names to query, without names that cannot exist."""
     yield from chunks([name for name in names
                        if packing.storable(name) == name], _KEYS)
@@ -59,10 +84,7 @@ def key_chunks(names: abc.Iterable[str]) -> abc.Iterator[list[str]]:
 
 def restricted(query: sa.Select, column: sa.Column,
                names: abc.Iterable[str] | None) -> list[sa.Select]:
-    """Return queries for the rows whose column has one of the names.
-
-    :param names: None for all
-    """
+    """Return queries for rows whose column has one of the names or any."""
     return [query] if names is None else [
         query.where(column.in_(chunk)) for chunk in key_chunks(names)]
 
@@ -75,7 +97,7 @@ def stream(connection: sa.Connection, query: sa.Select) -> sa.Result:
 
 
 def upsert(connection: sa.Connection, table: sa.Table,
-           rows: list[dict]) -> None:
+           rows: abc.Sequence[Row]) -> None:
     """Insert rows, or update existing ones."""
     if not rows:
         return
@@ -93,7 +115,7 @@ def upsert(connection: sa.Connection, table: sa.Table,
 
 
 def upsert_usable(connection: sa.Connection, table: sa.Table,
-                  rows: list[dict]) -> list[tuple]:
+                  rows: abc.Sequence[Row]) -> list[tuple[typing.Any, ...]]:
     """Insert or update the rows whose values the database accepts.
 
     The other rows are damaged, see :func:`.damage.of`.
@@ -157,11 +179,10 @@ def remember(connection: sa.Connection, history: sa.Table, number: int,
         {'number': number, 'token': token, 'written_at': now}])
 
 
-def is_remembered(connection: sa.Connection, history: sa.Table, since,
-                  last) -> bool:
+def is_remembered(connection: sa.Connection, history: sa.Table,
+                  since: Generation, last: Generation) -> bool:
     """Return whether the last write of a reader is in this store's history.
 
-    :param since: Generation of the reader
     :param last: the current Generation; of the same store, and its number is
         not lower
     """

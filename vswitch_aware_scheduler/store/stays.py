@@ -6,6 +6,7 @@ from collections import abc
 import dataclasses
 import itertools
 import math
+import typing
 
 import sqlalchemy as sa
 
@@ -29,12 +30,7 @@ stay_table = tables.table(
 
 @dataclasses.dataclass(frozen=True)
 class Stay:
-    """The host of an instance from a given time on.
-
-    :ivar since: seconds UTC
-    :ivar host: name of the host, or None if the instance is on no host
-    :ivar running: whether the instance runs, or None if unknown
-    """
+    """The host of an instance, or None, from a time on (seconds UTC)."""
 
     since: float
     host: str | None
@@ -46,7 +42,7 @@ def read(connection: sa.Connection, since: float = -math.inf
          ) -> dict[str, list[Stay]]:
     """Return {instance uuid: its stays, the oldest first}.
 
-    :param since: stays that ended before this time (seconds UTC) are omitted
+    Stays that ended before ``since``, seconds UTC, are omitted.
     """
     table = stay_table.c
     stays_by_instance = collections.defaultdict(list)
@@ -60,13 +56,13 @@ def read(connection: sa.Connection, since: float = -math.inf
     return dict(stays_by_instance)
 
 
-def follow(connection: sa.Connection, placements: abc.Iterable,
+def follow(connection: sa.Connection, placements: abc.Iterable[typing.Any],
            removed_uuids: abc.Iterable[str], now: float) -> None:
     """Write the stays that result from new placements.
 
     :param placements: InstanceRecords
-    :param removed_uuids: uuids of instances that Nova no longer has
-    :param now: current time, seconds UTC
+    :param removed_uuids: of instances that Nova no longer has
+    :param now: seconds UTC
     """
     table = stay_table
     records = {record.instance_uuid: record for record in placements}

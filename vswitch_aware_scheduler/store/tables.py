@@ -6,6 +6,7 @@ the number of the generation that wrote it. Times are seconds UTC.
 """
 
 import re
+import typing
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -31,7 +32,8 @@ TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 NAME, UUID, KIND = sa.String(255), sa.String(36), sa.String(16)
 
 
-def table(name: str, *column_lists: list, indexes: tuple = ()) -> sa.Table:
+def table(name: str, *column_lists: list[sa.Column[typing.Any]],
+          indexes: tuple[str, ...] = ()) -> sa.Table:
     """Return a table of the store, with an index for each of some columns."""
     return sa.Table(
         name, metadata, *(column for some in column_lists for column in some),
@@ -39,13 +41,14 @@ def table(name: str, *column_lists: list, indexes: tuple = ()) -> sa.Table:
         mysql_engine='InnoDB', mysql_charset='utf8mb4')
 
 
-def key(kind, *names: str) -> list[sa.Column]:
+def key(kind: typing.Any, *names: str) -> list[sa.Column[typing.Any]]:
     """Return columns of the primary key, of one type."""
     return [sa.Column(name, kind, primary_key=True, autoincrement=False)
             for name in names]
 
 
-def columns(kind, *names: str, null: bool = False) -> list[sa.Column]:
+def columns(kind: typing.Any, *names: str, null: bool = False
+            ) -> list[sa.Column[typing.Any]]:
     """Return other columns of one type; ``null``: they may be null."""
     return [sa.Column(name, kind, nullable=null) for name in names]
 

@@ -11,10 +11,10 @@ interface therefore needs a request, whose answer contains all periods.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import math
 import re
-import time
 
 import numpy as np
 
@@ -38,33 +38,28 @@ _RESOURCE = re.compile(
 _MAX_PERIODS = 1000
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(service.Settings):
+    """Options of the driver.
+
+    :ivar period_seconds: period of the statistics and of the samples; not
+        shorter than the polling interval of Ceilometer, by default 600 s
+    """
+
+    period_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require(self.period_seconds == int(self.period_seconds),
+                      'period_seconds', 'a whole number')
+
+
 class CeilometerDriver(service.ServiceDriver):
     """Telemetry from a Ceilometer API server, read again in every call."""
 
     NAME = 'ceilometer'
     SERVICE_TYPE = 'metering'
-
-    def __init__(self, access, period_seconds=600, settle_seconds=120,
-                 max_age_seconds=2592000, clock=time.time, sleep=time.sleep):
-        """Store the options. Opens nothing.
-
-        :param access: :class:`.Access`, or a mapping of its arguments
-        :param period_seconds: period of the statistics and of the samples in
-            seconds; not shorter than the polling interval of Ceilometer, by
-            default 600 s
-        :param settle_seconds: time after its end before a period is read
-        :param max_age_seconds: maximum age of instances and samples that are
-            used
-        :param clock: callable, returns seconds UTC
-        :param sleep: callable(seconds), waits
-        :raises InvalidInput: if an option has an invalid value
-        """
-        super().__init__(access, period_seconds, settle_seconds,
-                         max_age_seconds, clock, sleep)
-        self._require(self._period_seconds == int(self._period_seconds),
-                      'period_seconds', self._period_seconds, 'a whole number')
-        self._require(max_age_seconds is not None, 'max_age_seconds',
-                      max_age_seconds, 'a number from 0')
+    SETTINGS = Settings
 
     def instances(self):
         """Return the instances that have had samples since the oldest time.
@@ -100,7 +95,7 @@ class CeilometerDriver(service.ServiceDriver):
 
     def _interfaces(self, client, instance_uuids):
         """Return [(instance uuid, [_Interface])], sorted by uuid."""
-        since = self._clock() - self._max_age_seconds
+        since = self._clock() - self._settings.max_age_seconds
         links = {}
         for meter in (*_BYTES, *_PACKETS):
             for resource, span in client.resources(meter, since):

@@ -15,12 +15,13 @@ instance is computed here (:mod:`.counters` explains why).
 """
 
 import collections
+from collections.abc import Collection
 import contextlib
 import dataclasses
 import datetime
 import math
 import re
-import time
+import typing
 
 import numpy as np
 
@@ -68,58 +69,56 @@ _BEFORE = 2 * curves.AGGREGATES_AROUND
 _AFTER = curves.AGGREGATES_AROUND + 1
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(service.Settings):
+    """Options of the driver.
+
+    :ivar period_seconds: granularity of the points, and sampling period
+    :ivar settle_seconds: time after its end during which a point may change
+    :ivar max_age_seconds: older samples are rejected; None: no limit
+    :ivar interval_seconds: time between two measures of a metric, by which
+        ``rate:mean`` is divided; None: determined for each archive policy by
+        comparing ``rate:mean`` with the counter, and ``period_seconds`` if the
+        policy has no counter
+    :ivar aggregation: one of :data:`AGGREGATIONS`, or 'auto' for the first one
+        that the archive policies of an interface have
+    :ivar points_per_request: approximate number of points in one request
+    :ivar resource_type: type of the resources of interfaces
+    :ivar trusted_creators: list of creators whose resources count: ids of
+        projects or of users, ``user:project``, or user names of basic
+        authentication. None: the project that the driver authenticates for, or
+        its user in basic mode
+    """
+
+    max_age_seconds: float | None = None
+    interval_seconds: float | None = None
+    aggregation: str = 'auto'
+    points_per_request: int = 200000
+    resource_type: str = 'instance_network_interface'
+    trusted_creators: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require(self.interval_seconds is None
+                      or self.interval_seconds > 0, 'interval_seconds',
+                      'a number above 0')
+        self._require(self.aggregation in ('auto', *AGGREGATIONS),
+                      'aggregation',
+                      f'auto or one of {", ".join(AGGREGATIONS)}')
+        self._require_integer('points_per_request')
+        self._require(not isinstance(self.trusted_creators, str),
+                      'trusted_creators', 'a list')
+
+
 class GnocchiDriver(service.ServiceDriver):
     """Telemetry from a Gnocchi server, read again in every call."""
 
     NAME = 'gnocchi'
     SERVICE_TYPE = 'metric'
+    SETTINGS = Settings
 
-    def __init__(self, access, period_seconds=300, interval_seconds=None,
-                 aggregation='auto', settle_seconds=120,
-                 max_age_seconds=None, points_per_request=200000,
-                 resource_type='instance_network_interface',
-                 trusted_creators=None, clock=time.time, sleep=time.sleep):
-        """Store the options. Opens nothing.
-
-        :param access: :class:`.Access`, or a mapping of its arguments
-        :param period_seconds: granularity of the points, and sampling period
-            of the samples
-        :param interval_seconds: time between two measures of a metric, by
-            which ``rate:mean`` is divided; None: determined for each archive
-            policy by comparing ``rate:mean`` with the counter, and
-            ``period_seconds`` if the policy has no counter
-        :param aggregation: one of :data:`AGGREGATIONS`, or 'auto' for the
-            first one that the archive policies of an interface have
-        :param settle_seconds: time after its end during which a point may
-            still change
-        :param max_age_seconds: older samples are rejected; None: no limit
-        :param points_per_request: approximate number of points in one request
-        :param resource_type: type of the resources of interfaces
-        :param trusted_creators: list of creators whose resources count: ids of
-            projects or of users, ``user:project``, or user names of basic
-            authentication. None: the project that the driver authenticates
-            for, or its user in basic mode
-        :param clock: callable, returns seconds UTC
-        :param sleep: callable(seconds), waits
-        :raises InvalidInput: if an option has an invalid value
-        """
-        super().__init__(access, period_seconds, settle_seconds,
-                         max_age_seconds, clock, sleep)
-        self._require(interval_seconds is None or interval_seconds > 0,
-                      'interval_seconds', interval_seconds,
-                      'a number above 0')
-        self._require(aggregation in ('auto', *AGGREGATIONS), 'aggregation',
-                      aggregation, f'auto or one of {", ".join(AGGREGATIONS)}')
-        self._require(
-            isinstance(points_per_request, int) and points_per_request >= 1,
-            'points_per_request', points_per_request, 'an integer above 0')
-        self._require(not isinstance(trusted_creators, str),
-                      'trusted_creators', trusted_creators, 'a list')
-        self._interval_seconds = interval_seconds
-        self._aggregation = aggregation
-        self._points_per_request = points_per_request
-        self._resource_type = resource_type
-        self._trusted_creators = frozenset(trusted_creators or ())
+    def __init__(self, *arguments: typing.Any, **settings: typing.Any):
+        super().__init__(*arguments, **settings)
         self._ignored = {}
         self._seen = {}
 
@@ -186,8 +185,8 @@ class GnocchiDriver(service.ServiceDriver):
         With Gnocchi's default policy, every user of the cloud may create
         resources of any instance.
         """
-        if self._trusted_creators:
-            return self._trusted_creators
+        if self._settings.trusted_creators:
+            return frozenset(self._settings.trusted_creators)
         auth = self._access.auth or {}
         creator = {'gnocchi-basic': auth.get('user'),
                    'gnocchi-noauth': auth.get('project_id'),
@@ -211,7 +210,7 @@ class GnocchiDriver(service.ServiceDriver):
         links_by_uuid = {}
         for item in client.pages(
                 'list of interfaces',
-                f'v1/search/resource/{self._resource_type}', search,
+                f'v1/search/resource/{self._settings.resource_type}', search,
                 _Interface.from_answer):
             if item.instance_uuid is None or not item.is_made_by(trusted):
                 continue
@@ -231,7 +230,7 @@ class GnocchiDriver(service.ServiceDriver):
         try:
             interfaces = client.page(
                 'list of interfaces of others',
-                f'v1/search/resource/{self._resource_type}',
+                f'v1/search/resource/{self._settings.resource_type}',
                 {'and': [{'!=': {'instance_id': None}},
                          {'not': _made_by(trusted)}]},
                 _Interface.from_answer, {'limit': _PAGE, 'sort': 'id:asc'})
@@ -254,10 +253,11 @@ class GnocchiDriver(service.ServiceDriver):
         """
         links = [link for _, links in instance_links for link in links
                  if set(_BYTES) & set(link.metrics)]
+        kind = self._settings.resource_type
         if by_interface:
             metrics = (metric for link in links for metric in client.metrics(
                 f'metrics of interface {link.id}',
-                f'v1/resource/{self._resource_type}/{link.id}/metric'))
+                f'v1/resource/{kind}/{link.id}/metric'))
         else:
             creators = [{'creator': creator} for creator in sorted(
                 {link.creator for link in links})] if by_creator else [{}]
@@ -269,6 +269,7 @@ class GnocchiDriver(service.ServiceDriver):
                 _Metric.from_answer, query))
         policies = {metric.id: metric for metric in metrics}
         coarse, methods, usable = {}, set(), 0
+        aggregation = self._settings.aggregation
         for link in links:
             names = [name for name in (*_BYTES, *_PACKETS)
                      if link.metrics.get(name) in policies]
@@ -287,8 +288,8 @@ class GnocchiDriver(service.ServiceDriver):
             shared = set.intersection(
                 *(set(metric.methods) for metric in link_metrics))
             methods |= shared
-            for method in AGGREGATIONS if self._aggregation == 'auto' \
-                    else (self._aggregation,):
+            for method in AGGREGATIONS if aggregation == 'auto' \
+                    else (aggregation,):
                 if method in shared:
                     link.aggregation = method
                     link.policy = link_metrics[0].policy
@@ -321,7 +322,7 @@ class GnocchiDriver(service.ServiceDriver):
                         (link.policy, tuple(link.names), link.counter),
                         []).append(link)
         for (policy, names, counter), links in by_policy.items():
-            seconds = self._interval_seconds
+            seconds = self._settings.interval_seconds
             if seconds is None and counter:
                 step = max(1, len(links) // _PROBED)
                 seconds = self._measured_interval(
@@ -350,7 +351,7 @@ class GnocchiDriver(service.ServiceDriver):
         first = max(0, last - _PROBED_PERIODS)
         try:
             rises, counts = (client.measures(
-                self._resource_type, ids, names, aggregation,
+                self._settings.resource_type, ids, names, aggregation,
                 self._period_seconds, first, last, False)
                 for aggregation in ('rate:mean', counter))
         except http.TooLarge:
@@ -392,8 +393,9 @@ class GnocchiDriver(service.ServiceDriver):
         details.append(
             f'aggregations seen: {", ".join(sorted(methods)) or "none"}')
         problem = (f'{total - usable} of {total} interfaces have no '
-                   f'{self._aggregation} aggregation of bytes at granularity '
-                   f'{self._period_seconds:g} s ({"; ".join(details)})')
+                   f'{self._settings.aggregation} aggregation of bytes at '
+                   f'granularity {self._period_seconds:g} s '
+                   f'({"; ".join(details)})')
         expected = ('a granularity and an aggregation that the archive '
                     'policies have')
         if not usable:
@@ -432,7 +434,8 @@ class GnocchiDriver(service.ServiceDriver):
                     points = link.points if first is None \
                         else min(link.points, last + 1 - first)
                     instance_points += len(link.names) * max(1, points)
-            if shard and size + instance_points > self._points_per_request:
+            if shard and size + instance_points \
+                    > self._settings.points_per_request:
                 yield shard
                 shard, size = [], 0
             shard.append((uuid, links))
@@ -483,7 +486,7 @@ class GnocchiDriver(service.ServiceDriver):
         answers = {}
         for answer in division.answers(
                 lambda ids, _low, _high, divisible: client.measures(
-                    self._resource_type, ids, names, aggregation,
+                    self._settings.resource_type, ids, names, aggregation,
                     self._period_seconds, low, high, divisible), ids):
             answers.update(answer)
         return answers
@@ -494,9 +497,9 @@ class GnocchiDriver(service.ServiceDriver):
         This is an interval shorter than a period, or one with sometimes two
         polls in a period.
         """
-        if self._interval_seconds is not None \
-                and self._interval_seconds < self._period_seconds:
-            return float(self._interval_seconds)
+        if self._settings.interval_seconds is not None \
+                and self._settings.interval_seconds < self._period_seconds:
+            return float(self._settings.interval_seconds)
         series = [
             (periods * self._period_seconds, values)
             for _, links in shard for link in links
@@ -731,14 +734,13 @@ class _GnocchiClient(http.Client):
             if not items:
                 return
             if not new:
-                raise exceptions.TelemetryError(
-                    f'telemetry {self._source}: {description}: seen the same '
-                    f'page twice (marker {marker}); expected the next page')
+                raise self.failure(
+                    description, f'the same page twice (marker {marker})',
+                    'the next page')
             marker = items[-1].id
             ids_seen.update(item.id for item in new)
-        raise exceptions.TelemetryError(
-            f'telemetry {self._source}: {description}: seen more than '
-            f'{_MAX_PAGES} pages; expected fewer')
+        raise self.failure(description, f'more than {_MAX_PAGES} pages',
+                           'fewer')
 
     def metrics(self, description, path):
         """Return the metrics of a resource; none if it no longer exists.

@@ -9,13 +9,19 @@ after. Otherwise they are different counters. Pure: no clock, no I/O.
 Derivation: reference/counters.rst, "Several series".
 """
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import itertools
+import typing
 
 import numpy as np
 
-__all__ = ['Joined', 'PERIODS_BEFORE', 'continued', 'join', 'outages',
-           'usable']
+__all__ = ['Joined', 'PERIODS_BEFORE', 'Standstill', 'continued',
+           'is_outage', 'join', 'standstills', 'usable']
+
+#: (times in seconds UTC, values) of a counter, by time.
+Column = tuple[np.ndarray, np.ndarray]
 
 #: Smallest share of values that agree if two counters are the same, and
 #: largest share if they are different.
@@ -43,7 +49,8 @@ _MAYBE_STILL = 2.0
 
 #: Number of periods before a reading that show whether a source stood still.
 PERIODS_BEFORE = 8
-#: After an outage counters rise by more than this multiple of the usual rise.
+#: After an outage counters rise by more than this multiple of the usual rise,
+#: and differ at most by this factor from the rise that was expected.
 _JUMP = 2.0
 
 
@@ -295,58 +302,91 @@ def _merged(series):
     return times[keep], values[keep]
 
 
-def outages(series):
-    """Return [(begin, end)] of the times at which a source stood still.
+class Standstill(typing.NamedTuple):
+    """A time at which all counters of a source stand still.
 
-    A source that repeats its last poll, such as a gateway whose publisher has
-    ended, looks like silence of all its instances. Readings between ``begin``
-    and ``end``, both exclusive, are not of that time. The last ``end`` is
-    infinite if the source still stands still.
-
-    :param series: {instance: list of (times, values)} of all instances of the
-        source
+    :ivar begin: time of the last change before, seconds UTC
+    :ivar end: time of the next change, infinite if there is none yet
+    :ivar usual: usual time between two changes, seconds
+    :ivar instances: number of instances that changed until then
     """
-    changes = {}
-    for instance, columns in series.items():
-        moments = [times[1:][np.diff(values) != 0] for times, values in columns
-                   if times.size > 1]
+
+    begin: float
+    end: float
+    usual: float
+    instances: int
+
+
+def standstills(series: Mapping[str, list[Column]]) -> list[Standstill]:
+    """Return the times at which the counters of a source stand still.
+
+    :param series: {instance: columns} of all instances of the source
+    """
+    changes = []
+    for columns in series.values():
+        moments = [_changes(*column)[0][1:] for column in columns
+                   if column[0].size]
         moments = np.unique(np.concatenate(moments or [np.empty(0)]))
         if moments.size > _CHANGES:
-            changes[instance] = moments
-    if len(changes) < _TOGETHER:
+            changes.append(moments)
+    if not changes:
         return []
-    moments = np.unique(np.concatenate(list(changes.values())))
-    end = max(times[-1] for columns in series.values()
-              for times, _ in columns if times.size)
+    moments = np.unique(np.concatenate(changes))
+    newest = max(times[-1] for columns in series.values()
+                 for times, _ in columns if times.size)
     # How often each of them usually changes.
     usual = max(sorted(float(np.median(np.diff(each)))
-                       for each in changes.values())[:_TOGETHER])
-    apart = np.diff(np.append(moments, end))
-    still = []
-    for at in np.flatnonzero(apart > _MAYBE_STILL * usual).tolist():
-        begin = moments[at]
-        if at + 1 < moments.size and apart[at] <= _STILL * usual:
-            continue
-        # All of them changed shortly before.
-        steady = [each for each in changes.values() if np.count_nonzero(
+                       for each in changes)[:_TOGETHER])
+    apart = np.diff(np.append(moments, newest))
+    ends = np.append(moments[1:], np.inf)
+    found = []
+    for at in np.flatnonzero(apart > np.where(
+            ends < np.inf, _STILL, _MAYBE_STILL) * usual).tolist():
+        # Only instances that changed shortly before are expected to change.
+        begin = float(moments[at])
+        steady = sum(np.count_nonzero(
             (each <= begin) & (each > begin - 2 * _CHANGES * usual))
-            >= _CHANGES]
-        if len(steady) < _TOGETHER:
-            continue
-        if at + 1 == moments.size:
-            still.append((begin, np.inf))
-        elif _jumps(series, begin, moments[at + 1], usual):
-            still.append((begin, moments[at + 1]))
-    return still
+            >= _CHANGES for each in changes)
+        if steady:
+            found.append(Standstill(begin, float(ends[at]), usual, steady))
+    return found
 
 
-def _jumps(series, begin, end, usual):
-    """Whether counters rise at the end of a standstill by its volume."""
-    before = after = 0.0
-    for columns in series.values():
-        for times, values in columns:
-            volume = np.interp([begin - _CHANGES * usual, begin, end + usual],
-                               times, values) if times.size else np.zeros(3)
-            before += max(0.0, volume[1] - volume[0]) / _CHANGES
-            after += max(0.0, volume[2] - volume[1])
-    return after > 2 * _JUMP * before
+def is_outage(still: Standstill, series: Mapping[str, list[Column]],
+              polls: Sequence[Column] = ()) -> bool:
+    """Return whether a source repeated its last poll, or was silent.
+
+    A source that repeats its last poll, such as a gateway whose publisher has
+    ended, looks like silence of all its instances. Where the source states the
+    times of its polls, they decide: in an outage, one of them stands still as
+    well. Elsewhere, several instances that stand still together are an outage,
+    unless they send no more afterwards than they did before. One or two
+    instances may be silent together; they were not if each of their counters
+    rises at the end by as much as it would have risen in that time.
+
+    :param still: as :func:`standstills` returns it
+    :param series: as for :func:`standstills`
+    :param polls: columns whose values are the times of the source's polls
+    """
+    changes = [_changes(*column)[0][1:] for column in polls
+               if column[0].size]
+    if changes:
+        return any(
+            ((each > still.begin - 2 * _CHANGES * still.usual)
+             & (each <= still.begin + still.usual / 2)).any()
+            and not ((each > still.begin + still.usual / 2)
+                     & (each < still.end)).any() for each in changes)
+    together = still.instances >= _TOGETHER
+    if still.end == np.inf:
+        return together
+    columns = [column for columns in series.values() for column in columns
+               if column[0].size]
+    volumes = np.array([np.interp(
+        [still.begin - _CHANGES * still.usual, still.begin,
+         still.end + still.usual * together], *column) for column in columns])
+    before, after = np.maximum(np.diff(volumes, axis=1), 0).T
+    if together:
+        return bool(after.sum() > 2 * _JUMP * before.sum() / _CHANGES)
+    expected = before / (_CHANGES * still.usual) * (still.end - still.begin)
+    return bool(expected.any() and (
+        (after >= expected / _JUMP) & (after <= expected * _JUMP)).all())

@@ -11,17 +11,17 @@ counter that stood still, and a missing answer like no traffic.
 """
 
 import collections
+from collections.abc import Mapping
 import dataclasses
 import itertools
 import math
 import re
-import time
+import typing
 import zlib
 
 import numpy as np
 
 from vswitch_aware_scheduler.clients import http
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler.telemetry import base
@@ -51,8 +51,55 @@ _RECENT_SECONDS = 3600.0
 #: shorter time.
 _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 
+#: Series with the times of polls, of a Pushgateway and of node_exporter's
+#: textfile collector.
+_TIMES_OF_POLLS = ('push_time_seconds', 'node_textfile_mtime_seconds')
+
 #: Maximum length of a pattern that selects values by their last characters.
 _LONGEST_PATTERN = 60
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(service.Settings):
+    """Options of the driver.
+
+    :ivar period_seconds: sampling period of the samples; not shorter than the
+        interval in which the counters are polled
+    :ivar settle_seconds: time after its end before a period is read
+    :ivar names: arguments of :class:`.Names` that replace those of the
+        exporter
+    :ivar exporter: one of :data:`.EXPORTERS`; None: the one of which the
+        server has most instances
+    :ivar samples_per_request: approximate number of samples in one request
+    :ivar update_interval_seconds: interval at which the exporter updates its
+        counters; 0: at each scrape; None: determined from the counters
+    :ivar host_names: {value of the last of the host labels, without a port:
+        name of the host in Nova}, if the two differ
+    """
+
+    settle_seconds: float = 60.0
+    names: Mapping[str, typing.Any] | None = None
+    exporter: str | None = 'ceilometer'
+    samples_per_request: int = 100000
+    update_interval_seconds: float | None = None
+    host_names: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require(
+            self.exporter is None or self.exporter in exporters.EXPORTERS,
+            'exporter', f'one of {", ".join(exporters.EXPORTERS)}, or None')
+        self._require_integer('samples_per_request')
+        self._require_number('update_interval_seconds', is_optional=True)
+        self.names_of(self.exporter or 'ceilometer')
+
+    def names_of(self, exporter: str) -> exporters.Names:
+        """Return the names of an exporter, with the replaced ones.
+
+        :raises TypeError: if an argument is unknown
+        """
+        return dataclasses.replace(exporters.EXPORTERS[exporter],
+                                   **(self.names or {}))
 
 
 class PrometheusDriver(service.ServiceDriver):
@@ -60,70 +107,18 @@ class PrometheusDriver(service.ServiceDriver):
 
     NAME = 'prometheus'
     SERVICE_TYPE = 'metric-storage'
+    SETTINGS = Settings
 
-    def __init__(self, access, period_seconds=300, names=None,
-                 exporter='ceilometer', settle_seconds=60,
-                 max_age_seconds=2592000, samples_per_request=100000,
-                 update_interval_seconds=None, host_names=None,
-                 clock=time.time, sleep=time.sleep):
-        """Store the options. Opens nothing.
-
-        :param access: :class:`.Access`, or a mapping of its arguments
-        :param period_seconds: sampling period of the samples; not shorter than
-            the interval in which the counters are polled
-        :param names: mapping of arguments of :class:`.Names` that replace
-            those of the exporter
-        :param exporter: one of :data:`.EXPORTERS`; None: the one of which the
-            server has most instances
-        :param settle_seconds: time after its end before a period is read
-        :param max_age_seconds: maximum age of instances and samples that are
-            used
-        :param samples_per_request: approximate number of samples in one
-            request
-        :param update_interval_seconds: interval at which the exporter updates
-            its counters; 0: at each scrape; None: determined from the counters
-        :param host_names: {value of the last of the host labels, without a
-            port: name of the host in Nova}, if the two differ
-        :param clock: callable, returns seconds UTC
-        :param sleep: callable(seconds), waits
-        :raises InvalidInput: if an option has an invalid value
-        """
-        super().__init__(access, period_seconds, settle_seconds,
-                         max_age_seconds, clock, sleep)
-        self._require(max_age_seconds is not None, 'max_age_seconds',
-                      max_age_seconds, 'a number from 0')
-        self._require(
-            exporter is None or exporter in exporters.EXPORTERS, 'exporter',
-            exporter, f'one of {", ".join(exporters.EXPORTERS)}, or None')
-        self._require(
-            isinstance(samples_per_request, int) and samples_per_request >= 1,
-            'samples_per_request', samples_per_request, 'an integer above 0')
-        self._require(
-            update_interval_seconds is None
-            or isinstance(update_interval_seconds, (int, float))
-            and 0 <= update_interval_seconds < math.inf,
-            'update_interval_seconds', update_interval_seconds,
-            'a finite number from 0, or None')
-        self._overrides = dict(names or {})
+    def __init__(self, *arguments: typing.Any, **settings: typing.Any):
+        super().__init__(*arguments, **settings)
         # None until the exporter is detected.
-        self._names = None
-        try:
-            names = dataclasses.replace(
-                exporters.EXPORTERS[exporter or 'ceilometer'],
-                **self._overrides)
-        except TypeError as error:
-            raise exceptions.InvalidInput(
-                f'names of telemetry driver prometheus: {error}; expected '
-                f'arguments of Names') from None
-        if exporter is not None or 'egress_query' in self._overrides:
-            self._names = names
-        self._exporter = exporter
-        self._samples_per_request = samples_per_request
-        self._update_seconds = update_interval_seconds
-        self._host_names = dict(host_names or {})
+        self._exporter = self._settings.exporter
+        self._names = self._settings.names_of(
+            self._exporter or 'ceilometer') if self._exporter \
+            or 'egress_query' in (self._settings.names or {}) else None
         self._names_of, self._by_name = None, {}
         self._ignored = {}
-        self._seen_update = update_interval_seconds
+        self._seen_update = self._settings.update_interval_seconds
         self._interface_count = 0
 
     @property
@@ -131,7 +126,7 @@ class PrometheusDriver(service.ServiceDriver):
         """Name of the exporter, with a number of names of their own."""
         if self._names is None:
             return ''
-        if not self._overrides:
+        if not self._settings.names:
             return self._exporter
         return (f'{self._exporter or "names"} '
                 f'{zlib.crc32(repr(self._names).encode()):08x}')
@@ -168,21 +163,20 @@ class PrometheusDriver(service.ServiceDriver):
 
     def _reading(self, client, since=-math.inf):
         now = self._clock()
-        oldest = now - self._max_age_seconds
+        oldest = now - self._settings.max_age_seconds
         names = self._names
         if names is None:
             numbers = self._numbers(client, now)
             before = self.variant_before.partition(' ')[0]
             best = max(numbers, key=lambda exporter: numbers[exporter] * (
                 2 if exporter == before else 1))
-            names = dataclasses.replace(
-                exporters.EXPORTERS[best], **self._overrides)
+            names = self._settings.names_of(best)
             if numbers[best]:
                 LOG.info('Telemetry %s: exporter %s, which has the series of '
                          '%d instances', self.source, best, numbers[best])
                 self._names, self._exporter = names, best
         return _Reading(client, names, self._period_seconds,
-                        self._samples_per_request,
+                        self._settings.samples_per_request,
                         min(max(since, oldest), now), now, self._is_home,
                         self._note)
 
@@ -200,7 +194,7 @@ class PrometheusDriver(service.ServiceDriver):
         numbers = self._numbers_since(client, now - _RECENT_SECONDS, now)
         if not any(numbers.values()):
             numbers = self._numbers_since(
-                client, now - self._max_age_seconds, now)
+                client, now - self._settings.max_age_seconds, now)
         return numbers
 
     def _numbers_since(self, client, since, now):
@@ -227,14 +221,15 @@ class PrometheusDriver(service.ServiceDriver):
                 name: why
                 for name, (selector, why) in exporters.UNUSABLE.items()
                 if client.values('__name__', selector,
-                                 now - self._max_age_seconds, now)}
+                                 now - self._settings.max_age_seconds, now)}
             update = self._seen_update
-            if self._update_seconds is not None:
+            configured = self._settings.update_interval_seconds
+            if configured is not None:
                 reading = self._reading(client)
                 last = self._settled()
                 update = self._measured_update(
                     reading, reading.instances(None),
-                    math.floor((now - self._max_age_seconds)
+                    math.floor((now - self._settings.max_age_seconds)
                                / self._period_seconds), last, last)
             return {
                 **client.server(), 'exporter': self._exporter,
@@ -244,7 +239,7 @@ class PrometheusDriver(service.ServiceDriver):
                     self._names.queries if self._names else ()),
                 'update_seconds': update, 'configured': {
                     'period_seconds': self._period_seconds,
-                    'update_interval_seconds': self._update_seconds}}
+                    'update_interval_seconds': configured}}
 
     def _settled(self):
         """Return the last period that ended long enough ago."""
@@ -260,8 +255,8 @@ class PrometheusDriver(service.ServiceDriver):
         :param last: end of the requested periods, exclusive
         :param start: time of the first requested sample, or -inf
         """
-        if self._update_seconds is not None:
-            return float(self._update_seconds)
+        if self._settings.update_interval_seconds is not None:
+            return float(self._settings.update_interval_seconds)
         if not instance_values:
             return 0.0
         if start > -math.inf:
@@ -326,8 +321,9 @@ class PrometheusDriver(service.ServiceDriver):
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
             for shard in reading.shards(instance_values, begin, finish):
-                counters = self._without_outages(reading.counters(
-                    shard, begin, finish)) if first < last else {}
+                counters = self._without_outages(
+                    reading, reading.counters(shard, begin, finish), begin,
+                    finish) if first < last else {}
                 for uuid, _ in shard:
                     links = counters.get(uuid, {})
                     if uuid in self.hosts:
@@ -343,29 +339,42 @@ class PrometheusDriver(service.ServiceDriver):
                     done += 1
                     progress(done, len(instance_values))
 
-    def _without_outages(self, counters):
+    def _without_outages(self, reading, counters, begin, finish):
         """Remove readings of sources that repeated their last poll.
+
+        All instances of a host have one source, and possibly all hosts.
 
         :param counters: as returned by :meth:`_Reading.counters`
         """
-        sources = {}
+        sources = {None: {}}
         for uuid, links in counters.items():
             for hosts in links.values():
                 for key, columns in hosts.items():
-                    sources.setdefault(key[-1], {}).setdefault(
-                        uuid, []).append(columns)
-        for source, instances in sources.items():
-            outages = joining.outages({
-                uuid: [column for columns in of_instance
-                       for column in columns.values()]
-                for uuid, of_instance in instances.items()})
-            for begin, end in outages:
+                    for source in (key[-1], None):
+                        sources.setdefault(source, {}).setdefault(
+                            uuid, []).append(columns)
+        series = {source: {uuid: [column for columns in parts
+                                  for column in columns.values()]
+                           for uuid, parts in instances.items()}
+                  for source, instances in sources.items()}
+        stills = {source: found for source, instances in series.items()
+                  if (found := joining.standstills(instances))}
+        polls = reading.polls(sorted(filter(None, stills)), begin, finish) \
+            if stills else {}
+        for source, found in stills.items():
+            if source is None and polls:
+                continue
+            for still in found:
+                if not joining.is_outage(still, series[source],
+                                         polls.get(source, ())):
+                    continue
                 LOG.debug('Telemetry %s: %s repeated its last values from '
-                          '%.0f to %.0f', self.source, http.shown(source),
-                          begin, end)
-                for columns in itertools.chain(*instances.values()):
+                          '%.0f to %.0f', self.source,
+                          http.shown(source or 'all hosts'), still.begin,
+                          still.end)
+                for columns in itertools.chain(*sources[source].values()):
                     for number, (times, values) in columns.items():
-                        keep = (times <= begin) | (times >= end)
+                        keep = (times <= still.begin) | (times >= still.end)
                         columns[number] = times[keep], values[keep]
         return counters
 
@@ -378,9 +387,9 @@ class PrometheusDriver(service.ServiceDriver):
         """Remove readings of other hosts than the host of the instance.
 
         Readings from before the first reading on this host remain if their
-        host no longer reports the instance: it has left that host. If no label names this host,
-        readings of hosts that Nova does not know also remain: they may be of
-        this host, under another name.
+        host no longer reports the instance: it has left that host. If no label
+        names this host, readings of hosts that Nova does not know also remain:
+        they may be of this host, under another name.
 
         :param links: as for :func:`_parts`
         :param home: host of the instance in Nova
@@ -416,8 +425,8 @@ class PrometheusDriver(service.ServiceDriver):
         """Return the host of Nova that a label names, or None."""
         name = re.sub(r':\d+$', '', value)
         for label_value in (value, name):
-            if label_value in self._host_names:
-                return self._host_names[label_value]
+            if label_value in (self._settings.host_names or {}):
+                return self._settings.host_names[label_value]
         if name in self._known_hosts:
             return self._known_hosts[name]
         return self._known_hosts.get(name.partition('.')[0])
@@ -688,6 +697,21 @@ class _Reading:
                     if not joined.undecided:
                         by_host[host] = counter
         return counters
+
+    def polls(self, hosts, first, last):
+        """Return {host label: columns of the times of the source's polls}.
+
+        :param hosts: values of the last host label
+        """
+        label, polls = self._names.host_labels[-1], {}
+        for name in _TIMES_OF_POLLS:
+            for labels, *column in self._all_samples(
+                    name, label, hosts, first, last):
+                polls.setdefault(labels.get(label), {}).setdefault(
+                    tuple(sorted(labels.items())), []).append(column)
+        return {host: [joining.usable(*map(np.concatenate, zip(*pieces)))
+                       for pieces in series.values()]
+                for host, series in polls.items()}
 
     def columns(self, shard, first, last):
         """Return [(times, values)] of the bytes of all interfaces.

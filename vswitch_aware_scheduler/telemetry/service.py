@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The common part of the drivers that read from a service over HTTP."""
 
+from collections.abc import Callable
+from collections.abc import Mapping
 import contextlib
+import dataclasses
 import datetime
 import email.utils
 import importlib
 import math
 import time
+import typing
 
 import numpy as np
 
@@ -15,10 +19,50 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['Division', 'ServiceDriver', 'import_client', 'iso_time', 'numbers',
-           'require_list', 'require_text']
+__all__ = ['Division', 'ServiceDriver', 'Settings', 'import_client',
+           'iso_time', 'numbers', 'require_list', 'require_text']
 
 LOG = logs.get_logger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The options of a driver, as its group of options describes them.
+
+    :ivar period_seconds: sampling period of the samples
+    :ivar settle_seconds: younger samples are not read yet
+    :ivar max_age_seconds: older samples are rejected
+    :raises InvalidInput: if a value is invalid
+    """
+
+    period_seconds: float = 300.0
+    settle_seconds: float = 120.0
+    max_age_seconds: float | None = 2592000.0
+
+    def __post_init__(self) -> None:
+        self._require(self.period_seconds is not None, 'period_seconds',
+                      'a number above 0')
+        self._require_number('settle_seconds')
+        self._require_number('max_age_seconds', type(self).max_age_seconds
+                             is None)
+
+    def _require_number(self, name: str, is_optional: bool = False) -> None:
+        value = getattr(self, name)
+        self._require(
+            is_optional and value is None or isinstance(value, (int, float))
+            and 0 <= value < math.inf, name, 'a finite number from 0')
+
+    def _require_integer(self, name: str) -> None:
+        value = getattr(self, name)
+        self._require(isinstance(value, int) and value >= 1, name,
+                      'an integer above 0')
+
+    def _require(self, is_valid: object, name: str, expected: str) -> None:
+        """Raise InvalidInput if the value of an option is not valid."""
+        if not is_valid:
+            raise exceptions.InvalidInput(
+                f'{name} of a telemetry driver: {getattr(self, name)!r}; '
+                f'expected {expected}')
 
 
 class ServiceDriver(base.Driver):
@@ -30,54 +74,33 @@ class ServiceDriver(base.Driver):
     #: Type of the service in the catalog of keystone.
     SERVICE_TYPE = ''
 
-    def __init__(self, access, period_seconds=300, settle_seconds=0,
-                 max_age_seconds=None, clock=time.time, sleep=time.sleep):
+    #: Class of the options.
+    SETTINGS: type[typing.Any] = Settings
+
+    def __init__(self, access: http.Access | Mapping[str, typing.Any],
+                 clock: Callable[[], float] = time.time,
+                 sleep: Callable[[float], object] = time.sleep,
+                 **settings: typing.Any):
         """Store the options. Opens nothing.
 
-        :param access: :class:`Access`, or a mapping of its arguments
-        :param period_seconds: sampling period of the samples
-        :param settle_seconds: younger samples are not read yet
-        :param max_age_seconds: older samples are rejected; None: no limit
+        :param access: :class:`.Access`, or a mapping of its arguments
         :param clock: callable, returns seconds UTC
-        :param sleep: callable(seconds), waits
+        :param settings: values of :attr:`SETTINGS`
         :raises InvalidInput: if an option has an invalid value
         """
-        super().__init__(period_seconds)
-        self._require(self._period_seconds is not None, 'period_seconds',
-                      period_seconds, 'a number above 0')
-        if not isinstance(access, http.Access):
-            try:
-                access = http.Access(**access)
-            except TypeError as error:
-                raise exceptions.InvalidInput(
-                    f'access of telemetry driver {self.NAME}: {error}; '
-                    f'expected the arguments of Access') from None
-        for name, value in (('settle_seconds', settle_seconds),
-                            ('max_age_seconds', max_age_seconds)):
-            self._require(
-                value is None or isinstance(value, (int, float))
-                and 0 <= value < math.inf,
-                name, value, 'a finite number from 0')
-        self._access = access
-        self._settle_seconds = settle_seconds
-        self._max_age_seconds = max_age_seconds
+        try:
+            self._settings = self.SETTINGS(**settings)
+            self._access = access if isinstance(access, http.Access) \
+                else http.Access(**access)
+        except TypeError as error:
+            raise exceptions.InvalidInput(
+                f'options of telemetry driver {self.NAME}: {error}; expected '
+                f'arguments of {self.SETTINGS.__name__} and Access') from None
+        super().__init__(self._settings.period_seconds)
         self._clock = clock
         self._sleep = sleep
         # Date of the newest answer, and monotonic seconds when it arrived.
         self._served = None
-
-    def _require(self, is_valid, option, value, expected):
-        """Raise InvalidInput if the value of an option is not valid.
-
-        :param is_valid: whether it is valid
-        :param option: name of the option, for the message
-        :param value: value of the option
-        :param expected: description of the valid values, for the message
-        """
-        if not is_valid:
-            raise exceptions.InvalidInput(
-                f'{option} of telemetry driver {self.NAME}: {value!r}; '
-                f'expected {expected}')
 
     def server_time(self):
         """Return the current time of the service's clock, or None."""
@@ -119,9 +142,10 @@ class ServiceDriver(base.Driver):
         """
         now = self._clock()
         period = self._period_seconds
-        oldest = -math.inf if self._max_age_seconds is None \
-            else now - self._max_age_seconds
-        settled = math.floor((now - self._settle_seconds) / period) - 1
+        age = self._settings.max_age_seconds
+        oldest = -math.inf if age is None else now - age
+        settled = math.floor(
+            (now - self._settings.settle_seconds) / period) - 1
         low, high = (min(max(time, http.TIME_RANGE[0]), http.TIME_RANGE[1])
                      for time in (start, end))
         first = math.ceil(low / period)

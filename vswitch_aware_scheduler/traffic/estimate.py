@@ -9,16 +9,20 @@ instances can be added. Pure; no clock, no configuration, no I/O. Derivation:
 reference/model.rst, "Estimation".
 """
 
+from collections import abc
 import dataclasses
 import functools
 import hashlib
+import typing
 
 import numpy as np
+import numpy.typing as npt
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import packed_counts
+from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'LEAST_CORRELATION',
            'MIN_SAMPLES', 'NO_BIN', 'TransitionCounts', 'count_all',
@@ -77,7 +81,7 @@ _DAY_SECONDS = 86400.0
 _NO_DAYS = np.array([2 ** 31 - 1, -2 ** 31])
 
 
-def rate_bin(kbps):
+def rate_bin(kbps: npt.ArrayLike) -> np.ndarray:
     """Return the bin of each rate.
 
     :param kbps: array of rates in kbit/s, sum of egress and ingress
@@ -89,7 +93,7 @@ def rate_bin(kbps):
     return np.where(kbps < 1.0, 0, bins)
 
 
-def _no_bins():
+def _no_bins() -> np.ndarray:
     return np.full(sampled.INSTANTS, NO_BIN, dtype=np.uint8)
 
 
@@ -99,7 +103,6 @@ class TransitionCounts:
 
     Only bins with samples are listed; m is their number.
 
-    :ivar period_seconds: sampling period of the counted series
     :ivar first_time: start of the first counted sample, seconds UTC
     :ivar first_bin: bin of the first sample
     :ivar bins: (m,) int64, increasing
@@ -140,20 +143,20 @@ class TransitionCounts:
     at_instants: np.ndarray = dataclasses.field(default_factory=_no_bins)
     gap_moves: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((0, 4)))
-    recent_peaks: np.ndarray | None = None
+    recent_peaks: np.ndarray = None
     recent_weight: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.recent_peaks is None:
             object.__setattr__(self, 'recent_peaks', self.peaks)
 
     @property
-    def total_samples(self):
+    def total_samples(self) -> float:
         """Number of samples in all bins; not a whole number after ageing."""
         return float(self.samples.sum())
 
     @functools.cached_property
-    def supported(self):
+    def supported(self) -> int:
         """Number of bins, the first ones, whose rates a model counts with.
 
         A rate that is an error of telemetry, or that the instance had once,
@@ -168,7 +171,7 @@ class TransitionCounts:
         m = int(np.count_nonzero(~seldom))
         return m if self.peaks[:m, 0].any() else self.bins.size
 
-    def without_seldom(self):
+    def without_seldom(self) -> 'TransitionCounts':
         """Return the counts without the bins that are not supported.
 
         The result cannot be merged with later counts.
@@ -187,7 +190,7 @@ class TransitionCounts:
             recent_peaks=self.recent_peaks[:m])
 
     @property
-    def correlation(self):
+    def correlation(self) -> float | None:
         """Correlation of the bandwidths of successive samples, or None.
 
         Each sample counts as the mean of its bin. Samples with a gap between
@@ -207,7 +210,7 @@ class TransitionCounts:
         return float(np.clip(
             before @ self.moves @ after / np.sqrt(spread), -1, 1))
 
-    def aged(self, factor):
+    def aged(self, factor: float) -> 'TransitionCounts':
         """Return the counts with a reduced weight of all samples so far.
 
         A bin with a weight below :data:`FORGOTTEN_SAMPLES` is removed together
@@ -215,7 +218,6 @@ class TransitionCounts:
         1.5 to 3 half-lives.
 
         :param factor: 0 < factor <= 1
-        :returns: TransitionCounts
         :raises InvalidSeries: if the factor is not in this range
         """
         if not 0 < factor <= 1:
@@ -243,15 +245,13 @@ class TransitionCounts:
             gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor],
             recent_peaks=recent[keep], recent_weight=weight)
 
-    def merged(self, later):
+    def merged(self, later: 'TransitionCounts') -> 'TransitionCounts':
         """Return the sum of these counts and those of a later period.
 
         The transition from the last sample here to the first sample of
         ``later`` is also counted. Counting a series in pieces therefore gives
         the same result as counting it as a whole.
 
-        :param later: TransitionCounts of the same instance
-        :returns: TransitionCounts
         :raises InvalidSeries: if the sampling periods differ, or if ``later``
             is not later, so that samples would be counted twice
         """
@@ -328,21 +328,19 @@ class TransitionCounts:
         return packed_counts.pack(self)
 
     @classmethod
-    def from_bytes(cls, data):
+    def from_bytes(cls, data: bytes) -> 'TransitionCounts':
         """Return the counts that :meth:`to_bytes` converted to bytes.
 
-        :param data: bytes
         :raises InvalidSeries: if the bytes do not represent counts
         """
         return cls(**packed_counts.unpack(data))
 
 
-def count_transitions(series, instants=sampled.PUBLIC):
+def count_transitions(series: rate_series.RateSeries,
+                      instants: sampled.Instants = sampled.PUBLIC
+                      ) -> TransitionCounts:
     """Return the TransitionCounts of a series.
 
-    :param series: RateSeries with at least one sample
-    :param instants: :class:`.Instants`
-    :returns: TransitionCounts
     :raises NotEnoughSamples: if the series is empty
     """
     [counts] = count_all([series], instants)
@@ -351,17 +349,18 @@ def count_transitions(series, instants=sampled.PUBLIC):
     return counts
 
 
-def count_all(series, instants=sampled.PUBLIC):
+def count_all(series: abc.Sequence[rate_series.RateSeries],
+              instants: sampled.Instants = sampled.PUBLIC
+              ) -> list[TransitionCounts | exceptions.NotEnoughSamples]:
     """Return the TransitionCounts of each of many series.
 
-    :param series: list of RateSeries
-    :param instants: :class:`.Instants`
     :returns: list in the same order, TransitionCounts for each, or in its
         place the NotEnoughSamples that states why there are none
     """
-    results = [None if len(recording) else exceptions.NotEnoughSamples(
-        f'instance {recording.instance_uuid}: no usable sample '
-        f'({recording.refused.total} refused); expected at least one')
+    results: list[typing.Any] = [
+        None if len(recording) else exceptions.NotEnoughSamples(
+            f'instance {recording.instance_uuid}: no usable sample '
+            f'({recording.refused.total} refused); expected at least one')
         for recording in series]
     batch, samples = [], 0
     for i, recording in enumerate(series):
@@ -435,7 +434,6 @@ def _count(series, instants):
 def _at_instants(instants, owner, times, periods, sample_bin):
     """Return (V, 504) uint8, ``at_instants`` of each series.
 
-    :param instants: :class:`.Instants`
     :param owner: number of the series of each sample, not decreasing
     :param times: start of each sample in seconds, increasing within a series
     :param periods: (V,) sampling period of each series in seconds
@@ -497,7 +495,6 @@ def _row_of_bins(counts):
     sample counts as the mean of its bin (dynamic programming; Fisher 1958).
     They therefore minimise the error of sums.
 
-    :param counts: list of V TransitionCounts
     :returns: (bins of all,) int64, row of each bin from 0 for each instance
     """
     sizes = np.array([history.bins.size for history in counts])
@@ -542,7 +539,8 @@ def _least_variance(samples, totals, sizes):
     return rows
 
 
-def fit_model(counts, min_samples=MIN_SAMPLES, key=None):
+def fit_model(counts: TransitionCounts, min_samples: int = MIN_SAMPLES,
+              key: str | None = None) -> model.TrafficModel:
     """Fit a model to counts.
 
     Each state combines neighbouring bins and has their mean rates, except the
@@ -551,8 +549,6 @@ def fit_model(counts, min_samples=MIN_SAMPLES, key=None):
     share of samples. Jump probabilities and mean sojourn times follow from the
     counted transitions. Derivation: reference/model.rst, "Estimation".
 
-    :param counts: TransitionCounts
-    :param min_samples: minimum number of samples
     :param key: seed of the rows of instants without a sample, for example the
         uuid of the instance; None uses the counts
     :returns: TrafficModel with at most eight states
@@ -564,16 +560,18 @@ def fit_model(counts, min_samples=MIN_SAMPLES, key=None):
     return fitted
 
 
-def fit_models(counts, min_samples=MIN_SAMPLES, keys=None):
+def fit_models(counts: abc.Sequence[TransitionCounts],
+               min_samples: int = MIN_SAMPLES,
+               keys: abc.Sequence[str | None] | None = None
+               ) -> list[model.TrafficModel | exceptions.NotEnoughSamples]:
     """Fit a model to each of many counts, as :func:`fit_model` does.
 
-    :param counts: list of TransitionCounts
-    :param min_samples: minimum number of samples
     :param keys: list of one key for each of the counts, or None
     :returns: list in the same order, with a TrafficModel or the
         NotEnoughSamples that explains why there is none
     """
-    results = [lack_of_history(history, min_samples) for history in counts]
+    results: list[typing.Any] = [
+        lack_of_history(history, min_samples) for history in counts]
     enough = [i for i, lack in enumerate(results) if lack is None]
     for first in range(0, len(enough), _FIT_TOGETHER):
         chosen = enough[first:first + _FIT_TOGETHER]
@@ -585,16 +583,15 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None):
     return results
 
 
-def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
+def fit_on_off(counts: TransitionCounts, threshold: float = 0.1,
+               min_samples: int = MIN_SAMPLES) -> model.TrafficModel:
     """Fit the on/off model of equation 1, which has no instants.
 
     A sample is on if its bandwidth is at least ``threshold`` times the 99th
     percentile of the bandwidth. The rate of the on state is the mean of these
     samples.
 
-    :param counts: TransitionCounts
     :param threshold: between 0 and 1
-    :param min_samples: minimum number of samples
     :returns: TrafficModel with two states, or with one state if all samples
         are on
     :raises NotEnoughSamples: as :func:`fit_model`
@@ -618,12 +615,9 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     return fitted
 
 
-def lack_of_history(counts, min_samples=MIN_SAMPLES):
-    """Return the NotEnoughSamples that a fit would raise, or None.
-
-    :param counts: TransitionCounts
-    :param min_samples: minimum number of samples
-    """
+def lack_of_history(counts: TransitionCounts, min_samples: int = MIN_SAMPLES
+                    ) -> exceptions.NotEnoughSamples | None:
+    """Return the NotEnoughSamples that a fit would raise, or None."""
     samples = counts.total_samples
     if samples < min_samples:
         return exceptions.NotEnoughSamples(
@@ -642,7 +636,6 @@ def _fit_states(counts, band, has_peak=False, keys=None):
     All models are computed together: first arrays of all bins of all counts,
     then of all states, then padded to the largest number of states.
 
-    :param counts: list of V TransitionCounts
     :param band: (bins of all,) int64, not decreasing within the bins of one of
         the counts
     :param has_peak: whether the models get a last state with the largest
@@ -754,7 +747,6 @@ def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
 def _rows_at_instants(counts, state_of_bin, law, key):
     """Return the rows of an instance at the instants, None if too few.
 
-    :param counts: TransitionCounts
     :param state_of_bin: (m,) state of each bin
     :param law: (n,) long-run law of the states
     :param key: as in :func:`fit_model`

@@ -101,8 +101,7 @@ class TrafficModel:
         instants, by position in the ring (:mod:`.instants`);
         :data:`.instants.DRAWN` is added to states that were drawn. At most 32
         states. None if the instance counts as independent of others
-    :raises InvalidModel: if an argument is invalid; the message names the
-        argument, the value and the valid values
+    :raises InvalidModel: if an argument is invalid
     """
 
     rates: np.ndarray

@@ -34,10 +34,7 @@ HEADER_BYTES = _HEADER.size
 
 
 def pack(counts: typing.Any) -> bytes:
-    """Return counts as bytes, with a format version.
-
-    :param counts: :class:`.TransitionCounts`
-    """
+    """Return counts as bytes, with a format version."""
     rows, columns = np.nonzero(counts.moves)
     gap_steps = np.zeros(len(counts.gap_moves), _GAP_STEP)
     for name, column in zip(_GAP_STEP.names or (), counts.gap_moves.T):

@@ -31,8 +31,7 @@ class Attachments:
     :param others: the same for the interfaces that need no tunnel
     :param virtual_functions: number of interfaces with a virtual function, >=
         0
-    :raises InvalidInput: if a value is invalid; the message names it and the
-        valid values
+    :raises InvalidInput: if a value is invalid
     """
 
     networks: tuple[str | None, ...] = ()

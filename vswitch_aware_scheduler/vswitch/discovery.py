@@ -101,9 +101,7 @@ def parse_mapping(texts: abc.Iterable[str],
                   profiles: _Profiles) -> dict[str, str]:
     """Return {switch or switch:encapsulation: name of a profile}.
 
-    :param texts: iterable of SWITCH=PROFILE or SWITCH:ENCAPSULATION=PROFILE
-    :raises InvalidInput: if a text is invalid; the message names the text and
-        the valid values
+    :raises InvalidInput: if a text is invalid
     """
     mapping = {}
     for text in texts:

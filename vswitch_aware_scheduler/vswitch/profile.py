@@ -28,8 +28,8 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
            'TUNNEL_UNITS', 'catalogue', 'load_profiles', 'most_cautious',
-           'named', 'override_number', 'profiles', 'read_yaml', 'smallest',
-           'with_numbers']
+           'named', 'one_of', 'override_number', 'profiles', 'read_yaml',
+           'smallest', 'with_numbers']
 
 ENCAPSULATIONS = ('none', 'vlan', 'vxlan', 'gre', 'geneve', 'stt')
 
@@ -143,14 +143,13 @@ def override_number(key: str, value: typing.Any, where: str) -> float:
 
     :param where: what states the value, for messages, for example ``aggregate
         'rack 7'``
-    :raises InvalidOverride: if the value is invalid; the message names where,
-        key, value and the valid values
+    :raises InvalidOverride: if the value is invalid
     """
     if key not in OVERRIDABLE_KEYS:
         raise exceptions.InvalidOverride(
             f'{where}: there is no key {plain_text.brief(key)} (value '
             f'{plain_text.brief(value)}); expected '
-            f'{_one_of(key, OVERRIDABLE_KEYS)}')
+            f'{one_of(key, OVERRIDABLE_KEYS)}')
     number = value
     if isinstance(value, str):
         try:
@@ -182,7 +181,7 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and _WORD.fullmatch(value) is not None
 
 
-def _one_of(value: object, valid_values: abc.Sequence[str]) -> str:
+def one_of(value: object, valid_values: abc.Sequence[str]) -> str:
     """Return the valid words as text, with the word that is most similar."""
     similar = difflib.get_close_matches(str(value), valid_values, n=1)
     return f'one of {", ".join(valid_values)}' + (
@@ -257,8 +256,7 @@ class SwitchProfile:
         estimate starts with 'estimate:'
     :param provenance: {word: text or number}: machine, versions and method of
         the measurement; for information
-    :raises InvalidProfile: if a value is invalid; the message names the
-        profile, the key, the value and the valid values
+    :raises InvalidProfile: if a value is invalid
     """
 
     name: str
@@ -304,7 +302,7 @@ class SwitchProfile:
                              ('saturation_dimension', SATURATION_DIMENSIONS),
                              ('tunnel_unit', TUNNEL_UNITS)):
             if getattr(self, key) not in choices:
-                self._refuse(key, _one_of(getattr(self, key), choices))
+                self._refuse(key, one_of(getattr(self, key), choices))
         for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO, *_SAME_HOST, _CORES):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
@@ -333,7 +331,7 @@ class SwitchProfile:
         for key, text in self.sources.items():
             if key not in stated:
                 _invalid(self.name, 'a key of sources', key, 'a number that '
-                         'the profile states, ' + _one_of(key, stated))
+                         'the profile states, ' + one_of(key, stated))
             if not isinstance(text, str) or not text.strip():
                 _invalid(self.name, f'sources: {key}', text, 'text')
         for key, value in self.provenance.items():
@@ -565,8 +563,7 @@ class SwitchProfile:
         :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a value
             is a number, text with a number, or a set, list or tuple of these,
             of which the smallest applies
-        :raises InvalidOverride: if a value is invalid; the message names
-            where, key, value and the valid values
+        :raises InvalidOverride: if a value is invalid
         """
         changes = {
             key: most_cautious(
@@ -594,7 +591,6 @@ class SwitchProfile:
                   stated: dict[str, typing.Any]) -> SwitchProfile:
         """Return this profile for a number of cores, for a profile of a file.
 
-        :param name: name of the profile of the file
         :param stated: {key: value} of this profile, with the cores
         """
         own_form = any(stated.get(form) is not None for form in _FORMS)
@@ -660,7 +656,7 @@ def _from_entry(name, entry, bases):
             raise exceptions.InvalidProfile(
                 f'profile {plain_text.brief(name)}: there is no key '
                 f'{plain_text.brief(key)} (value {plain_text.brief(value)}); '
-                f'expected {_one_of(key, allowed)}')
+                f'expected {one_of(key, allowed)}')
     stated = _without_packet_table(name, entry)
     # A key without a value means the default, or no limit.
     for field in dataclasses.fields(SwitchProfile)[1:]:
@@ -673,7 +669,7 @@ def _from_entry(name, entry, bases):
     base = stated.pop('base')
     if not isinstance(base, str) or base not in bases:
         _invalid(name, 'base', base, 'a built-in profile or an earlier one of '
-                 'the same file, ' + _one_of(base, tuple(bases)))
+                 'the same file, ' + one_of(base, tuple(bases)))
     sources = stated.pop('sources', {})
     if not isinstance(sources, dict):
         _invalid(name, 'sources', sources, 'a mapping of keys to text')
@@ -787,8 +783,7 @@ def read_yaml(content: str | bytes, place: str, owner: str | None = None,
     """Return the plain values of a YAML document without duplicate keys.
 
     :param owner: what a top-level key names, for messages
-    :raises InvalidProfile: if the document is invalid; the message names the
-        line
+    :raises InvalidProfile: if the document is invalid
     """
     top = None
     try:
@@ -832,12 +827,10 @@ def _parse(content, place, bases, loader_class=yaml.SafeLoader):
 def load_profiles(path: str, bases: Profiles | None = None) -> Profiles:
     """Return the operator's profiles.
 
-    :param path: path of a YAML file, a mapping of names to keys and values
     :param bases: {name: SwitchProfile} that ``base`` may name in addition to
         earlier profiles of the file; None uses the catalogue
     :returns: {name: SwitchProfile} in the order of the file
-    :raises InvalidProfile: if the file is invalid; the message names the file
-        and, if known, the line, profile, key, value and the valid values
+    :raises InvalidProfile: if the file is invalid
     """
     bases = catalogue() if bases is None else bases
     try:

@@ -14,7 +14,7 @@ from vswitch_aware_scheduler.traffic import model
 
 
 UUIDS = [f'00000000-0000-4000-8000-00000000000{i}' for i in range(3)]
-VMS = [fleet.Vm(uuid, str(i), 1, 512) for i, uuid in enumerate(UUIDS)]
+VMS = [fleet.TraceVm(uuid, str(i), 1, 512) for i, uuid in enumerate(UUIDS)]
 
 
 def _write_models(folder, *egress_kbps):
@@ -36,7 +36,8 @@ class DemoCloudTestCase(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             url = _write_models(folder, 5e6, 5e6, 5e6)
             outcome = clouds.place_all(
-                {clouds.OURS: clouds.Site(hosts, clouds.CORES, 65536)}, VMS,
+                {clouds.OURS: clouds.CloudHosts(hosts, clouds.CORES, 65536)},
+                VMS,
                 {'store_url': url, 'admission_policy': 'probability',
                  'overload_probability': 0.01}, folder)[clouds.OURS]
         # Two of 5 Gbit/s fit on the 11.3 Gbit/s of one host, no third.
@@ -55,7 +56,7 @@ class DemoCloudTestCase(unittest.TestCase):
             rebalancing.write_rates(rates, dict(zip(
                 UUIDS, (busy, busy, calm))))
             outcome = clouds.place_all(
-                {clouds.REBALANCED: clouds.Site(
+                {clouds.REBALANCED: clouds.CloudHosts(
                     [('host1', 'ovs-vxlan-1g'), ('host2', 'ovs-vxlan-1g')],
                     64, 65536, {'store_url': url, 'overload_probability': .08,
                                 'admission_policy': 'probability'},

@@ -31,10 +31,10 @@ class ExplanationTestCase(unittest.TestCase):
     def assess(self, hosts, law, attachments=vswitch_attachments.UNKNOWN):
         """Return (Assessment, names) of {host: (HostPolicy, laws)}."""
         table = admission.LoadTable()
-        slots = [table.describe(host, policy, {
+        rows = [table.describe(host, policy, {
             f'{host}-{i}': resident for i, resident in enumerate(laws)})
             for host, (policy, laws) in hosts.items()]
-        return table.assess(slots, law, attachments=attachments), list(hosts)
+        return table.assess(rows, law, attachments=attachments), list(hosts)
 
 
 class TestRefusals(ExplanationTestCase):
@@ -126,19 +126,19 @@ class TestRefusals(ExplanationTestCase):
         uplink = admission.Uplink('tor', _policy(saturation_kbps=700.0))
         for uplinks in ((), (uplink,)):
             table = admission.LoadTable()
-            slot = table.describe('h', dataclasses.replace(
+            row = table.describe('h', dataclasses.replace(
                 _policy(saturation_kbps=1000.0 if not uplinks else 9e9),
                 uplinks=uplinks), {'a': _constant(500)})
-            assessment = table.assess([slot], _constant(600))
+            assessment = table.assess([row], _constant(600))
             words = assessment.explain(0)
             self.assertIn('1 instances', words)
             table.change({'h': ({'b': _constant(1)}, ())})
             self.assertEqual(words, assessment.explain(0))
             self.assertIn('2 instances', table.assess(
-                [slot], _constant(600)).explain(0))
+                [row], _constant(600)).explain(0))
             table.change({'h': ({}, ('b',))})
             self.assertIn('1 instances', table.assess(
-                [slot], _constant(600)).explain(0))
+                [row], _constant(600)).explain(0))
 
     def test_the_line_is_the_counts_and_the_closest(self):
         closest = explanation.Refusal('compute7', 'overload probability',
@@ -179,13 +179,13 @@ class TestObserve(ExplanationTestCase):
     def test_so_it_does_behind_an_uplink_and_with_laws_of_its_own(self):
         uplink = admission.Uplink('tor', _policy(saturation_kbps=599.0))
         table = admission.LoadTable()
-        slots = [table.describe(host, dataclasses.replace(
+        rows = [table.describe(host, dataclasses.replace(
             _policy(saturation_kbps=9e9, enforced=enforced),
             uplinks=(uplink,)), {}) for host, enforced in (
                 ('a', True), ('b', False))]
         for assessment in (
-                table.assess(slots, _on_off(600)),
-                table.assess_each(slots, [_on_off(600), _on_off(700)])):
+                table.assess(rows, _on_off(600)),
+                table.assess_each(rows, [_on_off(600), _on_off(700)])):
             self.assertEqual([admission.UPLINK] * 2,
                              assessment.reason.tolist())
             self.assertEqual([False, True], assessment.passing.tolist())

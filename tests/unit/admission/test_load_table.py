@@ -95,9 +95,9 @@ class AdmissionTestCase(unittest.TestCase):
         """Return the Assessment of one host."""
         if not isinstance(residents, dict):
             residents = _named(resident.law for resident in residents)
-        slot = self.table.describe('host', policy, residents)
+        row = self.table.describe('host', policy, residents)
         candidate = candidate or model.TrafficModel.constant()
-        return self.table.assess([slot], candidate.law, exclude)
+        return self.table.assess([row], candidate.law, exclude)
 
     def assertAdmitted(self, admitted, *case, msg=None):
         """Want judge() to admit or to refuse, and return its answer."""
@@ -185,20 +185,20 @@ class TestParts(AdmissionTestCase):
         rng = np.random.default_rng(112)
         laws = _random_laws(rng, 601)
         policy = _policy(saturation_kbps=9000.0)
-        slot = self.table.describe('host', policy, _named(laws[:600]))
-        self.table.assess([slot], laws[0])
+        row = self.table.describe('host', policy, _named(laws[:600]))
+        self.table.assess([row], laws[0])
         with mock.patch.object(
                 sources.HostPart, '__init__', autospec=True,
                 side_effect=sources.HostPart.__init__) as part:
             for change in (({'new': laws[600]}, ()), ({}, ['new', 'vm-7'])):
                 self.table.change({'host': change})
-                self.table.assess([slot], laws[0])
+                self.table.assess([row], laws[0])
         # The part of 'new', and that of 'vm-7'; the part without 'new' is
         # known.
         self.assertEqual(2, part.call_count)
         del laws[600], laws[7]
         self.assertAlike(_judged(policy, laws, laws[0]),
-                         self.table.assess([slot], laws[0]))
+                         self.table.assess([row], laws[0]))
 
 
 class TestProbability(AdmissionTestCase):
@@ -342,11 +342,11 @@ class TestProbability(AdmissionTestCase):
             if limit >= 1:
                 continue
             table = admission.LoadTable()
-            slot = table.describe('host', _policy(limit=limit), {})
+            row = table.describe('host', _policy(limit=limit), {})
             # Each after a question, as requests place them.
             for i, law in enumerate(laws[1:]):
                 table.change({'host': ({str(i): law}, ())})
-                fits = bool(table.assess([slot], laws[0]).admitted[0])
+                fits = bool(table.assess([row], laws[0]).admitted[0])
             admitted.append(fits)
             self.assertFalse(fits and exact_tails[1] > limit, number)
             self.assertFalse(not fits and exact_tails[0] <= limit, number)
@@ -401,14 +401,14 @@ class TestProbability(AdmissionTestCase):
         large = {str(kbps): _egress([.5, .5], [0.0, kbps])
                  for kbps in (395.3, 601.7, 111.1)}
         policy, table, residents = _policy(), admission.LoadTable(), {}
-        slot = table.describe('host', policy, residents)
+        row = table.describe('host', policy, residents)
         for came, went in ((silent, {}), (large, {}), (small, {}),
                            ({}, large), (large, {}), ({}, small)):
             table.change({'host': (came, list(went))})
             residents = {uuid: law for uuid, law in {
                 **residents, **came}.items() if uuid not in went}
             self.assertAlike(_judged(policy, residents, _constant(1.0)),
-                             table.assess([slot], _constant(1.0)))
+                             table.assess([row], _constant(1.0)))
 
     @staticmethod
     def _lattice_tail(laws, share):
@@ -430,12 +430,12 @@ class TestProbability(AdmissionTestCase):
         self.assertTrue(1e-6 < tail < .5)
         for excess, admitted in ((-1e-3, True), (3e-4, True), (5e-3, False)):
             table = admission.LoadTable()
-            slot = table.describe('host', _policy(
+            row = table.describe('host', _policy(
                 limit=tail / (1 + excess)), _named(laws[1:]))
             self.assertEqual(admitted, bool(
-                table.assess([slot], laws[0]).admitted[0]), excess)
+                table.assess([row], laws[0]).admitted[0]), excess)
             table.change({'host': ({'last': laws[0]}, ())})
-            full = table.assess([slot], _constant())
+            full = table.assess([row], _constant())
             self.assertEqual(admitted, bool(full.admitted[0]), excess)
             # A host that is filled to its limit is not above it.
             self.assertEqual(admitted, not full.above[0], excess)
@@ -496,15 +496,15 @@ class TestProbability(AdmissionTestCase):
         small, large = _constant(1.0), _constant(990.0)
         laws = {str(i): _constant(float(i)) for i in range(3, 8)}
         table = admission.LoadTable()
-        slot = table.describe('host', _policy(), laws)
-        table.assess([slot], large)
+        row = table.describe('host', _policy(), laws)
+        table.assess([row], large)
         for change in (({}, ['3']), ({'8': laws['7']}, ())):
             table.change({'host': change})
-            table.assess([slot], small)
+            table.assess([row], small)
             with mock.patch.object(
                     fourier_sum.Grid, 'table', autospec=True,
                     side_effect=fourier_sum.Grid.table) as table_made:
-                table.assess([slot], large)
+                table.assess([row], large)
             table_made.assert_not_called()
 
     def test_equal_rates_that_hit_the_capacity_fit(self):
@@ -611,13 +611,13 @@ class TestSeveralLimits(AdmissionTestCase):
 
     def test_hosts_with_other_packet_sizes_count_apart(self):
         laws = _named([_on_off(3000).law])
-        slots = [self.table.describe(f'host-{size}', admission.HostPolicy(
+        rows = [self.table.describe(f'host-{size}', admission.HostPolicy(
             profile.SwitchProfile(name='p', packet_rate_kpps=1.0,
                                   typical_packet_bytes=size),
             overload_probability=0.0), laws) for size in (500.0, 1500.0)]
         # 0.75 kpps each of two do not fit, 0.25 kpps do.
         self.assertEqual([False, True], self.table.assess(
-            slots, _on_off(3000).law).admitted.tolist())
+            rows, _on_off(3000).law).admitted.tolist())
 
 
 class TestAverage(AdmissionTestCase):
@@ -736,13 +736,13 @@ class TestUnknownHosts(AdmissionTestCase):
                 self.assertEqual([0.0], getattr(assessment, name).tolist())
 
     def test_beside_known_hosts_each_is_judged_by_its_own(self):
-        slots = [self.table.describe(name, policy, {})
-                 for name, policy in (
+        rows = [self.table.describe(name, policy, {})
+                for name, policy in (
                      ('known', _policy(saturation_kbps=10.0)),
                      ('unknown', admission.HostPolicy(None)),
                      ('refused', admission.HostPolicy(
                          None, pass_unknown=False)))]
-        assessment = self.table.assess(slots, _on_off(50).law)
+        assessment = self.table.assess(rows, _on_off(50).law)
         self.assertEqual([False, True, False], assessment.admitted.tolist())
         self.assertEqual([True, False, False], assessment.known.tolist())
 
@@ -764,14 +764,14 @@ class TestTable(AdmissionTestCase):
             self.assertEqual([], assessment.admitted.tolist())
 
     def test_hosts_are_known_by_name_and_keep_their_slot(self):
-        slots = {name: self.table.describe(name, _policy(), {})
-                 for name in 'abc'}
-        self.assertEqual(3, len(set(slots.values())))
+        rows = {name: self.table.describe(name, _policy(), {})
+                for name in 'abc'}
+        self.assertEqual(3, len(set(rows.values())))
         self.assertEqual(3, len(self.table))
-        self.assertIsNone(self.table.slot('d'))
-        for name, slot in slots.items():
-            self.assertEqual(slot, self.table.slot(name))
-            self.assertEqual(slot, self.table.describe(
+        self.assertIsNone(self.table.row('d'))
+        for name, row in rows.items():
+            self.assertEqual(row, self.table.row(name))
+            self.assertEqual(row, self.table.describe(
                 name, _policy(saturation_kbps=5.0),
                 _named([_on_off(1).law])))
 
@@ -787,22 +787,22 @@ class TestTable(AdmissionTestCase):
         hosts = {f'host{i}': (policies[i % len(policies)], _named(
             [pool[k] for k in rng.integers(30, size=i % 8)]))
             for i in range(24)}
-        slots = np.array([self.table.describe(host, *of)
-                          for host, of in hosts.items()])
+        rows = np.array([self.table.describe(host, *of)
+                         for host, of in hosts.items()])
         laws = [_on_off(100).law, _on_off(50, F(1, 2)).law]
         alone = {}
-        for slot, (host, of) in zip(slots.tolist(), hosts.items()):
+        for row, (host, of) in zip(rows.tolist(), hosts.items()):
             for law in laws:
                 table = admission.LoadTable()
-                alone[slot, law] = table.assess(
+                alone[row, law] = table.assess(
                     [table.describe(host, *of)], law)
         self.assertEqual(
             {admission.ADMITTED, admission.NO_PROFILE, admission.TOO_MANY,
              admission.PEAK, admission.MEAN, admission.OVERLOAD},
             {int(assessment.reason[0]) for assessment in alone.values()})
-        for asked in (slots, rng.permutation(slots),
-                      rng.permutation(slots)[:-3], slots[1:-1],
-                      np.append(slots[::-1], slots[:5]), slots[::7]):
+        for asked in (rows, rng.permutation(rows),
+                      rng.permutation(rows)[:-3], rows[1:-1],
+                      np.append(rows[::-1], rows[:5]), rows[::7]):
             of_slots = [laws[k] for k in rng.integers(2, size=asked.size)]
             for judged, law_of in (
                     (self.table.assess(asked, laws[0]), laws[:1] * asked.size),
@@ -823,16 +823,16 @@ class TestTable(AdmissionTestCase):
                         judged.multiples(np.array([i])).tolist())
 
     def test_a_host_that_is_not_asked_for_is_not_computed(self):
-        slots = [self.table.describe(i, _policy(), _named(
+        rows = [self.table.describe(i, _policy(), _named(
             [_on_off(150).law] * 10)) for i in range(20)]
-        unchanged = slots[:4] + slots[5:]
-        self.table.assess(slots, _on_off(100).law)
+        unchanged = rows[:4] + rows[5:]
+        self.table.assess(rows, _on_off(100).law)
         self.table.change({4: ({}, [next(iter(self.table.residents(4)))])})
         with mock.patch.object(fourier_sum, 'product') as product:
             self.table.assess(unchanged, _on_off(100).law)
             product.assert_not_called()
             product.side_effect = ZeroDivisionError
-            self.assertRaises(ZeroDivisionError, self.table.assess, slots,
+            self.assertRaises(ZeroDivisionError, self.table.assess, rows,
                               _on_off(100).law)
 
     def test_one_instance_more_is_the_host_described_anew(self):
@@ -885,13 +885,13 @@ class TestTable(AdmissionTestCase):
                 residents[f'vm-{vm}'] = laws[(vm + policy) % 10]
             hosts[host] = (policies[policy], residents)
             table.describe(str(host), *hosts[host])
-            table.assess([table.slot(str(host))], laws[0])
+            table.assess([table.row(str(host))], laws[0])
         fresh = admission.LoadTable(cells=64)
         for table_of in (table, fresh):
             for i, (policy, residents) in enumerate(hosts):
                 table_of.describe(str(i), policy, residents)
         actual, expected = (
-            either.assess([either.slot(str(i)) for i in range(3)], laws[3])
+            either.assess([either.row(str(i)) for i in range(3)], laws[3])
             for either in (table, fresh))
         self.assertAlike(expected, actual)
 
@@ -928,15 +928,15 @@ class TestTable(AdmissionTestCase):
         self.assertAlmostEqual(.028, assessment.overload_probability[0], 12)
 
     def test_hundreds_of_hosts_with_many_limits_fit(self):
-        # Grows over slots, limits and rows of look-up tables.
+        # Grows over rows, limits and rows of look-up tables.
         candidate = _on_off(600).law
-        slots = []
+        rows = []
         for i in range(200):
             stated = {'line_rate_kbps': 1000.0} if i % 2 else {}
-            slots.append(self.table.describe(
+            rows.append(self.table.describe(
                 f'host-{i}', _policy(saturation_kbps=1000.0, **stated),
                 _named([_on_off(600).law] * (i % 3))))
-        assessment = self.table.assess(slots, candidate)
+        assessment = self.table.assess(rows, candidate)
         for i in range(200):
             on = 1 + i % 3
             single = float(exact.binomial_tail(on, F(1, 10), 1))
@@ -949,18 +949,18 @@ class TestExclude(AdmissionTestCase):
     def test_an_instance_that_moves_is_not_counted_twice(self):
         policy = _policy(saturation_kbps=2500.0, max_tunnels=3)
         models = _named([_on_off(1000).law] * 3)
-        slots = [self.table.describe('own', policy, models),
-                 self.table.describe('other', policy, {
+        rows = [self.table.describe('own', policy, models),
+                self.table.describe('other', policy, {
                      f'x{uuid}': law for uuid, law in models.items()}),
-                 self.table.describe('free', policy, {})]
-        assessment = self.table.assess(slots, _on_off(1000).law, 'vm-1')
+                self.table.describe('free', policy, {})]
+        assessment = self.table.assess(rows, _on_off(1000).law, 'vm-1')
         self.assertEqual(
             [admission.ADMITTED, admission.TOO_MANY, admission.ADMITTED],
             assessment.reason.tolist())
         self.assertAlmostEqual(.001, assessment.overload_probability[0], 12)
         # The host itself is as it was.
         self.assertEqual([admission.TOO_MANY], self.table.assess(
-            slots[:1], _on_off(1000).law).reason.tolist())
+            rows[:1], _on_off(1000).law).reason.tolist())
 
     def test_one_that_is_nowhere_changes_nothing(self):
         policy = _policy(saturation_kbps=2500.0)
@@ -988,14 +988,14 @@ class TestEach(AdmissionTestCase):
     def test_hosts_may_see_different_laws_of_one_instance(self):
         rng = np.random.default_rng(8)
         laws = _random_laws(rng, 40)
-        slots = [self.table.describe(
+        rows = [self.table.describe(
             f'h{i}', _policy(saturation_kbps=300.0 + 50 * (i % 3)),
             _named(laws[3 * i:3 * i + 3])) for i in range(9)]
         of_host = [laws[30 + i % 4] for i in range(9)]
-        together = self.table.assess_each(slots, of_host, 'vm-1')
-        for i, (slot, law) in enumerate(zip(slots, of_host)):
-            alone = self.table.assess([slot], law, 'vm-1')
-            for name in ('slots', 'reason', 'overload_probability',
+        together = self.table.assess_each(rows, of_host, 'vm-1')
+        for i, (row, law) in enumerate(zip(rows, of_host)):
+            alone = self.table.assess([row], law, 'vm-1')
+            for name in ('rows', 'reason', 'overload_probability',
                          'loss_fraction', 'utilisation', 'known'):
                 self.assertEqual(getattr(alone, name)[0],
                                  getattr(together, name)[i], name)
@@ -1013,21 +1013,21 @@ class TestEach(AdmissionTestCase):
             with self.subTest(**stated):
                 policy = _policy(limit=0.0, **stated)
                 limits = policy.limits_on_one
-                slot = self.table.describe('h', policy, {})
+                row = self.table.describe('h', policy, {})
                 for rates in ([900., 500., 9.], [90., 900., 0.], [0, 0, 99.]):
                     law = rate_law.RateLaw.from_arrays(
                         [.5, .5], [rates, [1., 1., 0.]])
                     cut = prior.scaled(law, limits)
                     self.assertTrue(
-                        self.table.assess([slot], cut).admitted[0])
+                        self.table.assess([row], cut).admitted[0])
                     if cut is law:
                         continue
                     self.assertEqual(admission.PEAK, self.table.assess(
-                        [slot], law).reason[0])
+                        [row], law).reason[0])
                     above = rate_law.RateLaw.from_arrays(
                         cut.probabilities, cut.rates * 1.001)
                     self.assertEqual(admission.PEAK, self.table.assess(
-                        [slot], above).reason[0])
+                        [row], above).reason[0])
 
 
 class TestCounts(AdmissionTestCase):
@@ -1041,7 +1041,7 @@ class TestCounts(AdmissionTestCase):
     def ask(self, hosts, *networks, exclude=None, **kinds):
         """Return the reasons, and their words, of some hosts."""
         self.found = self.table.assess(
-            self.table.slots_of(hosts), _on_off(1).law, exclude,
+            self.table.rows_of(hosts), _on_off(1).law, exclude,
             attachments.Attachments(networks, **kinds))
         return self.found.reason.tolist()
 
@@ -1102,7 +1102,7 @@ class TestCounts(AdmissionTestCase):
                 self.describe('host', _policy(
                     max_tunnels=most, tunnel_unit=unit), a=None, b=None)
                 assessment = self.table.assess(
-                    self.table.slots_of(['host']), _on_off(1).law)
+                    self.table.rows_of(['host']), _on_off(1).law)
                 self.assertEqual(reason, assessment.reason[0], unit)
 
     def test_remote_vteps_are_the_hosts_on_the_same_networks(self):
@@ -1184,7 +1184,7 @@ class TestUplinks(AdmissionTestCase):
             self.table.describe(host, dataclasses.replace(
                 own, uplinks=uplinks), law[host])
         candidate = _on_off(700, F(3, 10)).law
-        assessment = self.table.assess(self.table.slots_of('abcd'), candidate)
+        assessment = self.table.assess(self.table.rows_of('abcd'), candidate)
         behind = {'tor': 'ab', 'wan': 'bc'}
         at = {name: self.of_all([candidate, *(
             uplink for host in hosts for uplink in law[host].values())],
@@ -1250,26 +1250,26 @@ class TestUplinks(AdmissionTestCase):
                 table.describe(moved, policies[moved], residents[moved])
                 if step % 2:
                     # Somebody asks while both have it, or none.
-                    table.assess(table.slots_of([moved]), law)
+                    table.assess(table.rows_of([moved]), law)
         else:
             policies[host] = dataclasses.replace(
                 policies[host], uplinks=policies[target].uplinks)
             table.describe(host, policies[host], laws_there)
 
     def _check(self, table, policies, residents, law):
-        actual = table.assess(table.slots_of(policies), law)
+        actual = table.assess(table.rows_of(policies), law)
         alone = admission.LoadTable()
         for i, (host, policy) in enumerate(policies.items()):
-            slots = [alone.describe(host, dataclasses.replace(
+            rows = [alone.describe(host, dataclasses.replace(
                 policy, uplinks=()), residents[host])]
             for uplink in policy.uplinks:
                 everyone = {}
                 for neighbour, its_policy in policies.items():
                     if uplink in its_policy.uplinks:
                         everyone |= residents[neighbour]
-                slots.append(alone.describe(uplink.name, uplink.policy,
-                                            everyone))
-            expected = alone.assess(slots, law)
+                rows.append(alone.describe(uplink.name, uplink.policy,
+                                           everyone))
+            expected = alone.assess(rows, law)
             self.assertEqual(expected.admitted.all(), actual.admitted[i])
             if expected.admitted[0] and not actual.admitted[i]:
                 self.assertEqual(admission.UPLINK, actual.reason[i])
@@ -1285,18 +1285,18 @@ class TestUplinks(AdmissionTestCase):
         policy = dataclasses.replace(_policy(saturation_kbps=4000.0),
                                      uplinks=(tor,))
         law = _constant(400)
-        slots = [self.table.describe('a', policy, {'x': law, 'y': law}),
-                 self.table.describe('b', policy, {}),
-                 self.table.describe('c', _policy(saturation_kbps=1000.0), {})]
+        rows = [self.table.describe('a', policy, {'x': law, 'y': law}),
+                self.table.describe('b', policy, {}),
+                self.table.describe('c', _policy(saturation_kbps=1000.0), {})]
         self.assertEqual([admission.UPLINK] * 2 + [admission.ADMITTED],
-                         self.table.assess(slots, law).reason.tolist())
-        assessment = self.table.assess(slots, law, 'x')
+                         self.table.assess(rows, law).reason.tolist())
+        assessment = self.table.assess(rows, law, 'x')
         self.assertEqual([.8, .8, .4], assessment.utilisation.tolist())
         self.assertTrue(assessment.admitted.all())
         # It may not come back with more.
         self.assertEqual(
             [admission.UPLINK, admission.UPLINK, admission.ADMITTED],
-            self.table.assess(slots, _constant(601), 'x').reason.tolist())
+            self.table.assess(rows, _constant(601), 'x').reason.tolist())
 
     def test_one_on_two_hosts_behind_it_counts_until_it_has_left_both(self):
         policy = dataclasses.replace(
@@ -1312,10 +1312,10 @@ class TestUplinks(AdmissionTestCase):
                 # It is told of in the other order, and deleted.
                 (None, None, 0), (small, None, .4), (None, None, 0))):
             for host, law in (('a', on_a), ('b', on_b)):
-                slot = self.table.describe(
+                row = self.table.describe(
                     host, policy, {} if law is None else {'x': law})
             self.assertAlmostEqual(utilisation, self.table.assess(
-                [slot], _constant()).utilisation[0], msg=step)
+                [row], _constant()).utilisation[0], msg=step)
 
     def test_other_numbers_of_an_uplink_hold_at_once(self):
         law = _constant(400)
@@ -1324,13 +1324,13 @@ class TestUplinks(AdmissionTestCase):
             policy = dataclasses.replace(
                 _policy(saturation_kbps=4000.0),
                 uplinks=(self.uplink('tor', capacity),))
-            slots = [self.table.describe(host, policy, {host: law})
-                     for host in 'ab']
+            rows = [self.table.describe(host, policy, {host: law})
+                    for host in 'ab']
             self.assertEqual([fits] * 2, self.table.assess(
-                slots, law).admitted.tolist())
+                rows, law).admitted.tolist())
         self.table.describe('b', _policy(), {'b': law})
         self.assertEqual([800 / 1200, .8], self.table.assess(
-            slots, law).utilisation.tolist())
+            rows, law).utilisation.tolist())
 
     def test_its_mapping_table_counts_the_networks_of_all_hosts(self):
         attached = {'x': attachments.Attachments(('red',), ('grey',)),
@@ -1342,13 +1342,13 @@ class TestUplinks(AdmissionTestCase):
             tunnel_key='the room of the mapping table'))
         policy = dataclasses.replace(_policy(), uplinks=(gateway,))
         law = _on_off(1).law
-        slots = [table.describe('a', policy, {'x': law}),
-                 table.describe('b', policy, {'y': law}),
-                 table.describe('c', _policy(), {})]
+        rows = [table.describe('a', policy, {'x': law}),
+                table.describe('b', policy, {'y': law}),
+                table.describe('c', _policy(), {})]
 
         def ask(*networks, **kinds):
             assessment = table.assess(
-                slots, law, None, attachments.Attachments(networks, **kinds))
+                rows, law, None, attachments.Attachments(networks, **kinds))
             self.words = assessment.explain(0)
             return assessment.admitted.tolist()
 
@@ -1368,7 +1368,7 @@ class TestUplinks(AdmissionTestCase):
         policy = dataclasses.replace(
             _policy(), uplinks=(self.uplink('tor', 500.0),
                                 self.uplink('wan', 2000.0)))
-        slots = [self.table.describe(host, policy, {
+        rows = [self.table.describe(host, policy, {
             host: _on_off(200).law}) for host in 'ab']
         self.table.describe('a', policy, dict.fromkeys(
             'wxyz', _on_off(200).law))
@@ -1377,21 +1377,21 @@ class TestUplinks(AdmissionTestCase):
                  '501 kbit/s is above the 500'),
                 (_on_off(200).law, 'its uplink tor: with it the overload '
                  'probability would be 0.0')):
-            assessment = self.table.assess_each(slots, [_constant(1), law])
+            assessment = self.table.assess_each(rows, [_constant(1), law])
             self.assertTrue(assessment.admitted[0])
             self.assertIn(words, assessment.explain(1))
-            self.assertIn(words, self.table.assess(slots, law).explain(0))
+            self.assertIn(words, self.table.assess(rows, law).explain(0))
         self.assertIn('within the limit', self.table.assess(
-            slots, _on_off(1).law).explain(0))
+            rows, _on_off(1).law).explain(0))
 
     def test_a_prior_is_cut_to_what_one_may_send_through_it(self):
         policy = dataclasses.replace(admission.HostPolicy(None), uplinks=(
             self.uplink('tor', 500.0),))
-        slot = self.table.describe('a', policy, {})
+        row = self.table.describe('a', policy, {})
         law = _on_off(900, F(1, 200)).law
-        self.assertFalse(self.table.assess([slot], law).admitted[0])
+        self.assertFalse(self.table.assess([row], law).admitted[0])
         cut = prior.scaled(law, policy.limits_on_one)
-        self.assertTrue(self.table.assess([slot], cut).admitted[0])
+        self.assertTrue(self.table.assess([row], cut).admitted[0])
 
 
 class TestUtilisation(AdmissionTestCase):
@@ -1599,13 +1599,13 @@ class TestInstants(AdmissionTestCase):
         rng = np.random.default_rng(45)
         laws = _random_laws(rng, 40)
         policy = _policy(saturation_kbps=2500.0)
-        slot = self.table.describe('host', policy, _named(laws))
-        without = self.table.assess([slot], laws[0])
+        row = self.table.describe('host', policy, _named(laws))
+        without = self.table.assess([row], laws[0])
         more = dict(enumerate(self.fleet(rng, 3, 1.0)))
         self.table.change({'host': (more, ())})
-        self.table.assess([slot], laws[0])
+        self.table.assess([row], laws[0])
         self.table.change({'host': ({}, list(more))})
-        self.assertAlike(without, self.table.assess([slot], laws[0]))
+        self.assertAlike(without, self.table.assess([row], laws[0]))
 
     def test_the_loss_is_that_of_the_instants(self):
         # 100 of 2000 above the capacity.
@@ -1658,7 +1658,7 @@ class TestChange(AdmissionTestCase):
         """Want the answers of the host described anew."""
         self.assertAlike(
             _judged(policy, residents, candidate.law),
-            self.table.assess([self.table.slot(host)], candidate.law),
+            self.table.assess([self.table.row(host)], candidate.law),
             atol=1e-12)
 
     def walk(self, steps, hosts, seed):
@@ -1706,8 +1706,8 @@ class TestChange(AdmissionTestCase):
         residents = _named(pool[:50])
         self.table.describe('host', policy, residents)
         self.table.describe('other', policy, residents)
-        slots = self.table.slots_of(['host', 'other'])
-        self.table.assess(slots, pool[0])
+        rows = self.table.rows_of(['host', 'other'])
+        self.table.assess(rows, pool[0])
         # The same one comes, goes and comes again; one changes its law.
         self.table.change({'host': ({'new': pool[60]}, ())})
         self.table.change({'host': ({}, ['new', 'vm-3'])})
@@ -1725,7 +1725,7 @@ class TestChange(AdmissionTestCase):
         hosts = [f'host-{i}' for i in range(7)]
         for policy, residents, candidate, _ in self.walk(20, hosts, 97):
             pass
-        at_once = self.table.assess(self.table.slots_of(hosts), candidate.law)
+        at_once = self.table.assess(self.table.rows_of(hosts), candidate.law)
         for i, host in enumerate(hosts):
             self.assertAlike(_judged(policy, residents[host], candidate.law),
                              at_once, atol=1e-13, at=i)
@@ -1844,10 +1844,10 @@ class TestChange(AdmissionTestCase):
         expected = _judged(policy, laws, candidate)
         for law in (_constant(1e22), _egress([.9, .1], [0.0, 1e160])):
             table = admission.LoadTable()
-            slot = table.describe('host', policy, laws)
+            row = table.describe('host', policy, laws)
             for change in (({'huge': law}, ()), ({}, ['huge'])):
                 table.change({'host': change})
-                assessment = table.assess([slot], candidate)
+                assessment = table.assess([row], candidate)
             self.assertAlike(expected, assessment)
 
     def test_many_at_once_are_another_host(self):
@@ -1899,11 +1899,11 @@ class TestErrorBudgets(AdmissionTestCase):
                residents=(), hosts='abc', project='spender', **policy):
         table = admission.LoadTable(
             debts={('host', 'a'): self.DEBT} if debts is None else debts)
-        slots = [table.describe(
+        rows = [table.describe(
             host, dataclasses.replace(
                 _policy(), uplinks=uplinks, **policy),
             {uuid: self.SMALL for uuid in residents}) for host in hosts]
-        return table.assess(slots, law, exclude, project=project)
+        return table.assess(rows, law, exclude, project=project)
 
     def test_a_host_in_debt_refuses_who_spends_and_says_so(self):
         assessment = self.assess()
@@ -1943,30 +1943,30 @@ class TestErrorBudgets(AdmissionTestCase):
         # The other host does not pass for another reason.
         del debts['host', 'c']
         table = admission.LoadTable(debts=debts)
-        slots = [table.describe(host, _policy(), {
+        rows = [table.describe(host, _policy(), {
             'full': _constant(999.0 if host == 'c' else 0.0)})
             for host in 'abc']
-        assessment = table.assess(slots, self.SMALL, project='spender')
+        assessment = table.assess(rows, self.SMALL, project='spender')
         self.assertEqual([True, True, False], assessment.admitted.tolist())
         self.assertTrue(assessment.only_last)
 
     def test_all_hosts_are_judged_together_whatever_their_laws(self):
         table = admission.LoadTable(debts={('host', 'a'): self.DEBT})
-        slots = [table.describe(host, _policy(), {}) for host in 'ab']
+        rows = [table.describe(host, _policy(), {}) for host in 'ab']
         self.assertEqual([False, True], table.assess_each(
-            slots, [_constant(1.0), _constant(2.0)],
+            rows, [_constant(1.0), _constant(2.0)],
             project='spender').admitted.tolist())
 
     def test_debts_can_change(self):
         table = admission.LoadTable()
-        slots = [table.describe(host, _policy(), {}) for host in 'ab']
+        rows = [table.describe(host, _policy(), {}) for host in 'ab']
         for debts, admitted in (({('host', 'a'): self.DEBT}, [False, True]),
                                 ({}, [True, True])):
             version = table.version
             table.set_debts(debts)
             self.assertNotEqual(version, table.version)
             self.assertEqual(admitted, table.assess(
-                slots, self.SMALL, project='spender').admitted.tolist())
+                rows, self.SMALL, project='spender').admitted.tolist())
 
     def test_what_load_refuses_is_said_before_debt(self):
         assessment = self.assess(_constant(2000.0))
@@ -1985,10 +1985,10 @@ class TestErrorBudgets(AdmissionTestCase):
     def test_an_uplink_in_debt_refuses_hosts_behind_it(self):
         uplink = admission.Uplink('a', _policy())
         table = admission.LoadTable(debts={('uplink', 'a'): self.DEBT})
-        slots = [table.describe(host, dataclasses.replace(
+        rows = [table.describe(host, dataclasses.replace(
             _policy(), uplinks=(uplink,) if host != 'c' else ()), {})
             for host in 'abc']
-        assessment = table.assess(slots, self.SMALL, project='spender')
+        assessment = table.assess(rows, self.SMALL, project='spender')
         self.assertEqual(['uplink', 'uplink', 'admitted'],
                          [assessment.check(i) for i in range(3)])
         self.assertEqual([True, True, False], assessment.last.tolist())
@@ -2014,10 +2014,10 @@ class TestGiants(AdmissionTestCase):
     def assess(self, giants='a', hosts='ab', exclude=None, law=SMALL,
                **policy):
         table = admission.LoadTable()
-        slots = [table.describe(host, _policy(**policy), {
+        rows = [table.describe(host, _policy(**policy), {
                 f'on {host}': self.GIANT if host in giants else self.SMALL})
-            for host in hosts]
-        return table.assess(slots, law, exclude)
+                for host in hosts]
+        return table.assess(rows, law, exclude)
 
     def test_no_instance_is_placed_beside_it_while_another_host_passes(self):
         assessment = self.assess()
@@ -2043,13 +2043,13 @@ class TestGiants(AdmissionTestCase):
 
     def test_a_giant_that_leaves_is_forgotten(self):
         table = admission.LoadTable()
-        slots = [table.describe(host, _policy(), {
+        rows = [table.describe(host, _policy(), {
             'x': self.SMALL}) for host in 'ab']
         for change, admitted in ((({'g': self.GIANT}, []), False),
                                  (({}, ['g']), True)):
             table.change({'a': change})
             self.assertEqual([admitted, True], table.assess(
-                slots, self.SMALL).admitted.tolist())
+                rows, self.SMALL).admitted.tolist())
 
 
 class TestPredictionMargin(AdmissionTestCase):
@@ -2063,14 +2063,14 @@ class TestPredictionMargin(AdmissionTestCase):
 
     def assess(self, limit, margin, exclude=None, uplinks=(), **policy):
         table = admission.LoadTable()
-        slot = table.describe('a', admission.HostPolicy(
+        row = table.describe('a', admission.HostPolicy(
             profile.SwitchProfile(
                 'p', saturation_kbps=1e6 if uplinks else self.CAPACITY),
             overload_probability=limit, prediction_margin=margin,
             uplinks=uplinks, **policy), {
                 f'a{n}': self.LAW
                 for n in range(self.COUNT - (exclude is None))})
-        return table.assess([slot], self.LAW, exclude)
+        return table.assess([row], self.LAW, exclude)
 
     def test_the_prediction_times_the_margin_may_equal_the_limit(self):
         for margin in (2.0, .5, 1 / 3):

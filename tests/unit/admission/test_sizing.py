@@ -110,11 +110,11 @@ class HostSizeTestCase(unittest.TestCase):
                     _policy(0.0, saturation_kbps=700, **counted)):
                 table = admission.LoadTable()
                 residents = {}
-                slot = table.describe('host', policy, residents)
+                row = table.describe('host', policy, residents)
                 while len(residents) < sizing.MOST and \
-                        table.assess([slot], law).admitted[0]:
+                        table.assess([row], law).admitted[0]:
                     residents[len(residents)] = law
-                    slot = table.describe('host', policy, residents)
+                    row = table.describe('host', policy, residents)
                 self.assertEqual(len(residents),
                                  sizing.host_size(policy, law).instances)
                 if policy.policy == admission.AVERAGE:

@@ -15,9 +15,9 @@ import numpy as np
 from tests.contract import telemetry_stand_ins as stand_ins
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
@@ -106,12 +106,18 @@ class Cloud(stand_ins.OpenStack):
             server['OS-EXT-SRV-ATTR:host'] = host
 
     def client(self):
-        """Return the :class:`.cloud_api.CloudApi` that asks this one."""
+        """Return the :class:`.CloudApi` that asks this one."""
         def access(path):
             return http.Access(url=self.url + path, retries=0,
                                auth={'auth_type': 'none'},
                                requests_per_second=1e5)
-        return cloud_api.CloudApi(access('/v2.1'), access('/placement'))
+        return nova.CloudApi(access('/v2.1'), access('/placement'))
+
+    def aggregate_facts(self):
+        """Return {name: dictionary} of the aggregates."""
+        return {f'a{number}': {
+            'name': f'a{number}', 'metadata': metadata, 'hosts': hosts}
+            for number, (metadata, hosts) in enumerate(self.aggregates)}
 
     # Answers
 
@@ -122,14 +128,13 @@ class Cloud(stand_ins.OpenStack):
         if path == '/os-services':
             return 200, {'services': list(self.services.values())}
         if path == '/os-aggregates':
-            return 200, {'aggregates': [
-                {'id': number, 'name': f'a{number}', 'metadata': metadata,
-                 'hosts': hosts} for number, (metadata, hosts)
-                in enumerate(self.aggregates)]}
+            return 200, {'aggregates': list(self.aggregate_facts().values())}
         if path == '/os-hypervisors/detail':
             return 200, {'hypervisors': [
                 {'id': uuid_of(host), 'service': {'host': host}}
                 for host in self.services]}
+        if path == '/flavors/detail':
+            return 200, {'flavors': []}
         if path == '/os-server-groups':
             return 200, {'server_groups': self.groups[
                 int(parameters['offset'][0]):]}
@@ -323,7 +328,9 @@ class Fleet:
         store.write_fleet({'host': {host: {**policy_in_force.pack(
             policy_of(self.capacity[host], **self.limits)), 'uplinks': [
                 name for name, (hosts, _, _) in self.uplinks.items()
-                if host in hosts]} for host in self.balance},
+                if host in hosts], 'nodes': {uuid_of(host): False}}
+            for host in self.balance}, 'node': {},
+            'aggregate': self.cloud.aggregate_facts(),
             'uplink': {name: policy_in_force.pack(policy_of(capacity))
                        for name, (_, capacity, _) in self.uplinks.items()}},
             NOW)

@@ -33,10 +33,11 @@ class ReliefTestCase(command_case.ManageTestCase):
         trace = f'{self.directory}/trace.csv'
         self._configure(
             'telemetry_driver = file', f'telemetry_path = {trace}', *lines,
-            '[vswitch_inventory]', f'url = {self.fleet.cloud.url}/v2.1',
+            '[vswitch_inventory]',
+            f'endpoint_override = {self.fleet.cloud.url}/v2.1',
             f'placement_url = {self.fleet.cloud.url}/placement',
             'auth_type = none', f'endpoint = {self.fleet.cloud.url}',
-            'retries = 0', 'requests_per_second = 1000')
+            'status_code_retries = 0', 'requests_per_second = 1000')
         with open(trace, 'w', newline='') as file:
             writer = csv.writer(file)
             writer.writerow(('instance', 'time', 'egress_kbps',

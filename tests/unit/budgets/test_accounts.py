@@ -70,9 +70,9 @@ class BudgetsTestCase(base.ModelerTestCase):
         if periods is not None:
             self.now = BEGIN + P * periods
         values.setdefault('stays_until', self.now)
-        part = accounts.Part(**{
+        part = accounts.ModelerPart(**{
             field.name: values.pop(field.name)
-            for field in dataclasses.fields(accounts.Part)
+            for field in dataclasses.fields(accounts.ModelerPart)
             if field.name in values})
         return accounts.update(self.store, self.driver, lambda: self.now,
                                values.pop('newest', self.now), part, **values)
@@ -110,7 +110,7 @@ class OneModelerTestCase(BudgetsTestCase):
             self.update(50)
             self.assert_settled(50, overloaded=5)
 
-    def test_the_balance_is_the_same_however_often_passes_come(self):
+    def test_the_balance_does_not_depend_on_the_number_of_passes(self):
         generator = np.random.default_rng(1)
         rates = generator.exponential(40.0, (2, 30)).round()
         self.measure(*rates)
@@ -127,7 +127,7 @@ class OneModelerTestCase(BudgetsTestCase):
         self.update(3)
         self.assert_settled(3, overloaded=1)
 
-    def test_what_is_late_counts_when_it_comes(self):
+    def test_late_samples_count_when_they_arrive(self):
         self.measure([60, 60, 60], [60])
         self.update(0)
         self.update(2)
@@ -136,7 +136,7 @@ class OneModelerTestCase(BudgetsTestCase):
         self.update(3)
         self.assert_settled(3, overloaded=3)
 
-    def test_what_does_not_come_earns_nothing(self):
+    def test_missing_samples_earn_nothing(self):
         self.measure([60] * 30, [60, 60])
         self.run_pass(now=BEGIN + 2 * P)
         self.update(0)
@@ -155,7 +155,7 @@ class OneModelerTestCase(BudgetsTestCase):
             f'{BEGIN + 4 * P:.0f} on; {self.uuids[1]} was not',
             self.budget().unknown_why)
 
-    def test_what_later_samples_have_passed_is_not_waited_for(self):
+    def test_no_period_waits_for_samples_before_later_ones(self):
         self.measure([60] * 30, [60, 60, np.nan, 1e13, 60])
         self.update(0)
         self.update(4)
@@ -164,7 +164,7 @@ class OneModelerTestCase(BudgetsTestCase):
         self.assert_settled(5, overloaded=3, unknown=1)
         self.assertEqual(100.0, self.budget().burn['259200'])
 
-    def test_of_an_instance_that_has_ended_no_sample_is_waited_for(self):
+    def test_no_period_waits_for_an_instance_that_has_ended(self):
         self.measure([60] * 30, [60, 60])
         self.update(0)
         self.now = BEGIN + 2.5 * P
@@ -197,7 +197,7 @@ class OneModelerTestCase(BudgetsTestCase):
             self.driver.put(number, BEGIN + P * np.arange(-1, count - 1),
                             full[:count])
 
-    def test_a_restart_after_an_outage_reads_what_there_was(self):
+    def test_a_restart_after_an_outage_reads_all_missed_periods(self):
         self.measure([60] * 60, [60] * 60)
         self.update(0)
         self.update(1)
@@ -205,7 +205,7 @@ class OneModelerTestCase(BudgetsTestCase):
         self.update(49)
         self.assert_settled(49, overloaded=49)
 
-    def test_periods_of_longer_ago_than_a_day_are_unknown(self):
+    def test_periods_older_than_a_day_are_unknown(self):
         self.measure([60] * 700, [60] * 700)
         self.update(0)
         self.update(600)
@@ -422,7 +422,7 @@ class SpendersTestCase(BudgetsTestCase):
         return {charge.instance_uuid: charge.seconds
                 for charge in self.store.charges()}
 
-    def test_what_is_above_the_fair_share_is_charged(self):
+    def test_load_above_the_fair_share_is_charged(self):
         # Level 45: 90 + 45 + 10 - 100 = 45 is above it, of one.
         self.measure([90, 40, 50], [45, 10, 50], [10, 10, 50])
         self.update(0)
@@ -517,7 +517,7 @@ class AttackTestCase(BudgetsTestCase):
         return [host for host, passes in zip(self.HOSTS, assessment.passing)
                 if passes], assessment
 
-    def test_others_boot_during_and_after(self):
+    def test_other_projects_boot_during_and_after_an_attack(self):
         self.send(lambda periods: periods < 2 * self.DAY_PERIODS)
         for day in (.5, 1, 2, 2.5, 3, 4):
             self.update(int(day * self.DAY_PERIODS))
@@ -534,7 +534,7 @@ class AttackTestCase(BudgetsTestCase):
         self.assertEqual({'attacker'}, {
             charge.project for charge in self.store.charges()})
 
-    def test_the_attacker_is_kept_from_hosts_that_still_have_budget(self):
+    def test_the_attacker_is_refused_by_hosts_with_budget(self):
         # The last host has no instance of the attacker.
         self.store.write(remove_placements=[store_base.instance_uuid(10)],
                          now=self.now)
@@ -619,14 +619,14 @@ class ChangedPeriodTestCase(BudgetsTestCase):
         np.testing.assert_allclose(
             sums.sums, [[120] * 4 + [60] * 2 + [np.nan] + [60] * 3], atol=.02)
 
-    def test_of_what_telemetry_no_longer_has_nothing_changes(self):
+    def test_periods_that_telemetry_has_lost_change_nothing(self):
         hours = 60 * P
         self.sample(BEGIN + hours - 7200.0, 60.0, busy=(hours - 4 * P - 60,))
         self.update(60)
         self.assert_counted(4 * P + 7200, 4 * P + 60, hours,
                             unknown=hours - 7200 - 4 * P)
 
-    def test_short_periods_are_planned_with_by_the_minute(self):
+    def test_plans_join_short_periods_to_minutes(self):
         self.sample(BEGIN, 10.0, busy=(30.0, 90.0))
         self.update(5)
         self.assert_counted(5 * P, 4 * P + 20, 5 * P)
@@ -703,7 +703,7 @@ class PredictionTestCase(BudgetsTestCase):
         self.assertAlmostEqual((3 * .9 + 2 * .4) * P,
                                self.prediction().expected_seconds, delta=5)
 
-    def test_overload_of_one_instance_was_predicted_too(self):
+    def test_predictions_include_overload_of_single_instances(self):
         self.measure([101] * 30, [0] * 30)
         self.share = 1.0
         self.update(2)
@@ -711,7 +711,7 @@ class PredictionTestCase(BudgetsTestCase):
         self.assertEqual(0.0, self.budget().overload_seconds)
         self.assertEqual(0.0, self.prediction().deviations)
 
-    def test_new_limits_begin_anew(self):
+    def test_new_limits_begin_a_new_comparison(self):
         self.update(2)
         self.update(8)
         self.set_policies({'a': policy(150.0)})
@@ -802,7 +802,7 @@ class TermsTestCase(BudgetsTestCase):
         self.update(5)
         self.assert_settled(5, overloaded=5)
 
-    def test_debt_makes_a_generation(self):
+    def test_a_new_debt_creates_a_generation(self):
         self.store.settle_budgets(self.store.budget_state(), [
             (BEGIN + 3 * P, dataclasses.replace(self.budget(),
                                                 balance=10.0))])
@@ -850,7 +850,7 @@ class FailuresTestCase(BudgetsTestCase):
         self.update(3)
         self.assert_settled(3, overloaded=3)
 
-    def test_of_two_that_settle_at_once_one_does(self):
+    def test_only_one_of_two_concurrent_settlements_is_written(self):
         settle = self.store.settle_budgets
 
         def other_first(*arguments):
@@ -863,7 +863,7 @@ class FailuresTestCase(BudgetsTestCase):
             self.update(3)
         self.assert_settled(3, overloaded=3)
 
-    def test_a_damaged_row_begins_anew_and_changes_no_other(self):
+    def test_a_damaged_budget_is_replaced_and_others_are_kept(self):
         self.set_policies({'a': policy(), 'b': policy()})
         self.update(3)
         self.execute("UPDATE error_budget SET balance = 1e999 "
@@ -877,7 +877,7 @@ class FailuresTestCase(BudgetsTestCase):
         self.assertEqual(P, self.budget().overload_seconds)
         self.assertEqual(BEGIN + 6 * P, self.budget(HOST_B).until)
 
-    def test_nothing_is_settled_before_it_is_known_who_was_there(self):
+    def test_periods_wait_until_the_hosts_of_instances_are_known(self):
         self.update(5, stays_until=BEGIN + 1.5 * P)
         self.assert_settled(1, overloaded=1)
         self.update(5, stays_until=None)
@@ -902,7 +902,7 @@ class SharedTestCase(BudgetsTestCase):
         return self.update(periods, name=name, common=common,
                            share=set(uuids).__contains__, **values)
 
-    def test_a_period_counts_once_all_rates_have_come(self):
+    def test_a_period_is_settled_when_all_modelers_have_reported(self):
         share_1, share_2 = ([uuid] for uuid in self.uuids)
         self.one_of('m1', share_1, 2, common=True)
         self.assert_settled(0)
@@ -914,7 +914,7 @@ class SharedTestCase(BudgetsTestCase):
             self.one_of('m2', share_2, 2)
             self.assert_settled(2, overloaded=2)
 
-    def test_rates_that_never_come_make_periods_unknown(self):
+    def test_missing_rates_make_periods_unknown(self):
         for periods in range(1, 20):
             self.one_of('m1', self.uuids[:1], periods, common=True)
         # Modelers were at work until 18 periods when the last one began.
@@ -945,7 +945,7 @@ class SharedTestCase(BudgetsTestCase):
             self.one_of('m1', self.uuids[:1], 2, common=True)
         self.assert_settled(0)
 
-    def test_a_move_that_one_modeler_has_not_seen_counts(self):
+    def test_a_move_counts_that_one_modeler_does_not_know_yet(self):
         self.set_policies({'a': policy(), 'b': policy()})
         self.update(0, share=lambda uuid: False)
         self.one_of('m1', [], 2, common=True, stays_until=BEGIN + P)
@@ -1009,7 +1009,7 @@ class ChanceTestCase(BudgetsTestCase):
             sums.append(sum(asked))
         return measured, overloaded, sums
 
-    def test_each_period_counts_once_as_brute_force_says(self):
+    def test_each_period_counts_once_compared_with_brute_force(self):
         choose = self.generator.choice
         self.update(0)
         self.read_until = self.now

@@ -29,7 +29,7 @@ class MigrationTestCase(unittest.TestCase):
         self.assertAlmostEqual(1e6 * estimated.seconds,
                                estimated.transferred_kbit)
 
-    def test_more_written_than_copied_never_ends(self):
+    def test_a_migration_that_writes_faster_than_it_copies_never_ends(self):
         for dirty in (1e6, 2e6):
             estimated = cost.migration(1024, dirty, 1e6)
             self.assertFalse(estimated.ends)
@@ -41,7 +41,7 @@ class MigrationTestCase(unittest.TestCase):
         self.assertGreater(short.seconds, long.seconds)
         self.assertLessEqual(long.downtime_seconds, 5.0)
 
-    def test_numbers_that_cannot_be_are_rejected(self):
+    def test_invalid_numbers_are_rejected(self):
         for numbers in ((-1, 0, 1), (1, -1, 1), (1, 0, 0), (1, 0, math.inf),
                         (math.nan, 0, 1), (1, 0, 1, -1)):
             with self.subTest(numbers), self.assertRaisesRegex(
@@ -60,6 +60,6 @@ class AddedOverloadTestCase(unittest.TestCase):
             [20.0, 0.0], cost.added_overload(sums, alone, 10.0, 2.0,
                                              [100.0, 0.0]))
 
-    def test_without_samples_nothing_is_known_to_be_added(self):
+    def test_without_samples_no_overload_is_added(self):
         self.assertEqual([0.0], cost.added_overload(
             np.zeros(0), np.zeros(0, bool), 1.0, 1.0, [9.0]).tolist())

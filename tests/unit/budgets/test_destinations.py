@@ -88,7 +88,7 @@ class DestinationsTestCase(unittest.TestCase):
                         name: instances[name][1]
                         for name, at in places.items() if at == host})
                 expected = table.assess(
-                    table.slots_of([HOSTS[number] for number in others]),
+                    table.rows_of([HOSTS[number] for number in others]),
                     instances[uuid][1], uuid, fleet.snapshot.attachments(uuid))
                 self.assertEqual(expected.passing.tolist(), found.tolist())
                 seen.update(expected.reason.tolist())

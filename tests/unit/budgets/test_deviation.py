@@ -46,7 +46,7 @@ class DeviationsTestCase(unittest.TestCase):
                 (1 - share) ** blocks,
                 statistics.NormalDist().cdf(deviations))
 
-    def test_what_was_predicted_does_not_deviate(self):
+    def test_the_predicted_share_does_not_deviate(self):
         for share, blocks in itertools.product((0.0, .003, .5, 1.0), (0, 1e4)):
             self.assertEqual(0.0, deviation.deviations(share, share, blocks))
         self.assertEqual(0.0, deviation.deviations(.9, 0.0, 0))
@@ -86,7 +86,7 @@ class DeviationsTestCase(unittest.TestCase):
             self.assertFalse((np.abs(deviations_of(
                 share, measured, 24)) >= store.CONTRADICTED).any())
 
-    def test_a_prediction_that_is_wrong_by_far_is_contradicted(self):
+    def test_a_very_wrong_prediction_is_contradicted(self):
         generator = np.random.default_rng(3)
         for share, true, days in ((.962, .032, .25), (.33, .0139, 1.5),
                                   (.01, .1, 7), (.216, 1e-4, 1.5),
@@ -133,6 +133,6 @@ class AfterTestCase(unittest.TestCase):
         self.assertEqual((2e5, 1.5e5, 1e5), (
             result.seconds, result.expected_seconds, result.overload_seconds))
 
-    def test_it_is_said_in_words(self):
+    def test_the_comparison_is_described_in_words(self):
         self.assertEqual('predicted 0.216, measured 0 of 600 s', str(
             store.Prediction(.3, seconds=600.0, expected_seconds=129.6)))

@@ -45,7 +45,7 @@ class OutcomeTestCase(base.StoreTestCase):
         self.assertEqual([{}, {}], [second.body, third.body])
         self.assertEqual(0, effects.update(self.store, fleet.NOW))
 
-    def test_hosts_that_are_not_measured_any_more(self):
+    def test_hosts_without_measurements_have_no_effect(self):
         self.fleet.history = dict
         with self.store._engine().begin() as connection:
             connection.exec_driver_sql('DELETE FROM sum_history')

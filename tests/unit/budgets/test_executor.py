@@ -93,7 +93,7 @@ class ExecutorTestCase(base.StoreTestCase):
 
 class WholePlanTestCase(ExecutorTestCase):
 
-    def test_each_is_migrated_once_and_recorded(self):
+    def test_each_instance_is_migrated_once_and_recorded(self):
         self.assertEqual(['done'] * 3, self.run_plan())
         self.assertEqual([('vm1', 'host2'), ('vm2', 'host2'),
                           ('vm3', 'host2')], self.cloud.asked)
@@ -113,7 +113,7 @@ class WholePlanTestCase(ExecutorTestCase):
         self.assertEqual(b'{"os-migrateLive": {"host": "host2", '
                          b'"block_migration": false}}', body)
 
-    def test_no_more_migrations_than_permitted_run_at_a_time(self):
+    def test_at_most_the_permitted_migrations_run_at_a_time(self):
         self.cloud.on_migrate = self.stays
         for parallel, count in ((1, 1), (2, 2)):
             self.settings = dataclasses.replace(self.settings,
@@ -134,7 +134,7 @@ class WholePlanTestCase(ExecutorTestCase):
             self.steps(running)
         self.assertEqual(['done'] * 3, self.states())
 
-    def test_a_slow_network_begins_nothing(self):
+    def test_with_a_slow_network_no_migration_begins(self):
         self.settings = settings.RebalanceSettings()
         with self.make() as running:
             with self.assertRaisesRegex(exceptions.InvalidInput, 'hours'):
@@ -173,7 +173,7 @@ class FailureTestCase(ExecutorTestCase):
         self.cloud.servers[fleet.uuid_of('vm1')].update(fields)
         self.check(detail, 'dropped', 'instance')
 
-    def test_somebody_moved_an_instance(self):
+    def test_an_instance_was_moved_by_another_user(self):
         self.check_changed('is on host3', **{'OS-EXT-SRV-ATTR:host': 'host3'})
 
     def test_an_instance_has_a_running_task(self):
@@ -194,7 +194,7 @@ class FailureTestCase(ExecutorTestCase):
         self.check_changed('its metadata has vswitch:migrate=never',
                            metadata={'vswitch:migrate': 'never'})
 
-    def test_an_aggregate_forbids_what_its_instances_would_do(self):
+    def test_an_aggregate_forbids_migrations_of_its_instances(self):
         self.cloud.aggregates = [({'vswitch:migrate': 'never'}, ['host1'])]
         self.assertEqual(['dropped'] * 3, self.run_plan())
         self.assertIn('an aggregate of its host has', self.details()[0])
@@ -211,7 +211,7 @@ class FailureTestCase(ExecutorTestCase):
         self.cloud.services['host2']['status'] = 'disabled'
         self.check_destination('host2 is disabled')
 
-    def test_a_destination_came_into_debt(self):
+    def test_a_destination_went_into_debt(self):
         self.fleet.balance['host2'] = -1.0
         self.fleet.write(self.store)
         self.check_destination('host2 is in debt')
@@ -251,7 +251,7 @@ class FailureTestCase(ExecutorTestCase):
     def test_a_migration_finds_no_valid_host(self):
         self.check_failed('No valid host', 'destination', self.error)
 
-    def test_a_migration_breaks_off(self):
+    def test_a_migration_fails(self):
         self.cloud.failure = 'the connection was reset'
         self.check_failed('the connection was reset', 'migration', self.error)
 
@@ -269,7 +269,7 @@ class FailureTestCase(ExecutorTestCase):
             'VSwitchFilter refuses host2 by the check peak: its peak of 2 is '
             'above 1', 'destination', self.error)
 
-    def test_a_decision_that_is_written_a_moment_later_is_the_reason(self):
+    def test_a_decision_that_is_written_later_is_the_reason(self):
         def later(server, host):
             self.error(server, host)
             self.clock.now += 5.0
@@ -285,12 +285,12 @@ class FailureTestCase(ExecutorTestCase):
             self.steps(running)
         self.assertIn('by the check peak', self.details()[0])
 
-    def test_decisions_on_other_requests_are_no_reason(self):
+    def test_decisions_on_other_requests_are_ignored(self):
         self.decide(request_id='r0')
         self.decide(host='host3')
         self.check_failed('No valid host', 'destination', self.error)
 
-    def test_a_migration_goes_elsewhere(self):
+    def test_a_migration_has_another_destination(self):
         self.check_failed('is on host3', 'instance', lambda server, host:
                           self.cloud.complete(server, 'host3'))
 
@@ -316,7 +316,7 @@ class FailureTestCase(ExecutorTestCase):
         self.assertIn('helps only together with vm1', self.details()[2])
         self.assertIsNone(self.store.moves()[2].body['rests'])
 
-    def test_a_migration_that_ended_before_it_was_looked_at_is_done(self):
+    def test_a_migration_that_ended_before_the_first_check_is_done(self):
         # It arrived, and somebody has moved or deleted the instance since.
         for later in ('moved', 'moves', 'deleted'):
             with self.subTest(later):
@@ -335,7 +335,7 @@ class FailureTestCase(ExecutorTestCase):
                 self.cloud.on_migrate = arrives
                 self.assertEqual(['done'], self.run_plan(proposed('vm1')))
 
-    def test_a_tenant_who_flips_the_veto_stops_nobody(self):
+    def test_a_tenant_that_toggles_the_veto_blocks_no_other_move(self):
         """As often as the tenant likes, with any state when we look."""
         self.settings = dataclasses.replace(self.settings, tenant_veto=True)
         for number in range(20):
@@ -353,7 +353,7 @@ class FailureTestCase(ExecutorTestCase):
             self.clock.now += 900.0
         self.assertEqual(40, len(self.cloud.asked))
 
-    def test_a_migration_goes_on_while_its_cell_does_not_answer(self):
+    def test_a_migration_continues_while_its_cell_does_not_answer(self):
         self.cloud.on_migrate = self.stays
         with self.make() as running:
             running.begin(self.plan(proposed('vm1')))
@@ -367,7 +367,7 @@ class FailureTestCase(ExecutorTestCase):
             self.steps(running)
         self.assertEqual(['done'], self.states())
 
-    def test_a_lost_answer_is_no_second_migration(self):
+    def test_a_lost_answer_causes_no_second_migration(self):
         for lost in (True, False):
             with self.subTest(lost):
                 requests = len(self.cloud.asked)
@@ -384,7 +384,7 @@ class FailureTestCase(ExecutorTestCase):
                 self.assertEqual('done' if lost else 'failed', states[0])
                 self.assertEqual(lost, len(self.cloud.asked) - requests)
 
-    def test_a_plan_goes_on_without_a_migration_that_never_ends(self):
+    def test_a_plan_continues_without_an_endless_migration(self):
         complete = self.cloud.on_migrate
         self.cloud.on_migrate = lambda server, host: (
             self.stays if server['name'] == 'vm1' else complete)(server, host)
@@ -480,7 +480,7 @@ class FailureTestCase(ExecutorTestCase):
             self.assertIn('3 moves were not begun within', running.problem)
         self.assertEqual(['dropped'] * 3, self.states())
 
-    def test_a_migration_goes_on_while_nova_does_not_answer(self):
+    def test_a_migration_continues_while_nova_does_not_answer(self):
         self.cloud.on_migrate = self.stays
         with self.executor as running:
             running.begin(self.plan(proposed('vm1')))
@@ -527,17 +527,17 @@ class InterruptionTestCase(ExecutorTestCase):
         self.assertEqual(['vm1', 'vm2', 'vm3'],
                          [name for name, _ in self.cloud.asked])
 
-    def test_a_plan_goes_on_if_killed_before_a_move_begins(self):
+    def test_a_plan_continues_if_killed_before_a_move_begins(self):
         self.kill(records.begin_move)
         self.assertEqual(['planned'] * 3, self.states())
         self.go_on()
 
-    def test_a_plan_goes_on_if_killed_after_nova_was_asked(self):
+    def test_a_plan_continues_if_killed_after_the_request(self):
         self.kill(records.end_move)
         self.assertEqual(['begun', 'planned', 'planned'], self.states())
         self.go_on()
 
-    def test_a_plan_goes_on_if_killed_while_a_migration_runs(self):
+    def test_a_plan_continues_if_killed_during_a_migration(self):
         self.cloud.on_migrate = self.stays
         running = self.executor
         running.__enter__()
@@ -557,7 +557,7 @@ class InterruptionTestCase(ExecutorTestCase):
         self.assertEqual(['done'] * 3, self.states())
         self.assertEqual(3, len(self.cloud.asked))
 
-    def test_a_plan_goes_on_if_killed_between_the_record_and_nova(self):
+    def test_a_plan_continues_if_killed_before_the_request(self):
         act, self.cloud._act = self.cloud._act, None
         client = self.cloud.client()
 
@@ -615,7 +615,7 @@ class InterruptionTestCase(ExecutorTestCase):
                 self.make('other').__enter__()
         self.assertEqual([(1, 3)], reports)
 
-    def test_a_process_that_lost_the_lock_begins_nothing(self):
+    def test_a_process_that_lost_the_lock_begins_no_migration(self):
         running = self.executor
         running.__enter__()
         running.begin(self.plan())

@@ -2,21 +2,23 @@
 
 import unittest
 
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.budgets import immovable
+from vswitch_aware_scheduler.clients import nova
+from vswitch_aware_scheduler.clients import placement
 
-SHAPE = cloud_api.Shape(1, 1024, 1)
+SHAPE = placement.Shape(1, 1024, 1)
 
 
 class ImmovableTestCase(unittest.TestCase):
 
     def why(self, metadata=None, extra_specs=None, aggregates=(), heeds=True,
             **changes):
-        return immovable.why_fixed(cloud_api.NovaServer(**{
+        return immovable.why_fixed(nova.NovaServer(**{
             'uuid': 'u', 'name': 'vm', 'host': 'h1', 'state': 'active',
             'task': None, 'locked': False, 'metadata': metadata or {},
             'extra_specs': extra_specs or {}, 'shape': SHAPE, **changes}),
-            list(aggregates), heeds)
+            [{'metadata': metadata, 'hosts': hosts}
+             for metadata, hosts in aggregates], heeds)
 
     def test_states_tasks_and_locks(self):
         for changes, reason in (

@@ -28,7 +28,7 @@ class PackedTestCase(unittest.TestCase):
                                     7, 7.0)
         self.assertEqual([False] * 4 + [True] * 3, (unpacked > 7.0).tolist())
 
-    def test_what_is_not_known_stays_unknown(self):
+    def test_unknown_slots_stay_unknown(self):
         unpacked, _ = packed.unpack(packed.pack(
             [1.0, np.nan, 1e9], [False] * 3, 1.0), 3, 1.0)
         self.assertEqual([False, True, False], np.isnan(unpacked).tolist())
@@ -38,7 +38,7 @@ class PackedTestCase(unittest.TestCase):
         self.assertEqual(4284, len(packed.pack(
             np.zeros(2016), np.zeros(2016), 1.0)))
 
-    def test_what_cannot_be_is_rejected(self):
+    def test_invalid_sums_are_rejected(self):
         for call in (lambda: packed.pack([1.0], [False], 0.0),
                      lambda: packed.pack([1.0], [False], np.inf),
                      lambda: packed.pack([-1.0], [False], 1.0),
@@ -68,7 +68,7 @@ class HistoryTestCase(base.StoreTestCase):
         target.settle_budgets(store.BudgetState(21600.0, 0.0), sums=stored)
         return packed.history(target, store.HOST, 12.5 * 86400, days=days)
 
-    def test_days_are_joined_and_the_rest_is_not_known(self):
+    def test_days_are_joined_and_other_slots_are_unknown(self):
         history = self.history(
             2.0, self.stored(9, [[1, 1, 1, 1]], [self.EGRESS]),
             self.stored(10, [[1, 2, 3, 4]], [self.EGRESS]),
@@ -79,7 +79,7 @@ class HistoryTestCase(base.StoreTestCase):
             history.sums, [[3, 4] + [np.nan] * 4 + [5, 10]], atol=1e-3)
         self.assertEqual([7], np.flatnonzero(history.alone[0]).tolist())
 
-    def test_what_was_measured_of_other_limits_is_left_out(self):
+    def test_sums_of_former_limits_are_omitted(self):
         bigger = *self.EGRESS[:2], 20.0
         history = self.history(
             1.0, self.stored(11, [[1, 2, 3, 4], [1] * 4],
@@ -88,7 +88,7 @@ class HistoryTestCase(base.StoreTestCase):
         self.assertEqual((bigger,), history.limits)
         np.testing.assert_allclose(history.sums, [[3, 4, 5, 6]], atol=2e-3)
 
-    def test_days_that_cannot_be_read_are_not_known(self):
+    def test_damaged_days_are_unknown(self):
         damaged = store.StoredSums(store.HOST, 'h', 11, 21600.0,
                                    (self.EGRESS,), b'1')
         history = self.history(2.5, damaged, self.stored(
@@ -109,6 +109,6 @@ class HistoryTestCase(base.StoreTestCase):
             history.sums, [[2, np.nan, 7, 8, 3, 3, 10, 10, 5, 6]], atol=1e-3)
         self.assertEqual([6, 7], np.flatnonzero(history.alone[0]).tolist())
 
-    def test_without_budgets_there_is_none(self):
+    def test_without_budgets_there_is_no_history(self):
         self.assertEqual({}, packed.history(self.make_store(), store.HOST,
                                             0.0))

@@ -66,7 +66,7 @@ class ProposalTestCase(base.StoreTestCase):
         # Samples of other hosts' instances are not read.
         self.assertEqual({'vm1', 'vm2'}, set(self.fleet.driver.read))
 
-    def test_without_debt_nothing_is_asked(self):
+    def test_without_debt_no_service_is_queried(self):
         self.fleet.balance['host1'] = 0.0
         plan = self.propose()
         self.assertEqual((), plan.moves)
@@ -92,7 +92,7 @@ class ProposalTestCase(base.StoreTestCase):
         with self.assertRaisesRegex(exceptions.NothingMeasured, 'none; '):
             self.propose()
 
-    def test_a_host_has_to_be_in_debt_at_several_checks(self):
+    def test_a_host_is_relieved_after_several_checks_in_debt(self):
         # In debt by the last slot alone: 15 minutes ago it was not.
         for name in ('vm1', 'vm2'):
             self.fleet.driver.rates[name][:-1] = 100
@@ -105,7 +105,7 @@ class ProposalTestCase(base.StoreTestCase):
         # Of a day with one slot of overload: .35 %, below E.
         self.assertEqual([], self.moves(checks=1))
 
-    def test_what_may_not_move_stays_and_the_plan_says_why(self):
+    def test_fixed_instances_stay_and_the_plan_states_the_reasons(self):
         cases = [{'extra_specs': {'vswitch:migrate': 'never'}},
                  {'OS-EXT-STS:task_state': 'rebuilding'},
                  {'OS-EXT-STS:vm_state': 'stopped'}, {'locked': True}]
@@ -137,7 +137,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.attachments['vm2'] = attachments.Attachments(('net',))
         self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
 
-    def test_hosts_that_are_down_or_of_another_zone_take_nothing(self):
+    def test_hosts_that_are_down_or_in_another_zone_are_no_destination(self):
         for change in ({'status': 'disabled'}, {'state': 'down'},
                        {'forced_down': True}, {'zone': 'other'}):
             with self.subTest(change):
@@ -169,7 +169,7 @@ class ProposalTestCase(base.StoreTestCase):
                 self.fleet.cloud.aggregates = aggregates
                 self.assertEqual(count, len(self.moves()))
 
-    def test_cores_and_memory_that_placement_has_restrict_moves(self):
+    def test_free_cores_and_memory_in_placement_restrict_moves(self):
         self.fleet.boot('large', 'host3', 0, vcpus=15)
         self.assertEqual([], self.moves())
         self.fleet.cloud.servers[fleet.uuid_of('large')]['flavor'].update(
@@ -225,7 +225,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual([], self.moves())
         self.assertEqual(1, len(self.moves(cool_down_hours=.9)))
 
-    def test_only_what_failed_rests_for_an_hour(self):
+    def test_only_a_failed_move_rests_for_an_hour(self):
         for number in range(8):
             self.fleet.boot(f'more{number}', 'host3', 0)
         self.fleet.driver.rates['vm3'][:] = 0
@@ -279,7 +279,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual(((), 1), (plan.moves, plan.held_back))
         self.assertIn('of which 2 were moved', plan.reason)
 
-    def test_a_small_fleet_may_move_one(self):
+    def test_a_small_fleet_may_move_one_instance(self):
         for name in ('vm3', 'vm4'):
             del self.fleet.cloud.servers[fleet.uuid_of(name)]
         self.fleet.boot('vm4', 'host3', 10)
@@ -312,7 +312,7 @@ class ProposalTestCase(base.StoreTestCase):
             'host2': fleet.sums('host2', 100 + moved)}
         self.assertEqual(['host2'], [move[2] for move in self.moves()])
 
-    def test_a_young_cloud_has_what_it_has(self):
+    def test_a_cloud_younger_than_the_window_is_planned_for(self):
         # Two hours of measurements.
         history, recent = self.fleet.history, np.arange(fleet.SLOTS) >= 264
         self.fleet.history = lambda: {
@@ -322,7 +322,7 @@ class ProposalTestCase(base.StoreTestCase):
             rates[~recent] = 0.0
         self.assertEqual(1, len(self.moves()))
 
-    def test_a_host_of_which_too_little_is_known_takes_nothing(self):
+    def test_a_host_with_few_measurements_is_no_destination(self):
         history = self.fleet.history
         measured = np.arange(fleet.SLOTS) < 100
 
@@ -430,7 +430,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual([('vm2', 'host3')], [
             (move.name, move.destination) for move in plan.moves])
 
-    def test_others_leave_an_instance_that_no_host_carries(self):
+    def test_others_leave_the_host_of_an_instance_that_no_host_carries(self):
         self.start_giant()
         plan = self.propose()
         self.assertEqual([('vm2', 'host1', 'host3')], [
@@ -439,7 +439,7 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertIn('one instance overloads each host alone: 1 host is '
                       'affected', plan.reason)
 
-    def test_instances_above_the_capacity_are_gathered(self):
+    def test_instances_above_the_capacity_share_a_host(self):
         self.start_giant()
         self.fleet.boot('vm5', 'host3', np.where(BUSY, 1100, 100))
         self.fleet.alone['host3'] = BUSY

@@ -67,7 +67,7 @@ class RebalancerTestCase(WithFleet):
         self.plan(rebalancer)
         self.assertGreater(len(self.fleet.cloud.requests), count)
 
-    def test_a_plan_is_carried_out_between_passes(self):
+    def test_a_plan_is_executed_between_passes(self):
         rebalancer = self.make(settings.EXECUTE)
         self.assertIsNone(self.plan(rebalancer))
         self.assertEqual([], self.fleet.cloud.asked)
@@ -85,14 +85,14 @@ class RebalancerTestCase(WithFleet):
         self.assertIsNone(records.take_lock(
             self.store, 'other', 'token', 60.0))
 
-    def test_the_lock_of_the_command_is_respected(self):
+    def test_a_plan_waits_for_the_lock_of_the_command(self):
         records.take_lock(self.store, 'the command', 't',
                                       60.0)
         with self.assertRaisesRegex(exceptions.StoreError, 'the command'):
             self.plan(self.make(settings.EXECUTE))
         self.assertEqual([], self.fleet.cloud.asked)
 
-    def test_what_failed_is_tried_again_in_the_next_pass(self):
+    def test_a_failed_plan_is_tried_again_in_the_next_pass(self):
         rebalancer = self.make(settings.EXECUTE)
         records.take_lock(self.store, 'killed', 't', 60.0)
         with self.assertRaises(exceptions.StoreError):
@@ -101,7 +101,7 @@ class RebalancerTestCase(WithFleet):
         self.plan(rebalancer)
         self.assertEqual(1, len(self.store.plans()))
 
-    def test_a_modeler_that_was_killed_is_followed_by_the_next(self):
+    def test_the_next_modeler_continues_the_plan_of_a_killed_one(self):
         killed = self.make(settings.EXECUTE)
         self.plan(killed)
         killed.step(self.clock)
@@ -117,7 +117,7 @@ class RebalancerTestCase(WithFleet):
         self.assertIn('lock', killed.step(self.clock))
         self.assertIsNone(killed.step(self.clock))
 
-    def test_a_surprise_is_reported(self):
+    def test_an_unexpected_result_is_reported(self):
         self.fleet.cloud.on_migrate = lambda server, host: \
             self.fleet.cloud.complete(server, host, 'error')
         rebalancer = self.make(settings.EXECUTE)
@@ -129,7 +129,7 @@ class RebalancerTestCase(WithFleet):
         self.assertEqual(1, len(list(filter(None, problems))))
         self.assertEqual(['failed'], self.states())
 
-    def test_an_end_releases_the_lock(self):
+    def test_the_end_of_the_service_releases_the_lock(self):
         rebalancer = self.make(settings.EXECUTE)
         self.plan(rebalancer)
         rebalancer.end()
@@ -159,7 +159,8 @@ class ServiceTestCase(WithFleet):
         """Return what is logged until the end of a service run."""
         running = service.Service(
             lambda: wiring.SetUp(
-                self.store, self.fleet.driver, learning.Settings('memory'),
+                self.store, self.fleet.driver,
+                learning.LearningSettings('memory'),
                 300.0, rebalancer=self.rebalancer),
             systemd.Notifier({}), self.clock, lambda: self.time, self.sleep)
         with self.assertLogs('vswitch_aware_scheduler', 'INFO') as logs:
@@ -169,7 +170,7 @@ class ServiceTestCase(WithFleet):
     def end_at(self, time):
         self.at[time] = lambda: os.kill(os.getpid(), signal.SIGTERM)
 
-    def test_a_plan_is_carried_out_while_a_pass_is_waited_for(self):
+    def test_a_plan_is_executed_while_the_service_waits(self):
         self.end_at(60)
         lines = self.serve()
         self.assertEqual(['done'], self.states())
@@ -177,7 +178,7 @@ class ServiceTestCase(WithFleet):
         self.assertTrue(any('1 migrations were made' in line
                             for line in lines), lines)
 
-    def test_an_end_leaves_a_plan_that_the_next_modeler_goes_on_with(self):
+    def test_the_next_modeler_continues_a_plan_after_an_end(self):
         def runs(server, host):
             server['OS-EXT-STS:task_state'] = 'migrating'
             self.fleet.cloud.migration(server['name'], 'host1', host,
@@ -198,7 +199,7 @@ class ServiceTestCase(WithFleet):
         self.assertEqual(['done'], self.states())
         self.assertEqual(1, len(self.fleet.cloud.asked))
 
-    def test_nova_that_does_not_answer_stops_no_learning(self):
+    def test_learning_continues_while_nova_does_not_answer(self):
         self.fleet.cloud.faults = [stand_ins.status(503)] * 100
         self.end_at(10)
         lines = self.serve()

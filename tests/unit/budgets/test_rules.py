@@ -31,7 +31,7 @@ class TermsTestCase(unittest.TestCase):
                 np.array([900.0, 900.0, 0.0, 900.0]),
                 np.array([0.0, 300.0, 0.0, 900.0])))
 
-    def test_many_periods_without_overload_come_to_the_closed_form(self):
+    def test_many_periods_agree_with_the_closed_form(self):
         for days in (1, 12, 29, 50):
             balance = self.terms.first
             for _ in range(days * 96):
@@ -39,14 +39,14 @@ class TermsTestCase(unittest.TestCase):
             self.assertAlmostEqual(
                 .006 * DAY * min(1 + days, 30), float(balance), 6)
 
-    def test_what_is_overloaded_for_what_it_earns_keeps_its_balance(self):
+    def test_overload_equal_to_the_earnings_keeps_the_balance(self):
         # .6 E of the time exactly.
         balance = 100.0
         for _ in range(50):
             balance = self.terms.after(balance, 50000.0, 300.0)
         self.assertAlmostEqual(100.0, float(balance), 6)
 
-    def test_a_host_that_never_owes_at_the_end_keeps_its_limit(self):
+    def test_a_host_without_final_debt_has_kept_its_limit(self):
         # Balance >= 0 after n days means overload <= .6 E (n + 1) days.
         generator = np.random.default_rng(1)
         for _ in range(50):
@@ -58,7 +58,7 @@ class TermsTestCase(unittest.TestCase):
             if balance >= 0:
                 self.assertLessEqual(overload / (20 * DAY), .006 * 21 / 20)
 
-    def test_terms_that_cannot_be_are_rejected(self):
+    def test_invalid_terms_are_rejected(self):
         for terms in ({'overload_probability': 0},
                       {'overload_probability': 1},
                       {'overload_probability': float('nan')},
@@ -72,7 +72,7 @@ class TermsTestCase(unittest.TestCase):
 
 class BurnRateTestCase(unittest.TestCase):
 
-    def test_one_is_exactly_the_limit(self):
+    def test_burn_rate_one_is_exactly_the_limit(self):
         np.testing.assert_allclose(
             [1.0, 10.0, 0.0, 0.0],
             rules.burn_rate(np.array([36.0, 360.0, 0.0, 0.0]),
@@ -81,7 +81,7 @@ class BurnRateTestCase(unittest.TestCase):
 
 class ChargesTestCase(unittest.TestCase):
 
-    def test_what_is_above_the_fair_share_is_charged(self):
+    def test_load_above_the_fair_share_is_charged(self):
         for loads, charged in (
                 # 45 is the level of the second: 90 - 45 is the excess.
                 ([90, 45, 10], [1, 0, 0]), ([60, 60], [.5, .5]),
@@ -91,7 +91,7 @@ class ChargesTestCase(unittest.TestCase):
             np.testing.assert_allclose(charged, rules.charges(
                 np.array(loads, dtype=float), 100.0))
 
-    def test_all_together_are_charged_the_excess(self):
+    def test_the_charges_sum_to_the_excess(self):
         generator = np.random.default_rng(5)
         for _ in range(200):
             loads = generator.exponential(30.0, generator.integers(1, 20))
@@ -117,13 +117,13 @@ def avoidable(sums, peaks, capacities):
 
 class AvoidableTestCase(unittest.TestCase):
 
-    def test_one_instance_above_by_itself_is_not_avoidable(self):
+    def test_overload_by_a_single_instance_is_not_avoidable(self):
         sums = np.array([[[10.0, 11.0, 25.0]]])
         peaks = np.array([[[6.0, 6.0, 20.0]]])
         self.assertEqual([[False, True, False]], avoidable(
             sums, peaks, np.array([[10.0]])).tolist())
 
-    def test_any_limit_counts_and_an_unlimited_one_never(self):
+    def test_each_limit_counts_except_an_infinite_one(self):
         sums = np.array([[[9.0, 9.0]], [[1.0, 5.0]], [[1e9, 1e9]]])
         peaks = np.array([[[5.0, 5.0]], [[1.0, 3.0]], [[1e9, 1e9]]])
         self.assertEqual([[False, True]], avoidable(

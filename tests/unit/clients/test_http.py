@@ -379,7 +379,7 @@ class AccessTest(unittest.TestCase):
 
     def test_unusable_values_are_refused(self):
         for wrong, message in (
-                ({}, 'url'), ({'url': 'metrics:9090'}, "'metrics:9090'"),
+                ({}, 'a URL'), ({'url': 'metrics:9090'}, "'metrics:9090'"),
                 ({'url': 'ftp://metrics'}, 'ftp'),
                 ({'url': 'http://me:secret@metrics'},
                  'expected a URL without user'),

@@ -188,3 +188,15 @@ class NaturalTestCase(unittest.TestCase):
             [2, 2.5, 'a', 'a2', 'a10', 'b', 'b1c'],
             sorted(['b1c', 'a10', 2.5, 'b', 'a', 2, 'a2'],
                    key=command_base.natural))
+
+    def test_people_read_times_and_units_also_within_values(self):
+        _, (cell,) = command_base.fields_of(
+            {'a': [{'seen_at': base.NOW, 'egress_kbps': 1.35e6}]})
+        self.assertEqual('seen_at 2023-11-14T22:13:20Z, egress 1.35 Gbit/s',
+                         str(cell))
+        for value, unit, text in (
+                (1.35e6, 'kbit/s', '1.35 Gbit/s'),
+                (600.0, 'kbit/s of egress', '0.6 Mbit/s of egress'),
+                (2e6, 'kilo-packets/s', '2000000.0 kilo-packets/s'),
+                (3, 'networks', '3 networks'), (.0123, None, '0.0123')):
+            self.assertEqual(text, command_base.amount(value, unit))

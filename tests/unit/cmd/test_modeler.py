@@ -157,7 +157,8 @@ class ModelerCommandTestCase(base.StoreTestCase):
             self.assertIn(b'READY=1', listener.recv(4096))
             while b'STATUS=waiting: ' not in listener.recv(4096):
                 pass
-            self._wait_for(log, r'WARNING .* neither url nor auth_type is '
+            self._wait_for(log, r'WARNING .* neither '
+                           r'endpoint_override nor auth_type is '
                                 r'set in the group \[vswitch_gnocchi\]')
             path.write_text(configured)
             process.send_signal(signal.SIGHUP)
@@ -170,8 +171,9 @@ class ModelerCommandTestCase(base.StoreTestCase):
                 ('telemetry_driver = gnochi', "'gnochi'; expected one of"),
                 ('telemetry_drver = file', 'telemetry_drver; expected '
                                            'telemetry_driver'),
-                ('[vswitch_gnocchi]\nuri = http://x', 'uri; expected url'),
-                ('[vswitch_gnocchi]\nurl = htp://x', 'htp://x'),
+                ('[vswitch_gnocchi]\nendpoint = http://x',
+                 'endpoint; expected endpoint_override'),
+                ('[vswitch_gnocchi]\nendpoint_override = htp://x', 'htp://x'),
                 ('modeler_interval_seconds = often', 'often')):
             path.write_text(f'[vswitch_scheduler]\nstore_url = {self.url}\n'
                             f'{lines}\n')
@@ -191,7 +193,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
             f'[vswitch_scheduler]\nstore_url = {self.url}\n')
         status, _, errors = self.run_command('--once')
         self.assertEqual(1, status)
-        self.assertIn('neither url nor auth_type is set', errors)
+        self.assertIn('neither endpoint_override nor auth_type is set', errors)
 
     def _wait_for(self, log, words):
         until = time.monotonic() + 120

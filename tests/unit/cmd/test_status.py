@@ -207,7 +207,8 @@ class ModelStatusTestCase(StatusCase):
         self.assertEqual(0, self.check()[0])
 
     def test_telemetry_that_is_compared_with_nothing_is_a_warning(self):
-        gnocchi = ['[vswitch_gnocchi]', 'url = http://127.0.0.1:1']
+        gnocchi = ['[vswitch_gnocchi]',
+                   'endpoint_override = http://127.0.0.1:1']
         self.configure(*gnocchi)
         self.assert_told(1, TELEMETRY, 'every instance .* counts.*auth_type '
                                        'and its options in the group')
@@ -282,9 +283,9 @@ class ModelStatusTestCase(StatusCase):
         cloud = self.enterContext(nova_hosts.NovaHosts())
         self.configure(
             'default_switch_profile =',
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
             'requests_per_second = 1000', f'endpoint = {cloud.url}',
-            f'url = {cloud.url}/v2.1')
+            f'endpoint_override = {cloud.url}/v2.1')
         cloud.host('h1')
         self.assert_told(1, PROFILES, 'VSwitchFilter passes every host; set')
         cloud.host('h2', profile='ovs-vxlan')
@@ -302,7 +303,7 @@ class ModelStatusTestCase(StatusCase):
         url = f'file://{self.directory}/modelers'
         self.configure(f'modeler_coordination_url = {url}')
         self.assert_told(1, MODELERS, 'no modeler is in the group')
-        group = membership.Group(url)
+        group = membership.ModelerGroup(url)
         self.addCleanup(group.leave)
         group.share(self.store.generation().store_id)
         self.assert_told(0, MODELERS, 'share the instances: 1')
@@ -357,8 +358,8 @@ class ModelStatusTestCase(StatusCase):
         self.assert_told(0, AGGREGATES, 'not checked: Nova cannot be queried')
         cloud = self.enterContext(nova_hosts.NovaHosts())
         self.configure(
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
-            f'endpoint = {cloud.url}', f'url = {cloud.url}/v2.1')
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
+            f'endpoint = {cloud.url}', f'endpoint_override = {cloud.url}/v2.1')
         cloud.host('h0', saturation_kbps='0', uplink='tor',
                    uplink_saturation_kbps='10')
         self.assertEqual(0, self.check()[0])
@@ -392,8 +393,9 @@ class ModelStatusTestCase(StatusCase):
 
     def test_aggregates_that_cannot_be_read_are_a_warning(self):
         self.configure(
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
-            'endpoint = http://127.0.0.1:1', 'url = http://127.0.0.1:1/v2.1')
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
+            'endpoint = http://127.0.0.1:1',
+            'endpoint_override = http://127.0.0.1:1/v2.1')
         self.assert_told(1, AGGREGATES, '^aggregates cannot be checked: .*:1')
 
     def test_hosts_that_nova_does_not_have_are_a_warning(self):
@@ -592,12 +594,16 @@ class ModelStatusTestCase(StatusCase):
         self.assert_told(1, OPTIONS, 'overload_probability is 0.01 here and '
                                      '0.02 in nova.conf of ctl1')
         self.worker()
-        self.store.write_fleet({'options': {
-            'modeler': {'enforcement': 'observe'}}},
-                               time.time())
+        # Each modeler of a group has options of its own.
+        self.heartbeat(options={'enforcement': 'enforce'})
+        self.heartbeat('host2', options={'enforcement': 'observe'})
         self.assert_told(1, OPTIONS,
                          "enforcement is 'enforce' here and 'observe' in "
-                         'vswitch.conf of vswitch-modeler')
+                         'vswitch.conf of vswitch-modeler on host2')
+        # The options of a modeler that has ended are not in use.
+        self.heartbeat('host2', options={'enforcement': 'observe'},
+                       ended=True)
+        self.assertEqual(0, self.check()[1][OPTIONS][0])
 
     def test_a_modeler_without_a_pass_for_longer_than_its_cycle(self):
         now = time.time()

@@ -11,9 +11,10 @@ from unittest import mock
 from oslo_config import cfg
 from oslo_config import generator
 
+from tests.fakes import nova_files
 from vswitch_aware_scheduler import conf
+from vswitch_aware_scheduler.conf import access
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler.conf import telemetry
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
@@ -24,7 +25,9 @@ NUMBERS = (cfg.IntOpt, cfg.FloatOpt)
 
 def _theirs():
     """Return the names of the options that are those of keystoneauth1."""
-    return {option.name for option in telemetry.auth_opts()}
+    ours = {'max_answer_mib', 'requests_per_second'}
+    return {option.name for option in (
+        *access.auth_opts(), *access.options('Nova', 'http://nova'))} - ours
 
 
 def _grouped():
@@ -81,7 +84,8 @@ class OptionsTestCase(unittest.TestCase):
                         option.type(text)
 
     def test_related_options_exist(self):
-        named = collections.defaultdict(_theirs().copy)
+        named = collections.defaultdict(lambda: {
+            name.replace('-', '_') for name in _theirs()})
         for group, option in _grouped():
             named[group].add(option.name)
         for group, option in _grouped():
@@ -152,12 +156,12 @@ class OptionsTestCase(unittest.TestCase):
         self.assertEqual(sorted(set(names)), sorted(names))
 
     def test_what_identifies_us_to_a_service_is_a_secret(self):
-        public = {option.name for option in telemetry.auth_opts()
+        public = {option.name for option in access.auth_opts()
                   if not option.secret}
         self.assertFalse(public & {'password', 'application-credential-secret',
                                    'application_credential_secret', 'token'})
         self.assertTrue(any(option.secret
-                            for option in telemetry.auth_opts()))
+                            for option in access.auth_opts()))
 
 
 class UnknownTestCase(unittest.TestCase):
@@ -174,10 +178,10 @@ class UnknownTestCase(unittest.TestCase):
 
     def test_names_that_are_no_options_are_refused(self):
         for text, message in (
-                ('[vswitch_gnocchi]\nurll = http://x\n',
-                 r'option in the group \[vswitch_gnocchi\]: urll; expected '
-                 'url, or another name'),
-                ('[vswitch_gnochi]\nurl = http://x\n',
+                ('[vswitch_gnocchi]\nendpoint_overide = http://x\n',
+                 r'option in the group \[vswitch_gnocchi\]: endpoint_overide; '
+                 'expected endpoint_override, or another name'),
+                ('[vswitch_gnochi]\nendpoint_override = http://x\n',
                  'group: vswitch_gnochi; expected vswitch_gnocchi, or'),
                 ('[vswitch_scheduler]\nzzz = 1\n',
                  'zzz; expected a name of vswitch.conf.sample')):
@@ -209,8 +213,65 @@ class UnknownTestCase(unittest.TestCase):
 
     def test_options_and_groups_of_others_are_left_alone(self):
         self._check('[DEFAULT]\nlogg_file = x\n[filter_scheduler]\nx = 1\n'
-                    '[vswitch_gnocchi]\nurl = http://x\nusername = me\n'
+                    '[vswitch_gnocchi]\nendpoint_override = http://x\n'
+                    'username = me\n'
                     '[vswitch_scheduler]\nstore_url = x\nmin_samples = 3\n')
+
+
+class FilesTestCase(unittest.TestCase):
+    """Which files are read if the command line names none."""
+
+    def read(self, files, arguments=None):
+        """Return the profile that is read below a directory of files."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        nova_files.write(self.root, files)
+        with nova_files.below(self.root):
+            if arguments is None:
+                return conf.read()[conf.GROUP].default_switch_profile
+            options = cfg.ConfigOpts()
+            conf.register_opts(options)
+            conf.parse(options, [word.format(self.root)
+                                 for word in arguments], 'vswitch-modeler')
+            return options[conf.GROUP].default_switch_profile
+
+    def test_without_vswitch_conf_the_files_of_nova_scheduler_are_read(self):
+        for expected, files in (
+                (None, {}),
+                ('a', {'etc/nova/nova.conf': _profile('a')}),
+                ('b', {'etc/nova/nova.conf': _profile('a'),
+                       'etc/nova/nova.conf.d/1.conf': _profile('b')}),
+                ('c', {'etc/nova/nova-scheduler.conf': _profile('c')})):
+            for arguments in (None, []):
+                self.assertEqual(expected, self.read(files, arguments))
+
+    def test_files_of_nova_are_read_only_without_others(self):
+        nova = {'etc/nova/nova.conf': _profile('a'),
+                'etc/nova/nova.conf.d/1.conf': _profile('b')}
+        for place in ('vswitch.conf', 'vswitch_aware_scheduler.conf.d/1.conf'):
+            files = {**nova, f'etc/vswitch_aware_scheduler/{place}':
+                     _profile('own')}
+            self.assertEqual('own', self.read(files))
+        files = {**nova, 'x': _profile('x')}
+        self.assertEqual('x', self.read(files, ['--config-file={}/x']))
+        # A directory of the modeler is read beside a file on the command line.
+        files['x'] = '[DEFAULT]'
+        files['etc/vswitch_aware_scheduler/vswitch-modeler.conf.d/1.conf'] = (
+            _profile('own'))
+        self.assertEqual('own', self.read(files, ['--config-file', '{}/x']))
+
+    def test_a_command_does_without_files_that_its_user_may_not_read(self):
+        files = {'etc/nova/nova.conf': _profile('a')}
+        with mock.patch.object(os, 'access', return_value=False):
+            self.assertIsNone(self.read(files))
+            with nova_files.below(self.root):
+                self.assertEqual([f'{self.root}/etc/nova/nova.conf'],
+                                 conf.unread_files())
+
+
+def _profile(name):
+    return f'[vswitch_scheduler]\ndefault_switch_profile = {name}\n'
 
 
 class DefaultsTestCase(unittest.TestCase):
@@ -256,7 +317,7 @@ class SampleTestCase(unittest.TestCase):
         text = output.getvalue()
         self.assertIn('[vswitch_scheduler]', text)
         for option in _options():
-            self.assertIn(f'#{option.name} = ', text)
+            self.assertIn(f'#{option.dest} = ', text)
         for group in ('gnocchi', 'prometheus', 'ceilometer'):
             self.assertIn(f'[vswitch_{group}]', text)
         self.assertIn('#auth_type = ', text)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import inspect
+import dataclasses
 import os
 import tempfile
 import unittest
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import ceilometer
@@ -42,22 +43,20 @@ class DriverOptionsTest(unittest.TestCase):
         for name, factory in DRIVERS.items():
             arguments = self._read(
                 name, f'[vswitch_{name}]\nurl = https://metrics:1\n')
-            for parameter in inspect.signature(factory).parameters.values():
+            for field in dataclasses.fields(factory.SETTINGS):
                 # Without the option, the exporter is detected.
-                if parameter.name in ('access', 'clock', 'exporter', 'sleep',
-                                      'names', 'resource_type'):
+                if field.name not in arguments or field.name in (
+                        'exporter', 'names'):
                     continue
-                with self.subTest(name, parameter=parameter.name):
-                    default = parameter.default
-                    if default is None and parameter.name == \
-                            'max_age_seconds':
-                        default = 2592000
-                    self.assertEqual(default, arguments[parameter.name])
+                with self.subTest(name, option=field.name):
+                    self.assertIn(arguments[field.name], (
+                        2592000 if field.default is None else field.default,
+                        field.default))
 
     def test_names_that_are_not_set_are_those_of_the_exporter(self):
         arguments = self._read('prometheus', '''
 [vswitch_prometheus]
-url = http://prometheus:9090
+endpoint_override = http://prometheus:9090
 exporter = libvirt-tinkoff
 egress_query = tx{job="x"}
 egress_packets_query =
@@ -111,13 +110,48 @@ token = abc
     def test_headers_and_the_file_of_a_token_are_those_of_requests(self):
         access = self._read(
             'prometheus',
-            '[vswitch_prometheus]\nurl = http://a\ntoken_file = /t\n'
+            '[vswitch_prometheus]\nendpoint_override = http://a\n'
+            'token_file = /t\n'
             'headers = X-Scope-OrgID:cloud,Authorization:Bearer a:b=\n')[
                 'access']
         self.assertEqual('/t', access['token_file'])
         self.assertEqual({'X-Scope-OrgID': 'cloud',
                           'Authorization': 'Bearer a:b='}, access['headers'])
 
-    def test_a_bad_value_is_told(self):
-        with self.assertRaises(cfg.ConfigFileValueError):
-            self._read('prometheus', '[vswitch_prometheus]\nretries = -1\n')
+    def test_an_invalid_value_is_refused(self):
+        for name in ('requests_per_second', 'timeout', 'connect_retries'):
+            with self.subTest(name), self.assertRaisesRegex(
+                    (cfg.ConfigFileValueError, exceptions.InvalidInput),
+                    name):
+                prometheus.PrometheusDriver(**self._read(
+                    'prometheus', '[vswitch_prometheus]\nauth_type = none\n'
+                    f'{name} = -1\n'))
+
+    def test_the_access_has_the_options_of_keystoneauth(self):
+        access = self._read('gnocchi', '''
+[vswitch_gnocchi]
+endpoint_override = http://a
+valid_interfaces = internal,public
+region_name = north
+cafile = /ca
+certfile = /cert
+keyfile = /key
+timeout = 7
+connect_retries = 1
+status_code_retries = 2
+''')['access']
+        self.assertEqual({
+            'url': 'http://a', 'interface': ['internal', 'public'],
+            'region_name': 'north', 'cafile': '/ca', 'certfile': '/cert',
+            'keyfile': '/key', 'timeout_seconds': 7.0, 'connect_retries': 1,
+            'retries': 2, 'max_answer_mib': 32.0,
+            'requests_per_second': 10.0, 'auth': None}, access)
+        self.assertEqual(self._read('gnocchi', '''
+[vswitch_gnocchi]
+url = http://a
+interface = internal
+timeout_seconds = 7
+retries = 2
+''')['access'], {**access, 'interface': ['internal'], 'region_name': None,
+                 'cafile': None, 'certfile': None, 'keyfile': None,
+                 'connect_retries': 3})

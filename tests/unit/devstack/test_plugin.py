@@ -553,13 +553,15 @@ class ModelerTest(PhasesTestCase):
     def test_prometheus_is_read_where_it_is_enabled_and_waited_for(self):
         services = 'n-api,n-sch,prometheus'
         _, conf = self.stack(ENABLED_SERVICES=services)
-        self.assertEqual('http://127.0.0.1:9090', conf.vswitch_prometheus.url)
+        self.assertEqual('http://127.0.0.1:9090',
+                         conf.vswitch_prometheus.endpoint_override)
         self.install('manage', 'modeler')
         # Nobody answers there. It is tried three times first.
         _, conf = self.stack(ENABLED_SERVICES=services,
                              VSWITCH_PROMETHEUS_URL='http://127.0.0.1:1')
         self.our_conf.write_text(self.our_conf.read_text().replace(
-            '[vswitch_prometheus]', '[vswitch_prometheus]\nretries = 0'))
+            '[vswitch_prometheus]',
+            '[vswitch_prometheus]\nconnect_retries = 0'))
         modeler = self.modeler_until('pass failed, models stay as they are: '
                                      'telemetry prometheus http://127.0.0.1')
         self.assertIn('http://127.0.0.1:1', modeler.waiting_for)

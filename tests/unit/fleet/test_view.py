@@ -41,7 +41,7 @@ class FleetViewTestCase(base.StoreTestCase):
         self.assertTrue(fleet.policies['h1'].judged)
         self.assertFalse(fleet.policies['h2'].judged)
 
-    def test_demands_come_with_the_rule_that_gave_them(self):
+    def test_demands_name_their_rule(self):
         policies = {'h1': fleets.POLICY, 'h2': fleets.POLICY}
         unknown = base.instance_uuid(11)
         for default, mean in ((fleets.DEFAULT, 5.0), (None, 0.0)):
@@ -53,7 +53,7 @@ class FleetViewTestCase(base.StoreTestCase):
         self.assertNotIn(unknown, fleet.demands('h1'))
         self.assertEqual(('small', 'p1'), fleet.instances('h2')[unknown])
 
-    def test_a_host_is_judged_without_its_uplink_which_carries_all(self):
+    def test_a_host_is_judged_without_its_uplink(self):
         # Steady instances: ten of 100 kbit/s and one of 5.
         steady = model.TrafficModel.constant(100.0)
         self.store.write([
@@ -77,7 +77,7 @@ class FleetViewTestCase(base.StoreTestCase):
         self.assertAlmostEqual(1005 / 2010, load.utilisation)
         self.assertEqual({'h1', 'h2'}, set(fleet.hosts_behind['tor']))
 
-    def test_debts_refuse_only_where_they_are_to(self):
+    def test_debts_refuse_only_if_budgets_are_used(self):
         self.store.settle_budgets(store.BudgetState(300.0, base.NOW), [
             (None, fake_store.budget('h1', balance=-1.0, until=base.NOW))])
         self.store.write(now=base.NOW)
@@ -85,7 +85,7 @@ class FleetViewTestCase(base.StoreTestCase):
             fleet = self.fleet({}, uses_budgets=refuse)
             self.assertEqual([('host', 'h1')] * refuse, list(fleet.debts))
 
-    def test_hosts_are_predicted_as_a_scheduler_judges_them(self):
+    def test_predictions_equal_the_scheduler_s_assessment(self):
         vm = model.TrafficModel.on_off(60.0, 0.0, on_seconds=100,
                                        off_seconds=900)
         self.store.write(
@@ -115,7 +115,7 @@ class ReadTestCase(fleet_case.FleetTestCase):
             config_file=[self.config], store=None))
         return wiring.read_fleet(self.store, conf[options.GROUP])
 
-    def test_policies_that_a_modeler_stored_come_before_the_options(self):
+    def test_stored_policies_precede_the_options(self):
         self._configure('default_switch_profile = ovs-vxlan')
         self.put({'h1': (1,), 'h2': (2,)}, host_profiles=[
             store.HostProfile('h3', 'ovs-flat', {}, 'operator')])
@@ -140,7 +140,7 @@ class ReadTestCase(fleet_case.FleetTestCase):
         self.assertEqual([False, True], [
             fleet.policies[host].judged for host in ('h1', 'h2')])
 
-    def test_what_an_unknown_instance_counts_as_is_the_option(self):
+    def test_an_option_determines_the_demand_of_unknown_instances(self):
         self.put({'h1': (1,)})
         default = 'default_egress_kbps = 7', 'default_ingress_kbps = 0'
         for lines, peak in (((), 7.0),

@@ -111,7 +111,8 @@ class ModelerTestCase(base.StoreTestCase):
         return learning.run(
             store or self.store, self.driver,
             lambda: self.now if now is None else now,
-            learning.Settings(**settings), progress, writing, share, most_kbps)
+            learning.LearningSettings(**settings), progress, writing, share,
+            most_kbps)
 
     def learned(self, store=None):
         """Return all that a store has learned, as bytes and plain values."""

@@ -59,9 +59,10 @@ class CloudFactsTestCase(base.StoreTestCase):
                                         'hw:secret': '1'}, 'other': {}}
         self.update()
         self.assertEqual(
-            [('of a', ['a'], {'vswitch:profile', 'vswitch:uplink',
-                              'vswitch:uplink_saturation_kbps'}),
-             ('of b', ['b'], set())],
+            [('of a', ['a'], {
+                'availability_zone', 'vswitch:profile', 'vswitch:uplink',
+                'vswitch:uplink_saturation_kbps'}),
+             ('of b', ['b'], {'availability_zone'})],
             [(aggregate['name'], aggregate['hosts'],
               aggregate['metadata'].keys())
              for aggregate in self.stored('aggregate').facts.values()])
@@ -79,7 +80,7 @@ class CloudFactsTestCase(base.StoreTestCase):
         self.assertEqual('aggregate of a',
                          hosts.facts['a']['origins']['profile'])
 
-    def test_hosts_come_from_everywhere_and_go(self):
+    def test_hosts_are_collected_from_all_sources(self):
         self.cloud.host('a')
         self.store.write(
             host_profiles=[store.HostProfile('b', 'slow')],
@@ -95,14 +96,14 @@ class CloudFactsTestCase(base.StoreTestCase):
         self.assertEqual({'b', 'c'}, self.stored().facts.keys())
         self.assertEqual(base.NOW + 300, self.stored('aggregate').read_at)
 
-    def test_without_access_to_nova_the_store_and_options_decide(self):
+    def test_without_access_to_nova_the_store_and_options_are_used(self):
         self.store.write(host_profiles=[store.HostProfile('b', 'slow')])
         self.update(asks=False)
         self.assertEqual(base.NOW, self.stored().read_at)
         self.assertIsNone(self.stored('aggregate').read_at)
         self.assertEqual('slow', self.stored().facts['b']['profile']['name'])
 
-    def test_what_may_not_be_read_stays_as_it_was(self):
+    def test_facts_that_may_not_be_read_stay_in_force(self):
         self.cloud.host('a', profile='slow')
         self.update()
         answer = self.cloud.answer
@@ -145,14 +146,14 @@ class CloudFactsTestCase(base.StoreTestCase):
         self.store.write(remove_hosts=['compute07', 'x'])
         self.assertIsNone(self.not_in_nova())
 
-    def test_many_wrong_names_are_one_line(self):
+    def test_many_unknown_hosts_are_reported_in_one_line(self):
         self.cloud.host('h')
         self.store.write(host_profiles=[
             store.HostProfile(f'h{number}', 'slow') for number in range(9)])
         self.update()
         self.assertIn('h4 (nearest name: h) and 4 more;', self.not_in_nova())
 
-    def test_no_host_is_named_if_those_of_nova_are_not_known(self):
+    def test_no_host_is_reported_if_nova_s_hosts_are_unknown(self):
         self.store.write(host_profiles=[store.HostProfile('b', 'slow')])
         self.assertIsNone(self.not_in_nova())
         self.update(asks=False)
@@ -191,7 +192,7 @@ class CloudFactsTestCase(base.StoreTestCase):
         self.cloud.types.clear()
         self.assertTrue(self.update().hosts['a'].judged)
 
-    def test_hosts_say_what_an_instance_cannot_exceed(self):
+    def test_the_largest_rate_of_an_instance_follows_from_its_host(self):
         self.assertEqual({}, facts.most_kbps(self.store))
         uuids = [base.instance_uuid(number) for number in range(4)]
         self.cloud.host('rack', line_rate_kbps='12')
@@ -221,7 +222,7 @@ class CloudFactsTestCase(base.StoreTestCase):
     def run_step(self, name, set_up):
         return passes.run_step(name, set_up, lambda: self.now)
 
-    def test_the_modeler_says_what_is_wrong_and_goes_on(self):
+    def test_the_step_reports_a_problem_and_the_pass_continues(self):
         self.cloud.host('a', profile='slow')
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(self.run_step('fleet', set_up))
@@ -233,13 +234,11 @@ class CloudFactsTestCase(base.StoreTestCase):
         self.cloud.faults[:] = [stand_ins.status(500)] * 9
         self.assertIn('stay as they are', self.run_step('fleet', set_up))
 
-    def test_schedulers_with_other_options_are_told(self):
+    def test_other_options_of_a_scheduler_are_a_problem(self):
         set_up = types.SimpleNamespace(
             store=self.store, fleet=cloud_facts.CloudFacts(
                 None, make_policies, {'enforcement': 'enforce'}))
         self.run_step('fleet', set_up)
-        self.assertEqual({'modeler': {'enforcement': 'enforce'}},
-                         self.stored('options').facts)
         self.assertIsNone(self.run_step('schedulers', set_up))
         self.store.report_worker(store.Worker(
             'ctl1:7', 'ctl1', self.now, self.now,
@@ -261,6 +260,21 @@ class CloudFactsTestCase(base.StoreTestCase):
                       self.run_step('schedulers', set_up))
         # One that ended long ago says nothing.
         self.now += 301
+        self.assertIsNone(self.run_step('schedulers', set_up))
+
+    def test_other_options_of_another_running_modeler_are_a_problem(self):
+        set_up = types.SimpleNamespace(
+            store=self.store, fleet=cloud_facts.CloudFacts(
+                None, make_policies, {'enforcement': 'enforce'}))
+        for host, value in (('ctl1', 'enforce'), ('ctl2', 'observe')):
+            self.store.report_modeler(store.Modeler(
+                host, host, self.now, self.now, interval_seconds=300.0,
+                options={'enforcement': value}))
+        self.assertIn("enforcement is 'enforce' here and 'observe' in "
+                      'vswitch.conf of vswitch-modeler on ctl2',
+                      self.run_step('schedulers', set_up))
+        # A silent modeler may run no more.
+        self.now += 901
         self.assertIsNone(self.run_step('schedulers', set_up))
 
 
@@ -294,13 +308,13 @@ class DiscoveryTestCase(base.StoreTestCase):
         passes.run_step('discovery', self.set_up, time.time)
         self.assertEqual(generation.number + 1, self.store.generation().number)
 
-    def test_what_an_operator_set_stays(self):
+    def test_profiles_set_by_an_operator_stay(self):
         self.store.write(host_profiles=[store.HostProfile(
             'a', 'ovs-flat', {}, 'operator')])
         passes.run_step('discovery', self.set_up, time.time)
         self.assertEqual(('ovs-flat', 'operator'), self.stored()['a'])
 
-    def test_a_neutron_that_does_not_answer_changes_nothing(self):
+    def test_profiles_stay_if_neutron_does_not_answer(self):
         passes.run_step('discovery', self.set_up, time.time)
         self.neutron.faults[:] = [
             stand_ins.status(500)
@@ -309,12 +323,12 @@ class DiscoveryTestCase(base.StoreTestCase):
                       passes.run_step('discovery', self.set_up, time.time))
         self.assertEqual(2, len(self.stored()))
 
-    def test_without_the_option_nobody_is_asked(self):
+    def test_without_the_option_neutron_is_not_queried(self):
         self.set_up.discovery = None
         self.assertIsNone(passes.run_step('discovery', self.set_up, time.time))
         self.assertEqual({}, self.stored())
 
-    def test_the_options_ask_for_it(self):
+    def test_the_options_enable_discovery(self):
         conf = cfg.ConfigOpts()
         options.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])

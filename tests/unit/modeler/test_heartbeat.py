@@ -50,7 +50,7 @@ class HeartbeatTestCase(unittest.TestCase):
             beat.end()
             self.assertEqual(reports, target.report_modeler.call_count)
 
-    def test_texts_that_are_too_long_are_shortened(self):
+    def test_long_texts_are_shortened(self):
         beat = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
         beat.report_to(self, None)
         beat.waits('x' * 3000)
@@ -60,14 +60,14 @@ class HeartbeatTestCase(unittest.TestCase):
 
 class ReadingTestCase(unittest.TestCase):
 
-    def test_only_one_that_has_not_ended_can_be_silent(self):
+    def test_only_a_modeler_that_has_not_ended_can_be_silent(self):
         for seen_at, ended, silent in (
                 (NOW - 900, False, False), (NOW - 901, False, True),
                 (NOW - 901, True, False), (NOW + 60, False, False)):
             self.assertIs(silent, heartbeat.is_silent(
                 modeler(seen_at=seen_at, ended=ended), NOW))
 
-    def test_the_next_one_of_a_host_replaces_one_that_was_killed(self):
+    def test_the_next_modeler_of_a_host_replaces_a_killed_one(self):
         killed = modeler(seen_at=NOW - 4000)
         for host, started_at, replaced in (
                 ('host1', NOW - 3990, True), ('host2', NOW - 3990, False),

@@ -25,7 +25,7 @@ class ReadTestCase(base.StoreTestCase):
     def read(self, **more):
         return neutron.read_agents(self.neutron.access(**more))
 
-    def test_agents_come_as_they_are(self):
+    def test_agents_are_returned_as_neutron_lists_them(self):
         self.neutron.agents = [agents.open_vswitch('a'),
                                agents.nic_switch('b')]
         self.neutron.chassis = [agents.ovn('c')]
@@ -33,7 +33,7 @@ class ReadTestCase(base.StoreTestCase):
                          self.read())
         self.assertEqual([{}], self.neutron.asked('/v2.0/agents'))
 
-    def test_no_agents_are_none(self):
+    def test_without_agents_the_list_is_empty(self):
         self.assertEqual([], self.read())
 
     def test_all_pages_are_read(self):
@@ -42,14 +42,14 @@ class ReadTestCase(base.StoreTestCase):
         self.assertEqual(self.neutron.agents, self.read())
         self.assertEqual(3, len(self.neutron.asked('/v2.0/agents')))
 
-    def test_pages_that_never_end_are_left_when_nothing_is_new(self):
+    def test_endless_pages_end_when_nothing_is_new(self):
         self.neutron.most = 2
         self.neutron.chassis = [agents.ovn(f'h{n}', chassis=f'c{n}')
                                 for n in range(3)]
         self.assertEqual(self.neutron.chassis, self.read())
         self.assertEqual(2, len(self.neutron.asked('/v2.0/agents')))
 
-    def test_whatever_goes_wrong_is_told(self):
+    def test_each_failure_of_neutron_is_an_error_in_words(self):
         self.neutron.agents = [agents.open_vswitch('a')]
 
         def without(key, value=None):
@@ -72,12 +72,12 @@ class ReadTestCase(base.StoreTestCase):
                 self.assertIn(f'neutron {self.neutron.url}',
                               str(caught.exception))
 
-    def test_a_fault_that_passes_is_tried_again(self):
+    def test_a_temporary_failure_is_retried(self):
         self.neutron.agents = [agents.open_vswitch('a')]
         self.neutron.faults[:] = [stand_ins.status(503)]
         self.assertEqual(1, len(self.read()))
 
-    def test_what_is_asked_is_named_without_secrets(self):
+    def test_messages_contain_no_secrets(self):
         for region, name in ((None, 'neutron of the catalog:'),
                              ('north', 'neutron of the catalog in north:')):
             with self.assertRaises(exceptions.TelemetryError) as caught:
@@ -106,7 +106,7 @@ class ApplyTestCase(base.StoreTestCase):
         return {switch.host: (switch.profile, switch.overrides, switch.source)
                 for switch in self.store.host_profiles()}
 
-    def test_what_is_proposed_is_written_and_once(self):
+    def test_proposals_are_written_once(self):
         expected = {'a': ('ovs-flat', {}, discovery.SOURCE),
                     'b': ('ovs-vxlan', {'line_rate_kbps': 5},
                           discovery.SOURCE)}
@@ -133,7 +133,7 @@ class ApplyTestCase(base.StoreTestCase):
         counts = host_discovery.virtual_functions(self.store)
         self.assertEqual((3, 0), (counts['a'], counts['b']))
 
-    def test_what_was_discovered_before_is_replaced(self):
+    def test_discovered_profiles_are_replaced(self):
         self.store.write(host_profiles=[
             store.HostProfile('a', 'ovs-gre', {}, discovery.SOURCE),
             store.HostProfile('b', 'ovs-vxlan', {}, discovery.SOURCE),
@@ -149,7 +149,7 @@ class ApplyTestCase(base.StoreTestCase):
         self.assertEqual(('ovs-gre', {}, discovery.SOURCE),
                          self.stored()['c'])
 
-    def test_what_others_wrote_stays_unless_it_is_forced(self):
+    def test_other_profiles_are_replaced_only_by_force(self):
         for source in ('operator', 'calibrated', 'unknown'):
             with self.subTest(source):
                 foreign = store.HostProfile('a', 'ovs-gre', {}, source)
@@ -162,7 +162,7 @@ class ApplyTestCase(base.StoreTestCase):
                 self.assertEqual(('ovs-flat', {}, discovery.SOURCE),
                                  self.stored()['a'])
 
-    def test_what_others_wrote_likewise_stays_theirs(self):
+    def test_equal_profiles_keep_their_source(self):
         self.store.write(host_profiles=[
             store.HostProfile('a', 'ovs-flat', {}, 'operator')])
         for force in (False, True):

@@ -52,7 +52,7 @@ class InventoryTestCase(base.StoreTestCase):
 
 class NovaTestCase(InventoryTestCase):
 
-    def test_whether_an_instance_runs_and_since_when_is_known(self):
+    def test_the_state_and_the_start_of_instances_are_read(self):
         for number, (state, status, running) in enumerate((
                 (1, 'ACTIVE', True), (4, 'SHUTOFF', False),
                 (3, 'PAUSED', False), (7, 'SUSPENDED', False),
@@ -70,7 +70,7 @@ class NovaTestCase(InventoryTestCase):
             self.assertEqual((NOW + (10 if running else 0), running),
                              (stay.since, stay.running))
 
-    def test_an_instance_moves_when_nova_has_changed_it(self):
+    def test_an_instance_moves_when_nova_reports_another_host(self):
         uuid = self.cloud.put(1, 'h1')
         self.update()
         self.cloud.put(1, 'h2', at=1500.0)
@@ -119,7 +119,7 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual(NOW + 502, self.store.inventory().changed_until)
         self.assertEqual(self.now, self.store.inventory().seen_at)
 
-    def test_all_is_read_again_after_a_while_or_from_another_cloud(self):
+    def test_everything_is_read_again_after_a_while_or_elsewhere(self):
         self.cloud.put(1)
         self.update()
         self.assertFalse(self.update(complete_seconds=400).complete)
@@ -129,7 +129,7 @@ class NovaTestCase(InventoryTestCase):
         self.source.name = 'another one'
         self.assertTrue(self.update().complete)
 
-    def test_without_changes_it_is_written_now_and_then_how_recent_it_is(
+    def test_without_changes_the_age_is_written_occasionally(
             self):
         self.cloud.put(1)
         self.update()
@@ -142,7 +142,7 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual((self.now, inventory.complete_at),
                          (later.seen_at, later.complete_at))
 
-    def test_a_missing_instance_goes_only_when_nova_does_not_know_it(self):
+    def test_a_missing_instance_is_removed_if_nova_does_not_have_it(self):
         uuids = [self.cloud.put(n) for n in range(4)]
         self.update()
         # Cells may be left out of a list.
@@ -162,7 +162,7 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual(('h1', 'f', 'p'), self.places()[uuids[2]])
         self.assertEqual(2, len(hidden))
 
-    def test_what_was_not_answered_for_is_asked_for_again_soon(self):
+    def test_an_unanswered_cell_is_read_again_soon(self):
         uuids = [self.cloud.put(n) for n in range(3)]
         self.update()
         self.cloud.down = set(uuids[:1])
@@ -179,7 +179,7 @@ class NovaTestCase(InventoryTestCase):
         self.now += 3600
         self.assertFalse(self.update(complete_seconds=86400).complete)
 
-    def test_whatever_goes_wrong_leaves_the_inventory_as_it_is(self):
+    def test_a_failure_leaves_the_inventory_unchanged(self):
         self.cloud.most = 2
         for number in range(5):
             self.cloud.put(number)
@@ -214,7 +214,7 @@ class NovaTestCase(InventoryTestCase):
         self.cloud.faults[:] = [stand_ins.status(503), None]
         self.assertEqual(1, self.update().written)
 
-    def test_pages_that_do_not_move_on_are_noticed(self):
+    def test_pages_without_progress_are_an_error(self):
         self.cloud.most = 2
         for number in range(5):
             self.cloud.put(number)
@@ -228,7 +228,7 @@ class NovaTestCase(InventoryTestCase):
         with self.assertRaisesRegex(exceptions.TelemetryError, 'two servers'):
             self.update()
 
-    def test_one_by_one_other_errors_than_unknown_are_errors(self):
+    def test_errors_other_than_not_found_are_errors(self):
         self.cloud.put(1)
         self.update()
         self.cloud.servers.clear()
@@ -305,7 +305,7 @@ class NovaTestCase(InventoryTestCase):
         return {uuid: placement.attachments for uuid, placement
                 in self.store.placements().items()}
 
-    def test_ports_of_others_that_name_an_instance_do_not_count(self):
+    def test_ports_of_other_projects_do_not_count(self):
         for complete in (True, False):
             with self.subTest(complete=complete):
                 victim = self.cloud.put(0, at=500)
@@ -362,7 +362,7 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual({mine: attachments.Attachments(('net',))},
                          self.attached_after(True))
 
-    def test_without_the_binding_no_port_can_be_believed(self):
+    def test_without_bindings_no_port_counts(self):
         self.cloud.put(0)
         del self.cloud.attach(base.instance_uuid(0), 'n')['binding:host_id']
         with self.assertRaisesRegex(exceptions.TelemetryError,
@@ -435,7 +435,7 @@ class PortsTestCase(InventoryTestCase):
         self.assertEqual([(0.0, 0.0, 0.0)] * 2, [
             self.stored(number).guaranteed for number in (1, 2)])
 
-    def test_what_may_not_be_read_is_unknown(self):
+    def test_guarantees_that_may_not_be_read_are_unknown(self):
         self.cloud.attach(self.uuids[0], 'red')
         self.cloud.attach(self.uuids[1], 'red')
         self.attach('red', 7, number=1)
@@ -443,7 +443,7 @@ class PortsTestCase(InventoryTestCase):
         self.assertIsNone(self.stored(0).guaranteed)
         self.assertEqual((7.0, 0.0, 0.0), self.stored(1).guaranteed)
 
-    def test_a_port_that_is_attached_later_counts_and_one_that_goes_not(self):
+    def test_attaching_and_detaching_a_port_is_followed(self):
         self.attach('red')
         self.update()
         generation = self.store.generation()
@@ -486,7 +486,7 @@ class PortsTestCase(InventoryTestCase):
         self.update()
         self.assertEqual((0.0, 0.0, 0.0), self.stored().guaranteed)
 
-    def test_ports_of_others_change_nothing(self):
+    def test_foreign_ports_change_nothing(self):
         self.attach('red')
         self.update()
         for host in ('h1', 'h2'):
@@ -495,7 +495,7 @@ class PortsTestCase(InventoryTestCase):
         self.assertEqual(0, self.update().written)
         self.assertEqual(('red',), self.stored().networks)
 
-    def test_ports_are_read_at_intervals_of_their_own(self):
+    def test_ports_are_read_at_their_own_interval(self):
         self.attach('red', 5)
         self.update()
         asked = len(self.cloud.asked('/v2.0/ports'))
@@ -513,7 +513,7 @@ class PortsTestCase(InventoryTestCase):
         self.assertEqual(asked + 1, len(self.cloud.asked('/v2.0/ports')))
         self.assertEqual(('blue', 'red'), self.stored().networks)
 
-    def test_an_instance_of_between_counts_with_its_addresses(self):
+    def test_an_instance_between_two_readings_counts_its_addresses(self):
         self.update()
         # Nova lists it while ports are not read, and has an address for it.
         self.uuids.append(self.cloud.put(5, at=1200))
@@ -526,7 +526,7 @@ class PortsTestCase(InventoryTestCase):
         self.assertEqual(('red',), self.stored(4).networks)
         self.assertEqual([], self.singles())
 
-    def test_another_process_goes_on(self):
+    def test_another_process_continues(self):
         self.attach('red', 5)
         foreign = self.attach('blue', project='another', number=1)
         self.update()
@@ -543,7 +543,7 @@ class PortsTestCase(InventoryTestCase):
         self.update()
         self.assertEqual(('green',), self.stored(1).networks)
 
-    def test_nova_is_asked_for_a_limited_number(self):
+    def test_the_number_of_requests_to_nova_is_limited(self):
         self.update()
         for number in range(4):
             self.attach('red', number=number)
@@ -565,7 +565,7 @@ class PortsTestCase(InventoryTestCase):
         self.cloud.delete(self.uuids[0], 9000)
         self.assertEqual(1, self.update().removed)
 
-    def test_what_could_not_be_written_is_written_later(self):
+    def test_changes_that_could_not_be_written_are_written_later(self):
         self.update()
         self.attach('red')
         with mock.patch.object(self.store, 'write',
@@ -638,7 +638,7 @@ class FileTestCase(InventoryTestCase):
         pathlib.Path(path).write_text('\n'.join(lines) + '\n')
         return instance_sync.make_source(path=path)
 
-    def test_a_file_is_all_there_is(self):
+    def test_a_file_is_read_completely(self):
         source = self.write('instance_uuid,host,flavor,project,networks',
                             'a,h1,f,p,n2 n1', 'b,,,,')
         self.assertEqual(instance_sync.InventoryUpdate(True, 2, 2, 0),

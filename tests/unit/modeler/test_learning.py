@@ -130,7 +130,7 @@ class ProjectsTestCase(base.ModelerTestCase):
         return (self.HOURS * above(self.BUSY)
                 + (24 - self.HOURS) * above(self.CALM)) / 24 / .01
 
-    def test_honest_instances_alone_keep_the_limit(self):
+    def test_honest_instances_keep_the_limit(self):
         self.fill(0)
         self.assertLessEqual(self.overload(), 1.3)
 
@@ -150,7 +150,7 @@ class ProjectsTestCase(base.ModelerTestCase):
         self.fill(200, (0, 2.4))
         self.assertLessEqual(self.overload(), 1.3)
 
-    def test_instances_that_nova_does_not_have_are_not_the_fleet(self):
+    def test_instances_that_nova_does_not_have_count_in_no_prior(self):
         self.fill(20)
         self.store = self.other_store('invented')
         self.store.write(
@@ -193,7 +193,7 @@ class IncrementalTestCase(base.ModelerTestCase):
             # Trailing ones are counted again, none is left out.
             self.assertGreaterEqual(pieces[uuid][2].total, refused.total)
 
-    def test_only_what_changed_is_written(self):
+    def test_only_changed_instances_are_written(self):
         self._fill(instances=3)
         self.run_pass(now=BEGIN + 300 * PERIOD)
         generation = self.store.generation()
@@ -212,7 +212,7 @@ class IncrementalTestCase(base.ModelerTestCase):
         self.assertEqual([uuid], changes.instance_uuids)
         self.assertEqual(generation.number + 1, outcome.generation.number)
 
-    def test_nothing_new_is_no_generation(self):
+    def test_without_new_samples_no_generation_is_created(self):
         self._fill(instances=2)
         first = self.run_pass()
         self.assertTrue(first.written)
@@ -250,7 +250,7 @@ class IncrementalTestCase(base.ModelerTestCase):
         self.assertEqual(30, self.store.model(short).samples)
         self.assertEqual(101, self.store.model(silent).samples)
 
-    def test_no_usable_sample_is_told_with_what_was_refused(self):
+    def test_an_instance_without_a_usable_sample_is_reported(self):
         self.driver.put(0, grid(5), np.full(5, np.nan))
         outcome = self.run_pass()
         [refused] = outcome.refused
@@ -277,7 +277,7 @@ class ReadingTestCase(base.ModelerTestCase):
              (from_time, {store_base.instance_uuid(n) for n in range(3)})],
             [(ask[0], ask[2]) for ask in self.driver.asked])
 
-    def test_stragglers_make_few_readings_and_nothing_counts_twice(self):
+    def test_late_instances_need_few_readings_and_count_once(self):
         rng = np.random.default_rng(4)
         ends = rng.integers(30, 3000, 200)
         for number, end in enumerate(ends):
@@ -296,7 +296,7 @@ class ReadingTestCase(base.ModelerTestCase):
             learned = self.store.model(store_base.instance_uuid(number))
             self.assertEqual(3001, learned.samples)
 
-    def test_what_was_refused_of_stragglers_counts_once(self):
+    def test_refused_samples_of_late_instances_count_once(self):
         def put(number, added):
             rates = np.full(100 - 7 * number + added, 2.0)
             rates[98 - 7 * number] = np.nan
@@ -323,7 +323,7 @@ class ReadingTestCase(base.ModelerTestCase):
         learned = self.store.model(uuid)
         self.assertEqual((59, 1), (learned.samples, learned.refused.missing))
 
-    def test_samples_of_the_future_wait_for_their_time(self):
+    def test_samples_from_the_future_are_read_later(self):
         uuid = self.driver.put(0, [*grid(40), BEGIN + 1e9], np.ones(41))
         outcome = self.run_pass(now=BEGIN + 50 * PERIOD)
         self.assertEqual(40, outcome.samples)
@@ -386,14 +386,14 @@ class FailureTestCase(base.ModelerTestCase):
         self.run_pass()
         self.assertEqual(self.learned(self.scratch), self.learned())
 
-    def test_telemetry_that_breaks_down_leaves_the_last_generation(self):
+    def test_a_failure_of_telemetry_leaves_the_last_generation(self):
         self.driver.fail_after = 3
         with self.assertRaises(exceptions.TelemetryError):
             self.run_pass()
         self.driver.fail_after = None
         self._assert_unharmed()
 
-    def test_an_end_between_reading_and_writing_leaves_it(self):
+    def test_an_end_before_the_write_leaves_the_generation(self):
         class End(BaseException):
             pass
 
@@ -406,7 +406,7 @@ class FailureTestCase(base.ModelerTestCase):
             self.run_pass(writing=ending())
         self._assert_unharmed()
 
-    def test_an_end_at_any_step_of_progress_leaves_it(self):
+    def test_an_end_at_any_step_leaves_the_generation(self):
         class End(BaseException):
             pass
 
@@ -419,7 +419,7 @@ class FailureTestCase(base.ModelerTestCase):
                 self.run_pass(progress=ending)
         self._assert_unharmed()
 
-    def test_a_write_that_fails_in_the_middle_leaves_it(self):
+    def test_a_failed_write_leaves_the_generation(self):
         self.execute(
             "CREATE TRIGGER full BEFORE INSERT ON generation_history "
             "BEGIN SELECT RAISE(ABORT, 'disk full'); END")
@@ -428,7 +428,7 @@ class FailureTestCase(base.ModelerTestCase):
         self.execute('DROP TRIGGER full')
         self._assert_unharmed()
 
-    def test_what_another_wrote_meanwhile_is_not_overwritten(self):
+    def test_models_of_a_concurrent_writer_are_not_overwritten(self):
         @contextlib.contextmanager
         def faster():
             self.run_pass(now=BEGIN + 150 * PERIOD)
@@ -441,7 +441,7 @@ class FailureTestCase(base.ModelerTestCase):
         self.before = self.store.generation(), self.learned()
         self._assert_unharmed()
 
-    def test_damaged_counts_are_counted_anew_and_end_no_pass(self):
+    def test_damaged_counts_are_counted_again_and_end_no_pass(self):
         uuid = store_base.instance_uuid(2)
         # Of the last one it can be read where to go on, but nothing else.
         for damage, samples in (("x''", 200), ("x'07'", 200),
@@ -454,7 +454,7 @@ class FailureTestCase(base.ModelerTestCase):
             self.run_pass()
             self.assertEqual(samples, self.store.model(uuid).samples)
 
-    def test_few_samples_do_not_take_the_place_of_a_model(self):
+    def test_few_samples_do_not_replace_a_model(self):
         uuid = store_base.instance_uuid(2)
         self.run_pass()
         earlier = self.store.model(uuid)
@@ -478,7 +478,7 @@ class FailureTestCase(base.ModelerTestCase):
         self.assertEqual((24, 60.0), (learned.samples,
                                       learned.counts.period_seconds))
 
-    def test_another_period_reads_what_telemetry_still_has(self):
+    def test_another_period_reads_all_samples_of_telemetry(self):
         uuid = store_base.instance_uuid(2)
         self.run_pass()
         last = grid(200)[-1]
@@ -495,7 +495,7 @@ class FailureTestCase(base.ModelerTestCase):
                 learned.samples, learned.counts.first_time,
                 learned.counts.period_seconds))
 
-    def test_another_source_reads_what_telemetry_still_has(self):
+    def test_another_source_reads_all_samples_of_telemetry(self):
         uuid = store_base.instance_uuid(2)
         # Another exporter, another number of it, another driver.
         for number, (variant, name) in enumerate((
@@ -515,7 +515,7 @@ class FailureTestCase(base.ModelerTestCase):
                     (learned.samples, learned.counts.first_time,
                      learned.counts.peaks.max(), learned.source))
 
-    def test_what_telemetry_no_longer_has_stays_until_it_is_replaced(self):
+    def test_models_without_telemetry_stay_until_they_are_replaced(self):
         self.run_pass()
         before = self.learned()
         self.driver.samples = {}
@@ -526,7 +526,7 @@ class FailureTestCase(base.ModelerTestCase):
 
 class InstancesTestCase(base.ModelerTestCase):
 
-    def test_impossible_counts_change_no_other_instance(self):
+    def test_invalid_counts_change_no_other_instance(self):
         uuid = store_base.instance_uuid(0)
         others = [store_base.instance_uuid(n) for n in (1, 2, 3)]
         scratch = self.other_store('scratch')
@@ -547,7 +547,7 @@ class InstancesTestCase(base.ModelerTestCase):
                              self.store.model(other).model.to_dict())
         self.assertEqual(99, self.store.model(uuid).samples)
 
-    def test_a_reborn_instance_has_a_history_of_its_own(self):
+    def test_a_new_instance_of_the_same_name_has_its_own_history(self):
         first_uuid = self.driver.put(0, grid(100), np.full(100, 4.0),
                                      name='web')
         self.run_pass()
@@ -581,7 +581,7 @@ class InstancesTestCase(base.ModelerTestCase):
             uuid for uuid in self.store.read_changes(first).removed
             if uuid != waiting])
 
-    def test_telemetry_that_knows_nobody_makes_nobody_forgotten(self):
+    def test_empty_telemetry_removes_no_instance(self):
         uuid = self.driver.put(0, grid(100), np.full(100, 4.0))
         self.run_pass(forget_seconds=PERIOD)
         self.driver.samples.clear()
@@ -589,7 +589,7 @@ class InstancesTestCase(base.ModelerTestCase):
         self.assertEqual((0, ()), (outcome.instances, outcome.removed))
         self.assertIsNotNone(self.store.model(uuid))
 
-    def test_a_name_too_long_for_the_store_is_cut(self):
+    def test_a_long_name_is_cut(self):
         uuid = self.driver.put(0, grid(30), np.ones(30), name='x' * 300)
         self.run_pass()
         self.assertEqual('x' * 255, self.store.model(uuid).name)
@@ -610,7 +610,7 @@ class AgeingTestCase(base.ModelerTestCase):
                      for at in range(49, 300, 50))
         self.assertAlmostEqual(weight, self.store.model(uuid).samples, 9)
 
-    def test_the_distant_past_goes_and_its_peak_with_it(self):
+    def test_old_samples_and_their_peak_are_forgotten(self):
         rates = np.full(2000, 4.0)
         rates[10] = 900.0
         uuid = self.driver.put(0, grid(2000), rates)
@@ -621,7 +621,7 @@ class AgeingTestCase(base.ModelerTestCase):
             # Full weight at 100, an eighth of it three half-lives later.
             self.assertAlmostEqual(900.0 if at < 280 else 4.0, peak, 9)
 
-    def test_a_history_of_no_weight_is_begun_anew(self):
+    def test_a_history_without_weight_is_replaced(self):
         uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
         self.run_pass(half_life_seconds=60 * PERIOD)
         self.driver.put(0, [*grid(50), *grid(60, 10000)], np.full(110, 4.0))
@@ -639,7 +639,7 @@ class AgeingTestCase(base.ModelerTestCase):
         return int(table.assess(
             hosts, self.store.model(uuid).model.law).admitted.sum())
 
-    def test_a_false_sample_refuses_hosts_until_a_week_is_known(self):
+    def test_a_false_sample_matters_until_a_week_is_known(self):
         # A steady instance of 100 Mbit/s. Samples on day 3 and day 40 are 200
         # times too large.
         day = 86400.0
@@ -655,7 +655,7 @@ class AgeingTestCase(base.ModelerTestCase):
             self.assertEqual(hosts, self.admitted(uuid), at)
         self.assertEqual(1e5, self.store.model(uuid).model.peak[0])
 
-    def test_a_rate_of_two_days_counts_for_four_half_lives(self):
+    def test_a_rate_of_two_days_fades_in_four_half_lives(self):
         # A steady instance of 100 Mbit/s, followed for a year.
         day, hour = 86400.0, 3600.0
         self.driver.period = hour
@@ -671,7 +671,7 @@ class AgeingTestCase(base.ModelerTestCase):
                 self.run_pass(half_life_seconds=30 * day)
             self.assertEqual(hosts, self.admitted(uuid), at)
 
-    def test_a_year_read_at_once_has_forgotten_its_beginning(self):
+    def test_a_year_that_is_read_at_once_fades_as_well(self):
         half_life = 30 * 24 * PERIOD
         rates = np.full(365 * 24, 4.0)
         # In the first days, and in the last half-lives, on two days each.
@@ -709,7 +709,7 @@ class AgeingTestCase(base.ModelerTestCase):
 
 class BoundsTestCase(base.ModelerTestCase):
 
-    def test_a_rate_that_the_host_cannot_carry_is_no_sample(self):
+    def test_a_rate_above_the_capacity_of_the_host_is_rejected(self):
         rates = np.full(300, 4.0)
         rates[50] = 900.0
         bounded, free = (self.driver.put(number, grid(300), rates)
@@ -733,7 +733,7 @@ class SharesTestCase(base.SharingTestCase):
         return lambda instance_uuid: int(instance_uuid[-2:],
                                          16) % of == residue
 
-    def test_an_instance_is_of_one_share_only(self):
+    def test_an_instance_belongs_to_one_share(self):
         self.run_pass(self.scratch)
         for residue in range(3):
             outcome = self.run_pass(share=self.share(residue, 3))
@@ -743,7 +743,7 @@ class SharesTestCase(base.SharingTestCase):
             self.assertEqual(10, len(reading[2]))
         self.assert_learned_once()
 
-    def test_shares_that_are_learned_at_the_same_time_add_up(self):
+    def test_concurrent_shares_add_up(self):
         for at in (90, 91, 140, 199):
             now = BEGIN + at * PERIOD
             self.run_pass(self.scratch, now=now)
@@ -773,7 +773,7 @@ class SharesTestCase(base.SharingTestCase):
         self.run_pass(share=self.share(1))
         self.assert_learned_once()
 
-    def test_a_pass_that_was_overtaken_ends_at_once(self):
+    def test_a_pass_that_was_overtaken_ends_immediately(self):
         # At first, and when there are counts to go on from.
         for until, at in ((60, 0), (90, 950), (120, 0), (150, 950)):
             overtaken = []
@@ -792,7 +792,7 @@ class SharesTestCase(base.SharingTestCase):
         self.run_pass(self.scratch)
         self.assert_learned_once()
 
-    def test_nobody_of_another_share_is_forgotten(self):
+    def test_instances_of_another_share_are_not_removed(self):
         self.run_pass()
         deleted = [uuid for uuid in self.driver.samples
                    if self.share(1)(uuid)][:3]
@@ -805,7 +805,7 @@ class SharesTestCase(base.SharingTestCase):
                                 forget_seconds=10 * PERIOD)
         self.assertEqual(set(deleted), set(outcome.removed))
 
-    def test_a_share_of_nobody_reads_nothing(self):
+    def test_an_empty_share_reads_nothing(self):
         for _ in range(2):
             self.driver.asked.clear()
             outcome = self.run_pass(share=lambda uuid: False)
@@ -816,14 +816,14 @@ class SharesTestCase(base.SharingTestCase):
 
 class SettingsTestCase(base.ModelerTestCase):
 
-    def test_a_bad_setting_is_named_with_what_was_seen_and_wanted(self):
+    def test_an_invalid_setting_is_named_with_legal_values(self):
         for name, value in (('source', ''), ('min_samples', 1),
                             ('min_samples', 2.5), ('half_life_seconds', 0),
                             ('half_life_seconds', math.nan),
                             ('forget_seconds', -1)):
             with self.assertRaisesRegex(exceptions.InvalidInput,
                                         f'{name} .*: .*; expected'):
-                learning.Settings(**{'source': 'memory', name: value})
+                learning.LearningSettings(**{'source': 'memory', name: value})
 
     def test_a_model_without_counts_is_learned_from_the_beginning(self):
         uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
@@ -875,7 +875,7 @@ class DeletedTestCase(base.ModelerTestCase):
                          else instances)
         return uuids, outcome
 
-    def test_instances_that_have_ended_are_read_to_their_end_and_no_more(self):
+    def test_ended_instances_are_read_up_to_their_end(self):
         live, ended, late = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
         self.ended = {ended: BEGIN + 10 * self.DAY}
@@ -898,7 +898,7 @@ class DeletedTestCase(base.ModelerTestCase):
         self.assertEqual(({live}, ()), (asked, outcome.removed))
         self.assertEqual({live}, set(self.store.resume_points()))
 
-    def test_instances_without_recent_samples_are_not_asked_for(self):
+    def test_instances_without_recent_samples_are_not_read(self):
         live, deleted, paused = (self.put(n, days) for n, days in (
             (1, 40), (2, 10), (3, 5)))
         self.recent = lambda since: {
@@ -917,7 +917,7 @@ class DeletedTestCase(base.ModelerTestCase):
         self.assertEqual(15 * 288, self.store.learned([paused])[
             paused].counts.total_samples)
 
-    def test_samples_ahead_of_the_clock_say_nothing_of_other_instances(self):
+    def test_samples_ahead_of_the_clock_affect_no_other_instance(self):
         # A pass whose clock was a year ahead has counted a false sample.
         self.driver.put(1, [*grid(50), BEGIN + 300 * self.DAY], np.ones(51))
         self.put(2, 1)
@@ -932,7 +932,7 @@ class DeletedTestCase(base.ModelerTestCase):
         self.assertEqual(BEGIN + 2 * self.DAY - PERIOD, outcome.last_time)
         self.assertEqual(2 * 288, self.store.model(live).samples)
 
-    def test_the_first_pass_asks_for_all(self):
+    def test_the_first_pass_reads_all_instances(self):
         uuid = self.put(1, 10)
         self.recent = lambda since: set()
         self.assertEqual({uuid}, self.asked(40)[0])
@@ -985,7 +985,7 @@ class WhoseWordTestCase(base.ModelerTestCase):
         finally:
             self.driver = driver
 
-    def test_a_lower_bound_above_what_an_instance_counts_with_is_learned(
+    def test_a_lower_bound_above_the_assumed_demand_is_learned(
             self):
         uuid, outcome = self._learn_bounds(np.full(50, 2e7),
                                            default_kbps=600.0)
@@ -993,7 +993,7 @@ class WhoseWordTestCase(base.ModelerTestCase):
         self.assertAlmostEqual(
             2e7, self.store.model(uuid).model.to_dict()['rates'][0][0], -1)
 
-    def test_a_lower_bound_below_it_is_no_sample(self):
+    def test_a_lower_bound_below_the_assumed_demand_is_rejected(self):
         uuid, outcome = self._learn_bounds(np.full(50, 100.0),
                                            default_kbps=600.0)
         self.assertEqual((0, 50), (outcome.samples,
@@ -1007,7 +1007,7 @@ class WhoseWordTestCase(base.ModelerTestCase):
             egress[known] = 10.0
         self.driver.samples[uuid] = times, egress, np.zeros(times.size)
 
-    def test_an_instance_that_is_unknown_for_long_has_no_model(self):
+    def test_an_instance_that_is_mostly_unknown_has_no_model(self):
         for known in (slice(0), slice(None, None, 3)):
             uuid = self.driver.put(9, self.times, np.ones(50))
             for number in range(20, 45):

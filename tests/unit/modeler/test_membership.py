@@ -20,7 +20,7 @@ GroupContract = modeler_groups.GroupContract
 
 class ShareTestCase(base.StoreTestCase):
 
-    def test_each_instance_is_of_one_and_shares_are_alike(self):
+    def test_each_instance_has_one_modeler_and_shares_are_similar(self):
         for count in (1, 2, 4):
             members = {b'modeler-%d' % number for number in range(count)}
             shares = [{uuid for uuid in EVERYONE if share(uuid)} for share in
@@ -36,7 +36,7 @@ class ShareTestCase(base.StoreTestCase):
                     4 * (1 / 1024 + count / 4096
                          + count / len(EVERYONE)) ** .5)
 
-    def test_the_share_of_a_leaving_member_goes_to_the_others_only(self):
+    def test_the_others_take_over_the_share_of_a_leaving_member(self):
         members = {b'a', b'b', b'c'}
         before = {name: membership.Share(name, members)
                   for name in members}
@@ -59,7 +59,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         self.enterContext(mock.patch.object(membership, 'PATIENCE_SECONDS',
                                             120))
 
-    def test_a_killed_modeler_loses_its_share_and_a_stopped_one_does_not(self):
+    def test_only_a_killed_modeler_loses_its_share(self):
         # The backend knows no time-out: whoever lives holds a lock.
         process = self.member()
         first, second = self.group(), self.group()
@@ -73,7 +73,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
             name for _, _, names in os.walk(f'{self.directory}/group/groups')
             for name in names if name.endswith('.raw')]))
 
-    def test_a_backend_that_has_lost_all_is_joined_again(self):
+    def test_a_backend_that_lost_its_data_is_joined_again(self):
         first, second = self.group(), self.group()
         first.share('store'), second.share('store')
         for folder, _, names in os.walk(f'{self.directory}/group/groups'):
@@ -82,10 +82,10 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         first.share('store'), second.share('store')
         self._assert_shared(first, second)
 
-    def test_a_backend_that_does_not_answer_is_told_without_password(self):
+    def test_messages_about_the_backend_contain_no_password(self):
         for url in ('redis://:open-sesame@127.0.0.1:1',
                     'nosuch://:open-sesame@h', 'open-sesame'):
-            group = membership.Group(url)
+            group = membership.ModelerGroup(url)
             for _ in range(2):
                 with mock.patch.object(membership, 'PATIENCE_SECONDS', 1), \
                         self.assertRaisesRegex(
@@ -94,7 +94,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
                     group.share('store')
                 self.assertNotIn('open-sesame', str(caught.exception))
 
-    def test_a_backend_that_takes_too_long_is_not_waited_for(self):
+    def test_waiting_for_the_backend_is_limited(self):
         group = self.group()
         goes_on = threading.Event()
         create = tooz_coordination.get_coordinator
@@ -113,7 +113,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
         goes_on.set()
         self._assert_shared(group)
 
-    def test_a_failure_to_leave_is_no_problem(self):
+    def test_a_failure_to_leave_is_ignored(self):
         group = self.group()
         group.share('store')
         with mock.patch.object(group._coordinator, 'stop',
@@ -121,7 +121,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
             group.leave()
         group.leave()
 
-    def test_a_thread_that_a_signal_ends_before_it_begins_is_left_behind(self):
+    def test_a_thread_that_never_started_is_replaced(self):
         first, second = self.group(), self.group()
         first.share('store'), second.share('store')
         with mock.patch.object(threading.Thread, 'start',
@@ -142,8 +142,8 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
             self.assertEqual(level == 'DEBUG', any(
                 record.getMessage() == 'Retrying' for record in logs.records))
 
-    def test_without_tooz_it_is_told(self):
+    def test_without_tooz_the_error_names_the_package(self):
         with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \
                 self.assertRaisesRegex(exceptions.CoordinationError,
                                        'tooz.*install vswitch_aware'):
-            membership.Group('file:///x')
+            membership.ModelerGroup('file:///x')

@@ -28,7 +28,7 @@ free_port = fake_prometheus.free_ports
 def outcome(number, refused=()):
     return learning.Outcome(
         store.Generation('s', number, 7.0), True, 40, 300, 30, 4, ('a',),
-        tuple(learning.Refused(str(i), None, reason, '')
+        tuple(learning.RefusedInstance(str(i), None, reason, '')
               for i, reason in enumerate(refused)),
         series.Refused(gap=2, reset=1), 99.0, 0, 2.5)
 
@@ -37,7 +37,7 @@ class MetricsTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.metrics = metrics.Metrics()
+        self.metrics = metrics.ModelerMetrics()
         self.addCleanup(self.metrics.close)
         self.port = free_port()
 
@@ -93,7 +93,7 @@ class MetricsTestCase(unittest.TestCase):
                 key: value for key, value in scraped(self.port).items()
                 if key[0] == 'vm_overload_ratio'})
 
-    def test_a_scrape_tells_what_passes_did(self):
+    def test_a_scrape_reports_the_results_of_passes(self):
         self.metrics.serve('127.0.0.1', self.port)
         self.metrics.succeeded(outcome(8, ['short', 'short', 'silent']), 1,
                                900.0)
@@ -119,7 +119,7 @@ class MetricsTestCase(unittest.TestCase):
             key for key, value in scrape.items()
             if value or key[0] not in ('refused_samples_total', 'waiting')})
 
-    def test_a_scrape_tells_what_the_modeler_waits_for(self):
+    def test_a_scrape_reports_why_the_modeler_waits(self):
         self.metrics.serve('127.0.0.1', self.port)
 
         def waiting():
@@ -135,7 +135,7 @@ class MetricsTestCase(unittest.TestCase):
         self.metrics.waits(None)
         self.assertEqual(waits, waiting())
 
-    def test_another_port_takes_the_place_of_the_first(self):
+    def test_another_port_replaces_the_first(self):
         port = free_port()
         self.metrics.serve('127.0.0.1', self.port)
         self.metrics.serve('127.0.0.1', self.port)
@@ -149,7 +149,7 @@ class MetricsTestCase(unittest.TestCase):
         with self.assertRaises(urllib.error.URLError):
             scraped(port)
 
-    def test_idle_connections_are_bounded_and_a_scrape_gets_through(self):
+    def test_idle_connections_are_limited_and_do_not_block(self):
         self.metrics.serve('127.0.0.1', self.port)
         files = len(os.listdir('/proc/self/fd'))
         threads = threading.active_count()
@@ -172,7 +172,7 @@ class MetricsTestCase(unittest.TestCase):
         idle[0].settimeout(10)
         self.assertEqual(b'', idle[0].recv(1))
 
-    def test_a_request_that_never_ends_is_closed(self):
+    def test_an_endless_request_is_closed(self):
         for patience in ({'CONNECTION_SECONDS': .2},
                          {'_Handler.timeout': .2}):
             with contextlib.ExitStack() as stack:
@@ -203,7 +203,7 @@ class MetricsTestCase(unittest.TestCase):
                 self.metrics.failed('store')
                 self.assertTrue(scraped(one_port)['failures_total', 'store'])
 
-    def test_green_threads_go_on_beside_the_server(self):
+    def test_green_threads_run_beside_the_server(self):
         # One process is the server, its client and a thread that closes it.
         self.assertEqual("b'ok' closed\n", green_threads.run('''
             import sys, urllib.request
@@ -232,8 +232,8 @@ class MetricsTestCase(unittest.TestCase):
             connection.sendall(b'GET /metrics HTTP/1.0\r\n\r\n')
             self.assertIn(b'200 OK', connection.recv(1000))
 
-    def test_without_the_library_it_is_told(self):
+    def test_without_the_library_the_error_names_the_package(self):
         with mock.patch.object(metrics, 'prometheus_client', None), \
                 self.assertRaisesRegex(exceptions.InvalidInput,
                                        'prometheus_client is not installed'):
-            metrics.Metrics()
+            metrics.ModelerMetrics()

@@ -39,7 +39,7 @@ class PriorsTestCase(base.ModelerTestCase):
         return {key: group.law.mean[0]
                 for key, group in self.store.priors().items()}
 
-    def test_groups_with_a_difference_get_a_prior(self):
+    def test_groups_that_differ_have_a_prior(self):
         outcome = self.update()
         # One project, which tells nothing, and flavors of which each is in
         # it alone.
@@ -54,7 +54,7 @@ class PriorsTestCase(base.ModelerTestCase):
         self.assertAlmostEqual((11 * 10 + 505) / 12, means['small', None])
         self.assertEqual(11, self.store.priors()['small', None].members)
 
-    def test_only_what_differs_is_written(self):
+    def test_only_changed_priors_are_written(self):
         self.update()
         generation = self.store.generation()
         outcome = self.update()
@@ -97,7 +97,7 @@ class PriorsTestCase(base.ModelerTestCase):
         self.update()
         self.assertNotIn(uuids[0], self.means())
 
-    def test_too_few_models_give_no_prior_at_all(self):
+    def test_too_few_models_give_no_prior(self):
         small_store = self.other_store('few')
         small_store.write([store_base.constant(1)], unmodelled=[
             store.Unmodelled(store_base.instance_uuid(2), counts(100.0, 12))])
@@ -151,7 +151,7 @@ class MembersTestCase(base.ModelerTestCase):
         self.assertAlmostEqual(.001, learned[None, 'attacker'].law.mean[0],
                                delta=2000 * 20 / 1020)
 
-    def test_instances_that_are_deleted_fade(self):
+    def test_deleted_instances_fade(self):
         self.know_nova()
         self.attack(range(100, 300))
         self.store.write(now=self.now, remove_placements=[
@@ -187,7 +187,7 @@ class MembersTestCase(base.ModelerTestCase):
         self.assertIsNone(self.fleet(needs_inventory=True))
         self.assertAlmostEqual(1e6, self.fleet())
 
-    def test_an_instance_counts_once_it_ran_for_a_while(self):
+    def test_an_instance_counts_after_some_hours(self):
         self.know_nova()
         self.attack(range(100, 300), hours=1.9)
         self.assertAlmostEqual(2000.0, self.fleet())

@@ -5,7 +5,7 @@ from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.traffic import estimate
 
-SETTINGS = learning.Settings('memory')
+SETTINGS = learning.LearningSettings('memory')
 
 
 class RepairTestCase(base.StoreTestCase):
@@ -27,13 +27,13 @@ class RepairTestCase(base.StoreTestCase):
             return repair.learn_again(
                 self.store, lambda: base.NOW, SETTINGS, share)
 
-    def test_a_sound_store_is_not_written(self):
+    def test_an_undamaged_store_is_not_written(self):
         with self.assertNoLogs('vswitch_aware_scheduler', 'WARNING'):
             self.assertEqual(0, repair.learn_again(
                 self.store, lambda: base.NOW, SETTINGS))
         self.assertEqual(1, self.store.generation().number)
 
-    def test_a_model_is_fitted_again_to_what_was_counted(self):
+    def test_a_model_is_fitted_again_to_the_stored_counts(self):
         counts = self.store.model(self.uuids[1]).counts
         expected, = estimate.fit_models(
             [counts], keys=[self.uuids[1]])
@@ -45,7 +45,7 @@ class RepairTestCase(base.StoreTestCase):
         self.assertEqual(expected.to_dict(), after.model.to_dict())
         self.assertEqual({}, self.store.damaged())
 
-    def test_what_cannot_be_fitted_again_is_learned_from_the_start(self):
+    def test_a_model_without_counts_is_removed(self):
         self.damage(1, ('traffic_model', 'law'),
                     ('traffic_model_detail', 'counts'))
         self.assertEqual(1, self.learn_again())
@@ -53,7 +53,7 @@ class RepairTestCase(base.StoreTestCase):
                               self.store.resume_points())
         self.assertEqual({}, self.store.damaged())
 
-    def test_another_modelers_instances_are_its_own_work(self):
+    def test_instances_of_another_modeler_are_left_alone(self):
         for number in (1, 2):
             self.damage(number, ('traffic_model', 'law'))
         self.assertEqual(1, self.learn_again(

@@ -64,7 +64,7 @@ class ServiceTestCase(base.ModelerTestCase):
         super().setUp()
         self.driver.put(0, TIMES, np.ones(50))
         self.set_up = wiring.SetUp(self.store, self.driver,
-                                   learning.Settings('memory'), 100.0)
+                                   learning.LearningSettings('memory'), 100.0)
         self.time = 0.0
         self.heard = Heard()
         self.loads = 0
@@ -174,7 +174,7 @@ class InventoryTestCase(WithInventory):
             {('flavor0', None), ('flavor1', None), (None, None)},
             set(self.store.priors()))
 
-    def test_priors_are_not_computed_again_when_nothing_is_new(self):
+    def test_priors_are_not_computed_again_without_news(self):
         self.end_at(350)
         with mock.patch.object(priors, 'update',
                                wraps=priors.update) as update:
@@ -202,7 +202,7 @@ class BudgetsTestCase(WithInventory):
     def clock(self):
         return base.BEGIN + 300.0 * 10 + self.time
 
-    def test_passes_keep_the_budget_of_the_closed_form(self):
+    def test_budgets_of_passes_agree_with_the_closed_form(self):
         self.end_at(300.0 * 20 + 1)
         self.serve()
         budget = self.store.error_budgets()[model_store.HOST, 'h1']
@@ -215,7 +215,7 @@ class BudgetsTestCase(WithInventory):
         self.assertAlmostEqual(.006 * (86400 + 19 * 300) - 4 * 300,
                                budget.balance)
 
-    def test_passes_compare_the_prediction_with_what_is_measured(self):
+    def test_passes_compare_predictions_with_measurements(self):
         self.set_up = dataclasses.replace(
             self.set_up, predict=lambda store, progress: view.FleetView(
                 store).overload_probabilities(progress))
@@ -231,8 +231,9 @@ class BudgetsTestCase(WithInventory):
                                / prediction.seconds, delta=.06)
 
     def test_modelers_of_a_group_keep_one_budget_together(self):
-        set_ups = [dataclasses.replace(self.set_up, group=membership.Group(
-            f'file://{self.directory}/group')) for _ in range(2)]
+        set_ups = [dataclasses.replace(
+            self.set_up, group=membership.ModelerGroup(
+                f'file://{self.directory}/group')) for _ in range(2)]
         self.store.write([store_base.fitted(99)])
         now = base.BEGIN
         passes.run_step('inventory', self.set_up, lambda: now)
@@ -265,7 +266,7 @@ class BudgetsTestCase(WithInventory):
             modeler.measured_seconds, modeler.overload_seconds,
             modeler.unknown_seconds))
 
-    def test_an_inventory_that_fails_delays_budgets(self):
+    def test_a_failing_inventory_delays_budgets(self):
         self.at[300.0 * 10] = lambda: setattr(
             self.source, 'problem', exceptions.TelemetryError('gone'))
         self.end_at(300.0 * 20 + 1)
@@ -281,7 +282,7 @@ class BudgetsTestCase(WithInventory):
         self.assertEqual({}, self.store.error_budgets())
         self.assertIsNone(self.store.budget_state())
 
-    def test_a_problem_of_budgets_stops_no_pass(self):
+    def test_an_error_of_budgets_does_not_end_a_pass(self):
         self.store.settle_budgets = mock.Mock(
             side_effect=ZeroDivisionError('oh'))
         self.end_at(300.0 * 3)
@@ -298,7 +299,7 @@ class PartsTestCase(WithInventory):
     def setUp(self):
         super().setUp()
         self.set_up = dataclasses.replace(
-            self.set_up, fleet=mock.Mock(**{
+            self.set_up, fleet=mock.Mock(options={}, **{
                 'update.return_value': mock.Mock(problems={})}))
         self.parts = (
             ('the inventory stays as it is', self.source, 'read'),
@@ -318,7 +319,7 @@ class PartsTestCase(WithInventory):
                                wraps=getattr(owner, method)):
             return self.serve()
 
-    def test_a_part_that_fails_is_told_once_and_models_are_learned(self):
+    def test_a_failing_step_is_logged_once_and_models_are_learned(self):
         problems = (
             (exceptions.TelemetryError('nova: seen x; expected y'),
              'nova: seen x; expected y'),
@@ -364,7 +365,7 @@ class PartsTestCase(WithInventory):
         self.assertLines(1, f'{name}{first}, g;', lines)
         self.assertLines(1, 'ended: by the last reading', lines)
 
-    def test_a_store_that_fails_in_a_part_fails_the_pass(self):
+    def test_a_failing_store_ends_the_pass(self):
         for effect, *part in self.parts:
             with self.subTest(effect):
                 passes, lines = self.serve_failing(
@@ -390,7 +391,7 @@ class LifeTestCase(ServiceTestCase):
         self.assertIn('has ended after 4 passes', logs[2])
         self.assertEqual(handler, signal.getsignal(signal.SIGTERM))
 
-    def test_systemd_is_told_of_start_life_and_end(self):
+    def test_systemd_is_notified_of_start_progress_and_end(self):
         self.end_at(150)
         self.serve()
         self.assertEqual([1], self.heard.named('READY'))
@@ -417,7 +418,7 @@ class LifeTestCase(ServiceTestCase):
         # Before and after that it is not.
         self.assertLess(2, len(self.heard.named('WATCHDOG')))
 
-    def test_the_watchdog_hears_of_each_part_of_a_long_pass(self):
+    def test_the_watchdog_is_notified_during_a_long_pass(self):
         signs = []
 
         def slow(series):
@@ -433,7 +434,7 @@ class LifeTestCase(ServiceTestCase):
         self.serve()
         self.assertEqual(sorted(set(signs[:20])), signs[:20])
 
-    def test_the_documented_watchdog_waits_for_one_request(self):
+    def test_the_watchdog_of_the_unit_outlasts_one_request(self):
         path = os.path.join(os.path.dirname(__file__), *[os.pardir] * 3,
                             'etc', 'vswitch_aware_scheduler', 'systemd',
                             'vswitch-modeler.service')
@@ -447,7 +448,7 @@ class LifeTestCase(ServiceTestCase):
         longest = (access.retries + 1) * access.timeout_seconds + pauses
         self.assertGreater(60 * int(minutes), 4 * longest)
 
-    def test_an_end_while_it_reads_writes_nothing(self):
+    def test_a_signal_during_reading_ends_the_pass_unwritten(self):
         def ending(series):
             for rates in series:
                 yield rates
@@ -459,7 +460,7 @@ class LifeTestCase(ServiceTestCase):
         self.assertEqual(0.0, self.time)
         self.assertIn('the pass was stopped', logs[1])
 
-    def test_an_end_while_an_object_is_destroyed_is_not_lost(self):
+    def test_a_signal_during_a_destructor_is_not_lost(self):
         class Dying:
             def __del__(self):
                 _tell_myself(signal.SIGTERM)
@@ -475,7 +476,7 @@ class LifeTestCase(ServiceTestCase):
         self.assertEqual((0, 0), (passes, self.store.generation().number))
         self.assertIn('the pass was stopped', logs[1])
 
-    def test_an_end_while_it_writes_comes_after_the_write(self):
+    def test_a_signal_during_the_write_waits_for_it(self):
         class Ending(model_store.Store):
             def write(self, *arguments, **options):
                 _tell_myself(signal.SIGTERM)
@@ -487,7 +488,7 @@ class LifeTestCase(ServiceTestCase):
         self.assertEqual((1, 1), (passes, self.store.generation().number))
         self.assertEqual(0.0, self.time)
 
-    def test_a_configuration_that_is_no_good_ends_the_start(self):
+    def test_an_invalid_configuration_ends_the_start(self):
         def load():
             raise exceptions.InvalidInput('min_samples: 1; expected more')
 
@@ -499,7 +500,7 @@ class LifeTestCase(ServiceTestCase):
 
 class ReloadTestCase(ServiceTestCase):
 
-    def test_the_new_configuration_holds_from_the_next_pass_on(self):
+    def test_a_new_configuration_applies_from_the_next_pass(self):
         self.reload_at(150, driver=base.MemoryDriver(),
                        interval_seconds=200.0)
         self.end_at(500)
@@ -513,7 +514,7 @@ class ReloadTestCase(ServiceTestCase):
         [microseconds] = self.heard.named('MONOTONIC_USEC')
         self.assertGreater(microseconds, 0)
 
-    def test_a_bad_one_is_told_and_the_old_one_stays(self):
+    def test_an_invalid_new_configuration_is_logged_and_ignored(self):
         errors = [
             (cfg.ConfigFileValueError('min_samples is many'),
              'min_samples is many'),
@@ -555,7 +556,7 @@ class FailureTestCase(ServiceTestCase):
         self.driver.instances = noting
         return times
 
-    def test_pauses_double_up_to_a_bound_and_one_line_tells_it(self):
+    def test_pauses_double_up_to_a_limit_with_one_log_line(self):
         self.driver.fail_after = 0
         times = self._times_of_passes()
         self.end_at(1300)
@@ -568,7 +569,7 @@ class FailureTestCase(ServiceTestCase):
         self.assertIn('models stay as they are: memory: gone; expected there',
                       logs[1])
 
-    def test_a_reload_tries_at_once_and_begins_with_short_pauses(self):
+    def test_a_reload_retries_immediately_with_short_pauses(self):
         self.driver.fail_after = 0
         times = self._times_of_passes()
         self.at[100] = lambda: _tell_myself(signal.SIGHUP)
@@ -576,7 +577,7 @@ class FailureTestCase(ServiceTestCase):
         self.serve()
         self.assertEqual([0, 5, 15, 35, 75, 100, 105, 115], times)
 
-    def test_recovery_is_told_and_the_interval_holds_again(self):
+    def test_a_recovery_is_logged_and_restores_the_interval(self):
         self.driver.fail_after = 0
         times = self._times_of_passes()
         self.fail_at(10, None)
@@ -587,7 +588,7 @@ class FailureTestCase(ServiceTestCase):
         self.assertIn('well again after 2 failed passes in 15 s', logs[2])
         self.assertEqual(1, self.store.generation().number)
 
-    def test_a_store_of_another_version_is_told_once(self):
+    def test_a_store_of_another_version_is_logged_once(self):
         for version, advice in (('0001', 'run "vswitch-manage db sync"'),
                                 ('9999', 'written by a newer release')):
             with self.subTest(version):
@@ -600,7 +601,7 @@ class FailureTestCase(ServiceTestCase):
                 self.assertIn(f'its schema has version {version}', warning)
                 self.assertIn(advice, warning)
 
-    def test_each_kind_of_failure_is_told_once(self):
+    def test_each_kind_of_failure_is_logged_once(self):
         self.driver.fail_after = 0
         self.reload_at(20, store=model_store.Store(
             f'sqlite:///{self.directory}/none.sqlite'))
@@ -610,9 +611,9 @@ class FailureTestCase(ServiceTestCase):
         self.assertIn('memory: gone', warnings[0])
         self.assertIn('there is no such file', warnings[1])
 
-    def test_a_clock_that_is_wrong_stops_learning_until_it_is_right(self):
+    def test_a_wrong_clock_stops_learning_until_it_is_corrected(self):
         self.set_up = dataclasses.replace(
-            self.set_up, settings=learning.Settings(
+            self.set_up, settings=learning.LearningSettings(
                 'memory', clock_seconds=60.0),
             inventory=mock.Mock(read=mock.Mock(side_effect=AssertionError)))
         ahead = [7 * 86400.0]
@@ -633,7 +634,7 @@ class FailureTestCase(ServiceTestCase):
         self.assertGreater(passes, 0)
         self.assertEqual(1, self.store.generation().number)
 
-    def test_a_bug_ends_nothing_and_shows_its_traceback_once(self):
+    def test_an_unexpected_error_is_logged_once_with_a_traceback(self):
         def instances():
             raise ZeroDivisionError('division by zero')
 
@@ -643,7 +644,7 @@ class FailureTestCase(ServiceTestCase):
         self.assertLines(1, 'unexpected ZeroDivisionError', logs)
         self.assertLines(1, 'ERROR vswitch-modeler', logs)
 
-    def test_telemetry_with_nothing_new_is_told_once_and_its_end(self):
+    def test_quiet_telemetry_is_logged_once_and_its_end(self):
         def put_more():
             self.driver.put(0, base.BEGIN + 300.0 * np.arange(60),
                             np.ones(60))
@@ -656,7 +657,7 @@ class FailureTestCase(ServiceTestCase):
         self.assertTrue(quiet[1].startswith(
             'INFO vswitch-modeler: problem ended'))
 
-    def test_a_pass_that_takes_longer_than_the_interval_is_told(self):
+    def test_a_pass_longer_than_the_interval_is_logged(self):
         instances = self.driver.instances
 
         def slow():
@@ -678,7 +679,7 @@ class WaitingTestCase(ServiceTestCase):
         self.set_up = dataclasses.replace(
             self.set_up, driver=None, missing='url is not set')
 
-    def test_a_waiting_service_is_ready_and_says_once_what_for(self):
+    def test_a_waiting_service_is_ready_and_logs_the_reason_once(self):
         self.end_at(1000)
         passes, logs = self.serve()
         self.assertEqual(0, passes)
@@ -692,7 +693,7 @@ class WaitingTestCase(ServiceTestCase):
                          [line for line in logs
                           if not line.startswith('INFO')])
 
-    def test_a_reload_takes_it_out_of_waiting(self):
+    def test_a_reload_ends_waiting(self):
         self.reload_at(20, driver=self.driver)
         self.end_at(250)
         passes, logs = self.serve()
@@ -703,7 +704,7 @@ class WaitingTestCase(ServiceTestCase):
         modeler, = self.store.modelers()
         self.assertIsNone(modeler.waiting_for)
 
-    def test_a_reload_can_make_it_wait_and_for_something_else(self):
+    def test_a_reload_can_start_waiting_and_change_the_reason(self):
         self.set_up = dataclasses.replace(self.set_up, driver=self.driver)
         self.reload_at(50, driver=None)
         self.reload_at(60, missing='telemetry_path is not set')
@@ -715,14 +716,14 @@ class WaitingTestCase(ServiceTestCase):
             [line.split('learned: ')[1].split(';')[0] for line in logs
              if line.startswith('WARNING')], logs)
 
-    def test_what_needs_no_telemetry_is_done(self):
+    def test_a_waiting_service_updates_the_inventory(self):
         self.set_up = dataclasses.replace(
             self.set_up, inventory=Source(), complete_seconds=1e6)
         self.end_at(50)
         self.serve()
         self.assertEqual(40, len(self.store.placements()))
 
-    def test_metrics_say_what_for(self):
+    def test_metrics_report_the_reason_for_waiting(self):
         port = fake_prometheus.free_ports()
         self.set_up = dataclasses.replace(
             self.set_up, metrics_at=('127.0.0.1', port))
@@ -752,7 +753,7 @@ class HeartbeatTestCase(ServiceTestCase):
         for time in times:
             self.at[time] = lambda: self.seen.extend(self.store.modelers())
 
-    def test_the_heartbeat_says_what_the_modeler_does(self):
+    def test_the_heartbeat_reports_passes_and_the_end(self):
         self.look_at(5, 150)
         self.end_at(250)
         self.serve()
@@ -765,7 +766,7 @@ class HeartbeatTestCase(ServiceTestCase):
         last, = self.store.modelers()
         self.assertEqual((first.name, True), (last.name, last.ended))
 
-    def test_the_heartbeat_says_at_once_what_a_failing_pass_waits_for(self):
+    def test_the_heartbeat_reports_a_failure_immediately(self):
         self.driver.fail_after = 0
         self.look_at(2, 40)
         self.fail_at(50, None)
@@ -789,7 +790,7 @@ class HeartbeatTestCase(ServiceTestCase):
         self.assertLessEqual(reported.call_count, 62)
         self.assertEqual(1, self.store.generation().number)
 
-    def test_a_store_that_does_not_take_it_changes_nothing(self):
+    def test_a_failing_heartbeat_does_not_end_passes(self):
         with mock.patch.object(
                 self.store, 'report_modeler',
                 side_effect=exceptions.StoreError('full')) as reported:
@@ -800,7 +801,7 @@ class HeartbeatTestCase(ServiceTestCase):
         # Once a minute, at the start and after the first pass.
         self.assertLessEqual(reported.call_count, 8)
 
-    def test_none_is_written_beside_a_write(self):
+    def test_no_heartbeat_is_written_during_a_write(self):
         store = self.store
 
         class Asking(model_store.Store):
@@ -826,7 +827,7 @@ class HeartbeatTestCase(ServiceTestCase):
         self.assertEqual([], self.seen[0])
         self.assertEqual(1, len(store.modelers()))
 
-    def test_a_signal_does_not_wait_for_it(self):
+    def test_a_signal_does_not_wait_for_the_heartbeat(self):
         def report(modeler):
             _tell_myself(signal.SIGTERM)
             self.fail('it goes on')
@@ -844,7 +845,7 @@ class HeartbeatTestCase(ServiceTestCase):
         self.assertEqual(0, passes)
         self.assertLess(self.time, 5)
 
-    def test_a_store_that_is_missing_at_the_start_is_waited_for(self):
+    def test_the_service_waits_for_a_missing_store(self):
         path = os.path.join(self.directory, 'file', 'vswitch.sqlite')
         blocked = os.path.dirname(path)
         with open(blocked, 'w'):
@@ -892,7 +893,7 @@ class SharingTestCase(ServiceTestCase):
         self.group = Members()
         self.set_up = dataclasses.replace(self.set_up, group=self.group)
 
-    def test_how_many_share_is_told_when_it_changes_and_the_end_too(self):
+    def test_changes_of_the_number_of_modelers_are_logged(self):
         self.at[150] = lambda: setattr(self.group, 'members', 3)
         self.end_at(450)
         passes, logs = self.serve()
@@ -903,7 +904,7 @@ class SharingTestCase(ServiceTestCase):
              if 'share the instances' in line])
         self.assertEqual(1, self.group.left)
 
-    def test_a_share_that_is_not_known_yet_is_a_failure(self):
+    def test_a_pass_fails_until_the_first_share_is_known(self):
         self.group.error = 'backend gone; expected there'
         self.at[12] = lambda: setattr(self.group, 'error', None)
         self.end_at(20)
@@ -913,7 +914,7 @@ class SharingTestCase(ServiceTestCase):
         self.assertIn('models stay as they are: backend gone', logs[1])
         self.assertIn('well again after 2 failed passes', ''.join(logs))
 
-    def test_a_share_stays_when_the_backend_goes(self):
+    def test_a_share_stays_if_the_backend_fails(self):
         self.at[150] = lambda: setattr(self.group, 'error', 'backend gone')
         self.at[350] = lambda: setattr(self.group, 'error', None)
         self.end_at(450)
@@ -967,7 +968,7 @@ class MetricsTestCase(ServiceTestCase):
         with self.assertRaises(OSError):
             self._scrape()
 
-    def test_a_port_in_use_is_told_once_and_tried_again(self):
+    def test_a_port_in_use_is_logged_once_and_tried_again(self):
         listener = socket.create_server(('127.0.0.1', self.port))
         self.addCleanup(listener.close)
         self.at[150] = listener.close
@@ -979,7 +980,7 @@ class MetricsTestCase(ServiceTestCase):
             line.split()[0]
             for line in self.assertLines(2, 'cannot be served', logs)])
 
-    def test_a_reload_ends_them(self):
+    def test_a_reload_can_end_the_metrics(self):
         def refused():
             with self.assertRaises(OSError):
                 self._scrape()
@@ -1001,7 +1002,7 @@ class NotifierTestCase(base.ModelerTestCase):
         listener.settimeout(5)
         return listener
 
-    def test_words_arrive_at_a_path_and_in_the_abstract_namespace(self):
+    def test_notifications_arrive_at_both_kinds_of_addresses(self):
         path = os.path.join(self.directory, 'notify')
         name = f'vswitch-test-{os.getpid()}'
         for address, bound in ((path, path), ('@' + name, '\0' + name)):
@@ -1011,7 +1012,7 @@ class NotifierTestCase(base.ModelerTestCase):
             self.assertEqual(b'READY=1\nSTATUS=one two',
                              listener.recv(4096))
 
-    def test_nobody_listening_is_no_problem(self):
+    def test_a_missing_socket_is_ignored(self):
         systemd.Notifier({}).notify(READY=1)
         systemd.Notifier({'NOTIFY_SOCKET': os.path.join(
             self.directory, 'no-socket')}).notify(READY=1)
@@ -1020,7 +1021,8 @@ class NotifierTestCase(base.ModelerTestCase):
 class SetUpTestCase(base.ModelerTestCase):
 
     #: How Nova is asked.
-    NOVA = {'auth_type': 'v3password', 'url': 'http://nova:8774/v2.1'}
+    NOVA = {'auth_type': 'v3password',
+            'endpoint_override': 'http://nova:8774/v2.1'}
 
     def _conf(self, inventory=(), **values):
         """Return options; those of the inventory's group as a mapping."""
@@ -1040,7 +1042,7 @@ class SetUpTestCase(base.ModelerTestCase):
             modeler_interval_seconds=60))
         # Both directions are on for 60 of 660 seconds by default.
         self.assertEqual(
-            learning.Settings('file', 30, 172800.0, None, 60.0),
+            learning.LearningSettings('file', 30, 172800.0, None, 60.0),
             dataclasses.replace(set_up.settings, default_kbps=0.0))
         self.assertEqual(60, set_up.interval_seconds)
         self.assertIsNone(set_up.group)
@@ -1052,7 +1054,7 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertEqual(self.path, set_up.driver.source)
         self.assertEqual({}, set_up.predict(self.store))
 
-    def test_rebalancing_needs_to_know_as_whom_to_ask(self):
+    def test_rebalancing_needs_credentials(self):
         self.assertIsNone(wiring.set_up(self._conf()).rebalancer)
         conf = self._conf(rebalance_mode='advise')
         with self.assertRaisesRegex(
@@ -1068,19 +1070,17 @@ class SetUpTestCase(base.ModelerTestCase):
         cloud = wiring.set_up(conf).rebalancer.cloud
         self.assertEqual('http://there/placement', cloud._placement.url)
 
-    def test_an_inventory_is_read_where_options_say_from_where(self):
+    def test_options_select_the_source_of_the_inventory(self):
         self.assertIsNone(wiring.set_up(self._conf()).inventory)
-        set_up = wiring.set_up(self._conf({
-            'path': 'x.csv', 'complete_interval_seconds': 700}))
-        self.assertEqual(('file x.csv', 700),
-                         (set_up.inventory.name, set_up.complete_seconds))
+        set_up = wiring.set_up(self._conf({'path': 'x.csv'}))
+        self.assertEqual('file x.csv', set_up.inventory.name)
         # Nova answers only requests that are authenticated.
         self.assertIsNone(wiring.set_up(self._conf({
-            'url': self.NOVA['url']})).inventory)
+            'endpoint_override': self.NOVA['endpoint_override']})).inventory)
         self.assertEqual('nova http://nova:8774/v2.1', wiring.set_up(
             self._conf(self.NOVA)).inventory.name)
 
-    def test_a_missing_store_is_made_and_an_existing_one_left_alone(self):
+    def test_a_missing_store_is_created_and_an_existing_one_kept(self):
         url = f'sqlite:///{self.directory}/new.sqlite'
         set_up = wiring.set_up(self._conf(store_url=url))
         self.assertFalse(os.path.exists(f'{self.directory}/new.sqlite'))
@@ -1097,15 +1097,15 @@ class SetUpTestCase(base.ModelerTestCase):
                 ({'telemetry_path': None},
                  'telemetry_driver is file, and telemetry_path is not set'),
                 *(({'telemetry_driver': name, 'telemetry_path': None},
-                   f'neither url nor auth_type is set in the group '
-                   f'[vswitch_{name}]')
+                   f'neither endpoint_override nor auth_type is set in the '
+                   f'group [vswitch_{name}]')
                   for name in options.TELEMETRY_GROUPS)):
             set_up = wiring.set_up(self._conf(**values))
             self.assertIsNone(set_up.driver)
             self.assertEqual('no telemetry', set_up.source)
             self.assertIn(missing, set_up.missing)
 
-    def test_a_driver_can_say_that_it_is_not_configured(self):
+    def test_a_driver_can_report_that_it_is_not_configured(self):
         with mock.patch.object(wiring.telemetry, 'load_driver', side_effect=(
                 exceptions.TelemetryNotConfigured('own_option is not set'))):
             self.assertEqual('own_option is not set',
@@ -1118,10 +1118,11 @@ class SetUpTestCase(base.ModelerTestCase):
             with self.assertRaisesRegex(exceptions.VSwitchError, pattern):
                 wiring.set_up(self._conf(**values))
         conf = self._conf(telemetry_driver='gnocchi')
-        conf.set_override('url', 'htp://controller', 'vswitch_gnocchi')
+        conf.set_override('endpoint_override', 'htp://controller',
+                          'vswitch_gnocchi')
         with self.assertRaisesRegex(exceptions.InvalidInput, 'htp://contr'):
             wiring.set_up(conf)
-        conf.clear_override('url', 'vswitch_gnocchi')
+        conf.clear_override('endpoint_override', 'vswitch_gnocchi')
         conf.set_override('auth_type', 'pasword', 'vswitch_gnocchi')
         with self.assertRaisesRegex(cfg.Error, 'pasword'):
             wiring.set_up(conf)

@@ -79,8 +79,9 @@ class ContentsTestCase(base.StoreTestCase):
         self.assertAlmostEqual(1, episodes['per_day'] / (rate * 86400))
         self.assertAlmostEqual(
             1, episodes['mean_seconds'] * rate / _above(10, 3))
-        # Of an instance without a model nobody can tell.
-        self.assertIsNone(self.contents.detail('h2')['episodes'])
+        # An instance without a model counts with its mean rate.
+        self.assertEqual({'per_day': 0.0, 'mean_seconds': None},
+                         self.contents.detail('h2')['episodes'])
 
     def test_each_kind_of_limit_has_a_distribution(self):
         law = model.TrafficModel.on_off(100.0, 10.0, 2.0, on_seconds=1.0,
@@ -136,14 +137,19 @@ class ContentsTestCase(base.StoreTestCase):
                                    len(later['models']['listed'])))
 
     def test_refusals_add_up_in_intervals_of_time(self):
-        refusals = self.contents.report(
+        report = self.contents.report(
             base.NOW, contents.Limits(refusal_buckets=3),
-            self.store.decisions())['refusals']
+            self.store.decisions())
+        refusals = report['refusals']
+        self.assertRegex(' '.join(report['outcomes']), (
+            '^Of 6 requests since .*, 0 would have failed and 0 would be .* 3 '
+            'did fail. 1 hosts are left out: no filter checked the host.$'))
         self.assertEqual((6, 3, {'overload': 12}), (
             refusals['requests'], refusals['no_host'], refusals['reasons']))
         self.assertEqual([2, 2, 2], [interval['requests']
                                      for interval in refusals['buckets']])
-        self.assertIsNone(self.contents.report(base.NOW)['refusals'])
+        report = self.contents.report(base.NOW)
+        self.assertEqual((None, []), (report['refusals'], report['outcomes']))
 
     def test_workers_are_shown_whatever_they_have_written(self):
         for number, state in enumerate((

@@ -17,6 +17,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler.report import page
+from vswitch_aware_scheduler.report import pictures
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -143,6 +144,15 @@ class WholePageTestCase(unittest.TestCase):
     def test_pages_are_the_same_for_the_same_report(self):
         self.assertEqual(self.text, page.Page().render(self.report))
 
+    def test_the_axis_of_the_refusals_has_times(self):
+        drawn = pictures.refusals(contents.refusals([
+            fake_store.decision(number, 3600.0 * number)
+            for number in range(1, 49)], 48)).decode()
+        self.assertIn('time, UTC', drawn)
+        # The last label names the day.
+        for text in ('Nov-13', 'Nov-14'):
+            self.assertIn(text, drawn)
+
     def test_dark_mode_and_print_are_styled(self):
         style = self.reader.contents['style', None]
         self.assertTrue(re.search('prefers-color-scheme: dark', style))
@@ -161,16 +171,16 @@ class OtherPagesTestCase(PageTestCase):
         self.assertEqual(1, report['summary']['overspent'])
         text = page.Page().render(report)
         self.assertNotIn('<img src=x', text)
-        for part in ('Error budget: -0.3% left', '-0.1 days in use earn',
-                     'it is in debt', '9 of 10 instances were measured',
+        for part in ('Error budget: 52 s of overload too much: paid back by '
+                     '0.1 days in use without overload.',
+                     '9 of 10 instances were measured',
                      '<dt>error budgets overspent</dt><dd>1</dd>'):
             self.assertIn(part, text)
         tables = json.loads(_Reader(text).contents[
             'script', 'application/json'])
         columns = [name for name, _ in tables['hosts']['columns']]
         rows = {row[0]: row for row in tables['hosts']['rows']}
-        for name, expected, second_host in (('Error budget left', -.003333,
-                                             None),
+        for name, expected, second_host in (('Error budget, days', -.1, None),
                                             ('Burn rate, 6 h', 2.5, None)):
             at = columns.index(name)
             self.assertEqual((expected, second_host), (rows['h1'][at],
@@ -203,7 +213,7 @@ class OtherPagesTestCase(PageTestCase):
             self.assertIn(part, words)
         tables = json.loads(_Reader(text).contents[
             'script', 'application/json'])
-        self.assertEqual([['p1', 1.0, .005, 90.0]],
+        self.assertEqual([['p1', 11, 105.0, 1.0, .005, 90.0]],
                          tables['projects']['rows'])
         self.assertIn(.005, [row[-1] for row in tables['hosts']['rows']])
 

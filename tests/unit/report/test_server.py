@@ -26,7 +26,7 @@ class ServerTestCase(base.StoreTestCase):
             lambda: self._contents(store),
             lambda contents, host: contents.report(base.NOW, host=host),
             60.0, lambda: self.now)
-        self.server = server.Server('127.0.0.1', 0, self.reports)
+        self.server = server.ReportServer('127.0.0.1', 0, self.reports)
         self.addCleanup(self.server.server_close)
         thread = threading.Thread(target=self.server.serve_forever,
                                   kwargs={'poll_interval': .01})
@@ -143,12 +143,12 @@ class ServerTestCase(base.StoreTestCase):
 
     def test_the_dns_is_not_asked(self):
         with mock.patch.object(socket, 'getfqdn', side_effect=OSError):
-            server.Server('127.0.0.1', 0, self.reports).server_close()
+            server.ReportServer('127.0.0.1', 0, self.reports).server_close()
 
     @unittest.skipUnless(socket.has_ipv6, 'no IPv6 here')
     def test_the_loopback_address_of_ipv6_is_one(self):
         try:
-            serving = server.Server('::1', 0, self.reports)
+            serving = server.ReportServer('::1', 0, self.reports)
         except OSError as error:
             self.skipTest(str(error))
         self.addCleanup(serving.server_close)
@@ -160,4 +160,4 @@ class ServerTestCase(base.StoreTestCase):
         for address in ('0.0.0.0', '::', '192.0.2.1', 'localhost', ''):
             with self.assertRaisesRegex(exceptions.InvalidInput,
                                         'address: .*; expected a loopback'):
-                server.Server(address, 0, self.reports)
+                server.ReportServer(address, 0, self.reports)

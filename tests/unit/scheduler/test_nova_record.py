@@ -149,7 +149,7 @@ class RecordTestCase(unittest.TestCase):
         self.hooked = lambda cell: None
         self.record = self.make_record()
 
-    def make_record(self, before=None, **options):
+    def make_record(self, before=lambda: None, **options):
         def take(reading):
             with self.lock:
                 self.known.take(reading)
@@ -807,7 +807,6 @@ class TestCells(RecordTestCase):
 
     def test_a_request_wakes_the_readers(self):
         self.start()
-        with mock.patch.object(nova_record, '_FRESH_SECONDS', 0.0):
-            self.one.change(1, host='c')
-            self.record.wake()
-            self.wait_for(lambda: self.on('c') == [1])
+        self.one.change(1, host='c')
+        self.record.wake(0.0)
+        self.wait_for(lambda: self.on('c') == [1])

@@ -25,14 +25,14 @@ Clock = fake_clock.Clock
 class SourceTestCase(unittest.TestCase):
 
     def make(self, *answers, refresh_seconds=3600, first_wait_seconds=10,
-             max_age_seconds=0, prepare=None, tidy=None):
+             max_age_seconds=0, **more):
         self.store = FakeStore(*answers)
         self.clock = Clock()
         self.monotonic = 1000.0
         source = snapshot_source.SnapshotSource(
             self.store, refresh_seconds, first_wait_seconds,
-            max_age_seconds, self.clock, prepare, tidy,
-            lambda: self.monotonic)
+            max_age_seconds, self.clock, monotonic=lambda: self.monotonic,
+            **more)
         self.addCleanup(source.stop)
         self.addCleanup(self.store.gate.set)
         return source

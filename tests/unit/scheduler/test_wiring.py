@@ -43,9 +43,9 @@ class TestWiring(unittest.TestCase):
 
     def test_a_store_that_cannot_be_made_raises_when_it_is_used(self):
         made = wiring.make_store(self.options(store_url='nonsense'))
-        for use in (made.read_changes, made.read_claims, made.claiming):
+        for name in ('read_changes', 'claiming', 'report_worker'):
             with self.assertRaises(exceptions.StoreError):
-                use(None)
+                getattr(made, name)()
 
     def test_what_happens_to_hosts_without_a_limit_is_stated(self):
         for policy, words in (('pass', 'lets every instance pass'),

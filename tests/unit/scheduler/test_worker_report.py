@@ -154,12 +154,9 @@ class WorkerReportTestCase(base.StoreTestCase):
                 self.report = self.make(self.store)
 
     def test_options_that_differ_from_the_modelers_are_logged_once(self):
-        self.modeler()
-        self.store.write_fleet({'options': {
-            'modeler': {'enforcement': 'observe'}}},
-                               base.NOW)
+        self.modeler(options={'enforcement': 'observe'})
         self.assert_logged("enforcement is 'enforce' here and 'observe' in "
-                           'vswitch.conf')
+                           'vswitch.conf of vswitch-modeler on ctl1')
 
     def test_an_option_that_does_not_exist_is_logged_once(self):
         self.modeler()

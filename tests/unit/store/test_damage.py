@@ -121,7 +121,7 @@ class EveryColumnTestCase(base.StoreTestCase):
         for name in ('m1', 'm2'):
             target.report_modeler(store.Modeler(
                 name, name, now, now, False, 60.0, 1, now, 'good',
-                'nothing', now))
+                'nothing', now, {'enforcement': 'observe'}))
             target.report_worker(store.Worker(name, name, now, now, {
                 'plugins': ['VSwitchFilter'], 'models': 2,
                 'cells': {'cell1': 1.0}, 'claims': {'a': 1},

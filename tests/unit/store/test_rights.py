@@ -59,7 +59,6 @@ CALLS = {
     'purge_decisions': lambda target: target.purge_decisions(0, 1.0),
     'report_worker': _report_worker,
     'modelers': lambda target: target.modelers(),
-    'fleet': lambda target: target.fleet('options'),
 }
 
 

@@ -193,6 +193,7 @@ class OtherCounterTest(SeriesTestCase):
             self.assertLessEqual(read.rates[:, 0].max(), RATES.max() / 125)
 
 
+@ddt.ddt
 class OutageTest(SeriesTestCase):
     """A gateway repeats the last poll."""
 
@@ -259,6 +260,60 @@ class OutageTest(SeriesTestCase):
         for series in self.make(self.series(5, jumps=False)).series():
             self.assertEqual(rate_series.Refused(), series.refused)
             self.assertEqual(71, (series.rates[:, 0] == 0).sum())
+
+    def small(self, count, hosts=1, **options):
+        """Return the counters of :meth:`series`, on hosts of a few each."""
+        return [(name, {**labels, 'instance':
+                        f'compute-{at // 4 % hosts}:9101'},
+                 *data) for at, (name, labels, *data) in enumerate(
+            self.series(count, **options))]
+
+    def stamps(self, until, host=0, names=('push_time_seconds',)):
+        """Return the times of polls, which stand still from poll 100 on."""
+        times = POLLED.copy()
+        times[100:until] = times[100]
+        return [(name, {'instance': f'compute-{host}:9101'}, POLLED, times)
+                for name in names]
+
+    @ddt.data(1, 2)
+    def test_a_small_host_that_stands_still_is_no_silence(self, count):
+        for series in self.make(self.small(count)).series():
+            self.assertGreater(series.refused.gap, 60)
+            self.assertGreater(len(series), POLLS - 90)
+            self.assertGreater(series.rates[:, 0].min(), 0)
+            number = UUIDS.index(series.instance_uuid) + 1
+            self.assertLess(series.rates[:, 0].max(),
+                            1.01 * number * RATES.max() / 125)
+        # Another volume than that of the time before is a burst.
+        for series in self.make(self.small(count, jumps=False)).series():
+            self.assertEqual(rate_series.Refused(), series.refused)
+            self.assertEqual(71, (series.rates[:, 0] == 0).sum())
+
+    def test_small_hosts_that_stand_still_together_are_no_silence(self):
+        series = self.small(3, hosts=3, until=POLLS)
+        for rates in self.make(series).series():
+            self.assertGreater(rates.rates[:, 0].min(), 0)
+            self.assertLessEqual(rates.times[-1], POLLED[100])
+        for rates in self.read_in_passes(self.small(3, hosts=3),
+                                         1500).values():
+            self.assertGreater(min(rates.values()), 0)
+            self.assertGreater(len(rates), POLLS - 95)
+
+    @ddt.data('push_time_seconds', 'node_textfile_mtime_seconds')
+    def test_the_time_of_the_last_poll_tells_an_outage(self, name):
+        for every in (900, 5100):
+            # The counters stand still, and so does the time of the polls.
+            rates, = self.read_in_passes(
+                self.small(1) + self.stamps(172, names=[name]), every
+            ).values()
+            self.assertGreater(min(rates.values()), 0)
+            self.assertGreater(len(rates), POLLS - 95)
+            self.assertLess(max(rates.values()), 1.01 * RATES.max() / 125)
+            # The polls go on: the instance was silent.
+            rates, = self.read_in_passes(
+                self.small(1, until=POLLS) + self.stamps(0), every).values()
+            self.assertGreater(
+                sum(rate == 0 for rate in rates.values()), 180)
 
     def test_one_that_stands_still_while_others_do_not_is_silent(self):
         quiet = self.series(1, POLLS)

@@ -563,7 +563,7 @@ class CredentialsTest(PrometheusTestCase):
         self.make()
         driver = prometheus.PrometheusDriver(telemetry_services.access(
             self.server.url, token_file='/nowhere'))
-        self.assertIn('token_file: /nowhere', str(self.assertRaises(
+        self.assertIn('token_file: seen /nowhere', str(self.assertRaises(
             exceptions.TelemetryError, driver.instances)))
 
 

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import runpy
 import unittest
 
 from vswitch_aware_scheduler.vswitch import profile
@@ -190,8 +191,10 @@ class TestText(unittest.TestCase):
 
     def test_the_page_lists_the_numbers_of_every_built_in(self):
         # A row of the page's table: "* - ``name``", its numbers, its source.
+        self.assertIn('\n.. switch-profiles\n', PAGE.read_text())
+        conf = runpy.run_path(str(ROOT / 'doc/source/conf.py'))
         rows = {row.split('``')[0]: row for row in re.split(
-            r'\n   \* - ``', PAGE.read_text()) if '``' in row}
+            r'\n   \* - ``', conf['list_profiles']()) if '``' in row}
         for name, built_in in profile.catalogue().items():
             self.assertIn(name, rows)
             numbers = ' '.join(rows[name].split('\n     - ')[1].replace(

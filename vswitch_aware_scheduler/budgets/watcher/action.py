@@ -14,7 +14,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.store import plans as records
 
-__all__ = ['NAME', 'RebalanceMigration', 'parameters']
+__all__ = ['BaseRebalanceMigration', 'NAME', 'parameters']
 
 #: Name of the action, as its entry point has it.
 NAME = 'vswitch_migrate'
@@ -26,7 +26,6 @@ def parameters(plan: proposal.RebalanceProposal, name: str,
                move: proposal.ProposedMove) -> dict:
     """Return the input parameters of the action for a proposed move.
 
-    :param plan: :class:`~..budgets.proposal.RebalanceProposal` of the move
     :param name: name of the plan, the same for all of its actions
     """
     capacity = plan.capacity_kbps
@@ -38,7 +37,7 @@ def parameters(plan: proposal.RebalanceProposal, name: str,
                  if key != 'instance_uuid'}}
 
 
-class RebalanceMigration(base.BaseAction):
+class BaseRebalanceMigration(base.BaseAction):
     """Migrates an instance with the lock of rebalancing held.
 
     The migration is checked again just before it begins, and recorded in the
@@ -48,7 +47,7 @@ class RebalanceMigration(base.BaseAction):
     """
 
     @property
-    def schema(self):
+    def schema(self) -> dict:
         """JSON schema of the input parameters."""
         return {
             'type': 'object',
@@ -70,7 +69,7 @@ class RebalanceMigration(base.BaseAction):
             'additionalProperties': False,
         }
 
-    def get_description(self):
+    def get_description(self) -> str:
         """Return what Watcher's list of actions says."""
         return ('Live migrate an instance to keep virtual switches within '
                 'their error budgets')
@@ -79,11 +78,8 @@ class RebalanceMigration(base.BaseAction):
     def _plan(self):
         return f'Watcher plan {self.input_parameters["plan"]}'
 
-    def pre_condition(self):
-        """Skip the action if a migration failed without which it is useless.
-
-        :raises ActionSkipped: in this case
-        """
+    def pre_condition(self) -> None:
+        """Skip the action if a migration that it needs has failed."""
         store, *_ = self.connect()
         for plan in store.plans(records.INCOMPLETE):
             if not plan.made_by.startswith(self._plan):
@@ -95,10 +91,9 @@ class RebalanceMigration(base.BaseAction):
                         f'it helps only together with another migration, '
                         f'which failed: {plan.reason}')
 
-    def execute(self):
+    def execute(self) -> bool:
         """Carry the migration out and wait for its end.
 
-        :returns: True
         :raises WatcherException: when the migration failed, with the reason
         """
         store, rebalancer, _ = self.connect()
@@ -128,13 +123,10 @@ class RebalanceMigration(base.BaseAction):
             parameters.get('reason', ''),
             math.inf if capacity is None else capacity)
 
-    def revert(self):
-        """Leave the instance where it is: its migration has ended.
-
-        :returns: True
-        """
+    def revert(self) -> bool:
+        """Leave the instance where it is: its migration has ended."""
         LOG.info('instance %s stays on its host', self.resource_id)
         return True
 
-    def post_condition(self):
+    def post_condition(self) -> None:
         """Check nothing: :meth:`execute` waits for the end."""

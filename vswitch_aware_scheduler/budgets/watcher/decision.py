@@ -6,6 +6,7 @@ The strategy proposes, as actions, what ``vswitch-manage rebalance`` proposes.
 
 import dataclasses
 import time
+import typing
 import uuid
 
 from watcher.common import exception
@@ -22,7 +23,7 @@ from vswitch_aware_scheduler.budgets.watcher import action
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 
-__all__ = ['ErrorBudgetEfficacy', 'ErrorBudgetGoal', 'ErrorBudgetStrategy',
+__all__ = ['BaseErrorBudgetStrategy', 'ErrorBudgetEfficacy', 'ErrorBudgetGoal',
            'GOAL', 'NAME', 'RebalancePlanner']
 
 #: Names of the goal, and of the strategy and the planner, as their entry
@@ -62,16 +63,17 @@ class _Indicator(indicators.IndicatorSpecification):
 class ErrorBudgetEfficacy(efficacy_base.EfficacySpecification):
     """What Watcher shows of a solution: hosts in debt, overload, moves."""
 
-    def get_indicators_specifications(self):
+    def get_indicators_specifications(self) -> list:
         """Return the list of indicators that the strategy sets."""
         return [*(_Indicator(name, *values)
                   for name, values in _INDICATORS.items()),
                 indicators.InstanceMigrationsCount()]
 
-    def get_global_efficacy_indicator(self, indicators_map=None):
+    def get_global_efficacy_indicator(
+            self, indicators_map: typing.Any = None
+    ) -> list:
         """Return the share of the expected overload that is avoided.
 
-        :param indicators_map: the values of the indicators by name, or None
         :returns: list of one Indicator, in per cent
         """
         before = getattr(indicators_map, 'overload_seconds_before', 0)
@@ -87,19 +89,19 @@ class ErrorBudgetGoal(goal_base.Goal):
     """Keep the virtual switch of each host within its error budget."""
 
     @classmethod
-    def get_name(cls):
+    def get_name(cls) -> str:
         """Return the name of the goal."""
         return GOAL
 
     @classmethod
-    def get_display_name(cls):
+    def get_display_name(cls) -> str:
         """Return the name that people see."""
         return 'Error budgets of virtual switches'
 
     get_translatable_display_name = get_display_name
 
     @classmethod
-    def get_efficacy_specification(cls):
+    def get_efficacy_specification(cls) -> ErrorBudgetEfficacy:
         """Return the :class:`ErrorBudgetEfficacy`."""
         return ErrorBudgetEfficacy()
 
@@ -115,7 +117,7 @@ class RebalancePlanner(weight.WeightPlanner):
     parallelization = {**weight.WeightPlanner.parallelization, action.NAME: 1}
 
 
-class ErrorBudgetStrategy(base.BaseStrategy):
+class BaseErrorBudgetStrategy(base.BaseStrategy):
     """Relieves hosts whose virtual switch has overspent its error budget.
 
     It reads error budgets and measured traffic from the store of
@@ -123,34 +125,31 @@ class ErrorBudgetStrategy(base.BaseStrategy):
     sources and no cluster model. Without measured traffic the audit fails and
     says why. A subclass has ``connect``, see
     :class:`~vswitch_aware_scheduler.cmd.watcher.ErrorBudgetStrategy`.
-
-    :param config: Struct with the options of the strategy
-    :param osc: clients of Watcher, not used
     """
 
-    def __init__(self, config, osc=None):
+    def __init__(self, config: typing.Any, osc: typing.Any = None) -> None:
         super().__init__(config, osc)
         self._planner = NAME
 
     @classmethod
-    def get_name(cls):
+    def get_name(cls) -> str:
         """Return the name of the strategy."""
         return NAME
 
     @classmethod
-    def get_display_name(cls):
+    def get_display_name(cls) -> str:
         """Return the name that people see."""
         return 'Relieve virtual switches in debt'
 
     get_translatable_display_name = get_display_name
 
     @classmethod
-    def get_goal_name(cls):
+    def get_goal_name(cls) -> str:
         """Return the name of the goal."""
         return GOAL
 
     @classmethod
-    def get_schema(cls):
+    def get_schema(cls) -> dict:
         """Return the JSON schema of the parameters of an audit."""
         return {
             'type': 'object',
@@ -168,13 +167,12 @@ class ErrorBudgetStrategy(base.BaseStrategy):
             'additionalProperties': False,
         }
 
-    def pre_execute(self):
+    def pre_execute(self) -> None:
         """Do nothing: Watcher's cluster model is not used."""
 
-    def do_execute(self, audit=None):
+    def do_execute(self, audit: typing.Any = None) -> None:
         """Add one action for each proposed migration to the solution.
 
-        :param audit: Watcher's Audit, not used
         :raises WatcherException: in words, when nothing can be proposed
         """
         if self.audit_scope:
@@ -202,7 +200,7 @@ class ErrorBudgetStrategy(base.BaseStrategy):
             self.solution.add_action('nop', {'message': plan.reason})
         self.solution.set_efficacy_indicators(**_indicators(plan))
 
-    def post_execute(self):
+    def post_execute(self) -> None:
         """Do nothing: the efficacy is known by then."""
 
     def _changed(self, settings):

@@ -3,11 +3,38 @@
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import copy
 from vswitch_aware_scheduler.store import migration
 
-__all__ = ['Sync', 'Version']
+__all__ = ['Copy', 'Sync', 'Version']
+
+#: Longest wait in seconds for an answer of either database of a copy.
+_COPY_SECONDS = 60.0
+
+
+class Copy(base.Show):
+    """Copy the store to an empty database, for example on MariaDB."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        parser.add_argument('url', metavar='URL',
+                            help='SQLAlchemy URL of the other database, in '
+                                 'which the tables are created')
+
+    def answer(self, arguments):
+        """Copy all tables; return the number of rows of each."""
+        source, target = (store.Store(url, _COPY_SECONDS)
+                          for url in (self.conf.store_url, arguments.url))
+        source.require_schema()
+        migration.sync(arguments.url)
+        with terminal.progress('copying') as progress:
+            rows = copy.copy(source, target, progress)
+        return {'source': source.url, 'target': target.url,
+                'rows': sum(rows.values()), 'tables': rows}
 
 
 class Sync(base.Show):

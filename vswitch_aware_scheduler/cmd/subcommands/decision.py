@@ -2,13 +2,18 @@
 """vswitch-manage decision: prints how schedulers judged the last requests."""
 
 import contextlib
+import math
+import time
 
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.cmd import base
+from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.fleet import outcomes
 
-__all__ = ['List', 'Show', 'find', 'row']
+__all__ = ['List', 'Show', 'Summary', 'find', 'row']
 
 _column = base.Column
 
@@ -91,3 +96,25 @@ class Show(base.Show):
     def shown(self, answer):
         """Return the newest decision."""
         return answer['decisions'][0]
+
+
+class Summary(base.Command):
+    """Print what enforcement would have changed, and whether rightly."""
+
+    def add_arguments(self, parser):
+        """Add the arguments of the command."""
+        context.add_times(parser, 'decisions', 'all, until now')
+
+    def answer(self, arguments):
+        """Return the result of :func:`.outcomes.summary`."""
+        end = math.inf if arguments.end is None else arguments.end
+        return outcomes.summary(self.store, (
+            decision for decision in self.store.decisions(
+                since=arguments.start) if decision.decided_at < end),
+            time.time())
+
+    def describe(self, answer):
+        """Print the summary in sentences, and the remarks."""
+        for sentence in outcomes.sentences(answer):
+            terminal.print_line(sentence)
+        terminal.print_remarks('Remarks', answer['remarks'])

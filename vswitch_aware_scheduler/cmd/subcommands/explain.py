@@ -8,7 +8,6 @@ Computes tables and explanations with the code of the scheduler.
 import bisect
 import collections
 import dataclasses
-import time
 
 import numpy as np
 
@@ -105,8 +104,7 @@ def run(arguments, conf, store, progress=None):
                                     nearest[0] if nearest else None),
         'admitted': int(assessment.admitted.sum()), 'refused': counts,
         'nearest': nearest[0].host if nearest else None,
-        **head, 'inventory_age_seconds': fleet.inventory and max(
-            time.time() - fleet.inventory.seen_at, 0.0), 'hosts': rows}
+        **head, 'hosts': rows}
 
 
 # The instance.
@@ -197,7 +195,7 @@ class _Judged:
                                     [rate_law.SILENT] * len(hosts))
 
     def _assess(self, table, names, laws):
-        return table.assess_each(table.slots_of(names), laws,
+        return table.assess_each(table.rows_of(names), laws,
                                  self._subject.uuid,
                                  self._subject.attachments,
                                  self._subject.project)
@@ -223,7 +221,8 @@ class _Judged:
             'enforced': policy.enforced,
             'passes': bool(assessment.passing[i]),
             'check': None if admitted else assessment.check(i),
-            'value': value, 'limit': limit, 'text': assessment.explain(i),
+            'value': value, 'limit': limit, 'unit': assessment.unit(i),
+            'text': assessment.explain(i),
             'profile': policy.profile.name if has_profile else None,
             'origins': self._fleet.origins.get(host, {}),
             'is_there': self._subject.uuid in residents,
@@ -260,7 +259,7 @@ class _Judged:
             uuid: law.independent()
             for uuid, law in self._own.residents(host).items()})
         return {when: _number(table.assess_each(
-            table.slots_of([host]), [law], self._subject.uuid,
+            table.rows_of([host]), [law], self._subject.uuid,
             self._subject.attachments).overload_probability[0])
             for when, law in (('before', rate_law.SILENT),
                               ('after', self._laws[i].independent()))}
@@ -318,7 +317,7 @@ class _Judged:
         """Return how an uplink of a host is judged."""
         name = uplink.name
         assessments = [table.assess_each(
-            table.slots_of([name]), [law], self._subject.uuid,
+            table.rows_of([name]), [law], self._subject.uuid,
             self._subject.attachments.all_tunnelled)
             for table, law in ((self._uplinks, rate_law.SILENT),
                                (self._uplinks, self._laws[i]))]
@@ -356,20 +355,22 @@ class _Judged:
         if numbers is None:
             return
         value, limit = numbers
+        most, least = (base.amount(number, assessment.unit(i))
+                       for number in (limit, value))
         if reason == admission.TOO_MANY:
-            yield (f'the limit of {limit:g} is at least {value:g}, or '
+            yield (f'the limit of {limit:g} is at least {least}, or '
                    f'{value - limit:g} fewer are on the host')
             return
         if reason == admission.PEAK:
-            yield (f'its peak is at most {limit:.6g}, or one instance may '
-                   f'have {value:.6g} on the host')
+            yield (f'its peak is at most {most}, or one instance may have '
+                   f'{least} on the host')
         elif reason == admission.MEAN:
-            yield f'the capacity is at least {value:.6g}'
+            yield f'the capacity is at least {least}'
         elif reason == admission.OVERLOAD:
             yield (f'overload_probability is at least '
                    f'{value * self._policies[i].prediction_margin:.3g}')
         elif reason == admission.UPLINK:
-            yield f'its uplink may have {value:.6g} instead of {limit:.6g}'
+            yield f'its uplink may have {least} instead of {most}'
         if not detailed:
             return
         share = self._share(host, self._laws[i])
@@ -406,7 +407,7 @@ class _Judged:
         def fits_without(number):
             table = admission.LoadTable()
             table.describe(host, policy, dict(residents[number:]))
-            return bool(table.assess([table.slot(host)], self._laws[i])
+            return bool(table.assess([table.row(host)], self._laws[i])
                         .reason[0] in (admission.ADMITTED, admission.TOO_MANY))
 
         number = bisect.bisect_left(range(len(residents)), True,
@@ -428,10 +429,9 @@ def _share(value):
 _column = base.Column
 
 _CHECKS = [
-    _column('CHECK', 'check'), _column('UNIT', 'unit'),
-    *(_column(title, key, lambda value: plain_text.chance(value, '.6g'))
-      for title, key in (('BEFORE', 'before'), ('ADDS', 'adds'),
-                         ('WITH_IT', 'after'), ('LIMIT', 'limit'))),
+    _column('CHECK', 'check'), _column('BEFORE', 'before'),
+    _column('ADDS', 'adds'), _column('WITH_IT', 'after'),
+    _column('LIMIT', 'limit'),
     _column('PASSES', 'passes', lambda passes: 'yes' if passes else 'NO')]
 
 
@@ -450,8 +450,7 @@ class Explain(base.List):
         _column('P WITH IT', 'overload_after', plain_text.chance),
         _column('LIMIT', 'overload_limit', '{:.3g}'.format),
         _column('REFUSED BY', 'check', absent='no check'),
-        _column('VALUE', 'value', '{:.6g}'.format),
-        _column('OF', 'limit', '{:.6g}'.format)]
+        _column('VALUE', 'value'), _column('OF', 'limit')]
 
     def add_arguments(self, parser):
         """Add the arguments of the command."""
@@ -462,13 +461,18 @@ class Explain(base.List):
         with terminal.progress('judging') as progress:
             return run(arguments, self.all_options, self.store, progress)
 
+    def complete(self, arguments, rows, answer):
+        """Add units to the numbers of a table."""
+        if arguments.formatter == 'table':
+            rows[:] = [_with_units(row, ('value', 'limit')) for row in rows]
+
     def describe(self, answer, rows):
         """Print the instance, and how the only or nearest host is judged."""
         terminal.print_line()
         terminal.print_fields(list(zip(*base.fields_of({
             name: answer[name] for name in (
                 'instance_uuid', 'flavor', 'project', 'rule', 'mean', 'peak',
-                'inventory_seen_at', 'aggregates_read_at', 'published_at',
+                'aggregates_read_at', 'published_at',
                 'admitted', 'summary')}))))
         for row in rows:
             if len(rows) == 1:
@@ -478,6 +482,11 @@ class Explain(base.List):
                 terminal.print_remarks(f'It would fit on {row["host"]} if',
                                        row['fits_if'])
         terminal.print_remarks('Remarks', answer['remarks'])
+
+
+def _with_units(row, keys):
+    return {**row, **{key: base.amount(row[key], row.get('unit'))
+                      for key in keys if row.get(key) is not None}}
 
 
 def _print_host(row):
@@ -491,7 +500,9 @@ def _print_host(row):
         **({'if_independent': row['if_independent']}
            if _busy_together(row) else {})}))))
     terminal.print_line()
-    terminal.print_table(*base.table_of([*row['checks'], *(
+    terminal.print_table(*base.table_of([*(
+        _with_units(check, ('before', 'adds', 'after', 'limit'))
+        for check in row['checks']), *(
         {'check': f'uplink {uplink["uplink"]}',
          'before': uplink['overload_before'],
          'after': uplink['overload_after'],

@@ -44,8 +44,6 @@ _PASSES = 3
 #: Longest time between two updates of the age of the inventory.
 _INVENTORY_SECONDS = 2 * 3600.0
 
-_DAY_SECONDS = 86400.0
-
 #: Maximum number of projects that are named for a host.
 _MOST_SPENDERS = 5
 
@@ -201,23 +199,17 @@ def _in_words(its_rows):
 
 def add_episodes(fleet: view.FleetView, its_rows: list[dict],
                  remarks: list[str]) -> None:
-    """Add the number of overload episodes per day to rows of hosts.
-
-    The number follows from the overload probability and the mean length of an
-    episode.
-    """
+    """Add the number of overload episodes per day to rows of hosts."""
     is_known = len(its_rows) <= MOST_EPISODES
     if not is_known:
         remarks.append(
             f'episodes are computed of at most {MOST_EPISODES} hosts; '
             f'restrict the list by --limit or --host')
     for row in its_rows:
-        seconds = episodes.mean_seconds(fleet, row['host']) \
-            if is_known else None
         overload = row['overload_probability']
-        row['episodes_per_day'] = None if overload is None or not is_known \
-            else overload * _DAY_SECONDS / seconds if seconds else 0.0
-        row['mean_episode_seconds'] = seconds
+        row['episodes_per_day'], row['mean_episode_seconds'] = (
+            episodes.expected(fleet, row['host'], overload)
+            if is_known and overload is not None else (None, None))
 
 
 def add_room(fleet: view.FleetView, its_rows: list[dict], remarks: list[str],
@@ -254,7 +246,7 @@ def instance_rows(fleet: view.FleetView, host: str) -> list[dict]:
     """
     fleet.loads([host])
     demands = fleet.demands(host)
-    table_row = [fleet.host_table.slot(host)]
+    table_row = [fleet.host_table.row(host)]
     with_all = fleet.host_table.assess(table_row, rate_law.SILENT)
     names = fleet.store.chains(demands)
     has_profile = fleet.policies[host].profile is not None
@@ -281,12 +273,7 @@ def _budget_lines(budget, spenders):
     if budget is None:
         yield 'Error budget', 'none: no modeler has kept one of this host'
         return
-    yield 'Error budget', (
-        f'{budget["left_seconds"]:.0f} s of overload left, what '
-        f'{budget["left_days"]:.3g} days in use earn'
-        + ('' if not budget['in_debt'] else
-           '; it is in debt, and accepts instances again'
-           if budget['accepts'] else '; it is in debt'))
+    yield 'Error budget', rows.budget_in_words(budget)
     yield 'Since', plain_text.iso_time(budget['since_at']) + (
         f': {budget["why"]}' if budget['why'] else '')
     yield 'Of', f'{budget["limits"]}, limit {budget["asked_limit"]:g}'
@@ -340,11 +327,12 @@ def _loss(value):
 _column = base.Column
 
 _NUMBERS = [
+    _column('CAPACITY', 'capacity_kbps'),
     _column('USED', 'utilisation', _percent),
     _column('P(OVERLOAD)', 'overload_probability', plain_text.chance),
     _column('LIMIT', 'limit', '{:.3g}'.format),
     _column('LOSS', 'loss_fraction', _loss),
-    _column('BUDGET', 'budget_left', _percent),
+    _column('BUDGET', 'error_budget.left_days', '{:.3g} d'.format),
     _column('BURN', 'burn_rate', '{:.3g}'.format)]
 
 _HOSTS = [
@@ -360,7 +348,8 @@ _ROOM = _column('ROOM', 'room', lambda room: (
 _UPLINKS = [_column('UPLINK', 'uplink'), _column('HOSTS', 'hosts'),
             _column('VMS', 'instances'), *_NUMBERS]
 
-_PROJECTS = [_column('PROJECT', 'project'),
+_PROJECTS = [_column('PROJECT', 'project'), _column('VMS', 'instances'),
+             _column('MEAN', 'mean_kbps'),
              _column('VM-HOURS', 'vm_hours', '{:.0f}'.format),
              _column('IN OVERLOAD', 'vm_overload', plain_text.chance),
              _column('SPENT', 'spent_seconds', '{:.0f}s'.format)]

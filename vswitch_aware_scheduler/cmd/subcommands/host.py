@@ -154,30 +154,36 @@ class Set(base.Show):
                                  'host; may be given several times')
 
     def answer(self, arguments):
-        """Write the profile; return the generation."""
+        """Write the profile; return it and the generation."""
         record = _profile_of(arguments, self.conf)
         target = context.open_or_make_store(self.conf)
         generation = target.write(host_profiles=[record])
         problem = facts.hosts_not_in_nova(target, [record])
         if problem is not None:
             context.say(problem)
-        return {'host': record.host, 'generation': generation.number}
+        return {'host': record.host, 'profile': record.profile,
+                'overrides': record.overrides,
+                'generation': generation.number}
 
 
 class Remove(base.Show):
-    """Remove the profile of a host from the store."""
+    """Remove the profile of a host; the default profile then applies."""
 
     def add_arguments(self, parser):
         """Add the arguments of the command."""
         parser.add_argument('host', metavar='HOST')
 
     def answer(self, arguments):
-        """Remove the profile; return the generation."""
-        if arguments.host not in [profile.host for profile
-                                  in self.store.host_profiles()]:
+        """Remove the profile; return what applied and what applies now."""
+        before = {profile.host: profile for profile
+                  in self.store.host_profiles()}.get(arguments.host)
+        if before is None:
             raise exceptions.InvalidInput(
                 f'store {self.store.url} has no profile of host '
                 f'{arguments.host}; expected a host in the list that '
                 f'"vswitch-manage host list" prints')
-        return {'host': arguments.host, 'generation': self.store.write(
-            remove_hosts=[arguments.host]).number}
+        generation = self.store.write(remove_hosts=[arguments.host])
+        return {'host': arguments.host, 'removed_profile': before.profile,
+                'removed_overrides': before.overrides,
+                'default_profile': self.conf.default_switch_profile or None,
+                'generation': generation.number}

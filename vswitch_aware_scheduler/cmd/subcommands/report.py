@@ -19,7 +19,7 @@ from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
 
 __all__ = ['DETAILS', 'Report', 'STALE_HOURS', 'limits', 'make_report',
-           'read_contents']
+           'read_contents', 'write_file']
 
 #: Decisions of schedulers that are older are not shown; and the maximum number
 #: of decisions.
@@ -82,7 +82,7 @@ class Report(base.Command):
         if arguments.html == '-':
             terminal.print_text(text)
         else:
-            _write_file(arguments.html, text)
+            write_file(arguments.html, text)
         return {'file': arguments.html, 'bytes': len(text.encode()),
                 'summary': report['summary']}
 
@@ -95,7 +95,7 @@ class Report(base.Command):
             f'{summary["instances"]} instances.')
 
 
-def _write_file(path, text):
+def write_file(path: str, text: str) -> None:
     """Write a file atomically: a reader sees the old or the new page."""
     directory = os.path.dirname(path) or '.'
     # Mode 0600, because the page contains names of tenants.

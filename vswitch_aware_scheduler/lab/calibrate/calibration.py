@@ -58,24 +58,15 @@ class Place(abc.ABC):
 
     @abc.abstractmethod
     def clients(self, cell):
-        """Return the iperf.Client of each sender of a cell.
-
-        :param cell: :class:`.plan.Cell`
-        """
+        """Return the iperf.Sender of each sender of a cell."""
 
     @abc.abstractmethod
     def read_receivers(self, cell):
-        """Return the InterfaceCounters of the receivers, added up.
-
-        :param cell: :class:`.plan.Cell`
-        """
+        """Return the InterfaceCounters of the receivers, added up."""
 
     @abc.abstractmethod
     def rtt_ms(self, cell):
-        """Return the mean round trip time in milliseconds.
-
-        :param cell: :class:`.plan.Cell`
-        """
+        """Return the mean round trip time in milliseconds."""
 
     def can_ping(self):
         """Return whether round trip times can be measured."""
@@ -89,11 +80,7 @@ class Place(abc.ABC):
         return machine.read_cpu(switches=self.daemons)
 
     def cpu_use(self, first, last):
-        """Return the CpuUse between two readings.
-
-        :param first: result of :meth:`read_cpu`
-        :param last: later result of :meth:`read_cpu`
-        """
+        """Return the CpuUse between two readings."""
         return machine.CpuUse.between(first, last)
 
 
@@ -104,12 +91,11 @@ class Sample:
     :ivar reason: why it was rejected, or None
     :ivar offered_kbps: offered traffic of all senders; None for the maximum
         rate
-    :ivar received_kbps: for UDP the rate of IP packets, for TCP the rate of
-        payload
-    :ivar packet_rate_kpps: packets of UDP that arrived; for TCP the packets
-        that the interfaces of the receivers counted, both directions
-    :ivar counted_bytes: mean size of an IP packet that the interfaces of the
-        receivers counted, both directions
+    :ivar received_kbps: of UDP the rate of IP packets, of TCP that of payload
+    :ivar packet_rate_kpps: of UDP the packets that arrived; of TCP those that
+        the interfaces of the receivers counted, both directions
+    :ivar counted_bytes: mean size of an IP packet that these interfaces
+        counted, both directions
     :ivar others_share: share of the CPUs that other processes used, 0..1
     """
 
@@ -143,12 +129,7 @@ class Sample:
 
 
 class Journal:
-    """Saves the samples of finished cells in a file, to continue later.
-
-    :param path: path of a file with JSON lines, or None to save nothing
-    :param setting: what is measured and how; a different setting cannot
-        continue
-    """
+    """Saves the samples of finished cells in a file, to continue later."""
 
     def __init__(self, path, setting):
         self._path = path
@@ -208,12 +189,7 @@ class Journal:
             self.done.add(key)
 
     def add(self, repeat, cell, samples):
-        """Save the samples of a finished cell.
-
-        :param repeat: number of the set-up
-        :param cell: :class:`.plan.Cell`
-        :param samples: list of Sample
-        """
+        """Save the samples of a finished cell."""
         self._extend((repeat, cell.key), samples)
         if self._path is not None:
             with open(self._path, 'a', encoding='utf-8') as file:
@@ -225,14 +201,8 @@ class Journal:
 class Calibration:
     """Takes the samples of a plan.
 
-    :param place: Place
-    :param plan: Plan
     :param max_busy: largest share of the CPUs that other processes may use
-    :param retries: number of times that a rejected sample is repeated
-    :param journal: Journal
     :param progress: callable(text, finished share, remaining seconds)
-    :param measure: callable, as :func:`.iperf.measure`
-    :param timer: has ``sleep`` and ``monotonic``, as :mod:`time`
     """
 
     def __init__(self, place, plan, max_busy=.25, retries=3, journal=None,
@@ -394,9 +364,6 @@ def figures(samples):
     the median over its set-ups, and ``spread`` is (highest - lowest) / median.
     ``cpu_us_per_packet`` is the CPU time of senders, switches and receivers
     for a received packet; other processes have little influence on it.
-
-    :param samples: list of Sample
-    :returns: list of dictionaries
     """
     by_cell = {}
     for sample in samples:
@@ -444,7 +411,6 @@ def figures(samples):
 def verdict(entries, tolerance=TOLERANCE):
     """Return whether repeated set-ups had the same results.
 
-    :param entries: list as returned by :func:`figures`
     :param tolerance: largest accepted spread
     :returns: dict: ``reproducible`` is None with one set-up, else whether the
         spread of nine of ten cells is within the tolerance
@@ -469,8 +435,6 @@ def cross_cells(entries):
     """Return the entries that were measured with UDP between two hosts.
 
     There is one entry for each packet size and number of pairs.
-
-    :param entries: list as returned by :func:`figures`
     """
     return [entry for entry in entries
             if entry['kind'] == 'udp' and entry['placement'] == 'cross']
@@ -480,8 +444,6 @@ def segment_cells(entries):
     """Return the entries that were measured with TCP between two hosts.
 
     There is one entry for each size of segments and number of pairs.
-
-    :param entries: list as returned by :func:`figures`
     """
     return [entry for entry in entries
             if (entry['kind'], entry['placement'], entry['streams'])
@@ -493,10 +455,6 @@ def measurements(entries, encapsulation, mhz=None):
 
     A row of TCP has the mean size of the packets that the interfaces counted,
     which segmentation offload makes larger than the MTU.
-
-    :param entries: list as returned by :func:`figures`
-    :param encapsulation: a key of :data:`.cost_model.HEADER_BYTES`
-    :param mhz: clock of a core in MHz, or None
     """
     rows = []
     for entry in cross_cells(entries) + segment_cells(entries):
@@ -527,13 +485,8 @@ def _switch_cost(rows, encapsulation):
 class Subject:
     """What was measured and what its profile says of it.
 
-    :ivar name: name of the profile
-    :ivar switch: kind of the switch
-    :ivar encapsulation: a key of :data:`.cost_model.HEADER_BYTES`
     :ivar where: {word: text or number}, the provenance, with ``date`` and
         ``tool``
-    :ivar description: description of the profile
-    :ivar mhz: clock of a core in MHz, for the processor use of switching
     :ivar line_kbps: rate of the line, or None
     """
 
@@ -549,9 +502,6 @@ class Subject:
 def make_profile(entries, plan, subject):
     """Return the SwitchProfile of the results.
 
-    :param entries: list as returned by :func:`figures`
-    :param plan: :class:`.plan.Plan`
-    :param subject: Subject
     :raises CalibrationError: if there is no accepted sample between the hosts
     """
     cells, planned = cross_cells(entries), len(plan.sizes) * len(plan.pairs)

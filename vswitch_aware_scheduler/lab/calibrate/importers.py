@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports results measured elsewhere: JSON of iperf3 and CSV of VSPERF."""
 
-import csv
 import dataclasses
 import datetime
-import io
 import re
 
 from vswitch_aware_scheduler.common import exceptions
@@ -32,8 +30,6 @@ class Setting:
 
     :ivar encapsulation: encapsulation of the tested network; None: the one
         that the file states, or 'none'
-    :ivar pairs: number of senders, >= 1
-    :ivar mtu: largest IP packet of the tested path in bytes
     :ivar deployment: deployment of the rows of VSPERF; None: all, which have
         to be of one deployment
     :ivar streams: number of streams of the rows of VSPERF; None: all
@@ -47,20 +43,16 @@ class Setting:
     streams: int | None = None
 
     def __post_init__(self):
-        for name, value, low in (('pairs', self.pairs, 1),
-                                 ('mtu', self.mtu, 68),
-                                 ('streams', self.streams, 1)):
-            if value is not None and value < low:
-                raise exceptions.InvalidInput(
-                    f'{name}: {value}; expected a whole number >= {low}')
+        for name, kind in (('pairs', stated.whole()),
+                           ('mtu', stated.whole(68)),
+                           ('streams', stated.whole(default=None))):
+            stated.check(name, getattr(self, name), kind)
 
 
 @dataclasses.dataclass(frozen=True)
 class Results:
     """The results of one file.
 
-    :ivar measurements: list of Measurement
-    :ivar remarks: sentences about rows that do not count
     :ivar conditions: {word: text or number} for the provenance
     """
 
@@ -74,9 +66,6 @@ def parse_iperf3(text, place, setting):
 
     A TCP test is rejected, because it does not state its packet sizes.
 
-    :param text: text of the file
-    :param place: name of the file, for messages
-    :param setting: Setting
     :raises CalibrationError: if the text is not the JSON of a UDP test
     """
     rates = iperf.parse(text, place, setting.mtu)
@@ -106,26 +95,13 @@ def parse_vsperf(text, place, setting):
     rate and do not count. Of rows with several numbers of streams, the
     slowest of each size counts, because a switch with more flows is slower.
 
-    :param text: text of the file
-    :param place: name of the file, for messages
-    :param setting: Setting
     :raises CalibrationError: if a column is missing, a number is invalid,
         there is no row, or the rows have different deployments
     """
-    reader = csv.DictReader(io.StringIO(text, newline=''))
-    header = [(name or '').strip() for name in reader.fieldnames or []]
-    for name in ('packet_size', 'throughput_rx_fps'):
-        if name not in header:
-            raise exceptions.CalibrationError(
-                f'{place}: header: {",".join(header)[:120]!r}; expected '
-                f'the columns packet_size and throughput_rx_fps of a VSPERF '
-                f'throughput test')
-    reader.fieldnames = header
     remarks, rows = [], []
-    for row in reader:
-        row = {name: (cell or '').strip() for name, cell in row.items()
-               if isinstance(name, str)}
-        where = f'{place}: line {reader.line_num}'
+    for where, row in stated.read_csv(
+            text, place, ('packet_size', 'throughput_rx_fps'),
+            exceptions.CalibrationError):
         if 'back2back' in row.get('traffic_type', '') or (
                 row.get('b2b_frames') and not row['throughput_rx_fps']):
             remarks.append(f'{where}: a back-to-back test has no rate; the '
@@ -199,11 +175,7 @@ FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 def load(form, path, setting):
     """Return the Results of a file.
 
-    :param form: a key of :data:`FORMATS`
-    :param path: path of the file
-    :param setting: Setting
-    :raises CalibrationError: if the file is invalid; the message names the
-        file, the value and the expected value
+    :raises CalibrationError: if the file is invalid
     """
     place = f'file {path}'
     return FORMATS[form](stated.read(
@@ -214,11 +186,6 @@ def load(form, path, setting):
 def make_profile(results, name, switch, tool, files):
     """Return the SwitchProfile of imported Results.
 
-    :param results: list of Results
-    :param name: name of the profile
-    :param switch: kind of the switch
-    :param tool: name of the tool, for the provenance
-    :param files: list of the names of the files
     :raises CalibrationError: if the rows have several encapsulations or
         conditions
     """

@@ -14,7 +14,7 @@ import time
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import machine
 
-__all__ = ['Client', 'Rates', 'STANDARD_MTU', 'UDP_HEADERS', 'measure',
+__all__ = ['Rates', 'STANDARD_MTU', 'Sender', 'UDP_HEADERS', 'measure',
            'parse', 'server', 'wire']
 
 #: Largest IP packet of Ethernet with the standard MTU.
@@ -34,14 +34,8 @@ _GRACE_SECONDS = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Client:
-    """One sender.
-
-    :param argv: callable(list of words), returns the command that runs them at
-        their place
-    :param address: address of the receiver
-    :param port: port of the receiver
-    """
+class Sender:
+    """One sender."""
 
     argv: object
     address: str
@@ -57,8 +51,6 @@ class Rates:
     :ivar packets: number of sent IP packets; None for TCP
     :ivar received_packets: number of IP packets that the receivers counted;
         None for TCP
-    :ivar received_bytes: payload bytes that the receivers counted; None if
-        they do not report it
     """
 
     seconds: float
@@ -90,10 +82,6 @@ def wire(payload, mtu=STANDARD_MTU, ipv6=False):
 
     A datagram that exceeds the MTU travels in fragments (RFC 791, section
     3.2, and RFC 8200, section 4.5).
-
-    :param payload: payload bytes
-    :param mtu: largest IP packet in bytes
-    :param ipv6: whether the packets are those of IPv6
     """
     header = _IPV6_HEADER if ipv6 else _IPV4_HEADER
     datagram = payload + _UDP_HEADER
@@ -106,10 +94,7 @@ def wire(payload, mtu=STANDARD_MTU, ipv6=False):
 
 
 def server(port=5201):
-    """Return the command of a server, which runs one test at a time.
-
-    :param port: port to listen on
-    """
+    """Return the command of a server, which runs one test at a time."""
     return ['iperf3', '-s', '-p', str(port)]
 
 
@@ -133,9 +118,6 @@ def parse(text, place='iperf3', mtu=STANDARD_MTU):
     report bytes; then each stream must at least have a jitter, which is 0 if
     nothing arrives.
 
-    :param text: output of iperf3
-    :param place: name of the client, for messages
-    :param mtu: largest IP packet of the path in bytes
     :raises CalibrationError: if iperf3 failed, if the output is not its JSON,
         or if the JSON does not state what arrived
     """
@@ -215,13 +197,7 @@ def _checked(numbers, place):
 
 
 class _Test:
-    """A test of UDP: converts datagrams to IP packets.
-
-    :param place: name of the output, for messages
-    :param server: whether it is the output of a server
-    :param start: the key 'start' of the output
-    :param mtu: largest IP packet of the path in bytes
-    """
+    """A test of UDP: converts datagrams to IP packets."""
 
     def __init__(self, place, server, start, mtu):
         self._place, self._server = place, server
@@ -279,14 +255,10 @@ def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
             popen=subprocess.Popen):
     """Run clients at the same time.
 
-    :param clients: list of Client
     :param protocol: 'udp' or 'tcp'
-    :param seconds: duration of the test
-    :param payload: payload bytes in a datagram
     :param kbps: payload rate that each client offers; None or 0 for the
         maximum
     :param streams: number of streams of each client
-    :param popen: callable, as subprocess.Popen
     :returns: list of the Rates of each client
     :raises CalibrationError: if a client fails
     """
@@ -319,10 +291,7 @@ def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
 
 
 def together(rates):
-    """Return the sum of the Rates of several clients.
-
-    :param rates: list of Rates
-    """
+    """Return the sum of the Rates of several clients."""
     def total(name):
         values = [getattr(client_rates, name) for client_rates in rates]
         return None if None in values else sum(values)
@@ -338,8 +307,5 @@ def version():
 
 
 def parse_version(text):
-    """Return the name and the version in the output of iperf3 --version.
-
-    :param text: output of the command
-    """
+    """Return the name and the version in the output of iperf3 --version."""
     return text.split('(')[0].strip()

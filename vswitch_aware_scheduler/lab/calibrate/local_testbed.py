@@ -30,8 +30,6 @@ def check():
 def parse_rtt(text):
     """Return the mean round trip time in the output of ping.
 
-    :param text: output of ping
-    :returns: milliseconds
     :raises CalibrationError: if the output has no round trip times
     """
     match = re.search(r'= [\d.]+/([\d.]+)/', text)
@@ -43,11 +41,7 @@ def parse_rtt(text):
 
 
 class LocalPlace(calibration.Place):
-    """A test bed of two hosts, each of which is a network namespace.
-
-    :param topology: Topology
-    :param plan: Plan
-    """
+    """A test bed of two hosts, each of which is a network namespace."""
 
     def __init__(self, topology, plan):
         self._topology, self._plan = topology, plan
@@ -97,7 +91,7 @@ class LocalPlace(calibration.Place):
                     cell.packet_bytes or max(plans.SEGMENTS))
 
         def client(sender, host, number):
-            return iperf.Client(
+            return iperf.Sender(
                 lambda command: run.argv(
                     sender, machine.need_program(command[0]), *command[1:]),
                 topology.address(host, number))

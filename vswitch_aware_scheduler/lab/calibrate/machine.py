@@ -34,19 +34,14 @@ _KERNEL_THREAD = 0x00200000
 
 
 def find_program(name):
-    """Return the path of a program, or None.
-
-    :param name: name of the program
-    """
+    """Return the path of a program, or None."""
     return shutil.which(name, path=_PATH)
 
 
 def need_program(name):
     """Return the path of a program.
 
-    :param name: name of the program
-    :raises CalibrationError: if it is not installed; the message names its
-        package
+    :raises CalibrationError: if it is not installed
     """
     path = find_program(name)
     if path is None:
@@ -59,9 +54,7 @@ def need_program(name):
 def run(argv, timeout_seconds=30.0, check=True):
     """Run a command and return its CompletedProcess, with output as text.
 
-    :param argv: list of the words of the command
     :param timeout_seconds: longest duration of the command
-    :param check: whether a failure raises CalibrationError
     :raises CalibrationError: if the command cannot run, takes too long or,
         with ``check``, fails
     """
@@ -88,10 +81,7 @@ def run(argv, timeout_seconds=30.0, check=True):
 
 
 def end(processes):
-    """End processes and wait for their end.
-
-    :param processes: list of subprocess.Popen
-    """
+    """End processes and wait for their end."""
     for process in processes:
         if process.poll() is None:
             process.terminate()
@@ -128,10 +118,7 @@ class InterfaceCounters:
             for field in dataclasses.fields(self)))
 
     def since(self, first):
-        """Return the difference to earlier counters.
-
-        :param first: InterfaceCounters
-        """
+        """Return the difference to earlier counters."""
         return InterfaceCounters(*(
             getattr(self, field.name) - getattr(first, field.name)
             for field in dataclasses.fields(self)))
@@ -151,7 +138,6 @@ class InterfaceCounters:
     def parse(cls, text):
         """Return the counters in four lines of text, in their order.
 
-        :param text: output of :data:`READ_INTERFACE`
         :raises CalibrationError: if the text has another form
         """
         try:
@@ -187,9 +173,6 @@ class CpuReading:
 class CpuUse:
     """The use of the CPUs between two readings.
 
-    :ivar busy_cores: mean number of busy cores
-    :ivar our_cores: the part of them for the calibration: senders, receivers
-        and the work of the kernel for them
     :ivar switch_cores: the part of these in the kernel's network code
         (softirq) and in the daemons of the switch
     :ivar others_share: share of all cores that other processes and other
@@ -204,11 +187,7 @@ class CpuUse:
 
     @classmethod
     def between(cls, first, last):
-        """Return the CpuUse between two readings.
-
-        :param first: CpuReading
-        :param last: later CpuReading
-        """
+        """Return the CpuUse between two readings."""
         seconds = max(last.clock - first.clock, 1e-9)
         other_seconds = max(last.other_seconds - first.other_seconds, 0.0)
         busy = max(last.busy - first.busy, 0.0)
@@ -228,8 +207,6 @@ def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
 
     :param root: pid of the process that, with its children, belongs to the
         calibration; None: this process
-    :param switches: pids of the daemons of the switch
-    :param proc: path of the proc file system
     :param clock: callable, returns monotonic seconds
     """
     root = os.getpid() if root is None else root
@@ -291,10 +268,6 @@ def _reading(clock, totals, processes, ours, switches):
 def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
     """Return the CpuReading of another machine.
 
-    :param text: contents of its /proc/stat, two empty lines, and the stat
-        files of its processes
-    :param ours: names of the programs that belong to the calibration
-    :param switches: names of the daemons of the switch
     :param clock: callable, returns monotonic seconds
     :raises CalibrationError: if the text has another form
     """

@@ -19,7 +19,7 @@ import time
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import machine
 
-__all__ = ['DEFAULT_STATE_DIR', 'Run', 'remove_leftovers']
+__all__ = ['DEFAULT_STATE_DIR', 'NamespaceRun', 'remove_leftovers']
 
 DEFAULT_STATE_DIR = '/run/vswitch-calibrate'
 PREFIX = 'vswcal'
@@ -42,14 +42,11 @@ def existing():
     return [line.split()[0] for line in listed.splitlines() if line.split()]
 
 
-class Run:
+class NamespaceRun:
     """One run: its id, its state file and its namespaces.
 
     Use it as a context manager: however the context ends, the namespaces are
     removed.
-
-    :param names: short names of all namespaces that the run will create
-    :param state_dir: directory of state files
     """
 
     def __init__(self, names, state_dir=DEFAULT_STATE_DIR):
@@ -86,55 +83,31 @@ class Run:
         _forget(self.state_file)
 
     def name(self, short):
-        """Return the full name of a namespace.
-
-        :param short: short name
-        """
+        """Return the full name of a namespace."""
         return self._names[short]
 
     def add(self, short):
-        """Create one of the namespaces, with loopback up.
-
-        :param short: short name
-        """
+        """Create one of the namespaces, with loopback up."""
         machine.run(['ip', 'netns', 'add', self.name(short)])
         self.ip(short, 'link', 'set', 'lo', 'up')
 
     def ip(self, short, *command):
-        """Run ``ip`` in a namespace.
-
-        :param short: short name
-        :param command: words of the command
-        """
+        """Run ``ip`` in a namespace."""
         return machine.run(['ip', '-n', self.name(short), *command])
 
     def argv(self, short, *command):
-        """Return the command that runs another one in a namespace.
-
-        :param short: short name
-        :param command: words of the command
-        """
+        """Return the command that runs another one in a namespace."""
         return [machine.need_program('ip'), 'netns', 'exec',
                 self.name(short), *map(str, command)]
 
     def run(self, short, *command, **options):
-        """Run a command in a namespace.
-
-        :param short: short name
-        :param command: words of the command
-        :param options: keyword arguments of :func:`.machine.run`
-        """
+        """Run a command in a namespace."""
         machine.need_program(command[0])
         return machine.run(['ip', 'netns', 'exec', self.name(short), *command],
                            **options)
 
     def start(self, short, *command, **options):
-        """Start a process in a namespace. It ends with the run.
-
-        :param short: short name
-        :param command: words of the command
-        :param options: keyword arguments of subprocess.Popen
-        """
+        """Start a process in a namespace. It ends with the run."""
         command = [machine.need_program(command[0]), *command[1:]]
         process = subprocess.Popen(
             self.argv(short, *command),
@@ -184,7 +157,6 @@ def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
     Only namespaces that a state file names, with names that contain its id,
     are removed.
 
-    :param state_dir: directory of state files
     :returns: list of the ids of these runs
     :raises CalibrationError: if another run is active, because two runs would
         disturb each other

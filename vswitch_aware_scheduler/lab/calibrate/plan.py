@@ -8,6 +8,7 @@ import dataclasses
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
 
@@ -37,10 +38,8 @@ class Cell:
     :param kind: 'udp', 'tcp' or 'rtt'
     :param placement: 'cross': sender and receiver on different hosts; 'same':
         on one host; 'many': one sender, several receivers on the other host
-    :param pairs: number of senders, or of receivers for 'many'
     :param packet_bytes: size of IP packets for UDP, largest segment for TCP;
         None: not limited
-    :param streams: number of TCP streams
     """
 
     kind: str
@@ -71,11 +70,7 @@ class Cell:
 class Plan:
     """The parameters of a calibration.
 
-    :param pairs: numbers of pairs
     :param sizes: sizes of IP packets in bytes
-    :param seconds: duration of one sample, a whole number
-    :param repeats: number of times that the topology is set up and measured
-    :param receivers: number of receivers of one to many; 0 omits it
     """
 
     sizes: tuple = SIZES
@@ -96,9 +91,7 @@ class Plan:
                 raise exceptions.InvalidInput(
                     f'{name}: none; expected one or more')
             for value in values:
-                if not low <= value <= high:
-                    raise exceptions.InvalidInput(
-                        f'{name}: {value}; expected {low} to {high}')
+                stated.check(name, value, stated.whole(low, high))
         for name in ('sizes', 'pairs'):
             object.__setattr__(self, name,
                                tuple(sorted(set(getattr(self, name)))))
@@ -137,8 +130,6 @@ class Plan:
     def cells(self, can_ping=True, placements=PLACEMENTS, segments=(None,)):
         """Return the list of the Cells of one set-up, in order.
 
-        :param can_ping: whether round trip times can be measured
-        :param placements: placements that the place supports
         :param segments: largest segments of TCP that the place can set
         """
         cells = [Cell('udp', 'cross', size, pairs)
@@ -158,10 +149,7 @@ class Plan:
                 if cell.placement in placements]
 
     def cell_seconds(self, cell):
-        """Return the approximate duration of a cell in seconds.
-
-        :param cell: Cell
-        """
+        """Return the approximate duration of a cell in seconds."""
         if cell.kind == 'rtt':
             return 1.5
         rungs = _TYPICAL_RUNGS if cell.kind == 'udp' else 1

@@ -32,11 +32,7 @@ _OURS = ('iperf3', 'sshd', 'sshd-session', 'ssh', 'ping')
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A machine that SSH can reach.
-
-    :param destination: destination for ssh, ``user@name``
-    :param address: address on which it receives the measured traffic
-    """
+    """A machine that SSH can reach."""
 
     destination: str
     address: str | None = None
@@ -51,10 +47,7 @@ class Host:
 
     @classmethod
     def parse(cls, text):
-        """Return the Host of ``user@name`` or ``user@name=address``.
-
-        :param text: text of the argument
-        """
+        """Return the Host of ``user@name`` or ``user@name=address``."""
         destination, _, address = text.partition('=')
         return cls(destination,
                    address or destination.rpartition('@')[2])
@@ -66,10 +59,7 @@ class RemotePlace(calibration.Place):
     Pair i has sender i and receiver i. If there are fewer machines than pairs,
     they are used in turn, with one port for each pair.
 
-    :param senders: list of Host
-    :param receivers: list of Host with addresses
     :param pairs: maximum number of pairs
-    :param ssh_options: list of options for ssh, for example ['-p', '2222']
     """
 
     placements = ('cross', 'many')
@@ -88,9 +78,6 @@ class RemotePlace(calibration.Place):
     def ask(self, host, *command, check=True):
         """Run a command on a host. Return its output.
 
-        :param host: Host
-        :param command: words of the command
-        :param check: whether a failure of the command raises an error
         :raises CalibrationError: if the command cannot run, takes too long or,
             with ``check``, fails
         """
@@ -103,8 +90,7 @@ class RemotePlace(calibration.Place):
     def check(self):
         """Check that each host can be used.
 
-        :raises CalibrationError: if a host cannot be used; the message names
-            the host and what is missing
+        :raises CalibrationError: if a host cannot be used
         """
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
@@ -230,7 +216,7 @@ class RemotePlace(calibration.Place):
         for number in range(cell.pairs):
             sender = self._senders[0 if cell.placement == 'many'
                                    else number % len(self._senders)]
-            clients.append(iperf.Client(
+            clients.append(iperf.Sender(
                 lambda command, sender=sender: self._ssh(sender, command),
                 self._receivers[number % len(self._receivers)].address,
                 _FIRST_PORT + number))

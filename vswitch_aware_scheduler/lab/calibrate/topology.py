@@ -45,10 +45,7 @@ _HEADROOM = 120
 
 
 def names(vms):
-    """Return the short names of the namespaces of a topology.
-
-    :param vms: number of VMs on each host
-    """
+    """Return the short names of the namespaces of a topology."""
     return [*_HOSTS, *(f'{host}v{i}' for host in _HOSTS
                        for i in range(1, vms + 1)), 'probe']
 
@@ -57,8 +54,6 @@ def cannot(run, switch, encapsulation):
     """Return why this machine cannot create a topology, or None.
 
     :param run: Run with a namespace 'probe'
-    :param switch: one of :data:`SWITCHES`
-    :param encapsulation: one of :data:`ENCAPSULATIONS`
     """
     if switch == 'ovs-system':
         if not pathlib.Path('/sys/module/openvswitch').exists():
@@ -111,16 +106,9 @@ class Topology:
     """The measured network, which :meth:`build` creates.
 
     ``run.clear()`` removes it.
-
-    :param vms: number of VMs on each host
-    :param mtu: largest IP packet of a VM in bytes
-    :param offload: whether VMs use segmentation and checksum offload
-    :param run: :class:`.namespaces.Run`
-    :param switch: one of :data:`SWITCHES`
-    :param encapsulation: one of :data:`ENCAPSULATIONS`
     """
 
-    run: namespaces.Run
+    run: namespaces.NamespaceRun
     switch: str
     encapsulation: str
     vms: int
@@ -268,7 +256,6 @@ class Topology:
     def limit_segments(self, vm, size):
         """Set the largest packet that a VM hands to its interface.
 
-        :param vm: short name of the VM's namespace
         :param size: bytes
         """
         self.run.ip(vm, 'link', 'set', VM_DEVICE, 'gso_max_size', str(size))

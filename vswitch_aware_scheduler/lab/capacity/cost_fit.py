@@ -14,9 +14,10 @@ import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['Prediction', 'contradictions', 'covering_cost', 'fit_capacity',
-           'fit_cpu', 'leave_one_out', 'median_error']
+__all__ = ['CostPrediction', 'contradictions', 'covering_cost',
+           'fit_capacity', 'fit_cpu', 'leave_one_out', 'median_error']
 
 _ITERATIONS = 50
 
@@ -39,19 +40,17 @@ def fit_capacity(measurements, line_kbps=None,
         switch and counts as the switch; the same applies to flows
     :param line_kbps: rate of the line, or None if it was no limit
     :param framing_bytes: number of bytes that the line adds to a packet
-    :param unit_bytes: as in :class:`CapacityModel`
-    :returns: CapacityModel
     :raises InvalidModel: if there is no row, or if an option is out of range
     """
     rows = list(measurements)
     if not rows:
         raise exceptions.InvalidModel(
             'table of measurements: no row; expected 1 or more')
-    if line_kbps is not None:
-        cost_model.check_positive('line_kbps', line_kbps,
-                                  'a number > 0 or None')
-    cost_model.check_not_negative('framing_bytes', framing_bytes)
-    cost_model.check_not_negative('unit_bytes', unit_bytes)
+    for name, value, kind in (
+            ('line_kbps', line_kbps, stated.number(above=True, default=None)),
+            ('framing_bytes', framing_bytes, stated.number()),
+            ('unit_bytes', unit_bytes, stated.number())):
+        cost_model.check(name, value, kind)
     table = _Table(rows, line_kbps, framing_bytes, unit_bytes)
     best = None
     for start in table.starts():
@@ -68,13 +67,7 @@ class _Solution:
 
 
 class _Table:
-    """The rows of a fit as arrays.
-
-    :param rows: list of Measurement
-    :param line_kbps: as in :func:`fit_capacity`
-    :param framing_bytes: as in :func:`fit_capacity`
-    :param unit_bytes: as in :func:`fit_capacity`
-    """
+    """The rows of a fit as arrays."""
 
     def __init__(self, rows, line_kbps, framing_bytes, unit_bytes):
         size = np.array([float(row.packet_bytes) for row in rows])
@@ -261,10 +254,9 @@ def _non_negative(design, target, usable):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class CostPrediction:
     """A measurement, and its prediction from the rest of the table.
 
-    :ivar measured: measured value in ``unit``
     :ivar predicted: predicted value in ``unit``, or None if the rest of the
         table is not sufficient
     """
@@ -283,14 +275,7 @@ class Prediction:
 
 
 def leave_one_out(measurements, key='packet_bytes', **options):
-    """Return a Prediction for each row from the rows that differ in ``key``.
-
-    :param measurements: iterable of Measurement
-    :param key: attribute of a Measurement; all rows with the same value are
-        left out together
-    :param options: keyword arguments of :func:`fit_capacity`
-    :returns: list of Prediction
-    """
+    """Return a Prediction of each row by the rows that differ in ``key``."""
     rows = list(measurements)
     predictions = {}
     for value in dict.fromkeys(getattr(row, key) for row in rows):
@@ -308,15 +293,12 @@ def leave_one_out(measurements, key='packet_bytes', **options):
                 except exceptions.InvalidModel:
                     # Only the rows that were left out have this encapsulation.
                     pass
-            predictions[i] = Prediction(row, row.rate_kbps, predicted)
+            predictions[i] = CostPrediction(row, row.rate_kbps, predicted)
     return [predictions[i] for i in range(len(rows))]
 
 
 def median_error(predictions):
-    """Return the median of the absolute relative errors, or None.
-
-    :param predictions: iterable of Prediction
-    """
+    """Return the median of the absolute relative errors, or None."""
     errors = [abs(prediction.error) for prediction in predictions
               if prediction.error is not None]
     return float(np.median(errors)) if errors else None
@@ -328,10 +310,6 @@ def contradictions(measurements, tolerance=.05):
     A larger packet cannot take less time than a smaller one, and more pairs or
     flows cannot have a lower rate, each by more than ``tolerance``. The second
     case occurs if a switch is overloaded; no cost explains it.
-
-    :param measurements: iterable of Measurement
-    :param tolerance: relative tolerance
-    :returns: list of strings
     """
     rows = list(measurements)
     sentences = []
@@ -369,7 +347,6 @@ def covering_cost(measurements):
     sum of ratios to these times. Derivation: reference/capacity.rst,
     "Covering costs".
 
-    :param measurements: iterable of one or more Measurement
     :returns: (a in microseconds, b in nanoseconds)
     """
     fastest = {}
@@ -397,13 +374,9 @@ def fit_cpu(measurements, idle_mhz=0.0, senders=False):
 
     Derivation: reference/capacity.rst, "CPU".
 
-    :param measurements: iterable of Measurement
-    :param idle_mhz: processor use without traffic
-    :param senders: whether the values include the processor use of the senders
-    :returns: CpuCost
     :raises InvalidModel: if no row has a value above ``idle_mhz``
     """
-    cost_model.check_not_negative('idle_mhz', idle_mhz)
+    cost_model.check('idle_mhz', idle_mhz, stated.number())
     rows = [row for row in measurements if row.cpu_mhz is not None]
     if not rows:
         raise exceptions.InvalidModel(

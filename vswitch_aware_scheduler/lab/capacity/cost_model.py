@@ -9,12 +9,12 @@ input or output. Derivation: reference/capacity.rst.
 
 import dataclasses
 import math
-import numbers
 
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import student
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
            'HEADER_BYTES', 'Measurement', 'PacketCost', 'line_rate_kbps']
@@ -35,64 +35,30 @@ ETHERNET_FRAMING_BYTES = 38
 LEVELS = ('flow', 'sender', 'switch')
 
 
-def check(name, value, expected, is_valid):
-    """Check that a value satisfies a condition.
+_ABOVE_0 = stated.number(above=True)
+_COUNT = stated.whole()
+_SIZE = stated.number(1e-6, 1e15)
 
-    :param name: name of the value, for the message
-    :param value: value to check
-    :param expected: description of the valid values, for the message
-    :param is_valid: callable(value), returns whether the value is valid
+
+def check(name: str, value: object, kind: stated.Kind) -> None:
+    """Check that a value is of a kind.
+
     :raises InvalidModel: if the value is invalid
     """
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or not is_valid(value):
-        raise exceptions.InvalidModel(
-            f'{name}: {value!r}; expected {expected}')
-
-
-def check_positive(name, value, expected='a number > 0'):
-    """Check that a value is a number above 0.
-
-    :param name: name of the value, for the message
-    :param value: value to check
-    :param expected: description of the valid values, for the message
-    :raises InvalidModel: if the value is invalid
-    """
-    check(name, value, expected, lambda number: number > 0)
-
-
-def check_not_negative(name, value):
-    """Check that a value is a number of 0 or more.
-
-    :param name: name of the value, for the message
-    :param value: value to check
-    :raises InvalidModel: if the value is invalid
-    """
-    check(name, value, 'a number >= 0', lambda number: number >= 0)
-
-
-def _check_count(name, value):
-    check(name, value, 'a whole number >= 1',
-          lambda count: isinstance(count, numbers.Integral) and count >= 1)
+    stated.check(name, value, kind, exceptions.InvalidModel)
 
 
 def _check_encapsulation(value):
-    if value not in HEADER_BYTES:
-        raise exceptions.InvalidModel(
-            f'encapsulation: {value!r}; expected one of '
-            f'{", ".join(HEADER_BYTES)}')
+    check('encapsulation', value, stated.Kind(
+        f'one of {", ".join(HEADER_BYTES)}', HEADER_BYTES.__contains__))
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
     """One row of a table: one measured rate.
 
-    :param encapsulation: a key of :data:`HEADER_BYTES`
     :param packet_bytes: size of all packets in bytes, > 0
     :param rate_kbps: rate of all pairs together in packets of this size, > 0
-    :param pairs: number of senders, each with a receiver
-    :param flows: number of flows of each sender, for example streams or
-        virtual NICs
     :param cpu_mhz: processor use of the host during the measurement, or None
     """
 
@@ -104,14 +70,12 @@ class Measurement:
     cpu_mhz: float | None = None
 
     def __post_init__(self):
-        for key in ('packet_bytes', 'rate_kbps'):
-            check(key, getattr(self, key), 'a number > 0 (1e-6 to 1e15)',
-                  lambda value: 1e-6 <= value <= 1e15)
-        for key in ('pairs', 'flows'):
-            _check_count(key, getattr(self, key))
+        for key, kind in (('packet_bytes', _SIZE), ('rate_kbps', _SIZE),
+                          ('pairs', _COUNT), ('flows', _COUNT)):
+            check(key, getattr(self, key), kind)
         _check_encapsulation(self.encapsulation)
         if self.cpu_mhz is not None:
-            check_positive('cpu_mhz', self.cpu_mhz)
+            check('cpu_mhz', self.cpu_mhz, _ABOVE_0)
 
     @property
     def packet_us(self):
@@ -135,9 +99,6 @@ def line_rate_kbps(line_kbps, packet_bytes, encapsulation='none',
 
     The headers of the encapsulation and of the frame also use the line.
 
-    :param line_kbps: rate of the line
-    :param packet_bytes: size of the packets in bytes
-    :param encapsulation: a key of :data:`HEADER_BYTES`
     :param framing_bytes: bytes that the line adds to a packet; less than
         :data:`ETHERNET_FRAMING_BYTES` if the sizes already include a part of
         them
@@ -219,7 +180,6 @@ class PacketCost:
 class CapacityModel:
     """The costs at each level. A level without a cost is None and no limit.
 
-    :ivar deviation: relative standard deviation of a measured rate
     :ivar flow: PacketCost of a flow, divided by the number of all flows
     :ivar sender: PacketCost of a sender, divided by the number of pairs
     :ivar switch: PacketCost of what all senders share
@@ -227,7 +187,6 @@ class CapacityModel:
     :ivar framing_bytes: bytes that the line adds to a packet
     :ivar unit_bytes: smallest unit that is processed: with segmentation
         offload, many packets are processed as one; 0 without
-    :ivar freedom: degrees of freedom of ``deviation``
     """
 
     flow: PacketCost | None
@@ -257,9 +216,10 @@ class CapacityModel:
         return times
 
     def _slowest(self, packet_bytes, pairs, flows, encapsulation):
-        check_positive('packet_bytes', packet_bytes)
-        _check_count('pairs', pairs)
-        _check_count('flows', flows)
+        for name, value, kind in (('packet_bytes', packet_bytes, _ABOVE_0),
+                                  ('pairs', pairs, _COUNT),
+                                  ('flows', flows, _COUNT)):
+            check(name, value, kind)
         _check_encapsulation(encapsulation)
         times = self._times(packet_bytes, pairs, flows, encapsulation)
         measured = sorted({name for level in LEVELS if getattr(self, level)
@@ -275,10 +235,6 @@ class CapacityModel:
 
         Derivation: reference/capacity.rst, "Levels".
 
-        :param packet_bytes: size of the packets in bytes
-        :param pairs: number of senders
-        :param flows: number of flows of each sender
-        :param encapsulation: a key of :data:`HEADER_BYTES`
         :returns: kbit/s
         :raises InvalidModel: if an argument is invalid, or the encapsulation
             was not measured
@@ -287,13 +243,7 @@ class CapacityModel:
             packet_bytes, pairs, flows, encapsulation)[0]
 
     def limiting(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
-        """Return which level limits that rate: flow, sender, switch or line.
-
-        :param packet_bytes: as in :meth:`rate_kbps`
-        :param pairs: as in :meth:`rate_kbps`
-        :param flows: as in :meth:`rate_kbps`
-        :param encapsulation: as in :meth:`rate_kbps`
-        """
+        """Return what limits that rate: flow, sender, switch or line."""
         return self._slowest(packet_bytes, pairs, flows, encapsulation)[2]
 
     def interval_kbps(self, packet_bytes, pairs=1, flows=1,
@@ -302,10 +252,6 @@ class CapacityModel:
 
         Derivation: reference/capacity.rst, "Confidence".
 
-        :param packet_bytes: as in :meth:`rate_kbps`
-        :param pairs: as in :meth:`rate_kbps`
-        :param flows: as in :meth:`rate_kbps`
-        :param encapsulation: as in :meth:`rate_kbps`
         :param confidence: probability of the interval, between 0 and 1
         """
         time_us, error, _ = self._slowest(packet_bytes, pairs, flows,
@@ -346,12 +292,8 @@ def _deviation(row, covariance):
 class CpuCost:
     """Processor use of traffic, linear in packets and in bytes.
 
-    :ivar idle_mhz: processor use without traffic
     :ivar sender_mhz: processor use of each sender at any rate; 0 if the
         values do not include senders
-    :ivar mhz_per_kpps: processor use for one kilo-packet/s
-    :ivar mhz_per_mbps: processor use for one Mbit/s
-    :ivar deviation: relative standard deviation of a measured value
     """
 
     idle_mhz: float
@@ -361,12 +303,7 @@ class CpuCost:
     deviation: float = 0.0
 
     def mhz(self, rate_kbps, packet_bytes, senders=1):
-        """Return the processor use in MHz at a rate in packets of one size.
-
-        :param rate_kbps: rate in kbit/s
-        :param packet_bytes: size of the packets in bytes
-        :param senders: number of senders
-        """
+        """Return the processor use in MHz at a rate in packets of one size."""
         return (self.idle_mhz + self.sender_mhz * senders
                 + self.mhz_per_kpps * rate_kbps / (8.0 * packet_bytes)
                 + self.mhz_per_mbps * rate_kbps / 1e3)

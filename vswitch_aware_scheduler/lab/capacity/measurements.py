@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads tables of measured rates from CSV files."""
 
-import csv
-import io
-
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab import stated
@@ -20,9 +17,7 @@ _WHOLE = ('pairs', 'flows')
 def load_csv(path):
     """Return the list of Measurements in a CSV file.
 
-    :param path: path of the file
-    :raises InvalidModel: if the file is invalid; the message names the file,
-        the line, the column, the value and the expected value
+    :raises InvalidModel: if the file is invalid
     """
     place = f'table {path}'
     return parse_csv(stated.read(
@@ -35,50 +30,38 @@ def parse_csv(text, place):
 
     Lines that start with # are comments.
 
-    :param text: text of the file
-    :param place: description of the file, for messages
     :raises InvalidModel: if the text is invalid
     """
-    reader = csv.DictReader(
-        line if not line.lstrip().startswith('#') else '\n'
-        for line in io.StringIO(text, newline=''))
-    header = [(name or '').strip() for name in reader.fieldnames or []]
-    missing = [name for name in COLUMNS[:2] if name not in header]
-    if missing:
-        raise exceptions.InvalidModel(
-            f'{place}: the header: {",".join(header)[:80]!r}; expected the '
-            f'columns {", ".join(COLUMNS[:2])} and optionally '
-            f'{", ".join(COLUMNS[2:])}')
-    reader.fieldnames = header
-    measurements = []
-    for row in reader:
+    rows = []
+    for where, row in stated.read_csv(text, place, COLUMNS[:2],
+                                      exceptions.InvalidModel):
+        if not any(row.values()):
+            continue
         values = {}
         for name in COLUMNS:
-            cell = (row.get(name) or '').strip()
+            cell = row.get(name, '')
+            if not cell and name in COLUMNS[:2]:
+                raise exceptions.InvalidModel(
+                    f'{where}: {name} is empty; expected a number > 0')
             if cell:
-                values[name] = _cell(name, cell, f'{place}: line '
-                                     f'{reader.line_num}')
+                values[name] = _cell(name, cell, where)
         try:
-            measurements.append(cost_model.Measurement(**values))
-        except (exceptions.InvalidModel, TypeError) as error:
-            missing = [name for name in COLUMNS[:2] if name not in values]
-            problem = str(error) if not missing else (
-                f'{missing[0]} is empty; expected a number > 0')
-            raise exceptions.InvalidModel(
-                f'{place}: line {reader.line_num}: {problem}') from None
-    if not measurements:
+            rows.append(cost_model.Measurement(**values))
+        except exceptions.InvalidModel as error:
+            raise exceptions.InvalidModel(f'{where}: {error}') from None
+    if not rows:
         raise exceptions.InvalidModel(
             f'{place}: no row below the header; expected 1 or more')
-    return measurements
+    return rows
 
 
 def _cell(name, cell, place):
     if name == 'encapsulation':
         return cell.lower()
+    form, expected = ((int, 'a whole number') if name in _WHOLE
+                      else (float, 'a number'))
     try:
-        return int(cell) if name in _WHOLE else float(cell)
+        return form(cell)
     except ValueError:
         raise exceptions.InvalidModel(
-            f'{place}: {name}: {cell!r}; expected '
-            f'{"a whole number" if name in _WHOLE else "a number"}'
-        ) from None
+            f'{place}: {name}: {cell!r}; expected {expected}') from None

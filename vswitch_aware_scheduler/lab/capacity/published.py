@@ -13,7 +13,7 @@ import yaml
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 
-__all__ = ['Table', 'Statement', 'reproduce', 'tables']
+__all__ = ['PublishedTable', 'Statement', 'reproduce', 'tables']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +33,9 @@ class Statement:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """One table of a document.
 
-    :ivar leave_out: attributes of a Measurement; for each value of such an
-        attribute, the rows with this value are predicted from all other rows
-    :ivar options: keyword arguments of :func:`cost_fit.fit_capacity`
     :ivar fit_line: False if the limit of packets and the limit of the line
         coincide in the rows; the fit then ignores the line
     :ivar cpu: {name: (idle MHz, MHz by row, whether senders are included)}
@@ -56,7 +53,7 @@ class Table:
 
 
 def tables():
-    """Return {name: :class:`Table`} of the published tables."""
+    """Return {name: :class:`PublishedTable`} of the published tables."""
     content = resources.files(__package__).joinpath(
         'published.yaml').read_bytes()
     return {name: _table(name, entry)
@@ -77,7 +74,7 @@ def _table(name, entry):
                   own_size[0] if own_size else size)
         for size, pairs, flows, low, high, text, *own_size
         in entry.get('statements', []))
-    return Table(
+    return PublishedTable(
         name, entry['source'], tuple(rows), tuple(entry.get('leave_out', ())),
         statements, tuple(entry.get('remarks', ())),
         {'line_kbps': entry['line_gbps'] * 1e6,
@@ -91,7 +88,6 @@ def _table(name, entry):
 def reproduce(table):
     """Return measured and predicted values and errors, as plain data.
 
-    :param table: Table
     :returns: dict: ``rates`` and ``cpu`` have one entry for each prediction,
         ``median_errors`` has a number for each attribute of ``leave_out`` and
         each name of ``cpu``, ``statements`` compares the model with the
@@ -157,7 +153,7 @@ def _leave_out_cpu(rows, idle_mhz, senders):
         cost = cost_fit.fit_cpu(
             [other for other in rows if other is not row], idle_mhz,
             senders)
-        predictions.append(cost_fit.Prediction(
+        predictions.append(cost_fit.CostPrediction(
             row, row.cpu_mhz,
             cost.mhz(row.rate_kbps, row.packet_bytes, row.pairs), 'MHz'))
     return predictions

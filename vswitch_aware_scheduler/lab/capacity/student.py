@@ -21,7 +21,6 @@ def quantile(probability, freedom):
 
     :param probability: 0.5 <= p < 1
     :param freedom: whole degrees of freedom; 0 gives infinity
-    :returns: float
     :raises InvalidModel: if the probability is out of range
     """
     if not .5 <= probability < 1:

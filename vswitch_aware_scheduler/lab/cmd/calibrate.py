@@ -35,6 +35,8 @@ from vswitch_aware_scheduler.lab.calibrate import remote_testbed
 from vswitch_aware_scheduler.lab.calibrate import topology as topologies
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['main']
@@ -44,6 +46,8 @@ PROG = 'vswitch-calibrate'
 _BUSY = .25
 _ENCAPSULATIONS = tuple(cost_model.HEADER_BYTES)
 _NUMBERS = re.compile(r'\d+(\.\d+)?')
+_SWITCH = ('--switch', 'WORD', str, 'kind of switch to write into the profile',
+           'unspecified')
 
 
 # Arguments
@@ -98,12 +102,10 @@ def _parser():
 
     _add_local(add_command)
     _add_remote(add_command)
-    add_command(
-        'check', 'print which switches and tunnels this machine can create',
-        _check)
-    add_command(
-        'clean', 'remove network namespaces that interrupted runs left',
-        _clean)
+    add_command('check', 'print which switches and tunnels this machine can '
+                'create', _check)
+    add_command('clean', 'remove network namespaces that interrupted runs '
+                'left', _clean)
     _add_import(add_command)
     return top
 
@@ -112,16 +114,15 @@ def _add_local(add_command):
     local = add_command(
         'local', 'measure a switch in network namespaces of this machine',
         _local)
-    local.add_argument('--switch', choices=topologies.SWITCHES,
-                       default='linuxbridge',
-                       help='kind of switch (default: linuxbridge)')
-    local.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
-                       default='none',
-                       help='encapsulation of the tunnel between the hosts '
-                            '(default: none)')
-    local.add_argument('--no-offload', action='store_true',
-                       help='disable segmentation and checksum offload in the '
-                            'simulated VMs')
+    local.add_argument(
+        '--switch', choices=topologies.SWITCHES, default='linuxbridge',
+        help='kind of switch (default: linuxbridge)')
+    local.add_argument(
+        '--encapsulation', choices=topologies.ENCAPSULATIONS, default='none',
+        help='encapsulation of the tunnel between the hosts (default: none)')
+    local.add_argument(
+        '--no-offload', action='store_true',
+        help='disable segmentation and checksum offload in the simulated VMs')
     _add_plan(local)
     _add_output(local)
 
@@ -130,24 +131,21 @@ def _add_remote(add_command):
     remote = add_command(
         'remote', 'measure the switches between machines that SSH reaches',
         _remote)
-    remote.add_argument('--sender', action='append', required=True,
-                        metavar='USER@HOST',
-                        help='machine that sends; may be given several times')
-    remote.add_argument('--receiver', action='append', required=True,
-                        metavar='USER@HOST[=ADDRESS]',
-                        help='machine that receives, with its address in the '
-                             'measured network if SSH uses a different one; '
-                             'may be given several times')
-    remote.add_argument('--ssh-option', action='append', default=[],
-                        metavar='OPTION',
-                        help='option for ssh -o, for example Port=2222; may '
-                             'be given several times')
-    remote.add_argument('--switch', default='unspecified', metavar='WORD',
-                        help='kind of switch to write into the profile')
-    remote.add_argument('--encapsulation', choices=_ENCAPSULATIONS,
-                        default='none',
-                        help='encapsulation to write into the profile '
-                             '(default: none)')
+    for flag, name, text, options in (
+            ('--sender', 'USER@HOST', 'machine that sends',
+             {'required': True}),
+            ('--receiver', 'USER@HOST[=ADDRESS]', 'machine that receives, '
+             'with its address in the measured network if SSH uses a '
+             'different one', {'required': True}),
+            ('--ssh-option', 'OPTION', 'option for ssh -o, for example '
+             'Port=2222', {'default': []})):
+        remote.add_argument(
+            flag, action='append', metavar=name, **options,
+            help=f'{text}; may be given several times')
+    arguments_of.add_options(remote, _SWITCH)
+    remote.add_argument(
+        '--encapsulation', choices=_ENCAPSULATIONS, default='none',
+        help='encapsulation to write into the profile (default: none)')
     _add_plan(remote)
     _add_output(remote)
 
@@ -155,69 +153,58 @@ def _add_remote(add_command):
 def _add_import(add_command):
     importing = add_command(
         'import', 'create a profile from results measured elsewhere', _import)
-    importing.add_argument('--format', choices=sorted(importers.FORMATS),
-                           required=True, help='format of the files')
-    importing.add_argument('--switch', default='unspecified', metavar='WORD',
-                           help='kind of switch to write into the profile')
-    importing.add_argument('--encapsulation',
-                           choices=_ENCAPSULATIONS,
-                           help='encapsulation, if the files do not state it')
-    importing.add_argument('--pairs', type=int, metavar='N', default=1,
-                           help='number of senders (default: 1)')
-    importing.add_argument('--mtu', type=int, metavar='BYTES',
-                           default=iperf.STANDARD_MTU,
-                           help='largest IP packet of the tested path; larger '
-                                'datagrams of iperf3 were sent in fragments '
-                                f'(default: {iperf.STANDARD_MTU})')
-    importing.add_argument('--deployment', choices=importers.PASSES,
-                           help='use the rows of VSPERF with this deployment')
-    importing.add_argument('--streams', type=int, metavar='N',
-                           help='use the rows of VSPERF with this number of '
-                                'streams (default: the slowest of each size)')
+    importing.add_argument(
+        '--format', choices=sorted(importers.FORMATS), required=True,
+        help='format of the files')
+    importing.add_argument(
+        '--encapsulation', choices=_ENCAPSULATIONS,
+        help='encapsulation, if the files do not state it')
+    importing.add_argument(
+        '--deployment', choices=importers.PASSES,
+        help='use the rows of VSPERF with this deployment')
+    arguments_of.add_options(
+        importing, _SWITCH,
+        ('--pairs', 'N', int, 'number of senders (default: 1)', 1),
+        ('--mtu', 'BYTES', int, 'largest IP packet of the tested path; larger '
+         'datagrams of iperf3 were sent in fragments (default: '
+         f'{iperf.STANDARD_MTU})', iperf.STANDARD_MTU),
+        ('--streams', 'N', int, 'use the rows of VSPERF with this number of '
+         'streams (default: the slowest of each size)'))
     importing.add_argument('file', nargs='+', metavar='FILE')
     _add_output(importing)
 
 
 def _add_plan(parser):
-    parser.add_argument('--quick', action='store_true',
-                        help='quick run of about one minute: few sizes and '
-                             'pairs, one repetition, samples of one second')
-    parser.add_argument('--sizes', type=_whole_numbers, metavar='N,...',
-                        help='sizes of IP packets in bytes (default: '
-                             + ','.join(map(str, plans.SIZES)) + ')')
-    parser.add_argument('--pairs', type=_whole_numbers, metavar='N,...',
-                        help='numbers of sender-receiver pairs that send at '
-                             'the same time '
-                             '(default: ' + ','.join(map(str, plans.PAIRS))
-                             + ')')
-    parser.add_argument('--seconds', type=int, metavar='N',
-                        help='duration of one sample (default: 5)')
-    parser.add_argument('--repeats', type=int, metavar='N',
-                        help='number of times that the network is created '
-                             'and measured (default: 3)')
-    parser.add_argument('--receivers', type=int, metavar='N',
-                        help='number of receivers in the test of one sender '
-                             'with several receivers; 0 omits the test '
-                             '(default: 3)')
-    parser.add_argument('--max-busy', type=_percent, default=_BUSY,
-                        metavar='PERCENT',
-                        help='reject a sample if other processes or '
-                             'machines used more than this share of the CPUs '
-                             '(default: 25)')
-    parser.add_argument('--retries', type=int, default=3, metavar='N',
-                        help='number of times that a rejected sample is '
-                             'repeated '
-                             '(default: 3)')
-    parser.add_argument('--journal', metavar='PATH',
-                        help='record samples in this file; the same command '
-                             'continues an interrupted run')
+    parser.add_argument(
+        '--quick', action='store_true',
+        help='quick run of about one minute: few sizes and pairs, one '
+             'repetition, samples of one second')
+    arguments_of.add_options(
+        parser,
+        ('--sizes', 'N,...', _whole_numbers, 'sizes of IP packets in bytes '
+         f'(default: {",".join(map(str, plans.SIZES))})'),
+        ('--pairs', 'N,...', _whole_numbers, 'numbers of sender-receiver '
+         'pairs that send at the same time (default: '
+         f'{",".join(map(str, plans.PAIRS))})'),
+        ('--seconds', 'N', int, 'duration of one sample (default: 5)'),
+        ('--repeats', 'N', int, 'number of times that the network is created '
+         'and measured (default: 3)'),
+        ('--receivers', 'N', int, 'number of receivers in the test of one '
+         'sender with several receivers; 0 omits the test (default: 3)'),
+        ('--max-busy', 'PERCENT', _percent, 'reject a sample if other '
+         'processes or machines used more than this share of the CPUs '
+         '(default: 25)', _BUSY),
+        ('--retries', 'N', int, 'number of times that a rejected sample is '
+         'repeated (default: 3)', 3),
+        ('--journal', 'PATH', str, 'record samples in this file; the same '
+         'command continues an interrupted run'))
 
 
 def _add_output(parser):
-    parser.add_argument('--output', metavar='PATH',
-                        help='write the profile to this YAML file')
-    parser.add_argument('--name', metavar='WORD',
-                        help='name of the profile')
+    arguments_of.add_options(
+        parser, ('--output', 'PATH', str, 'write the profile to this YAML '
+                 'file'),
+        ('--name', 'WORD', str, 'name of the profile'))
 
 
 def _plan(arguments):
@@ -226,9 +213,7 @@ def _plan(arguments):
                 'pairs': plans.QUICK_PAIRS if quick else plans.PAIRS,
                 'seconds': 1 if quick else 5, 'repeats': 1 if quick else 3,
                 'receivers': 3}
-    if not 0 <= arguments.retries <= 100:
-        raise exceptions.InvalidInput(
-            f'retries: {arguments.retries}; expected 0 to 100')
+    stated.check('retries', arguments.retries, stated.whole(0, 100))
     return plans.Plan(**{
         name: value if getattr(arguments, name) is None
         else getattr(arguments, name) for name, value in defaults.items()})
@@ -327,7 +312,7 @@ def _check(arguments):
     local_testbed.check()
     _remove_leftovers(arguments)
     answer = []
-    with namespaces.Run(['probe'], _state_dir(arguments)) as run:
+    with namespaces.NamespaceRun(['probe'], _state_dir(arguments)) as run:
         for switch in topologies.SWITCHES:
             for encapsulation in topologies.ENCAPSULATIONS:
                 try:
@@ -369,8 +354,8 @@ def _local(arguments):
     name = arguments.name or \
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
     _check_output(arguments, name)
-    with namespaces.Run(topologies.names(plan.vms),
-                        _state_dir(arguments)) as run:
+    with namespaces.NamespaceRun(topologies.names(plan.vms),
+                                 _state_dir(arguments)) as run:
         reason = topologies.cannot(run, arguments.switch,
                                    arguments.encapsulation)
         if reason:
@@ -524,18 +509,13 @@ def _finish(arguments, answer, profile):
     if arguments.json:
         terminal.print_json(answer)
         return 0
-    terminal.print_line(
-        f'{"BYTES":>6} {"PAIRS":>5} {"KPPS":>10} {"KBPS":>12} '
-        f'{"LOSS":>6} {"SPREAD":>7}')
-    for line in answer['figures']:
-        spread = line.get('spread')
-        loss = line.get('loss_at_peak')
-        terminal.print_line(
-            f'{line["packet_bytes"]:6g} {line["pairs"]:5} '
-            f'{line["packet_rate_kpps"]:10.2f} '
-            f'{line["saturation_kbps"]:12.0f} '
-            f'{"-" if loss is None else format(loss, ".1%"):>6} '
-            f'{"-" if spread is None else format(spread, ".1%"):>7}')
+    terminal.print_table(
+        ['BYTES', 'PAIRS', 'KPPS', 'KBPS', 'LOSS', 'SPREAD'],
+        [[f'{line["packet_bytes"]:g}', line['pairs'],
+          f'{line["packet_rate_kpps"]:.2f}', f'{line["saturation_kbps"]:.0f}',
+          terminal.cell(line.get('loss_at_peak'), '.1%'),
+          terminal.cell(line.get('spread'), '.1%')]
+         for line in answer['figures']])
     for entry in answer.get('other_figures', ()):
         value = (f'{entry["rtt_ms"]:.3f} ms' if entry['kind'] == 'rtt'
                  else f'{entry["saturation_kbps"]:.0f} kbit/s')
@@ -586,8 +566,6 @@ def _interrupt(number, _frame):
 def main(argv=None):
     """Run the command.
 
-    :param argv: arguments without the program's name; None uses those of the
-        process
     :returns: exit status: 0 on success, 1 after an error, which is printed on
         standard error; an invalid command line exits with 2 by SystemExit
     """

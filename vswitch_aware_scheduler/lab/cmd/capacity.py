@@ -3,43 +3,20 @@
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab.capacity import measurements
 from vswitch_aware_scheduler.lab.capacity import published
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Fit', 'Reproduce']
 
 
-def _add_fit_arguments(parser):
-    """Add the arguments of ``capacity fit`` to its parser."""
-    parser.add_argument('file', metavar='FILE',
-                        help='CSV with the columns packet_bytes and '
-                             'rate_kbps, and optionally pairs, flows, '
-                             'encapsulation and cpu_mhz')
-    parser.add_argument('--line-kbps', metavar='C', type=float,
-                        help='rate of the line in kbit/s, if the line '
-                             'limited some measurements')
-    parser.add_argument('--framing-bytes', metavar='N', type=float,
-                        default=cost_model.ETHERNET_FRAMING_BYTES,
-                        help='bytes that the line adds to a packet (default: '
-                             '%(default)s, for Ethernet around IP packets)')
-    parser.add_argument('--unit-bytes', metavar='N', type=float, default=0.0,
-                        help='with segmentation offload: bytes that are '
-                             'processed as one packet (default: 0, no '
-                             'offload)')
-    parser.add_argument('--confidence', metavar='P', type=float, default=.95,
-                        help='confidence level of the printed limits '
-                             '(default: 0.95)')
-
-
 def _fit_answer(arguments):
     """Fit a table. Return the result of the command as plain data."""
-    if not 0 < arguments.confidence < 1:
-        raise exceptions.InvalidInput(
-            f'confidence: {arguments.confidence:.15g}; expected a number '
-            f'between 0 and 1')
+    stated.check('confidence', arguments.confidence, stated.Kind(
+        'a number between 0 and 1', lambda value: 0 < value < 1))
     rows = measurements.load_csv(arguments.file)
     options = {'line_kbps': arguments.line_kbps,
                'framing_bytes': arguments.framing_bytes,
@@ -102,8 +79,7 @@ def _reproduce_answer(arguments):
     tables = published.tables()
     for name in arguments.table:
         if name not in tables:
-            raise exceptions.InvalidInput(
-                f'table: {name!r}; expected one of {", ".join(tables)}')
+            stated.refuse('table', name, f'one of {", ".join(tables)}')
     return {'tables': [
         published.reproduce(table) for name, table in tables.items()
         if name in arguments.table or not arguments.table]}
@@ -137,7 +113,21 @@ class Fit(base.Command):
 
     def add_arguments(self, parser):
         """Add the arguments of the command."""
-        _add_fit_arguments(parser)
+        parser.add_argument(
+            'file', metavar='FILE', help='CSV with the columns packet_bytes '
+            'and rate_kbps, and optionally pairs, flows, encapsulation and '
+            'cpu_mhz')
+        arguments_of.add_options(
+            parser,
+            ('--line-kbps', 'C', float, 'rate of the line in kbit/s, if the '
+             'line limited some measurements'),
+            ('--framing-bytes', 'N', float, 'bytes that the line adds to a '
+             'packet (default: %(default)s, for Ethernet around IP packets)',
+             cost_model.ETHERNET_FRAMING_BYTES),
+            ('--unit-bytes', 'N', float, 'with segmentation offload: bytes '
+             'that are processed as one packet (default: 0, no offload)', 0.0),
+            ('--confidence', 'P', float, 'confidence level of the printed '
+             'limits (default: 0.95)', .95))
 
     def answer(self, arguments):
         """Return the estimated costs."""

@@ -9,6 +9,7 @@ import textwrap
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler.lab.evaluate import plots
@@ -16,6 +17,7 @@ from vswitch_aware_scheduler.lab.evaluate import protocols
 from vswitch_aware_scheduler.lab.evaluate import settings as settings_of
 from vswitch_aware_scheduler.lab.evaluate import strategies
 from vswitch_aware_scheduler.lab.evaluate import trace
+from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['COLUMNS', 'Evaluate', 'run', 'settings_text', 'tables']
 
@@ -32,116 +34,96 @@ COLUMNS = (
 #: a method together have the second number.
 _WIDTH, _NAMES_WIDTH = 100, 30
 
-#: Conditions of --rebalance: flag, field, name of the value, description.
+#: Conditions of --rebalance: flag, name of the value, field, description.
 _CONDITIONS = (
-    ('--rebalance-period', 'period_seconds', 'SECONDS',
+    ('--rebalance-period', 'SECONDS', 'period_seconds',
      'time between two rounds of migrations'),
-    ('--telemetry-delay', 'delay_seconds', 'SECONDS',
+    ('--telemetry-delay', 'SECONDS', 'delay_seconds',
      'age of the newest available samples'),
-    ('--missing-samples', 'missing_share', 'SHARE',
+    ('--missing-samples', 'SHARE', 'missing_share',
      'share of randomly selected samples that are missing'),
-    ('--failing-migrations', 'failing_share', 'SHARE',
+    ('--failing-migrations', 'SHARE', 'failing_share',
      'share of randomly selected migrations that fail'),
-    ('--migration-memory-mib', 'memory_mib', 'M',
+    ('--migration-memory-mib', 'M', 'memory_mib',
      'data that a migration transfers, in MiB'),
-    ('--migration-switch-share', 'switch_share', 'SHARE',
+    ('--migration-switch-share', 'SHARE', 'switch_share',
      'share of the switch capacity of both hosts that a running migration '
      'uses; 0: migrations have a separate network'))
 
 
 def _add_arguments(parser):
-    """Add the arguments of the command to its parser."""
-    parser.add_argument('--trace', metavar='PATH', required=True, nargs='+',
-                        dest='traces',
-                        help='recorded traffic: a file or folder in a format '
-                             'of the telemetry driver "file"; several '
-                             'traces are fleets, each evaluated alone')
-    parser.add_argument('--saturation-kbps', metavar='C', type=float,
-                        required=True, nargs='+',
-                        help='capacity of the switch of each host, egress '
-                             'and ingress together, in kbit/s: one for all '
-                             'traces, or one for each')
-    parser.add_argument('--lifetime-days', metavar='MEAN', type=float,
-                        help='instances leave after a random time with this '
-                             'mean, exponentially distributed (default: '
-                             'instances stay)')
-    parser.add_argument('--overload-probability', metavar='E', type=float,
-                        help='limit of the overload probability (default: '
-                             'the option overload_probability)')
-    parser.add_argument('--host-cores', metavar='N', type=float,
-                        help='cores of each host for instances; the trace '
-                             'must state the cores of each instance '
-                             '(default: unlimited)')
-    parser.add_argument('--host-memory-mb', metavar='M', type=float,
-                        help='memory of each host for instances in MB; the '
-                             'trace must state the memory of each instance '
-                             '(default: unlimited)')
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument('--train-days', metavar='D', type=float,
-                        help='with --protocol static: fit models to the first '
-                             'D days, and evaluate on the other days '
-                             '(default: half of the trace)')
-    source.add_argument('--train-trace', metavar='PATH',
-                        help='fit models to this trace, and evaluate on the '
-                             'trace of --trace')
-    parser.add_argument('--protocol', choices=protocols.PROTOCOLS,
-                        default=protocols.STATIC,
-                        help='static: fit models once, place all instances, '
-                             'and measure the overload; rolling: instances '
-                             'arrive at random times, and models are fitted '
-                             'again every day (default: static)')
-    parser.add_argument('--history', choices=protocols.HISTORIES,
-                        default=protocols.TRACE,
-                        help='with --protocol rolling: models use the samples '
-                             'of an instance since the start of the trace or '
-                             'since its arrival (default: trace)')
-    parser.add_argument('--rebalance', action='store_true',
-                        help='with --protocol rolling: also migrate '
-                             'instances away from hosts with a negative error '
-                             'budget, and compare with published strategies '
-                             'and with no migrations')
-    for flag, field, unit, text in _CONDITIONS:
-        parser.add_argument(
-            flag, metavar=unit, type=float,
-            help=f'with --rebalance: {text} (default: '
-                 f'{getattr(closed_loop.Conditions, field):g})')
-    parser.add_argument('--groups', metavar='CSV',
-                        help='CSV file with the columns instance, flavor and '
-                             'project, for the method "prior"')
-    parser.add_argument('--seeds', metavar='K', type=int, default=3,
-                        help='number of random orders, over which results '
-                             'are averaged (default: 3)')
-    parser.add_argument('--methods', metavar='NAME,...',
-                        help='compare only these methods (default: all); the '
-                             'clairvoyant is always included')
-    parser.add_argument('--plot-dir', metavar='DIR',
-                        help='write the pictures reliability.png and '
-                             'frontier.png to this directory')
+    parser.add_argument(
+        '--trace', metavar='PATH', required=True, nargs='+', dest='traces',
+        help='recorded traffic: a file or folder in a format of the telemetry '
+             'driver "file"; several traces are fleets, each evaluated alone')
+    parser.add_argument(
+        '--saturation-kbps', metavar='C', type=float, required=True, nargs='+',
+        help='capacity of the switch of each host, egress and ingress '
+             'together, in kbit/s: one for all traces, or one for each')
+    arguments_of.add_options(
+        parser,
+        ('--lifetime-days', 'MEAN', float, 'instances leave after a random '
+         'time with this mean, exponentially distributed (default: instances '
+         'stay)'),
+        ('--overload-probability', 'E', float, 'limit of the overload '
+         'probability (default: the option overload_probability)'),
+        ('--host-cores', 'N', float, 'cores of each host for instances; the '
+         'trace must state the cores of each instance (default: unlimited)'),
+        ('--host-memory-mb', 'M', float, 'memory of each host for instances '
+         'in MB; the trace must state the memory of each instance (default: '
+         'unlimited)'))
+    arguments_of.add_options(
+        parser.add_mutually_exclusive_group(),
+        ('--train-days', 'D', float, 'with --protocol static: fit models to '
+         'the first D days, and evaluate on the other days (default: half of '
+         'the trace)'),
+        ('--train-trace', 'PATH', str, 'fit models to this trace, and '
+         'evaluate on the trace of --trace'))
+    parser.add_argument(
+        '--protocol', choices=protocols.PROTOCOLS, default=protocols.STATIC,
+        help='static: fit models once, place all instances, and measure the '
+             'overload; rolling: instances arrive at random times, and models '
+             'are fitted again every day (default: static)')
+    parser.add_argument(
+        '--history', choices=protocols.HISTORIES, default=protocols.TRACE,
+        help='with --protocol rolling: models use the samples of an instance '
+             'since the start of the trace or since its arrival (default: '
+             'trace)')
+    parser.add_argument(
+        '--rebalance', action='store_true',
+        help='with --protocol rolling: also migrate instances away from hosts '
+             'with a negative error budget, and compare with published '
+             'strategies and with no migrations')
+    arguments_of.add_options(
+        parser, *((flag, name, float, f'with --rebalance: {text} (default: '
+                   f'{getattr(closed_loop.Conditions, field):g})')
+                  for flag, name, field, text in _CONDITIONS),
+        ('--groups', 'CSV', str, 'CSV file with the columns instance, flavor '
+         'and project, for the method "prior"'),
+        ('--seeds', 'K', int, 'number of random orders, over which results '
+         'are averaged (default: 3)', 3),
+        ('--methods', 'NAME,...', str, 'compare only these methods (default: '
+         'all); the clairvoyant is always included'),
+        ('--plot-dir', 'DIR', str, 'write the pictures reliability.png and '
+         'frontier.png to this directory'))
 
 
 def run(arguments, conf, progress=None):
     """Run the evaluation. Return the result as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: options of the group [vswitch_scheduler]
-    :param progress: None, or callable(done, total)
     :raises InvalidInput: if an argument is invalid
     """
-    if arguments.seeds < 1:
-        raise exceptions.InvalidInput(
-            f'seeds: {arguments.seeds}; expected 1 or more')
+    stated.check('seeds', arguments.seeds, stated.whole())
     if arguments.train_days is not None \
             and arguments.protocol == protocols.ROLLING:
         raise exceptions.InvalidInput(
             'train-days: given with the protocol rolling; expected the '
             'protocol static, because rolling learns every day')
-    if arguments.train_days is not None \
-            and not math.isfinite(arguments.train_days):
-        raise exceptions.InvalidInput(
-            f'train-days: {arguments.train_days}; expected a number above 0 '
-            f'and less than the days of the trace')
+    stated.check('train-days', arguments.train_days, stated.number(
+        above=True, default=None))
     room = tuple(
-        _room(flag, getattr(arguments, flag.replace('-', '_')))
+        stated.check(flag, getattr(arguments, flag.replace('-', '_')),
+                     stated.number(above=True, default=math.inf))
         for flag in ('host-cores', 'host-memory-mb'))
     # Check this before the computation, which takes minutes.
     if arguments.plot_dir is not None:
@@ -160,7 +142,7 @@ def run(arguments, conf, progress=None):
     fleets, lines, pictured = [], [], {}
     for number, (path, capacity) in enumerate(
             zip(arguments.traces, capacities)):
-        case = protocols.Case(
+        case = protocols.ReplayCase(
             trace.load(path), capacity, limit, past, arguments.train_days,
             arguments.protocol, arguments.history, conditions=conditions,
             lifetime_days=arguments.lifetime_days)
@@ -203,7 +185,7 @@ def run(arguments, conf, progress=None):
 
 def _settings(arguments, conf):
     """Return the Settings of the configuration and of the arguments."""
-    settings = settings_of.Settings.of(conf)
+    settings = settings_of.EvaluationSettings.of(conf)
     if arguments.overload_probability is None:
         return settings
     return dataclasses.replace(
@@ -224,15 +206,6 @@ def _capacities(arguments):
     return capacities * (len(traces) // len(capacities))
 
 
-def _room(flag, value):
-    if value is None:
-        return math.inf
-    if not 0 < value < math.inf:
-        raise exceptions.InvalidInput(
-            f'{flag}: {value:g}; expected a number above 0')
-    return value
-
-
 def _conditions(arguments, rolling):
     """Return the Conditions of --rebalance."""
     if arguments.rebalance and not rolling:
@@ -240,7 +213,7 @@ def _conditions(arguments, rolling):
             f'rebalance: given with the protocol {arguments.protocol}; '
             f'expected --protocol rolling, in which time passes')
     values = {}
-    for flag, field, _, _ in _CONDITIONS:
+    for flag, _, field, _ in _CONDITIONS:
         value = getattr(arguments, flag[2:].replace('-', '_'))
         if value is None:
             continue
@@ -276,9 +249,6 @@ def tables(lines):
     """Return the tables of results as (title, header, rows) of text.
 
     A table is at most 100 characters wide.
-
-    :param lines: list of the rows of :meth:`.protocols.Result.figures`, each
-        with ``fleet``, the name of its fleet
     """
     def cell(value, digits):
         return '-' if value is None else f'{value:.{digits}f}'
@@ -299,10 +269,7 @@ def tables(lines):
 
 
 def settings_text(settings):
-    """Return the settings of an evaluation as text of several lines.
-
-    :param settings: dictionary of the options
-    """
+    """Return the settings of an evaluation as text of several lines."""
     return textwrap.fill(
         'Settings: ' + ', '.join(f'{name} = {value}' for name, value
                                  in settings.items()),

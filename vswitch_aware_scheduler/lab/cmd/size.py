@@ -13,6 +13,7 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.cmd import size_servers
 from vswitch_aware_scheduler.lab.purchase import inputs
 from vswitch_aware_scheduler.lab import stated
@@ -25,73 +26,61 @@ __all__ = ['Size', 'remarks', 'run', 'tables']
 
 
 def _add_arguments(parser):
-    """Add the arguments of the command to its parser."""
     parser.add_argument('--profile', metavar='NAME', action='append',
                         help='switch profile of the hosts; may be given '
                              'several times (default: all)')
-    parser.add_argument('--overload-probability', metavar='E', type=float,
-                        help='limit of each host, 0 to 1 (default: the '
-                             'option of that name)')
-    parser.add_argument('--count', metavar='N', type=int,
-                        help='print how many hosts this number of instances '
-                             'needs')
+    arguments_of.add_options(
+        parser,
+        ('--overload-probability', 'E', float, 'limit of each host, 0 to 1 '
+         '(default: the option of that name)'),
+        ('--count', 'N', int, 'print how many hosts this number of instances '
+         'needs'))
     size_servers.add_arguments(parser)
     traffic = parser.add_argument_group(
         'traffic of an instance', 'Give rates and times, or one of the '
         'others. The default is the traffic of the options '
         'default_egress_kbps and so on.')
-    traffic.add_argument('--egress-kbps', metavar='R', type=float,
-                         help='rate at which the instance sends while it is '
-                              'on')
-    traffic.add_argument('--ingress-kbps', metavar='R', type=float,
-                         help='rate at which the instance receives while it '
-                              'is on')
-    traffic.add_argument('--kpps', metavar='R', type=float,
-                         help='kilo-packets/s of both directions together '
-                              'while the instance is on')
-    traffic.add_argument('--on-seconds', metavar='S', type=float,
-                         help='mean time for which the instance stays on '
-                              '(default: always)')
-    traffic.add_argument('--off-seconds', metavar='S', type=float,
-                         help='mean time for which the instance stays off')
-    traffic.add_argument('--instance', metavar='UUID',
-                         help='the learned model of this instance, given by '
-                              'its uuid or its name in the list of models')
-    traffic.add_argument('--flavor', metavar='NAME',
-                         help='the learned prior of this flavor')
-    traffic.add_argument('--project', metavar='ID',
-                         help='the learned prior of this project; with '
-                              '--flavor the prior of this flavor in this '
-                              'project')
-    traffic.add_argument('--fleet-prior', action='store_true',
-                         help='the learned prior of all instances together, '
-                              'which applies to an instance of a new flavor '
-                              'and project')
-    traffic.add_argument('--fleet', action='store_true',
-                         help='place all instances that have a model on '
-                              'hosts, one after the other, in a random order')
-    traffic.add_argument('--seed', metavar='K', type=int, default=1,
-                         help='seed of the random order (default: 1)')
+    arguments_of.add_options(
+        traffic,
+        ('--egress-kbps', 'R', float, 'rate at which the instance sends while '
+         'it is on'),
+        ('--ingress-kbps', 'R', float, 'rate at which the instance receives '
+         'while it is on'),
+        ('--kpps', 'R', float, 'kilo-packets/s of both directions together '
+         'while the instance is on'),
+        ('--on-seconds', 'S', float, 'mean time for which the instance stays '
+         'on (default: always)'),
+        ('--off-seconds', 'S', float, 'mean time for which the instance stays '
+         'off'),
+        ('--instance', 'UUID', str, 'the learned model of this instance, '
+         'given by its uuid or its name in the list of models'),
+        ('--flavor', 'NAME', str, 'the learned prior of this flavor'),
+        ('--project', 'ID', str, 'the learned prior of this project; with '
+         '--flavor the prior of this flavor in this project'))
+    traffic.add_argument(
+        '--fleet-prior', action='store_true',
+        help='the learned prior of all instances together, which applies to '
+             'an instance of a new flavor and project')
+    traffic.add_argument(
+        '--fleet', action='store_true',
+        help='place all instances that have a model on hosts, one after the '
+             'other, in a random order')
+    arguments_of.add_options(
+        traffic, ('--seed', 'K', int, 'seed of the random order (default: 1)',
+                  1))
 
 
 def run(arguments, conf, opened, progress=None):
     """Return the result of the command as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: options of the group [vswitch_scheduler]
-    :param opened: callable(), returns the Store
-    :param progress: None, or callable(done, total)
     :raises InvalidInput: if an argument is invalid
     """
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
-    if not 0 <= limit <= 1:
-        raise exceptions.InvalidInput(
-            f'overload probability: {limit:.15g}; expected a number 0 to 1')
-    if arguments.count is not None and arguments.count < 1:
-        raise exceptions.InvalidInput(
-            f'count: {arguments.count}; expected a number from 1')
+    stated.check('overload probability', limit, stated.number(0, 1))
+    stated.check('count', arguments.count, stated.whole(
+        high=math.inf, default=None))
     sources = _ways(arguments)
     if len(sources) > 1:
         raise exceptions.InvalidInput(
@@ -200,12 +189,10 @@ def _law(arguments, conf, opened, source=None):
 
 
 def _stated(arguments):
-    values = {name: value for name in inputs.TRAFFIC_KEYS
-              if (value := getattr(arguments, name)) is not None}
-    for name, value in values.items():
-        if not 0 <= value < math.inf:
-            stated.refuse(name, value, 'a finite number from 0')
-    return inputs.traffic_of('an instance', values)
+    return inputs.traffic_of('an instance', {
+        name: stated.check(name, value, stated.number(high=math.inf))
+        for name in inputs.TRAFFIC_KEYS
+        if (value := getattr(arguments, name)) is not None})
 
 
 def _of_host(policy, law, count):
@@ -242,10 +229,7 @@ def _mean(values):
 
 
 def tables(answer):
-    """Yield (title, header, rows) of the answer as text.
-
-    :param answer: result of :func:`run`
-    """
+    """Yield (title, header, rows) of the answer as text."""
     if 'server_types' in answer:
         yield from size_servers.tables(answer)
         return
@@ -282,10 +266,7 @@ def tables(answer):
 
 
 def remarks(answer):
-    """Return (title, list of lines) to print below the tables.
-
-    :param answer: result of :func:`run`
-    """
+    """Return (title, list of lines) to print below the tables."""
     if 'server_types' in answer:
         return 'Refused by an empty server', size_servers.remarks(answer)
     return 'Why not one more', [

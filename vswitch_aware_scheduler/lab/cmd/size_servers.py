@@ -2,7 +2,6 @@
 """``vswitch-manage size --server-types``: compares servers to buy."""
 
 import collections
-import math
 
 import numpy as np
 
@@ -12,9 +11,11 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.purchase import counts
 from vswitch_aware_scheduler.lab.purchase import inputs
 from vswitch_aware_scheduler.lab.purchase import picture
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
@@ -28,58 +29,45 @@ __all__ = ['add_arguments', 'require_server_types', 'remarks', 'run',
 MOST_OF_FLEET = 1000
 
 _FLAGS = ('mix', 'vm_cores', 'vm_memory_mb', 'plot')
+_NEED = stated.number(above=True)._replace(
+    expected='a number above 0, or --mix FILE')
 
 
 def add_arguments(parser):
-    """Add the arguments for the comparison of servers.
-
-    :param parser: argparse parser
-    """
-    servers = parser.add_argument_group(
-        'servers to buy', 'Compare types of servers by the number of VMs of a '
-        'mix that they carry, and by the price of servers for all VMs.')
-    servers.add_argument('--server-types', metavar='FILE',
-                         help='YAML file of server types: cores, memory, NIC, '
-                              'switch profiles and price'
-                         ).complete = terminal.FILE
-    servers.add_argument('--mix', metavar='FILE',
-                         help='YAML file of flavors: cores, memory, number of '
-                              'instances and traffic; with --fleet only cores '
-                              'and memory are read').complete = terminal.FILE
-    servers.add_argument('--vm-cores', metavar='N', type=float,
-                         help='without --mix: cores of each VM')
-    servers.add_argument('--vm-memory-mb', metavar='M', type=float,
-                         help='without --mix: memory of each VM')
-    servers.add_argument('--plot', metavar='FILE',
-                         help='write a picture to this file; the name must '
-                              'end in .png, .svg or .pdf'
-                         ).complete = terminal.FILE
+    """Add the arguments for the comparison of servers."""
+    arguments_of.add_options(
+        parser.add_argument_group(
+            'servers to buy', 'Compare types of servers by the number of VMs '
+            'of a mix that they carry, and by the price of servers for all '
+            'VMs.'),
+        ('--server-types', 'FILE', str, 'YAML file of server types: cores, '
+         'memory, NIC, switch profiles and price'),
+        ('--mix', 'FILE', str, 'YAML file of flavors: cores, memory, number '
+         'of instances and traffic; with --fleet only cores and memory are '
+         'read'),
+        ('--vm-cores', 'N', float, 'without --mix: cores of each VM'),
+        ('--vm-memory-mb', 'M', float, 'without --mix: memory of each VM'),
+        ('--plot', 'FILE', str, 'write a picture to this file; the name must '
+         'end in .png, .svg or .pdf'))
 
 
 def require_server_types(arguments):
     """Check that no argument is given that requires --server-types.
 
-    :param arguments: argparse Namespace
     :raises InvalidInput: if such an argument is given
     """
     for name in _FLAGS:
         if getattr(arguments, name) is not None:
-            flag = '--' + name.replace('_', '-')
-            raise exceptions.InvalidInput(
-                f'{flag}: {getattr(arguments, name)}; expected only together '
-                f'with --server-types')
+            stated.refuse('--' + name.replace('_', '-'),
+                          getattr(arguments, name),
+                          'only together with --server-types')
 
 
 def run(arguments, conf, opened, limit, law_of, progress=None):
     """Return the result of the command as plain data.
 
-    :param arguments: argparse Namespace
-    :param conf: options of the group [vswitch_scheduler]
-    :param opened: callable(), returns the Store
-    :param limit: limit of the overload probability of servers
     :param law_of: callable(), returns (description, RateLaw, whether it is a
         prior, TrafficModel or None) of the VMs without a mix
-    :param progress: None, or callable(done, total)
     """
     if arguments.plot is not None:
         picture.prepare(arguments.plot)
@@ -119,30 +107,22 @@ def _flavors(mix):
 
 def _mix(arguments, conf, opened, law_of):
     """Return (description of the VMs, Mix)."""
+    vm = (('--vm-cores', arguments.vm_cores),
+          ('--vm-memory-mb', arguments.vm_memory_mb))
     if arguments.mix is None:
         if arguments.fleet:
             raise exceptions.InvalidInput(
                 '--mix: not given; expected a file with the cores and the '
                 'memory of the flavors of the fleet')
-        needs = []
-        for flag, value in (('--vm-cores', arguments.vm_cores),
-                            ('--vm-memory-mb', arguments.vm_memory_mb)):
-            if value is None or not 0 < value < math.inf:
-                raise exceptions.InvalidInput(
-                    f'{flag}: {"not given" if value is None else value}; '
-                    f'expected a number above 0, or --mix FILE')
-            needs.append(value)
+        needs = [stated.check(flag, value, _NEED) for flag, value in vm]
         traffic, law, is_prior, traffic_model = law_of()
         # VMs of one kind do not all send at the same time.
-        vm = inputs.Vm(arguments.flavor or 'vm', *needs,
-                       law.independent(), traffic_model, is_prior,
-                       arguments.count or 1)
-        return traffic, inputs.mix_of_flavors([vm], sizing.MOST + 1)
-    for flag, value in (('--vm-cores', arguments.vm_cores),
-                        ('--vm-memory-mb', arguments.vm_memory_mb)):
+        return traffic, inputs.mix_of_flavors([inputs.Vm(
+            arguments.flavor or 'vm', *needs, law.independent(), traffic_model,
+            is_prior, arguments.count or 1)], sizing.MOST + 1)
+    for flag, value in vm:
         if value is not None:
-            raise exceptions.InvalidInput(
-                f'{flag}: {value:g}; expected no {flag} together with --mix')
+            stated.refuse(flag, value, f'no {flag} together with --mix')
     flavors = inputs.load_flavors(arguments.mix)
     if arguments.fleet:
         return _fleet(arguments, conf, opened(), flavors)
@@ -237,10 +217,7 @@ def _fleet(arguments, conf, store, flavors):
 # Text output.
 
 def tables(answer):
-    """Yield (title, header, rows) of the answer.
-
-    :param answer: result of :func:`run`
-    """
+    """Yield (title, header, rows) of the answer."""
     rows = answer['server_types']
     currency = answer['currency'] and f' in {answer["currency"]}'
     limit = answer['overload_probability'] / answer['prediction_margin']
@@ -304,10 +281,7 @@ def tables(answer):
 
 
 def remarks(answer):
-    """Return in words which VMs a server refuses.
-
-    :param answer: result of :func:`run`
-    """
+    """Return in words which VMs a server refuses."""
     return [f'{row["server"]}, {row["profile"]}: flavor {flavor}, {resource}'
             for row in answer['server_types']
             for flavor, resource in row[counts.OVERLAY][

@@ -15,6 +15,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab.demo import clouds
 from vswitch_aware_scheduler.lab.demo import fleet
 from vswitch_aware_scheduler.lab.demo import page
@@ -67,36 +68,27 @@ def parser():
              '.npz file or a plain CSV file. Each PATH is a comparison of its '
              'own. Default: traffic that is generated from the published '
              'statistics of GWA-T-12')
-    top.add_argument(
-        '--hosts', type=_at_least(len(fleet.HOST_MIX)), default=24,
-        metavar='N', help='number of compute hosts (default: %(default)s)')
-    top.add_argument(
-        '--vms', type=_at_least(1), metavar='N',
-        help='place only the N VMs with the most traffic in the first half. '
-             'Default: all VMs of a trace that have traffic, or 180 VMs with '
-             'generated traffic')
-    top.add_argument(
-        '--seed', type=_at_least(0), default=1, metavar='N',
-        help='seed of the order in which VMs are placed, and of generated '
-             'traffic '
-             '(default: %(default)s)')
+    arguments_of.add_options(
+        top,
+        ('--hosts', 'N', _at_least(len(fleet.HOST_MIX)), 'number of compute '
+         'hosts (default: %(default)s)', 24),
+        ('--vms', 'N', _at_least(1), 'place only the N VMs with the most '
+         'traffic in the first half. Default: all VMs of a trace that have '
+         'traffic, or 180 VMs with generated traffic'),
+        ('--seed', 'N', _at_least(0), 'seed of the order in which VMs are '
+         'placed, and of generated traffic (default: %(default)s)', 1),
+        ('--overload-probability', 'P', _probability, 'overload_probability '
+         'of the plugin (default: %(default)s)', 0.01),
+        ('--plot', 'PATH', str, 'path of the image (default: placements.png '
+         'in a temporary folder). With several traces, a number precedes the '
+         'suffix'),
+        ('--jobs', 'N', _at_least(1), 'number of clouds that run at the same '
+         'time (default: %(default)s)', 3))
     top.add_argument(
         '--policy', choices=('probability', 'average'), default='probability',
         help='admission_policy of the plugin (default: %(default)s)')
-    top.add_argument(
-        '--overload-probability', type=_probability, default=0.01,
-        metavar='P', help='overload_probability of the plugin (default: '
-                          '%(default)s)')
-    top.add_argument(
-        '--plot', metavar='PATH',
-        help='path of the image (default: placements.png in a temporary '
-             'folder). With several traces, a number precedes the suffix')
     top.add_argument('--json', action='store_true',
                      help='print JSON instead of tables')
-    top.add_argument(
-        '--jobs', type=_at_least(1), default=3, metavar='N',
-        help='number of clouds that run at the same time (default: '
-             '%(default)s)')
     return top
 
 
@@ -113,20 +105,14 @@ def _say(text):
 
 
 def compare(arguments, trace, folder, plot_path):
-    """Compare the policies on one trace. Return (numbers, lines of text).
-
-    :param arguments: argparse Namespace
-    :param trace: path of a trace, or None to generate one
-    :param folder: directory for files that are useful afterwards
-    :param plot_path: path of the image
-    """
+    """Compare the policies on one trace. Return (numbers, lines of text)."""
     scratch = os.path.join(folder, 'scratch')
     os.makedirs(scratch)
     store_url = f'sqlite:///{os.path.join(folder, "vswitch.sqlite")}'
     source, learned = _learned(arguments, trace, scratch, store_url)
     hosts = fleet.hosts(arguments.hosts)
     memory_mb = fleet.host_memory_mb(learned.vms, len(hosts))
-    usual = clouds.Site(hosts, clouds.CORES, memory_mb)
+    usual = clouds.CloudHosts(hosts, clouds.CORES, memory_mb)
     sites = {clouds.DEFAULT: usual, clouds.OURS: usual}
     # Only a limit between 0 and 1 is a budget that can be spent.
     if 0 < arguments.overload_probability < 1:
@@ -246,7 +232,7 @@ def _lines(arguments, learned, sites, data, replays):
 
 
 def _few_hosts(arguments, learned, folder, scratch, memory_mb):
-    """Return the Site of the cloud with rebalancing.
+    """Return the CloudHosts with rebalancing.
 
     Its hosts have the cores and the memory of all others together, and its
     scheduler has a store of its own, for budgets and migrations.
@@ -260,7 +246,7 @@ def _few_hosts(arguments, learned, folder, scratch, memory_mb):
     rebalancing.write_rates(rates, learned.rates)
     store_url = f'sqlite:///{path}'
     times = arguments.hosts / _FEW_HOSTS
-    return clouds.Site(
+    return clouds.CloudHosts(
         fleet.hosts(_FEW_HOSTS), round(clouds.CORES * times),
         round(memory_mb * times), {
             'store_url': store_url, 'overload_probability': min(
@@ -274,7 +260,7 @@ def _rebalancing(placed, replayed):
     """Return what live migrations did, as plain data, or None.
 
     :param placed: {policy: Placement}
-    :param replayed: callable(policy, moves), returns a Replay
+    :param replayed: callable(policy, moves), returns a PlacementReplay
     """
     if clouds.REBALANCED not in placed:
         return None
@@ -315,8 +301,6 @@ def _plot_path(arguments, number, folder):
 def main(argv=None):
     """Run the demo.
 
-    :param argv: arguments without the program's name; None uses those of the
-        process
     :returns: exit status: 0 on success, 1 after an error, which is printed on
         standard error
     """

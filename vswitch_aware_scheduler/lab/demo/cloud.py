@@ -73,11 +73,9 @@ class _Warnings(logging.Handler):
             self.messages.append(record.getMessage())
 
 
-class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
+class FakeCloud(integrated_helpers.ProviderUsageBaseTestCase):
     """One cloud, which places one list of VMs.
 
-    :param job: dictionary, as in the job of :func:`main`
-    :param send: callable(message), sends a message to the demo
     :param end: callable(message, status), sends a message and ends the process
     """
 
@@ -168,10 +166,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
     def _rebalance(self, job, servers, placements, done):
         """Replay traffic and migrate instances; return the result.
 
-        :param job: rebalancing in the job of :func:`main`
         :param servers: {uuid in Nova: uuid in the trace}
         :param placements: {uuid in the trace: host}
-        :param done: number of steps before this one
         """
         # Each request has the rights of an administrator, because these
         # services have no keystone.
@@ -189,8 +185,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
 
         placed = {server_id: uuid for server_id, uuid in servers.items()
                   if uuid in placements}
-        replay = rebalancing.Replay(
-            store.Store(job['store_url']), rebalancing.Cloud(
+        replay = rebalancing.MigrationReplay(
+            store.Store(job['store_url']), rebalancing.ReplayedCloud(
                 access(self.admin_api.base_url),
                 access(self.placement.fixture.endpoint)),
             rebalancing.read_traffic(job, placed),
@@ -198,7 +194,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
              for server_id, uuid in placed.items()},
             self._job['hosts'], job['overload_probability'])
         replay.run(lambda *_: self._send({'done': done, 'total': done}))
-        result = rebalancing.summary(replay)
+        result = replay.summary()
         result['moves'] = [(sample, servers[server_id], host)
                            for sample, server_id, host in result['moves']]
         return result
@@ -271,8 +267,8 @@ def main(argv):
     The answer has lines ``{"done", "total"}`` during the work, then
     ``{"placements", "refusals", "warnings", "seconds_per_boot"}`` with exit
     status 0, or ``{"error"}`` with 1. With rebalancing, the answer also has
-    ``"rebalancing"``, see :func:`.rebalancing.summary`. The function does not
-    return.
+    ``"rebalancing"``, see :meth:`.MigrationReplay.summary`. The function does
+    not return.
 
     :param argv: list with the path of the job: nova_conf, log,
         boot_timeout_seconds, host (vcpus, memory_mb, local_gb), hosts ([host,
@@ -297,7 +293,7 @@ def main(argv):
         os._exit(status)
 
     result = unittest.TestResult()
-    Cloud(job, send, lambda answer: end(answer, 0)).run(result)
+    FakeCloud(job, send, lambda answer: end(answer, 0)).run(result)
     problems = [text for _, text in result.errors + result.failures
                 + result.skipped] or ['nova ended without an answer']
     sys.stderr.write('\n'.join(problems))

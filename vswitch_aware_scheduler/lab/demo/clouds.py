@@ -17,8 +17,8 @@ import vswitch_aware_scheduler
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['CORES', 'DEFAULT', 'OURS', 'REBALANCED', 'CloudFailed',
-           'Placement', 'Site', 'nova_conf', 'place_all']
+__all__ = ['CORES', 'CloudFailed', 'CloudHosts', 'DEFAULT', 'OURS',
+           'Placement', 'REBALANCED', 'nova_conf', 'place_all']
 
 DEFAULT = 'Nova defaults'
 OURS = 'with the plugin'
@@ -91,10 +91,8 @@ class Placement:
 
     :ivar placements: {uuid of the instance in the trace: host}
     :ivar refusals: {uuid: reason in words}
-    :ivar warnings: warnings of the plugin
     :ivar seconds_per_boot: mean time between two requests
     :ivar moves: [(sample, uuid, host)], the live migrations
-    :ivar problems: sentences about plans of migrations that stopped
     :ivar budgets: {host: (seconds of avoidable overload, measured seconds)}
     """
 
@@ -108,13 +106,10 @@ class Placement:
 
 
 @dataclasses.dataclass(frozen=True)
-class Site:
+class CloudHosts:
     """The hosts of a cloud.
 
     :ivar hosts: [(host, profile name)]
-    :ivar cores: cores of each host
-    :ivar memory_mb: memory of each host
-    :ivar options: options of :func:`nova_conf` that differ
     :ivar rebalancing: None, or as in the job of :func:`.cloud.main`
     """
 
@@ -126,12 +121,7 @@ class Site:
 
 
 def nova_conf(policy, **options):
-    """Return the text of a policy's nova.conf.
-
-    :param policy: DEFAULT, OURS or REBALANCED
-    :param options: store_url, admission_policy and overload_probability,
-        which DEFAULT does not read
-    """
+    """Return the text of a policy's nova.conf."""
     text = _COMMON.format(
         api_paste=os.path.join(sys.prefix, 'etc', 'nova', 'api-paste.ini'))
     if policy != DEFAULT:
@@ -144,15 +134,10 @@ def nova_conf(policy, **options):
 def place_all(sites, vms, options, folder, jobs=2, progress=None):
     """Place the list of VMs once with each policy, each time in a new cloud.
 
-    :param sites: {policy: Site}; a policy is DEFAULT, OURS or REBALANCED
-    :param vms: list of fleet.Vm, in the order of their requests
-    :param options: keyword arguments of :func:`nova_conf`
-    :param folder: directory for configuration and logs
+    :param sites: {policy: CloudHosts}; a policy is DEFAULT, OURS or REBALANCED
     :param jobs: maximum number of clouds at a time
-    :param progress: None, or callable(done, total)
     :returns: {policy: Placement}
-    :raises CloudFailed: if a cloud fails; the message names the policy and its
-        log
+    :raises CloudFailed: if a cloud fails
     """
     done, lock = dict.fromkeys(sites, 0), threading.Lock()
     total = sum(len(vms) + len(site.hosts) for site in sites.values())
@@ -185,11 +170,6 @@ def place_all(sites, vms, options, folder, jobs=2, progress=None):
 class _Cloud:
     """One run of ``cloud`` in a separate process.
 
-    :param policy: DEFAULT, OURS or REBALANCED
-    :param prefix: path of its files, without ending
-    :param vms: list of fleet.Vm
-    :param site: Site
-    :param options: keyword arguments of :func:`nova_conf`
     :param report: callable(policy, count), reports progress
     """
 

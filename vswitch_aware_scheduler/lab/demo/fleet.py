@@ -12,15 +12,16 @@ import os
 
 import numpy as np
 
+from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 
-__all__ = ['CARRYING_SHARE', 'Fleet', 'GeneratorStatistics', 'HOST_MIX',
-           'MIN_MEAN_KBPS', 'Vm', 'generate_trace', 'host_memory_mb', 'hosts',
-           'learn', 'split']
+__all__ = ['CARRYING_SHARE', 'HOST_MIX',
+           'LearnedTrace', 'MIN_MEAN_KBPS', 'TraceVm', 'generate_trace',
+           'host_memory_mb', 'hosts', 'learn', 'split']
 
 #: 10 KB/s: VMs with a smaller rate count as idle, as in the published
 #: statistics of GWA-T-12.
@@ -46,46 +47,29 @@ _MEMORY_STEP_MB = 256 * 1024
 _NO_CORES, _NO_MEMORY_MB = 1, 1024
 
 
-@dataclasses.dataclass(frozen=True)
-class GeneratorStatistics:
-    """The published on/off statistics of the generated VMs.
-
-    Bitbrains GWA-T-12 "Rnd", 500 VMs, July and August 2013, VMs with traffic,
-    periods of 300 s. Each VM draws its own values, log-normal around the
-    medians.
-
-    :ivar mean_kbps: median of the VMs' mean rates
-    :ivar mean_spread: standard deviation of the logarithm of the mean rates
-    :ivar off_to_on: median probability of a change to on; published .023-.037
-    :ivar on_to_off: median probability of a change to off; published .30-.38
-    :ivar fleet_kbps_per_vm: mean rate of the fleet divided by the number of
-        VMs with traffic; published 0.4-0.65 Gbps for about 200
-    :ivar level_spread: standard deviation of the logarithm of the rates of a
-        VM while it is on
-    :ivar peak_kbps: upper bound of all rates; the largest sample is 6.5 Gbps
-    :ivar diurnal: relative variation of the probability of a change to on over
-        a day
-    """
-
-    off_to_on: float = 0.031
-    on_to_off: float = 0.34
-    mean_kbps: float = 800.0
-    mean_spread: float = 1.5
-    fleet_kbps_per_vm: float = 2600.0
-    level_spread: float = 0.85
-    peak_kbps: float = 6_500_000.0
-    diurnal: float = 0.4
+# Published on/off statistics of the generated VMs: Bitbrains GWA-T-12 "Rnd",
+# 500 VMs, July and August 2013, VMs with traffic, periods of 300 s. Each VM
+# draws its own values, log-normal around the medians.
+#: Median probability of a change to on; published .023-.037.
+_OFF_TO_ON = 0.031
+#: Median probability of a change to off; published .30-.38.
+_ON_TO_OFF = 0.34
+#: Median of the VMs' mean rates, and deviation of the logarithm.
+_MEAN_KBPS, _MEAN_SPREAD = 800.0, 1.5
+#: Mean rate of the fleet divided by the number of VMs with traffic; published
+#: 0.4-0.65 Gbps for about 200.
+_FLEET_KBPS_PER_VM = 2600.0
+#: Deviation of the logarithm of the rates of a VM while it is on.
+_LEVEL_SPREAD = 0.85
+#: Upper bound of all rates; the largest sample is 6.5 Gbps.
+_PEAK_KBPS = 6_500_000.0
+#: Relative variation of the probability of a change to on over a day.
+_DIURNAL = 0.4
 
 
 @dataclasses.dataclass(frozen=True)
-class Vm:
-    """One VM of the list.
-
-    :ivar uuid: uuid of the instance in the trace, which identifies its model
-    :ivar name: name in the trace
-    :ivar vcpus: number of provisioned cores
-    :ivar memory_mb: provisioned memory
-    """
+class TraceVm:
+    """One VM of the list."""
 
     uuid: str
     name: str
@@ -94,12 +78,10 @@ class Vm:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Fleet:
+class LearnedTrace:
     """A list of VMs with learned models, and the traffic that followed.
 
-    :ivar vms: list of Vm in the order of their requests
-    :ivar period_seconds: length of a sample
-    :ivar models: number of models written to the store
+    :ivar vms: list of TraceVm in the order of their requests
     :ivar rates: {uuid: (t, 2) egress_kbps, ingress_kbps} in the second half of
         the period; 0 for missing samples
     :ivar missing_share: share of the replayed samples that are missing in the
@@ -117,21 +99,17 @@ class Fleet:
 
 # Generated traffic
 
-def generate_trace(path, rng, carrying=180, days=30,
-                   statistics=GeneratorStatistics()):
+def generate_trace(path, rng, carrying=180, days=30):
     """Write a trace with the published statistics, as .npz and CSV.
 
     :param path: path that ends in .npz; ``vms_<name>.csv`` is written next to
         it
-    :param rng: numpy Generator; the same one gives the same trace
-    :param carrying: number of VMs with traffic, among others without
     :param days: length in days, with one sample per 300 s
-    :param statistics: GeneratorStatistics
     """
     total = max(carrying, round(carrying / CARRYING_SHARE))
     periods = int(days * _DAY_SECONDS // _PERIOD_SECONDS)
     kbps = np.empty((total, periods))
-    kbps[:carrying] = _carried_kbps(rng, carrying, periods, statistics)
+    kbps[:carrying] = _carried_kbps(rng, carrying, periods)
     # The other VMs have some kbit/s of background traffic.
     kbps[carrying:] = rng.lognormal(0.0, 1.0, (total - carrying, 1)) \
         * rng.lognormal(0.0, 0.5, (total - carrying, periods))
@@ -153,44 +131,39 @@ def generate_trace(path, rng, carrying=180, days=30,
                            (memory_gb * 1024 * 1024).tolist()))
 
 
-def _carried_kbps(rng, count, periods, statistics):
+def _carried_kbps(rng, count, periods):
     """Return (count, periods) kbit/s, the sum of egress and ingress."""
     def drawn(median, spread):
         return rng.lognormal(math.log(median), spread, count)
 
-    off_to_on = np.minimum(drawn(statistics.off_to_on, 0.6), 0.5)
-    on_to_off = np.minimum(drawn(statistics.on_to_off, 0.4), 0.95)
+    off_to_on = np.minimum(drawn(_OFF_TO_ON, 0.6), 0.5)
+    on_to_off = np.minimum(drawn(_ON_TO_OFF, 0.4), 0.95)
     hours = np.arange(periods) * _PERIOD_SECONDS / 3600.0
-    swing = 1 + statistics.diurnal * np.sin(2 * np.pi * (hours - 8) / 24)
+    swing = 1 + _DIURNAL * np.sin(2 * np.pi * (hours - 8) / 24)
     is_on = rng.random(count) < off_to_on / (off_to_on + on_to_off)
-    level = rng.lognormal(0.0, statistics.level_spread, count)
+    level = rng.lognormal(0.0, _LEVEL_SPREAD, count)
     shape = np.empty((count, periods))
     for period in range(periods):
         chance = rng.random(count)
         before = is_on
         is_on = np.where(is_on, chance >= on_to_off,
                          chance < off_to_on * swing[period])
-        fresh = rng.lognormal(0.0, statistics.level_spread, count)
+        fresh = rng.lognormal(0.0, _LEVEL_SPREAD, count)
         # Each episode has its own rate; the rate while off is one hundredth of
         # it.
         level = np.where(is_on & ~before, fresh, level)
         shape[:, period] = np.where(is_on, level, 0.01)
     shape *= rng.lognormal(0.0, 0.25, shape.shape)
-    mean = np.maximum(drawn(statistics.mean_kbps, statistics.mean_spread),
-                      1.5 * MIN_MEAN_KBPS)
-    mean *= statistics.fleet_kbps_per_vm / mean.mean()
+    mean = np.maximum(drawn(_MEAN_KBPS, _MEAN_SPREAD), 1.5 * MIN_MEAN_KBPS)
+    mean *= _FLEET_KBPS_PER_VM / mean.mean()
     return np.minimum(shape * (mean / shape.mean(axis=1))[:, None],
-                      statistics.peak_kbps)
+                      _PEAK_KBPS)
 
 
 # From a trace to models and a VM list
 
 def split(series, time):
-    """Return the parts of a RateSeries before and after a time.
-
-    :param series: RateSeries
-    :param time: seconds UTC
-    """
+    """Return the parts of a RateSeries before and after a time."""
     first = series.times < time
     return tuple(
         dataclasses.replace(series, times=series.times[part],
@@ -199,17 +172,13 @@ def split(series, time):
 
 
 def learn(path, store_url, rng, count=None, progress=None):
-    """Fit models to the first half of a trace. Return the Fleet.
+    """Fit models to the first half of a trace. Return the LearnedTrace.
 
     The code of the product is used: the file driver reads, models are fitted
     to transition counts and written to a new store. The VMs of the list are
     selected by the first half only.
 
-    :param path: path for the telemetry driver "file"
-    :param store_url: URL of a store that is created
     :param rng: numpy Generator, for the order of the list
-    :param count: number of VMs, the busiest ones; None: all with traffic
-    :param progress: as for ``Driver.series``
     :raises TelemetryError: if the trace cannot be read, or has no VM with
         enough samples for a model
     """
@@ -252,48 +221,30 @@ def learn(path, store_url, rng, count=None, progress=None):
     period = float(np.median([series.period_seconds
                               for series in all_series]))
     periods = max(1, int((end - middle) // period))
+    # All VMs share the grid, so that their sums refer to the same times.
+    grid = packed.Slots(period, round(middle / period), periods)
     rates, samples = {}, 0
     for uuid in chosen:
-        rates[uuid], vm_samples = _on_grid(later[uuid], middle, period,
-                                           periods)
-        samples += vm_samples
-    return Fleet(
+        vm_rates, is_measured = grid.mean(later[uuid])
+        rates[uuid] = vm_rates[:, :2]
+        samples += np.count_nonzero(is_measured)
+    return LearnedTrace(
         [_vm(instances[chosen[i]]) for i in rng.permutation(len(chosen))],
         rates, period, len(stored), 1 - samples / (len(chosen) * periods),
         middle)
 
 
-def _on_grid(series, start, period, periods):
-    """Return (periods, 2) mean rates, and the number of periods with a sample.
-
-    The rate of a period without a sample is 0. All VMs share the grid, so that
-    their sums refer to the same times.
-    """
-    at = np.floor((series.times - start) / period + 1e-6).astype(np.int64)
-    inside = (at >= 0) & (at < periods)
-    at = at[inside]
-    samples = np.bincount(at, minlength=periods)
-    grid = np.stack([
-        np.bincount(at, weights=column[inside], minlength=periods)
-        for column in series.rates[:, :2].T], axis=1)
-    return grid / np.maximum(samples, 1)[:, None], np.count_nonzero(samples)
-
-
 def _vm(instance):
     cores = instance.metadata.get('cpu_cores', 0)
     memory_mb = math.ceil(instance.metadata.get('memory_kb', 0) / 1024)
-    return Vm(instance.uuid, instance.name, int(cores) or _NO_CORES,
-              memory_mb or _NO_MEMORY_MB)
+    return TraceVm(instance.uuid, instance.name, int(cores) or _NO_CORES,
+                   memory_mb or _NO_MEMORY_MB)
 
 
 # Hosts
 
 def hosts(count):
-    """Return [(host, profile name)] with the mix of profiles.
-
-    :param count: number of hosts; there is at least one host of each switch
-        type
-    """
+    """Return [(host, profile name)] with the mix of profiles."""
     shares = {name: max(1, math.floor(share * count))
               for name, share in HOST_MIX.items()}
     while sum(shares.values()) < count:
@@ -318,9 +269,6 @@ def host_memory_mb(vms, host_count):
     All hosts are equal, so that a scheduler that uses cores and memory cannot
     distinguish them, and the largest VM fits on each host together with
     others.
-
-    :param vms: list of Vm
-    :param host_count: number of hosts
     """
     needed_mb = max(2 * sum(vm.memory_mb for vm in vms) / host_count,
                     1.4 * max(vm.memory_mb for vm in vms))

@@ -17,13 +17,8 @@ def write(path, store_url, placements, hosts, profiles, admission_policy,
           overload_probability):
     """Write the report of a placement. Add Nova's data to its store.
 
-    :param path: path of the HTML file
-    :param store_url: URL of the store with the models
     :param placements: {uuid: host}
     :param hosts: [(host, profile name)]
-    :param profiles: {name: SwitchProfile}
-    :param admission_policy: option admission_policy of the plugin
-    :param overload_probability: option overload_probability of the plugin
     :raises InvalidInput: if a library that creates pages is not installed
     """
     page.require()

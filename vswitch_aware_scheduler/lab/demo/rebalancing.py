@@ -17,14 +17,15 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import accounts
-from vswitch_aware_scheduler.budgets import cloud_api as nova
 from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.budgets import proposal
 from vswitch_aware_scheduler.budgets import rebalance_settings as settings
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.budgets import rules
+from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.fleet import view
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import plans as records
@@ -33,8 +34,8 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
-           'write_rates']
+__all__ = ['MigrationReplay', 'ReplayedCloud', 'SampledTraffic',
+           'read_traffic', 'write_rates']
 
 #: Migrations use a separate network. A host is relieved after one check in
 #: which its budget is negative.
@@ -49,12 +50,10 @@ _MOST_SECONDS = 600.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Traffic:
+class SampledTraffic:
     """The rates of some instances, sample by sample.
 
-    :ivar uuids: list of n uuids in Nova
     :ivar rates: (n, t, 2) egress_kbps, ingress_kbps
-    :ivar period_seconds: length of a sample
     :ivar first: number of the first sample; sample k starts k periods after
         1970
     """
@@ -72,11 +71,7 @@ class Traffic:
         return (self.first + sample) * self.period_seconds
 
     def values(self, weights, packet_bytes):
-        """Return (n, t) rates of the instances in the unit of a limit.
-
-        :param weights: as in :class:`.packed.Sums`
-        :param packet_bytes: as in :class:`.packed.Sums`
-        """
+        """Return (n, t) rates of the instances in the unit of a limit."""
         count, samples, _ = self.rates.shape
         rates = np.zeros((count * samples, 3))
         rates[:, :2] = self.rates.reshape(-1, 2)
@@ -86,10 +81,7 @@ class Traffic:
 
 
 class _Driver(telemetry.Driver):
-    """Telemetry driver that returns the samples replayed so far.
-
-    :param traffic: Traffic
-    """
+    """Telemetry driver that returns the samples replayed so far."""
 
     source = 'replayed traffic'
 
@@ -113,42 +105,34 @@ class _Driver(telemetry.Driver):
                     *rates[inside].T)
 
 
-class Cloud(nova.CloudApi):
+class ReplayedCloud(nova.CloudApi):
     """A cloud whose record of migrations has times of the replay.
 
-    :param access: as of :class:`.nova.CloudApi`
-    :param placement: as of :class:`.nova.CloudApi`
+    :ivar facts: what Nova has at the beginning, as :func:`.read_cloud`
     :ivar now: time of the replay, seconds UTC
     """
 
     def __init__(self, access, placement):
         super().__init__(access, placement)
+        self.facts = nova.read_cloud(access, 'vswitch:')
         self.now = 0.0
         self._seen = {}          # number of a migration -> time
 
     def migrations(self, since=None, instance_uuid=None):
-        """Return Migrations; each changed when it was first seen.
-
-        :param since: ignored: all of them are of this replay
-        :param instance_uuid: only of this instance
-        """
+        """Return Migrations; each changed when it was first seen."""
         migrations = super().migrations(None, instance_uuid)
-        return [dataclasses.replace(
-            migration, changed_at=self._seen.setdefault(
+        return [migration._replace(
+            changed_at=self._seen.setdefault(
                 migration.number, self.now)) for migration in migrations]
 
 
-class Replay:
+class MigrationReplay:
     """One replay, during which instances are migrated.
 
-    :param target: Store
-    :param cloud: Cloud
-    :param traffic: Traffic
     :param placements: {uuid in Nova: host}, at the beginning
     :param hosts: [(host, profile name)]
     :param overload_probability: limit of all hosts, above 0 and below 1
     :ivar moves: [(sample, uuid, host)] of the live migrations
-    :ivar problems: list of sentences about plans that were not completed
     """
 
     def __init__(self, target, cloud, traffic, placements, hosts,
@@ -164,10 +148,12 @@ class Replay:
         policies = {host: admission.HostPolicy(
             profiles[name], admission.PROBABILITY, overload_probability)
             for host, name in hosts}
+        nodes = facts.by_host(cloud.facts['node'])
         target.write_fleet({'host': {
-            host: {**policy_in_force.pack(policy), 'origins': {}}
-            for host, policy in policies.items()}, 'uplink': {}},
-            traffic.time(0))
+            host: {**policy_in_force.pack(policy), 'origins': {},
+                   **facts.of_nova(nodes, host)}
+            for host, policy in policies.items()}, 'uplink': {}, 'node': {},
+            'aggregate': cloud.facts['aggregate']}, traffic.time(0))
         host_targets, _ = accounts.targets(target)
         samples = traffic.rates.shape[1]
         self._hosts = {
@@ -176,10 +162,7 @@ class Replay:
         self._written = 0        # samples of which the store has the sums
 
     def run(self, progress=None):
-        """Replay all samples.
-
-        :param progress: None, or callable(done, total)
-        """
+        """Replay all samples."""
         samples = self._traffic.rates.shape[1]
         length = max(1, round(settings.CHECK_SECONDS
                               / self._traffic.period_seconds))
@@ -227,7 +210,7 @@ class Replay:
                 self._store, self._cloud, SETTINGS,
                 executor.holder_name('the demo'), lambda: now) as runner:
             plan = proposal.propose(
-                self._store, self._read_fleet, self._cloud, self._driver,
+                self._store, view.FleetView, self._cloud, self._driver,
                 SETTINGS, now)
             if not plan.moves:
                 return
@@ -244,17 +227,14 @@ class Replay:
             self._host_of[move.instance_uuid] = move.destination
             self.moves.append((end, move.instance_uuid, move.destination))
 
-    def _read_fleet(self, target):
-        return view.FleetView(target)
-
     def _write(self, end, now):
         """Write what a modeler would have written until now."""
         stored_budgets = self._store.error_budgets()
         self._store.settle_budgets(
             store.BudgetState(self._traffic.period_seconds, now),
             [(stored_budgets[new.key].until if new.key in stored_budgets
-              else None, new)
-             for new in (host.stored(now) for host in self._hosts.values())],
+              else None, dataclasses.replace(new, until=now))
+             for new in (host.account for host in self._hosts.values())],
             [days for host in self._hosts.values()
              for days in host.days(self._written)])
         self._store.write(placements=[
@@ -262,31 +242,31 @@ class Replay:
             for uuid, host in self._host_of.items()], now=now)
         self._written = end
 
-    @property
-    def accounts(self):
-        """{host: its :class:`~.store.ErrorBudget`}."""
-        return {name: host.account for name, host in self._hosts.items()}
+    def summary(self):
+        """Return what the demo shows of the replay, as plain data."""
+        return {'moves': self.moves, 'problems': self.problems, 'budgets': {
+            name: [host.account.overload_seconds,
+                   host.account.measured_seconds]
+            for name, host in self._hosts.items()}}
 
 
 class _Host:
-    """The measured sums of a host, and its error budget.
-
-    :param name: name of the host
-    :param target: Target of :func:`..budgets.accounts.targets`
-    :param traffic: Traffic
-    :param samples: number of samples of the replay
-    :param terms: Terms
-    """
+    """The measured sums of a host, and its error budget."""
 
     def __init__(self, name, target, traffic, samples, terms):
-        self._target, self._traffic = target, traffic
+        self._target, self._traffic, self._terms = target, traffic, terms
         self._values = [traffic.values(weights, packet_bytes)
                         for weights, packet_bytes, _ in target.limits]
-        self._sums = packed.Sums(
-            name, traffic.period_seconds, traffic.first, target.limits,
-            np.full((len(target.limits), samples), np.nan),
-            np.zeros((len(target.limits), samples), dtype=bool))
-        self._terms = terms
+        # Arrays of whole days, from the first to the last sample.
+        day, last = (int(traffic.time(sample) // rules.DAY_SECONDS)
+                     for sample in (0, samples - 1))
+        self._days = {number: packed.slots_of_day(number,
+                                                  traffic.period_seconds)
+                      for number in range(day, last + 1)}
+        self._first = self._days[day][0]
+        self._sums = np.full((len(target.limits), self._days[last][1]
+                              - self._first), np.nan)
+        self._alone = np.zeros(self._sums.shape, dtype=bool)
         self.account = store.ErrorBudget(
             store.HOST, name, *dataclasses.astuple(terms), target.text,
             traffic.time(0), None, traffic.time(0), terms.first)
@@ -294,8 +274,6 @@ class _Host:
     def _loads(self, rows, first, end):
         """Return the loads of the given instances, slot by slot.
 
-        :param rows: rows of the instances
-        :param first: first slot
         :param end: end of the slots, exclusive
         :returns: (l, t) sums, and (l, t) bool, whether one instance alone
             exceeds the capacity
@@ -308,8 +286,6 @@ class _Host:
     def overload(self, rows, first, end):
         """Return (t,) bool: avoidable overload by some instances.
 
-        :param rows: rows of the instances
-        :param first: first sample
         :param end: end of the samples, exclusive
         """
         return rules.overloaded(*self._loads(rows, first, end),
@@ -318,12 +294,12 @@ class _Host:
     def settle(self, rows, first, end):
         """Add the loads and the overload of the given samples to the budget.
 
-        :param rows: rows of the instances that were on the host
-        :param first: first sample
         :param end: end of the samples, exclusive
         """
-        part, period = slice(first, end), self._traffic.period_seconds
-        self._sums.sums[:, part], self._sums.alone[:, part] = self._loads(
+        begin, period = self._traffic.first - self._first, \
+            self._traffic.period_seconds
+        part = slice(begin + first, begin + end)
+        self._sums[:, part], self._alone[:, part] = self._loads(
             rows, first, end)
         measured = period * (end - first)
         overload = period * np.count_nonzero(self.overload(rows, first, end))
@@ -333,46 +309,17 @@ class _Host:
             measured_seconds=self.account.measured_seconds + measured,
             overload_seconds=self.account.overload_seconds + overload)
 
-    def stored(self, now):
-        """Return the ErrorBudget for the store.
-
-        :param now: time of the replay, seconds UTC
-        """
-        return dataclasses.replace(self.account, until=now)
-
-    def days(self, written):
-        """Yield the StoredSums of the days with samples not yet in the store.
-
-        :param written: number of samples that the store has already
-        """
-        first, period = self._sums.first, self._sums.period_seconds
-        last = first + self._sums.sums.shape[1]
-        day = int((first + written) * period // rules.DAY_SECONDS)
-        while packed.slots_of_day(day, period)[0] < last:
-            begin, end = packed.slots_of_day(day, period)
-            sums = np.full((len(self._target.limits), end - begin), np.nan)
-            alone = np.zeros(sums.shape, dtype=bool)
-            low, high = max(begin, first), min(end, last)
-            sums[:, low - begin:high - begin] = self._sums.sums[
-                :, low - first:high - first]
-            alone[:, low - begin:high - begin] = self._sums.alone[
-                :, low - first:high - first]
-            if not np.isnan(sums).all():
+    def days(self, since):
+        """Yield the StoredSums of the days that end after a sample."""
+        for day, (begin, end) in self._days.items():
+            part = slice(begin - self._first, end - self._first)
+            if end > self._traffic.first + since \
+                    and not np.isnan(self._sums[:, part]).all():
                 yield store.StoredSums(
-                    store.HOST, self._sums.name, day, period,
-                    self._target.limits,
-                    packed.pack_day(sums, alone, self._target.capacities))
-            day += 1
-
-
-def summary(replay):
-    """Return what the demo shows of a Replay, as plain data.
-
-    :param replay: Replay
-    """
-    return {'moves': replay.moves, 'problems': replay.problems, 'budgets': {
-        name: [account.overload_seconds, account.measured_seconds]
-        for name, account in replay.accounts.items()}}
+                    *self.account.key, day, self._traffic.period_seconds,
+                    self._target.limits, packed.pack_day(
+                        self._sums[:, part], self._alone[:, part],
+                        self._target.capacities))
 
 
 def read_traffic(job, servers):
@@ -387,14 +334,13 @@ def read_traffic(job, servers):
                   in enumerate(json.loads(str(stored['uuids'])))}
         rates = stored['rates'][[
             row_of[trace_uuid] for trace_uuid in servers.values()]]
-    return Traffic(list(servers), rates, job['period_seconds'],
-                   round(job['start'] / job['period_seconds']))
+    return SampledTraffic(list(servers), rates, job['period_seconds'],
+                          round(job['start'] / job['period_seconds']))
 
 
 def write_rates(path, rates):
     """Write rates for :func:`read_traffic`.
 
-    :param path: path that ends in .npz
     :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps}
     """
     np.savez(path, uuids=json.dumps(list(rates)),

@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ['HostResult', 'Replay', 'carry', 'replay']
+__all__ = ['HostResult', 'PlacementReplay', 'carry', 'replay']
 
 #: Sums are compared with this relative tolerance: equality happens.
 _TOLERANCE = 1e-9
@@ -18,15 +18,10 @@ _TOLERANCE = 1e-9
 class HostResult:
     """The offered and the carried traffic of one host's switch.
 
-    :ivar host: name
-    :ivar profile: name of its switch profile
-    :ivar vms: number of VMs on it at the end
-    :ivar capacity_kbps: capacity for egress and ingress together
     :ivar overloaded: (t,) bool, whether the offered traffic exceeds the
         capacity
     :ivar offered_kbps: (t,) sum of egress and ingress
     :ivar carried_kbps: (t,) sum of egress and ingress
-    :ivar used: whether a VM was on it at any time
     """
 
     host: str
@@ -45,13 +40,10 @@ class HostResult:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Replay:
+class PlacementReplay:
     """A placement evaluated on the traffic that followed.
 
-    :ivar hosts: list of HostResult, hosts without VMs included
-    :ivar vms: number of VMs in the list
     :ivar list_kbps: mean rate of the whole list, including refused VMs
-    :ivar live_migrations: number of live migrations during the replay
     """
 
     hosts: list
@@ -101,7 +93,6 @@ def carry(rates, profile):
     """Send the sum of the given VMs' traffic through one switch.
 
     :param rates: (t, 2) egress_kbps, ingress_kbps
-    :param profile: SwitchProfile
     :returns: (overloaded, carried): (t,) bool, whether any limit is exceeded,
         and (t,) kbit/s of both directions that the tightest limit permits;
         with one limit on bandwidth this is min(sum, saturation)
@@ -130,7 +121,7 @@ def replay(placements, rates, hosts, profiles, moves=()):
     :param profiles: {profile name: SwitchProfile}
     :param moves: [(sample, uuid, host)] in the order of time: from this sample
         on, the VM is on the host
-    :returns: Replay, with the hosts in the given order
+    :returns: PlacementReplay, with the hosts in the given order
     """
     periods = len(next(iter(rates.values())))
     totals = {host: np.zeros((periods, 2)) for host, _ in hosts}
@@ -150,6 +141,5 @@ def replay(placements, rates, hosts, profiles, moves=()):
         results.append(HostResult(
             host, name, profiles[name].bandwidth_kbps(), counts[host],
             overloaded, totals[host].sum(axis=1), carried, host in used))
-    return Replay(results, len(rates),
-                  float(sum(vm_rates.sum(axis=1).mean()
-                            for vm_rates in rates.values())), len(moves))
+    list_kbps = sum(vm_rates.sum(axis=1).mean() for vm_rates in rates.values())
+    return PlacementReplay(results, len(rates), float(list_kbps), len(moves))

@@ -19,8 +19,6 @@ _FLOOR_PERCENT = 0.01
 def overload_ratio(baseline, ours):
     """Return the ratio of overloaded host samples, ours to the baseline.
 
-    :param baseline: Replay
-    :param ours: Replay
     :returns: float, or None if the baseline has no overload
     """
     before = baseline.summary()['overloaded_samples']
@@ -48,7 +46,7 @@ def _mbps(kbps):
 def tables(replays):
     """Return both tables and the lines below them as text.
 
-    :param replays: {policy: Replay}, the baseline first
+    :param replays: {policy: PlacementReplay}, the baseline first
     """
     summaries = {policy: replay.summary()
                  for policy, replay in replays.items()}
@@ -109,7 +107,7 @@ def tables(replays):
 def as_dict(replays):
     """Return all numbers as plain data for JSON.
 
-    :param replays: {policy: Replay}
+    :param replays: {policy: PlacementReplay}
     """
     return {policy: _figures(replay) for policy, replay in replays.items()}
 
@@ -136,10 +134,7 @@ def plot(replays, period_seconds, title, path):
     The upper part shows how long each host is overloaded, by switch type, the
     worst host first. The lower part shows the lost traffic over time.
 
-    :param replays: {policy: Replay}, the baseline first
-    :param period_seconds: length of a sample
-    :param title: title of the image
-    :param path: path of the image, whose ending determines the format
+    :param replays: {policy: PlacementReplay}, the baseline first
     :raises InvalidInput: if matplotlib is not installed
     :raises OSError: if the file cannot be written
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays arrivals and live migrations, period after period.
 
-A :class:`Replay` simulates one fleet: a :class:`.packing.FirstFit` places
+A :class:`FleetReplay` simulates one fleet: a :class:`.packing.FirstFit` places
 arriving instances, and a :class:`Strategy` moves instances at the end of each
 period, using only what telemetry has delivered by then. Pure; the caller
 passes the random generator. Derivation: reference/rebalance.rst, "Replay".
@@ -15,10 +15,10 @@ import numpy as np
 
 from vswitch_aware_scheduler.budgets import cost
 from vswitch_aware_scheduler.budgets import relief
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import measures
+from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['Conditions', 'Fleet', 'Replay', 'Strategy', 'Traffic']
+__all__ = ['Conditions', 'FleetReplay', 'Strategy', 'TraceTraffic']
 
 #: Sums and capacities are compared with this relative tolerance.
 _TOLERANCE = 1e-9
@@ -31,8 +31,6 @@ _NEW_HOSTS = 16
 class Conditions:
     """The conditions under which instances are moved.
 
-    :ivar period_seconds: seconds between two rounds of decisions
-    :ivar delay_seconds: age of the newest known samples
     :ivar missing_share: share of all samples, at random, that never arrive
     :ivar failing_share: share of all migrations, at random, that fail
     :ivar memory_mib: data that a migration transfers, in MiB
@@ -49,20 +47,17 @@ class Conditions:
     switch_share: float = 0.0
 
     def __post_init__(self):
-        for name, least, most in (
-                ('period_seconds', 1, math.inf),
-                ('delay_seconds', 0, math.inf), ('missing_share', 0, 1),
-                ('failing_share', 0, 1), ('memory_mib', 0, math.inf),
-                ('switch_share', 0, 1)):
-            value = getattr(self, name)
-            if not least <= value <= most or value == math.inf:
-                raise exceptions.InvalidInput(
-                    f'{name.replace("_", " ")}: {value}; expected a number '
-                    f'from {least} to {most}')
+        share = stated.number(0, 1)
+        for name, kind in (
+                ('period_seconds', stated.number(1)),
+                ('delay_seconds', stated.number()), ('missing_share', share),
+                ('failing_share', share), ('memory_mib', stated.number()),
+                ('switch_share', share)):
+            stated.check(name.replace('_', ' '), getattr(self, name), kind)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Traffic:
+class TraceTraffic:
     """The traffic that is replayed.
 
     :ivar known: (V, B) rates of each instance in telemetry, kbit/s, including
@@ -70,7 +65,6 @@ class Traffic:
     :ivar rates: (V, T) rates of each instance in the evaluated time, kbit/s
     :ivar stays: (2, V) evaluated bin in which each instance arrives, and the
         one in which it has left
-    :ivar bin_seconds: length of a bin
     """
 
     known: np.ndarray
@@ -80,134 +74,32 @@ class Traffic:
 
 
 class Strategy(abc.ABC):
-    """Decides which instances move. Each Replay has its own Strategy."""
+    """Decides which instances move. Each FleetReplay has its own Strategy."""
 
     @abc.abstractmethod
-    def decide(self, fleet):
-        """Decide on moves and make them with :meth:`Fleet.move`.
-
-        :param fleet: :class:`Fleet`
-        """
+    def decide(self, fleet: 'FleetReplay') -> None:
+        """Decide on moves and make them with :meth:`FleetReplay.move`."""
 
     def debts(self):
         """Return {('host', number): :class:`.budgets.Debt`} for arrivals."""
         return {}
 
 
-class Fleet:
-    """The fleet that a strategy of rebalancing reads and changes.
-
-    Bins are those of the whole trace, including the past before the evaluated
-    time.
-
-    :param replay: Replay
-    :param loads: see the attribute
-    :param used: see the attribute
-    :param overload: see the attribute
-    :ivar bins_per_period: bins between two decisions
-    :ivar bin_seconds: length of a bin
-    :ivar migration_kbps: load of a migration on the switches of both hosts
-    :ivar loads: :class:`~..budgets.relief.Loads` of all bins with the
-        current instances of hosts; bins from ``end`` on are unknown
-    :ivar end: number of known bins
-    :ivar migration_seconds: duration of a migration; 0 on a separate network
-    :ivar count: number of hosts that are or were in use
-    :ivar used: (hosts, bins) bool: evaluated bins in which a host was in use;
-        bin 0 is the first evaluated one
-    :ivar overload: (hosts, bins) bool: evaluated bins with avoidable overload
-        according to telemetry
-    """
-
-    def __init__(self, replay, loads, used, overload):
-        self._replay = replay
-        self.loads = loads
-        self.used = used
-        self.overload = overload
-        self.end = self.judged_end = self.count = 0
-        self.bins_per_period = replay.bins_per_period
-        self.bin_seconds = replay.bin_seconds
-        self.migration_kbps = replay.migration_kbps
-        self.migration_seconds = replay.migration_seconds
-
-    @property
-    def sizes(self):
-        """(hosts,) number of instances on each host."""
-        return np.bincount(self.loads.hosts[self.loads.hosts >= 0],
-                           minlength=self.count)[:self.count]
-
-    def bins(self, seconds):
-        """Return the number of bins of a time, at least one.
-
-        :param seconds: length of the time
-        """
-        return max(1, round(seconds / self.bin_seconds))
-
-    def recent(self, seconds):
-        """Return a view of Loads with the last known bins and :attr:`hosts`.
-
-        :param seconds: length of the time
-        """
-        return self.loads.within(max(0, self.end - self.bins(seconds)),
-                                 self.end, self.hosts)
-
-    @property
-    def hosts(self):
-        """Number of hosts in use, and of empty hosts that a plan may use."""
-        return min(self.count + _NEW_HOSTS, len(self.used))
-
-    def free(self):
-        """Return (instances,) bool: whether an instance can move now."""
-        return self._replay.free_instances()
-
-    def busy(self):
-        """Return (hosts,) bool: whether a host has a migration running."""
-        return self._replay.busy_hosts()
-
-    def constraints(self):
-        """Return :class:`~..budgets.relief.Constraints` of all hosts."""
-        return self._replay.constraints()
-
-    def empty_hosts(self):
-        """Return hosts that can be put into use: first those used before."""
-        unused = np.flatnonzero((self.sizes == 0) & ~self.busy()).tolist()
-        return unused + list(range(self.count, self.hosts))
-
-    def move(self, instance, destination):
-        """Start a live migration. Return whether it did not fail.
-
-        :param instance: row of the instance
-        :param destination: host
-        """
-        return self._replay.move(instance, destination)
-
-
 class _Admission:
-    """Judges the hosts of a packer for moves, as :class:`.Destinations`.
-
-    :param packer: as of :class:`Replay`
-    """
+    """Judges the hosts of a packer for moves, as :class:`.Destinations`."""
 
     def __init__(self, packer):
         self._packer = packer
         self._changed = set()
 
     def admitted(self, instance, hosts):
-        """Return (k,) bool: whether hosts admit an instance.
-
-        :param instance: row of the instance
-        :param hosts: numbers of k hosts; those not in use yet admit all
-        """
+        """Return (k,) bool: whether hosts admit an instance."""
         admitted = self._packer.admitted(instance)
         hosts = np.asarray(hosts)
         return np.append(admitted, True)[np.minimum(hosts, admitted.size)]
 
     def put(self, instance, source, destination):
-        """Judge hosts as if an instance had moved, until :meth:`restore`.
-
-        :param instance: row of the instance
-        :param source: number of the host that it leaves
-        :param destination: number of the host that it joins
-        """
+        """Judge hosts as if an instance had moved, until :meth:`restore`."""
         self._packer.suppose(instance, source, destination)
         self._changed.update((source, destination))
 
@@ -219,120 +111,112 @@ class _Admission:
         self._changed.clear()
 
 
-class Replay:
+class FleetReplay:
     """One fleet from its first arrival to the end of the trace.
 
-    :param packer: :class:`.methods` FirstFit with ``move``
-    :param strategy: Strategy
-    :param traffic: Traffic
+    A strategy reads it and moves its instances. Hosts are those that are or
+    were in use, and up to 16 empty ones.
+
     :param capacity: capacity of each host in kbit/s
-    :param conditions: Conditions
-    :param generator: numpy.random.Generator that selects failing migrations
+    :ivar count: number of hosts that are or were in use
+    :ivar end: number of known bins of the trace, with the past before the
+        evaluated time
+    :ivar judged_end: number of these bins in the evaluated time
+    :ivar loads: :class:`~..budgets.relief.Loads` of all bins of the trace
+    :ivar migration_seconds: duration of a migration; 0 on a separate network
+    :ivar used: (hosts, bins) bool: evaluated bins in which a host was in use
+    :ivar overload: (hosts, bins) bool: evaluated bins with avoidable overload
+        according to telemetry
     """
 
     def __init__(self, packer, strategy, traffic, capacity, conditions,
                  generator):
-        known, rates = traffic.known, traffic.rates
-        self.packer = packer
+        self.packer, self._strategy, self._traffic = packer, strategy, traffic
+        self._conditions, self._generator = conditions, generator
         self.bin_seconds = bin_seconds = traffic.bin_seconds
-        self.bins_per_period = max(
-            1, round(conditions.period_seconds / bin_seconds))
-        self._size = conditions.memory_mib * cost.KBIT_PER_MIB
+        self._period = max(1, round(conditions.period_seconds / bin_seconds))
+        size = conditions.memory_mib * cost.KBIT_PER_MIB
         self.migration_kbps = conditions.switch_share * capacity
-        self.migration_seconds = (self._size / self.migration_kbps
+        self.migration_seconds = (size / self.migration_kbps
                                   if self.migration_kbps else 0.0)
-        self._strategy = strategy
-        self._begin = known.shape[1] - rates.shape[1]
-        self._known = known
-        self._rates = rates
-        self._arrivals, self._departures = traffic.stays
-        self._capacity = capacity
         self._most = capacity * (1 + _TOLERANCE)
-        self._conditions = conditions
-        self._generator = generator
         # Number of bins after which a bin is known to the strategy.
         self._delay = math.ceil(
             conditions.delay_seconds / bin_seconds - _TOLERANCE)
-        count, bins = rates.shape
+        count, bins = traffic.rates.shape
+        self._begin = traffic.known.shape[1] - bins
         # Each instance can be on a host of its own and move to another one.
         # Unused rows take no memory.
         hosts = 2 * count
-        self._used, self._seen = (
-            np.zeros((hosts, bins), dtype=bool) for _ in range(2))
+        self.used, self.overload = np.zeros((2, hosts, bins), dtype=bool)
         self._running = []       # [instance, destination, kbit to transfer]
         self.migrations = measures.Migrations(
-            [], self._size, np.zeros((hosts, bins))
-            if self.migration_kbps else None)
+            [], size, np.zeros((hosts, bins)) if self.migration_kbps else None)
         self._done = 0           # simulated bins
         self._admission = _Admission(packer)
-        self.fleet = Fleet(self, relief.Loads(
-            known[None], np.full((1, hosts), capacity),
-            np.full(count, -1)), self._used, self._seen)
+        self.end = self.judged_end = self.count = 0
+        self.loads = relief.Loads(
+            traffic.known[None], np.full((1, hosts), capacity),
+            np.full(count, -1))
 
     def advance(self, known, rows, end):
         """Learn, place some arrivals and simulate up to a bin.
 
-        :param known: :class:`.trace.Known` at the start
         :param rows: instances in the order of arrival, all before ``end``
-        :param end: evaluated bin
         """
         self.packer.learn(known)
+        arrivals, departures = self._traffic.stays
         waiting = list(rows)
         while self._done < end:
             # Rounds are counted from the start of the replay, independent of
             # days.
-            until = min(end, self._done - self._done % self.bins_per_period
-                        + self.bins_per_period)
-            while waiting and self._arrivals[waiting[0]] < until:
-                self._place(waiting.pop(0))
-            self._observe(self._done, until)
+            until = min(end, self._done - self._done % self._period
+                        + self._period)
+            while waiting and arrivals[waiting[0]] < until:
+                row = waiting.pop(0)
+                self.loads.put(row, self.packer.place(
+                    row, int(arrivals[row]), int(departures[row])))
+                self.count = len(self.packer.residents)
+            if self.count:
+                self._observe(self._done, until)
             self._done = until
             for row in self.packer.end_stays(until):
-                self.fleet.loads.put(row, -1)
+                self.loads.put(row, -1)
                 self._running = [migration for migration in self._running
                                  if migration[0] != row]
-            if self.fleet.count:
-                self.fleet.end = max(self._begin + until - self._delay, 0)
-                self.fleet.judged_end = max(until - self._delay, 0)
-                self._strategy.decide(self.fleet)
+            if self.count:
+                self.end = max(self._begin + until - self._delay, 0)
+                self.judged_end = max(until - self._delay, 0)
+                self._strategy.decide(self)
                 self._admission.restore()
                 self.packer.set_debts(self._strategy.debts())
 
-    def _place(self, row):
-        host = self.packer.place(
-            row, int(self._arrivals[row]), int(self._departures[row]))
-        self.fleet.loads.put(row, host)
-        self.fleet.count = len(self.packer.residents)
-
     def _observe(self, first, last):
         """Record the use of hosts and their overload by telemetry."""
-        count = self.fleet.count
-        if not count:
-            return
-        residents = (self.fleet.loads.hosts
-                     == np.arange(count)[:, None]).astype(float)
+        arrivals, departures = self._traffic.stays
+        residents = (self.loads.hosts
+                     == np.arange(self.count)[:, None]).astype(float)
         at = np.arange(first, last)
-        is_present = ((at >= self._arrivals[:, None])
-                      & (at < self._departures[:, None]))
+        is_present = (at >= arrivals[:, None]) & (at < departures[:, None])
         bins = slice(first, last)
-        self._used[:count, bins] = residents @ is_present > 0
-        rates = np.where(is_present, self._known[
+        self.used[:self.count, bins] = residents @ is_present > 0
+        rates = np.where(is_present, self._traffic.known[
             :, self._begin + first:self._begin + last], 0.0)
-        load = residents @ rates + self._transfer(count, bins)
-        self._seen[:count, bins] = (load > self._most) & ~(
+        load = residents @ rates + self._transfer(bins)
+        self.overload[:self.count, bins] = (load > self._most) & ~(
             residents @ (rates > self._most) > 0)
 
-    def _transfer(self, count, bins):
+    def _transfer(self, bins):
         """Continue running migrations. Return (hosts, bins) their load."""
         if not self.migration_kbps:
             return 0.0
-        load = self.migrations.load[:count, bins]
+        load = self.migrations.load[:self.count, bins]
         rate, number = self.migration_kbps, load.shape[1]
         for migration in list(self._running):
             instance, destination, kbit_left = migration
             bins_left = kbit_left / rate / self.bin_seconds
             added = np.clip(bins_left - np.arange(number), 0.0, 1.0) * rate
-            load[self.fleet.loads.hosts[instance]] += added
+            load[self.loads.hosts[instance]] += added
             load[destination] += added
             migration[2] = kbit_left - rate * self.bin_seconds * number
             if migration[2] <= 0:
@@ -340,46 +224,67 @@ class Replay:
                 self._end(instance, destination, bins.stop)
         return load
 
-    def free_instances(self):
+    @property
+    def sizes(self):
+        """(hosts,) number of instances on each host that is or was in use."""
+        return np.bincount(self.loads.hosts[self.loads.hosts >= 0],
+                           minlength=self.count)[:self.count]
+
+    def bins(self, seconds):
+        """Return the number of bins of a time, at least one."""
+        return max(1, round(seconds / self.bin_seconds))
+
+    def recent(self, seconds):
+        """Return Loads of the last known bins and of :attr:`hosts`."""
+        return self.loads.within(max(0, self.end - self.bins(seconds)),
+                                 self.end, self.hosts)
+
+    @property
+    def hosts(self):
+        """Number of hosts in use, and of empty hosts that a plan may use."""
+        return min(self.count + _NEW_HOSTS, len(self.used))
+
+    def free(self):
         """Return (V,) bool: whether an instance is on a host and at rest."""
-        free = self.fleet.loads.hosts >= 0
+        free = self.loads.hosts >= 0
         free[[instance for instance, _, _ in self._running]] = False
         return free
 
-    def busy_hosts(self):
-        """Return (hosts,) bool: whether a host has a migration running."""
-        busy = np.zeros(self.fleet.count, dtype=bool)
+    def busy(self):
+        """Return (count,) bool: whether a host has a migration running."""
+        busy = np.zeros(self.count, dtype=bool)
         for instance, destination, _ in self._running:
-            busy[[self.fleet.loads.hosts[instance], destination]] = True
+            busy[[self.loads.hosts[instance], destination]] = True
         return busy
 
     def constraints(self):
-        """Return the constraints on moves at this time."""
-        hosts = self.fleet.hosts
-        closed = np.zeros(hosts, dtype=bool)
-        closed[:self.fleet.count] = self.busy_hosts()
+        """Return :class:`~..budgets.relief.Constraints` of all hosts."""
+        closed = np.zeros(self.hosts, dtype=bool)
+        closed[:self.count] = self.busy()
         return relief.Constraints(*self.packer.resources(
-            len(self._rates), hosts), self.free_instances(), closed,
+            len(self._traffic.rates), self.hosts), self.free(), closed,
             admission=self._admission)
 
-    def move(self, instance, destination):
-        """Start a migration. Return whether it did not fail.
+    def empty_hosts(self):
+        """Return hosts that can be put into use: first those used before."""
+        unused = np.flatnonzero((self.sizes == 0) & ~self.busy()).tolist()
+        return unused + list(range(self.count, self.hosts))
 
-        :param instance: row of the instance
-        :param destination: host
-        """
+    def move(self, instance, destination):
+        """Start a live migration. Return whether it did not fail."""
         self.migrations.started.append(self._done)
-        while destination >= self.fleet.count:
+        while destination >= self.count:
             self.packer.open()
-            self.fleet.count += 1
+            self.count += 1
         if self._generator.random() < self._conditions.failing_share:
             return False
         if self.migration_kbps:
-            self._running.append([instance, destination, self._size])
+            self._running.append([instance, destination,
+                                  self.migrations.kbit])
         else:
             self._end(instance, destination, self._done)
         return True
 
     def _end(self, instance, destination, now):
         self.packer.move(instance, destination, now)
-        self.fleet.loads.put(instance, destination)
+        self.loads.put(instance, destination)

@@ -22,8 +22,6 @@ _WEEK_SECONDS = 7 * 86400.0
 class Migrations:
     """The live migrations of a replay.
 
-    :ivar started: list of the bins in which a migration started
-    :ivar kbit: data that one migration transfers
     :ivar load: (hosts, T) rate that migrations add to hosts, or None
     """
 
@@ -36,8 +34,6 @@ class Migrations:
 class Judgement:
     """What happened on h hosts and to v instances, in bins of equal length.
 
-    :ivar bin_seconds: length of a bin
-    :ivar length: number of bins
     :ivar hosts: (h,) numbers of the hosts that were in use
     :ivar bins: (h,) number of bins in which the host had an instance
     :ivar overload: (h,) number of these bins with a sum above the capacity
@@ -47,8 +43,6 @@ class Judgement:
     :ivar vm_bins: (v,) number of bins of each instance on any host
     :ivar vm_overload: (v,) number of these bins in which the host exceeds the
         capacity although the instance itself does not
-    :ivar loss: traffic above the capacity divided by all traffic, of all hosts
-    :ivar moves: number of completed migrations
     :ivar migration_share: traffic of migrations, as a share of all traffic
     """
 
@@ -71,10 +65,7 @@ class Judgement:
         return self.avoidable / self.bins
 
     def figures(self, limit):
-        """Return the measures as a dictionary of numbers; None: undefined.
-
-        :param limit: E, the limit of the overload probability
-        """
+        """Return the measures as a dictionary of numbers; None: undefined."""
         shares, raw = self.avoidable_shares, self.overload / self.bins
         weekly = shares[self.bins * self.bin_seconds
                         >= _WEEK_SECONDS * (1 - TOLERANCE)]
@@ -137,9 +128,6 @@ def judge(stays, rates, capacity, bin_seconds, begin=0,
     :param stays: list of stays; the stays of an instance are in order of time
     :param rates: (V, T) kbit/s, 0 where there is no sample
     :param capacity: capacity of each host in kbit/s
-    :param bin_seconds: length of a bin
-    :param begin: first bin that counts
-    :param migrations: Migrations
     """
     most = capacity * (1 + TOLERANCE)
     end = rates.shape[1]
@@ -190,12 +178,7 @@ def _moves(stays, begin, end):
 
 @dataclasses.dataclass(frozen=True)
 class FluidBound:
-    """Host-hours below which no placement can be, even with free migrations.
-
-    :ivar within_limit: host-hours that keep E in all host-hours together
-    :ivar without_overload: host-hours in which no instance is overloaded by
-        others
-    """
+    """Host-hours below which no placement can be with free migrations."""
 
     within_limit: float
     without_overload: float
@@ -207,12 +190,6 @@ def fluid_bound(stays, rates, capacity, bin_seconds, limit, begin=0,
 
     Derivation: reference/evaluation.rst, "Fluid bound".
 
-    :param stays: as in :func:`judge`, of which the hosts are ignored
-    :param rates: as in :func:`judge`
-    :param capacity: as in :func:`judge`
-    :param bin_seconds: as in :func:`judge`
-    :param limit: E, the limit of the overload probability
-    :param begin: as in :func:`judge`
     :param needs: (V, r) needs of each instance for each resource, or None
     :param room: (r,) capacity of a host for each resource
     """

@@ -9,6 +9,7 @@ variants: reference/evaluation.rst, "Methods".
 """
 
 import abc
+import functools
 import math
 import statistics
 
@@ -34,23 +35,17 @@ _NORMAL = statistics.NormalDist()
 _TOLERANCE = 1e-9
 
 
-class Method(abc.ABC):
-    """A method that decides on admission.
+class Method:
+    """A method that decides on admission, and on moves.
 
-    :param name: name in the report
-    :ivar name: name in the report
+    :ivar start: callable(saturation_kbps, overload_probability), returns an
+        empty :class:`.packing.FirstFit`
+    :ivar strategy: None, or callable(saturation_kbps, overload_probability),
+        returns a :class:`.closed_loop.Strategy` that moves instances
     """
 
-    def __init__(self, name):
-        self.name = name
-
-    @abc.abstractmethod
-    def start(self, saturation_kbps, overload_probability):
-        """Return an empty :class:`.packing.FirstFit`.
-
-        :param saturation_kbps: capacity of each host
-        :param overload_probability: limit
-        """
+    def __init__(self, name, start, strategy=None):
+        self.name, self.start, self.strategy = name, start, strategy
 
 
 # Ours
@@ -62,17 +57,12 @@ class Estimator(abc.ABC):
     def fit(self, known, saturation_kbps):
         """Return a law for every instance.
 
-        :param known: :class:`.trace.Known`
-        :param saturation_kbps: capacity of each host
         :returns: list of V laws for :meth:`table`; instances with too little
             history have the prior
         """
 
     def limit(self, overload_probability):
-        """Return the limit to configure so that the overload meets a limit.
-
-        :param overload_probability: limit that the overload shall meet
-        """
+        """Return the limit to configure so that the overload meets a limit."""
         return overload_probability
 
     def table(self):
@@ -88,9 +78,6 @@ class CountsEstimator(Estimator):
     instance among the others that fit the switch. If there are none, the prior
     is the law of the configured default, cut at the capacity.
 
-    :param fit: callable(TransitionCounts), returns a TrafficModel or raises
-        NotEnoughSamples
-    :param default_law: RateLaw of an instance about which nothing is known
     :param min_samples: minimum number of samples to fit a model
     """
 
@@ -100,11 +87,7 @@ class CountsEstimator(Estimator):
         self._min_samples = min_samples
 
     def fit(self, known, saturation_kbps):
-        """Return a list with a RateLaw for every instance.
-
-        :param known: :class:`.trace.Known`
-        :param saturation_kbps: capacity of each host
-        """
+        """Return a list with a RateLaw for every instance."""
         # Of no capacity: fitted once for all of them.
         fitted = known.derived(self, lambda: self.models(known))
         peers = [counts for counts, law, peak
@@ -119,10 +102,7 @@ class CountsEstimator(Estimator):
         return [expected if law is None else law for law in fitted]
 
     def models(self, known):
-        """Return a list of V RateLaws, None for short histories.
-
-        :param known: :class:`.trace.Known`
-        """
+        """Return a list of V RateLaws, None for short histories."""
         return [self._law(counts) if counts is not None
                 and counts.total_samples >= self._min_samples else None
                 for counts in known.counts]
@@ -133,7 +113,7 @@ class CountsEstimator(Estimator):
         return self._fit(counts).law
 
 
-class PriorEstimator(Estimator):
+class PriorEstimator(CountsEstimator):
     """Gives instances without a model the same law as the scheduler.
 
     An instance with too few samples for a model gets the prior of its group,
@@ -141,29 +121,19 @@ class PriorEstimator(Estimator):
     prior it gets the law of the configured default, scaled down to the
     capacity.
 
-    :param fit: as in :class:`CountsEstimator`
-    :param default_law: as in :class:`CountsEstimator`
-    :param min_samples: as in :class:`CountsEstimator`
     :param groups: {instance uuid: (flavor, project)}; None: all get the prior
         of the fleet
-    :param learns: whether there are priors at all
     """
 
     def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES,
                  groups=None, learns=True):
-        self._models = CountsEstimator(fit, None, min_samples)
-        self._default_law = default_law
+        super().__init__(fit, default_law, min_samples)
         self._groups = groups or {}
         self._learns = learns
 
     def fit(self, known, saturation_kbps):
-        """Return a list with a RateLaw for every instance.
-
-        :param known: :class:`.trace.Known`
-        :param saturation_kbps: capacity of each host
-        """
-        laws = known.derived((self, 'models'),
-                             lambda: self._models.models(known))
+        """Return a list with a RateLaw for every instance."""
+        laws = known.derived(self, lambda: self.models(known))
         groups = [self._groups.get(uuid, prior.FLEET)
                   for uuid in known.uuids]
         pools = known.derived((self, 'pools'),
@@ -189,49 +159,26 @@ class PriorEstimator(Estimator):
 
 
 class Admission(Method):
-    """The decision of the scheduler, on the laws of an estimator.
-
-    :param name: name in the report
-    :param estimator: Estimator
-    :param policy: admission.PROBABILITY or admission.AVERAGE
-    :param prediction_margin: as in a HostPolicy
-    """
+    """The decision of the scheduler, on the laws of an estimator."""
 
     def __init__(self, name, estimator, policy=admission.PROBABILITY,
                  prediction_margin=1.0):
-        super().__init__(name)
+        super().__init__(name, functools.partial(
+            _ByTable, estimator, policy, prediction_margin))
+
+
+class _ByTable(packing.FirstFit):
+    """First-fit in which a LoadTable admits instances."""
+
+    def __init__(self, estimator, policy, margin, saturation_kbps, limit):
+        super().__init__()
         self._estimator = estimator
-        self._policy = policy
-        self._prediction_margin = prediction_margin
-
-    def start(self, saturation_kbps, overload_probability):
-        """Return an empty FirstFit whose LoadTable admits instances.
-
-        :param saturation_kbps: capacity of each host
-        :param overload_probability: limit
-        """
-        policy = admission.HostPolicy(
+        self._policy = admission.HostPolicy(
             profile.SwitchProfile(
                 name='evaluated', switch='any',
                 saturation_kbps=saturation_kbps,
                 saturation_dimension='bandwidth'),
-            self._policy, self._estimator.limit(overload_probability),
-            prediction_margin=self._prediction_margin)
-        return _ByTable(self._estimator, policy, saturation_kbps)
-
-
-class _ByTable(packing.FirstFit):
-    """First-fit in which a LoadTable admits instances.
-
-    :param estimator: Estimator
-    :param policy: HostPolicy
-    :param saturation_kbps: capacity of each host
-    """
-
-    def __init__(self, estimator, policy, saturation_kbps):
-        super().__init__()
-        self._estimator = estimator
-        self._policy = policy
+            policy, estimator.limit(limit), prediction_margin=margin)
         self._saturation_kbps = saturation_kbps
         self._table = estimator.table()
         self._slots = []
@@ -289,8 +236,6 @@ class _Figures(packing.FirstFit):
     chosen instance among the others that fit the switch or, if there is none,
     those of the default law.
 
-    :param saturation_kbps: capacity of each host
-    :param overload_probability: limit
     :param default_rates: (n,) samples of the default law, kbit/s
     """
 
@@ -328,10 +273,7 @@ class _Figures(packing.FirstFit):
             self._sums[host] = sums
 
     def sums(self, rows):
-        """Return (k,) the sums of numbers of some instances.
-
-        :param rows: rows of the instances
-        """
+        """Return (k,) the sums of numbers of some instances."""
         return self._figures[rows].sum(axis=0)
 
     def admitted(self, instance):
@@ -342,10 +284,7 @@ class _Figures(packing.FirstFit):
 
     @abc.abstractmethod
     def figures(self, known):
-        """Return (V, k) numbers.
-
-        :param known: :class:`.trace.Known`
-        """
+        """Return (V, k) numbers."""
 
     def at_random(self, figures):
         """Return the (k,) numbers of a randomly chosen instance.
@@ -377,7 +316,7 @@ class _Figures(packing.FirstFit):
 
 
 class _Samples:
-    """One instance with given samples, with the interface of Known.
+    """One instance with given samples, with the interface of KnownTraffic.
 
     :param samples: (n,) rates in kbit/s
     """
@@ -655,30 +594,8 @@ def _with_one_more(on, probability):
     return result
 
 
-class _Published(Method):
-    """A published method, implemented by a class.
-
-    :param name: name in the report
-    :param kind: subclass of _Figures
-    :param default_rates: (n,) samples of the default law, kbit/s
-    """
-
-    def __init__(self, name, kind, default_rates):
-        super().__init__(name)
-        self._kind = kind
-        self._default_rates = default_rates
-
-    def start(self, saturation_kbps, overload_probability):
-        return self._kind(saturation_kbps, overload_probability,
-                          self._default_rates)
-
-
 def make_placing(settings):
-    """Return our method of placing.
-
-    :param settings: :class:`.settings.Settings`
-    :returns: Method
-    """
+    """Return our method of placing."""
     samples = settings.min_samples
     estimator = CountsEstimator(
         lambda counts: estimate.fit_model(counts, samples),
@@ -690,7 +607,6 @@ def make_placing(settings):
 def make_methods(settings, groups=None):
     """Return the methods of the report, without the clairvoyant.
 
-    :param settings: :class:`.settings.Settings`
     :param groups: {instance uuid: (flavor, project)}, or None
     :returns: list of Method, in the order of :data:`NAMES`
     """
@@ -718,6 +634,7 @@ def make_methods(settings, groups=None):
             fit, default_law, min_samples, learns=False)),
         'onoff': Admission('onoff', on_off),
         'average': Admission('average', on_off, admission.AVERAGE),
-        **{name: _Published(name, kind, default_rates)
+        **{name: Method(name, functools.partial(
+            kind, default_rates=default_rates))
            for name, kind in published.items()}}
     return [methods[name] for name in NAMES if name in methods]

@@ -29,7 +29,6 @@ class FirstFit(abc.ABC):
     rule would refuse it, because all methods must place the same instances.
 
     :ivar residents: one list of instances for each host, in order of arrival
-    :ivar stays: list of the stays of all instances, see :mod:`.measures`
     """
 
     def __init__(self):
@@ -54,21 +53,14 @@ class FirstFit(abc.ABC):
         self._left = np.zeros((0, self._room.size))
 
     def resources(self, instances, hosts):
-        """Return (V, r) needs of instances and (hosts, r) free resources.
-
-        :param instances: number V of instances
-        :param hosts: number of hosts; those that are not in use yet are empty
-        """
+        """Return (V, r) needs of instances and (hosts, r) free resources."""
         if self._needs is None:
             return np.zeros((instances, 0)), np.zeros((hosts, 0))
         return self._needs, np.vstack([self._left, np.tile(
             self._room, (hosts - len(self._left), 1))])
 
     def has_room(self, instance):
-        """Return (hosts,) bool: whether a host has enough cores and memory.
-
-        :param instance: row of the instance
-        """
+        """Return (hosts,) bool: whether a host has enough cores and memory."""
         if self._needs is None:
             return np.ones(len(self.residents), dtype=bool)
         return (self._needs[instance]
@@ -76,30 +68,18 @@ class FirstFit(abc.ABC):
 
     @abc.abstractmethod
     def learn(self, known):
-        """Use what is known now, also for residents.
-
-        :param known: :class:`.trace.Known`
-        """
+        """Use what is known now, also for residents."""
 
     @abc.abstractmethod
     def admitted(self, instance):
-        """Return (hosts,) bool: whether a host admits one more instance.
-
-        :param instance: row of the instance
-        """
+        """Return (hosts,) bool: whether a host admits one more instance."""
 
     @abc.abstractmethod
     def predicted(self):
         """Return (hosts,) overload probability that the method expects."""
 
     def suppose(self, instance, source, destination):
-        """Judge hosts as if an instance had moved, until :meth:`changed`.
-
-        :param instance: row of the instance
-        :param source: number of the host that it leaves
-        :param destination: number of the host that it joins, possibly one that
-            is not in use
-        """
+        """Judge hosts as if an instance had moved, until :meth:`changed`."""
 
     def set_debts(self, debts):
         """Set which hosts are in debt, if the method places by budgets.
@@ -112,26 +92,15 @@ class FirstFit(abc.ABC):
         return np.zeros(len(self.residents), dtype=bool)
 
     def changed(self, host):
-        """Update the state after the residents of a host changed.
-
-        :param host: number of the host, possibly a new one
-        """
+        """Update the state after the residents of a host changed."""
 
     def host_of(self, instance):
-        """Return the number of the host of an instance, or -1.
-
-        :param instance: row of the instance
-        """
+        """Return the number of the host of an instance, or -1."""
         stay = self._current.get(instance)
         return -1 if stay is None else stay[1]
 
     def place(self, instance, first=0, end=STAYS):
-        """Put an instance on a host. Return the number of the host.
-
-        :param instance: row of the instance in the trace
-        :param first: bin of its arrival
-        :param end: bin of its departure
-        """
+        """Put an instance on a host. Return the number of the host."""
         candidates = ()
         if self.residents:
             used = np.array([len(rows) > 0 for rows in self.residents])
@@ -189,8 +158,6 @@ class FirstFit(abc.ABC):
     def move(self, instance, destination, now):
         """Move an instance to another host.
 
-        :param instance: row of the instance
-        :param destination: number of the other host
         :param now: first bin of the instance on that host
         """
         stay = self._leave(instance)
@@ -209,7 +176,6 @@ class Clairvoyant(FirstFit):
     :param arrivals: (V,) bin from which on each instance would be on its host
     :param departures: (V,) end of the bins of each instance
     :param capacity: capacity of each host in kbit/s
-    :param overload_probability: limit
     """
 
     def __init__(self, rates, arrivals, departures, capacity,
@@ -224,10 +190,7 @@ class Clairvoyant(FirstFit):
         self._alone, self._used = np.zeros((2, 0, bins), dtype=bool)
 
     def learn(self, known):
-        """Do nothing: everything is known.
-
-        :param known: ignored
-        """
+        """Do nothing: everything is known."""
 
     def _will_be(self, instance):
         """Return the rates and the presence of an instance in all bins."""
@@ -243,10 +206,7 @@ class Clairvoyant(FirstFit):
             np.count_nonzero(self._used[hosts] | present, axis=1), 1))
 
     def admitted(self, instance):
-        """Return (hosts,) bool, correct up to the first host that accepts it.
-
-        :param instance: row of the instance
-        """
+        """Return (hosts,) bool, correct up to the first host that accepts."""
         future = self._will_be(instance)
         result = np.zeros(len(self.residents), dtype=bool)
         possible = self.has_room(instance) & np.array(
@@ -265,12 +225,7 @@ class Clairvoyant(FirstFit):
                                np.zeros(bins, dtype=bool))
 
     def place(self, instance, first=0, end=STAYS):
-        """Put an instance on a host, as :meth:`FirstFit.place`.
-
-        :param instance: row of the instance
-        :param first: bin of its arrival
-        :param end: bin of its departure
-        """
+        """Put an instance on a host, as :meth:`FirstFit.place`."""
         host = super().place(instance, first, end)
         if host == len(self._total):
             # Double the room; rows beyond the hosts are empty.

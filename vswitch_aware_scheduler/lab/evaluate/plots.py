@@ -18,7 +18,6 @@ _FLOOR = 1e-5
 def prepare(directory):
     """Check that plots can be written to a directory. Create it if missing.
 
-    :param directory: path of the directory
     :raises InvalidInput: if matplotlib is not installed, or the directory
         cannot be created or written
     """
@@ -44,9 +43,7 @@ def _paths(directory):
 def draw(directory, results, overload_probability):
     """Write reliability.png and frontier.png.
 
-    :param directory: as in :func:`prepare`
     :param results: {label: Result} of :func:`.protocols.evaluate`
-    :param overload_probability: limit, drawn as a line
     :returns: list of the two paths
     :raises InvalidInput: as :func:`prepare`
     """

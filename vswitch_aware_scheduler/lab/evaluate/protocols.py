@@ -15,10 +15,10 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import measures
 from vswitch_aware_scheduler.lab.evaluate import packing
-from vswitch_aware_scheduler.lab.evaluate import strategies
 from vswitch_aware_scheduler.lab.evaluate import trace as traces
+from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['Case', 'CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'Result',
+__all__ = ['CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'ReplayCase', 'Result',
            'evaluate', 'evaluate_limits']
 
 STATIC, ROLLING = PROTOCOLS = ('static', 'rolling')
@@ -31,17 +31,13 @@ LAST_DAYS = 10
 #: Longest time for which a sample replaces missing later ones.
 _LONGEST_GAP_SECONDS = 3600.0
 
+_ABOVE_0 = stated.number(above=True)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Case:
+class ReplayCase:
     """What is replayed.
 
-    :ivar protocol: one of :data:`PROTOCOLS`
-    :ivar conditions: :class:`.closed_loop.Conditions` of methods that
-        rebalance
-    :ivar trace: Trace for the evaluation
-    :ivar saturation_kbps: capacity of each host, sum of egress and ingress
-    :ivar overload_probability: limit
     :ivar past: Trace to learn from, or None
     :ivar train_days: number of days to learn from without ``past``; None: half
         of all
@@ -69,33 +65,20 @@ class Case:
     def __post_init__(self):
         for name, allowed in (('protocol', PROTOCOLS),
                               ('history', HISTORIES)):
-            if getattr(self, name) not in allowed:
-                raise exceptions.InvalidInput(
-                    f'{name}: {getattr(self, name)!r}; expected one of '
-                    f'{", ".join(allowed)}')
-        if not 0 < self.saturation_kbps < np.inf:
-            raise exceptions.InvalidInput(
-                f'saturation: {self.saturation_kbps} kbit/s; expected a '
-                f'number > 0')
-        if not 0 < self.overload_probability < 1:
-            raise exceptions.InvalidInput(
-                f'overload probability: {self.overload_probability}; '
-                f'expected a number between 0 and 1')
-        if self.lifetime_days is not None \
-                and not 0 < self.lifetime_days < np.inf:
-            raise exceptions.InvalidInput(
-                f'lifetime: {self.lifetime_days} days; expected a number > 0')
+            stated.check(name, getattr(self, name), stated.Kind(
+                f'one of {", ".join(allowed)}', allowed.__contains__))
+        stated.check('saturation in kbit/s', self.saturation_kbps, _ABOVE_0)
+        stated.check('overload probability', self.overload_probability,
+                     stated.Kind('a number between 0 and 1',
+                                 lambda value: 0 < value < 1))
+        stated.check('lifetime in days', self.lifetime_days,
+                     _ABOVE_0._replace(default=None))
 
 
 @dataclasses.dataclass(eq=False)
 class Result:
     """The result of a method, with one entry of each list for each seed.
 
-    :ivar method: name of the method
-    :ivar judgements: list of Judgement of all evaluated bins
-    :ivar last_judgements: list of Judgement of the last :data:`LAST_DAYS`
-    :ivar bounds: list of the FluidBound of all bins
-    :ivar last_bounds: list of the FluidBound of the last days
     :ivar predicted: list of (hosts,) overload probabilities that the method
         expected
     :ivar refused: list of the number of instances with a known peak above the
@@ -111,11 +94,7 @@ class Result:
     refused: list = dataclasses.field(default_factory=list)
 
     def figures(self, overload_probability, clairvoyant):
-        """Return the row of the report, means over the seeds.
-
-        :param overload_probability: limit
-        :param clairvoyant: Result to compare with
-        """
+        """Return the row of the report, means over the seeds."""
         return {
             'method': self.method,
             'refused': float(np.mean(self.refused)),
@@ -160,10 +139,7 @@ def _ratio(value, of):
 def evaluate(case, methods, seeds=3, progress=None, half_life_days=0):
     """Replay a case in several random orders.
 
-    :param case: Case
-    :param methods: list of :class:`.methods.Method`
     :param seeds: number of orders; their seeds are 1, 2, ...
-    :param progress: callable(done, total), or None
     :param half_life_days: age at which a sample counts half; 0: none ages
     :returns: {name: Result}, including the clairvoyant
     :raises InvalidInput: if there is nothing to learn from or to evaluate
@@ -177,12 +153,8 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None,
                     half_life_days=0):
     """Replay a case with several limits, which share what is learned.
 
-    :param case: Case, whose own limits are ignored
+    :param case: ReplayCase, whose own limits are ignored
     :param limits: list of (saturation_kbps, overload_probability)
-    :param methods: as in :func:`evaluate`
-    :param seeds: as in :func:`evaluate`
-    :param progress: as in :func:`evaluate`
-    :param half_life_days: as in :func:`evaluate`
     :returns: list of results as of :func:`evaluate`, in the order of limits
     """
     trace, begin = _trace_and_begin(case)
@@ -241,15 +213,8 @@ def _results(runs, rates):
 class _Run:
     """One random order: arrivals, and the placement by each method.
 
-    :param case: Case
-    :param methods: list of :class:`.methods.Method`
-    :param trace: Trace, with the past
-    :param begin: first evaluated bin
     :param rates: (V, T) kbit/s in the evaluated time
-    :param seed: seed of the order
     :param histories: {what is known when: History} of the runs so far
-    :param half_life_days: as in :func:`evaluate`
-    :ivar history: History
     :ivar days: [(bin at which the methods learn, rows in order of arrival)]
     """
 
@@ -282,8 +247,7 @@ class _Run:
         key = known.tobytes()
         if key not in histories:
             history = traces.History(trace, begin, *known, half_life_days)
-            moves = any(isinstance(method, strategies.Rebalanced)
-                        for method in methods)
+            moves = any(method.strategy for method in methods)
             # Missing samples of the trace count as no traffic, as in the
             # evaluation.
             histories[key] = history, history.delivered(
@@ -294,11 +258,11 @@ class _Run:
         for method in methods:
             packer = self.packers[method.name] = method.start(
                 case.saturation_kbps, case.overload_probability)
-            if isinstance(method, strategies.Rebalanced):
-                self.replays[method.name] = closed_loop.Replay(
+            if method.strategy:
+                self.replays[method.name] = closed_loop.FleetReplay(
                     packer, method.strategy(case.saturation_kbps,
                                             case.overload_probability),
-                    closed_loop.Traffic(
+                    closed_loop.TraceTraffic(
                         delivered, rates, (self.arrivals, self.departures),
                         trace.period_seconds), case.saturation_kbps,
                     case.conditions, np.random.default_rng((seed, 1)))
@@ -327,7 +291,6 @@ class _Run:
     def place(self, known, rows, end):
         """Learn, then place the instances of a day that are not refused.
 
-        :param known: :class:`.trace.Known`
         :param rows: instances in the order of arrival
         :param end: evaluated bin in which the day ends
         """

@@ -9,16 +9,12 @@ import dataclasses
 from vswitch_aware_scheduler.budgets import relief
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['Settings']
+__all__ = ['EvaluationSettings']
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Values of the options of the same names, which describe them.
-
-    :ivar rebalance_cool_down_hours: as in
-        :class:`.RebalanceSettings`, which has no option
-    """
+class EvaluationSettings:
+    """Values of the options of the same names, which describe them."""
 
     overload_probability: float
     admission_policy: str
@@ -36,10 +32,7 @@ class Settings:
 
     @classmethod
     def of(cls, group):
-        """Return the Settings of an object with these attributes.
-
-        :param group: for example the options of [vswitch_scheduler]
-        """
+        """Return the Settings of an object with these attributes."""
         return cls(**{field.name: getattr(group, field.name)
                       for field in dataclasses.fields(cls)
                       if field.default is dataclasses.MISSING})

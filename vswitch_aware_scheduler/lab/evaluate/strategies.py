@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies that move instances: our error budgets, and published ones.
 
-Each decides by a :class:`.closed_loop.Fleet` at the end of a period. Pure.
+Each decides by a :class:`.closed_loop.FleetReplay` at the end of a period.
 Sources and variants: reference/rebalance.rst, "Strategies".
 """
 
@@ -14,69 +14,38 @@ from vswitch_aware_scheduler.lab.evaluate import closed_loop
 from vswitch_aware_scheduler.lab.evaluate import methods
 from vswitch_aware_scheduler import store
 
-__all__ = ['ErrorBudget', 'NAMES', 'Rebalanced', 'Sandpiper',
-           'WorkloadBalance', 'make_rebalanced']
+__all__ = ['BudgetStrategy', 'NAMES', 'Sandpiper', 'WorkloadBalance',
+           'make_rebalanced']
 
 #: Names in the order of the report; the clairvoyant follows.
 NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
-
-
-class Rebalanced(methods.Method):
-    """A method of placing combined with a strategy of moving.
-
-    :param name: name in the report
-    :param placing: Method
-    :param strategy: callable(saturation_kbps, overload_probability), returns a
-        new Strategy
-    """
-
-    def __init__(self, name, placing, strategy):
-        super().__init__(name)
-        self._placing = placing
-        self.strategy = strategy
-
-    def start(self, saturation_kbps, overload_probability):
-        """Return an empty FirstFit that places instances as ``placing`` does.
-
-        :param saturation_kbps: capacity of each host
-        :param overload_probability: limit
-        """
-        return self._placing.start(saturation_kbps, overload_probability)
 
 
 def make_rebalanced(settings):
     """Return the methods of :data:`NAMES`.
 
     All place instances as ``ours`` of :mod:`.methods`.
-
-    :param settings: :class:`.settings.Settings`
-    :returns: list of Method
     """
     placing = methods.make_placing(settings)
 
     def budgets(rule):
-        return lambda capacity, limit: ErrorBudget(
+        return lambda capacity, limit: BudgetStrategy(
             rules.Terms(limit), rule, settings.churn,
             settings.rebalance_checks, settings.error_budgets)
 
-    return [
-        Rebalanced('ours', placing, budgets(relief.Rule())),
-        Rebalanced('none', placing, budgets(None)),
-        Rebalanced('workload_balance', placing,
-                   lambda capacity, limit: WorkloadBalance(capacity)),
-        Rebalanced('sandpiper', placing,
-                   lambda capacity, limit: Sandpiper(capacity))]
+    by_name = {
+        'ours': budgets(relief.Rule()), 'none': budgets(None),
+        'workload_balance': lambda capacity, limit: WorkloadBalance(capacity),
+        'sandpiper': lambda capacity, limit: Sandpiper(capacity)}
+    return [methods.Method(name, placing.start, by_name[name])
+            for name in NAMES]
 
 
-class ErrorBudget(closed_loop.Strategy):
+class BudgetStrategy(closed_loop.Strategy):
     """Relieves hosts that have spent more overload than they have earned.
 
-    :param terms: :class:`~..budgets.rules.Terms`
-    :param rule: :class:`~..budgets.relief.Rule`; None: nothing moves
-    :param churn: :class:`~..budgets.relief.Churn`
     :param checks: number of consecutive rounds in debt before a host is
         relieved
-    :param places: whether arrivals are placed by error budgets
     """
 
     def __init__(self, terms, rule, churn, checks, places):
@@ -129,10 +98,7 @@ class ErrorBudget(closed_loop.Strategy):
                                                  *seconds)
 
     def decide(self, fleet):
-        """Make the moves that the rule plans.
-
-        :param fleet: :class:`.closed_loop.Fleet`
-        """
+        """Make the moves that the rule plans."""
         self._count(fleet)
         self._fleet = fleet
         self._rounds = np.where(self._balance < 0, self._rounds + 1, 0)
@@ -140,7 +106,7 @@ class ErrorBudget(closed_loop.Strategy):
         if self._rule is None:
             return
         now = fleet.end * fleet.bin_seconds
-        case = relief.Case(
+        case = relief.ReliefCase(
             fleet.recent(self._rule.window_seconds),
             np.where(relieved, self._balance, np.maximum(
                 self._balance, 0.0))[:fleet.hosts],
@@ -177,10 +143,7 @@ class ErrorBudget(closed_loop.Strategy):
 def _least_loaded(fleet, row, load, most, excluded=False):
     """Return the least loaded host that takes an instance, or None.
 
-    :param fleet: :class:`.closed_loop.Fleet`
-    :param row: row of the instance
     :param load: (hosts,) load with the instance
-    :param most: the load has to be below
     :param excluded: (hosts,) bool, or a bool
     """
     sizes, busy = np.zeros(load.size), np.zeros(load.size, dtype=bool)
@@ -204,7 +167,6 @@ class WorkloadBalance(closed_loop.Strategy):
 
     :param capacity: kbit/s
     :param threshold: share of the capacity
-    :param window_seconds: length of the time over which loads are averaged
     """
 
     def __init__(self, capacity, threshold=0.8, window_seconds=900.0):
@@ -212,10 +174,7 @@ class WorkloadBalance(closed_loop.Strategy):
         self._window_seconds = window_seconds
 
     def decide(self, fleet):
-        """Move at most one instance.
-
-        :param fleet: :class:`.closed_loop.Fleet`
-        """
+        """Move at most one instance."""
         loads = fleet.recent(self._window_seconds)
         if not loads.slots:
             return
@@ -251,7 +210,6 @@ class Sandpiper(closed_loop.Strategy):
     :param threshold: share of the capacity
     :param above: number of the last ``samples`` samples that have to be above
         the threshold
-    :param samples: as in ``above``
     """
 
     def __init__(self, capacity, threshold=0.75, above=3, samples=5):
@@ -260,10 +218,7 @@ class Sandpiper(closed_loop.Strategy):
         self._samples = samples
 
     def decide(self, fleet):
-        """Move instances from hotspots.
-
-        :param fleet: :class:`.closed_loop.Fleet`
-        """
+        """Move instances from hotspots."""
         loads = fleet.recent(self._samples * fleet.bin_seconds)
         if loads.slots < self._samples:
             return

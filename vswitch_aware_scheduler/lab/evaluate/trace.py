@@ -4,18 +4,19 @@
 No clock and no configuration; only the telemetry driver reads files.
 """
 
-import csv
 import dataclasses
 import functools
 
 import numpy as np
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['History', 'Known', 'Trace', 'load', 'load_groups', 'load_needs']
+__all__ = ['History', 'KnownTraffic', 'Trace', 'load', 'load_groups',
+           'load_needs']
 
 DAY_SECONDS = 86400
 _WEEK_SECONDS = 7 * DAY_SECONDS
@@ -27,11 +28,8 @@ class Trace:
 
     Use :func:`load` or :meth:`from_series`.
 
-    :ivar series: tuple of V RateSeries
-    :ivar period_seconds: length of a bin
     :ivar times: (T,) start of each bin, increasing; there are no bins between
         two recordings
-    :ivar columns: tuple of V int64 arrays, the bins of the samples
     :ivar rates: (V, T) sum of egress and ingress in kbit/s; NaN without a
         sample
     """
@@ -51,8 +49,6 @@ class Trace:
     def from_series(cls, series):
         """Return the Trace of series, from the first to the last sample.
 
-        :param series: iterable of RateSeries
-        :returns: Trace
         :raises InvalidInput: if no series has a sample
         """
         series = tuple(series)
@@ -96,7 +92,6 @@ class Trace:
         """Return this trace without a random part of its samples.
 
         :param missing_share: share of all samples that are removed
-        :param generator: numpy.random.Generator
         """
         rates, series, columns = self.rates.copy(), [], []
         for row, (recording, column) in enumerate(
@@ -117,7 +112,6 @@ class Trace:
         weekdays, to end before this trace starts. The instances are those of
         this trace; an instance that the other trace lacks has no past.
 
-        :param past: Trace with bins of the same length
         :returns: (Trace, number of bins of the past)
         :raises InvalidInput: if the bins differ in length
         """
@@ -154,9 +148,6 @@ class Trace:
 def load(path, progress=None):
     """Read a trace with the telemetry driver ``file``.
 
-    :param path: path for that driver
-    :param progress: callable(done, total), or None
-    :returns: Trace
     :raises TelemetryError: if the trace cannot be read
     """
     return Trace.from_series(
@@ -166,11 +157,8 @@ def load(path, progress=None):
 def load_needs(path, uuids):
     """Return the cores and the memory of the instances of a trace.
 
-    :param path: path for the telemetry driver ``file``, whose metadata have
-        both values, see :meth:`~.telemetry.file.FileDriver.instances`
-    :param uuids: list of V instance uuids
     :returns: (V, 2) cores and memory in MB
-    :raises InvalidInput: if a value is missing; the message names the instance
+    :raises InvalidInput: if a value is missing
     """
     instances = {instance.uuid: instance for instance
                  in telemetry_file.FileDriver(path).instances()}
@@ -197,31 +185,21 @@ def load_needs(path, uuids):
 def load_groups(path):
     """Return {instance uuid: (flavor, project)} of a CSV file.
 
-    :param path: path of a file with the columns instance, flavor and project;
-        an instance has the same name as in the trace; an empty cell means
-        unknown
     :raises InvalidInput: if the file cannot be read
     """
-    groups = {}
-    try:
-        with open(path, newline='', encoding='utf-8') as lines:
-            for row in csv.DictReader(lines):
-                uuid = telemetry_file.instance_uuid(row['instance'].strip())
-                groups[uuid] = tuple((row.get(column) or '').strip() or None
-                                     for column in ('flavor', 'project'))
-    except (OSError, LookupError, ValueError, AttributeError,
-            csv.Error) as error:
-        raise exceptions.InvalidInput(
-            f'groups {path}: {type(error).__name__}: {error}; expected CSV '
-            f'with the columns instance, flavor and project') from error
+    place, groups = f'groups {path}', {}
+    columns = ('instance', 'flavor', 'project')
+    text = stated.read(path, place, 'CSV with the columns instance, flavor '
+                       'and project')
+    for _, row in stated.read_csv(text, place, columns[:1]):
+        groups[telemetry_file.instance_uuid(row['instance'])] = tuple(
+            row.get(column) or None for column in columns[1:])
     return groups
 
 
 class History:
     """What becomes known of a trace as time passes.
 
-    :param trace: Trace
-    :param begin: earlier bins are known for every instance
     :param known_from: (V,) bin from which on each instance is measured
     :param known_until: (V,) bin from which on each instance is not measured
         any more; default: none ends
@@ -241,12 +219,12 @@ class History:
         self._counts = [None] * len(trace.series)
 
     def until(self, end):
-        """Return what is Known at the start of a bin.
+        """Return the KnownTraffic at the start of a bin.
 
         :param end: the bin, which has to increase from call to call
         """
-        return Known(self._trace, self._known(end),
-                     functools.partial(self._counts_until, end))
+        return KnownTraffic(self._trace, self._known(end),
+                            functools.partial(self._counts_until, end))
 
     def delivered(self, longest_seconds):
         """Return (V, B) rates as telemetry delivers them.
@@ -308,15 +286,11 @@ class History:
         return tuple(self._counts)
 
 
-class Known:
+class KnownTraffic:
     """The history of V instances up to one moment.
 
-    :param trace: Trace
     :param known: (V, t) bool, whether a bin is known
-    :param counts: callable(), returns the counts
-    :ivar period_seconds: length of a bin
     :ivar times: (t,) start of each bin
-    :ivar uuids: V instance uuids
     :ivar rates: (V, t) bandwidth in kbit/s, NaN if unknown
     """
 
@@ -332,11 +306,7 @@ class Known:
         self._derived = {}
 
     def derived(self, key, make):
-        """Return the result of a function, cached by a key.
-
-        :param key: hashable
-        :param make: callable(), computes the value
-        """
+        """Return the result of a function, cached by a key."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]

@@ -23,8 +23,8 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['AGNOSTIC', 'FIGURE_9', 'GROWTHS', 'METHODS', 'OVERLAY', 'Server',
-           'by_technology', 'purchase']
+__all__ = ['AGNOSTIC', 'FIGURE_9', 'GROWTHS', 'METHODS', 'OVERLAY',
+           'ServerCapacity', 'by_technology', 'purchase']
 
 AGNOSTIC, FIGURE_9, OVERLAY = METHODS = ('agnostic', 'figure9', 'overlay')
 
@@ -54,7 +54,6 @@ _COUNT_RESOURCES = {'max_tunnels': 'tunnels',
 class _Filled:
     """The number of VMs of the mix that a server admits, and what limits it.
 
-    :ivar vms: number of VMs
     :ivar first: resource that is exhausted first; None if the mix ends or
         :data:`.MOST` is reached
     """
@@ -63,13 +62,10 @@ class _Filled:
     first: str | None
 
 
-class Server:
+class ServerCapacity:
     """A server type with one of its switches, and a limit of overload.
 
-    :param server_type: :class:`.inputs.ServerType`
-    :param profile: SwitchProfile
     :param overload_probability: limit for the overlay, 0..1
-    :param prediction_margin: as in a HostPolicy
     """
 
     def __init__(self, server_type, profile, overload_probability,
@@ -87,11 +83,7 @@ class Server:
     # VMs that an empty server accepts.
 
     def takes(self, vm, method):
-        """Return the resource for which an empty server refuses a VM, or None.
-
-        :param vm: :class:`.inputs.Vm`
-        :param method: one of :data:`METHODS`
-        """
+        """Return why an empty server refuses a VM: a resource, or None."""
         for resource, need, size in (
                 ('cores', vm.cores, self.type.cores),
                 ('memory', vm.memory_mb, self.type.memory_mb)):
@@ -122,9 +114,6 @@ class Server:
     def fill(self, vms, method):
         """Return how many VMs an empty server accepts in their order.
 
-        :param vms: list of :class:`.inputs.Vm`, each of which an empty server
-            accepts
-        :param method: one of :data:`METHODS`
         :returns: _Filled; counting ends at the first VM that does not fit
         """
         return self._fill(vms[:sizing.MOST + 1], method)
@@ -191,10 +180,7 @@ class Server:
         return max(probabilities, key=probabilities.get, default=None)
 
     def overload_by_resource(self, vms):
-        """Return {resource: probability that some VMs exceed it}.
-
-        :param vms: list of :class:`.inputs.Vm`
-        """
+        """Return {resource: probability that some VMs exceed it}."""
         probabilities = {}
         for name in dict.fromkeys(self._limit_names):
             if name not in _RESOURCE_KEYS:
@@ -207,10 +193,7 @@ class Server:
     # The resulting state.
 
     def state(self, vms):
-        """Return the state of a server with some VMs, as plain data.
-
-        :param vms: list of :class:`.inputs.Vm`
-        """
+        """Return the state of a server with some VMs, as plain data."""
         return {
             'used': self._used(vms), **self._overload(vms),
             'cpu_mhz': self._cpu_mhz(vms)}
@@ -283,11 +266,7 @@ def _law_of(policy, vm):
 
 
 def _most(needs, room):
-    """Return how many needs fit together, in their order.
-
-    :param needs: list of amounts
-    :param room: available amount
-    """
+    """Return how many needs fit together, in their order."""
     return int(np.searchsorted(np.cumsum(needs), room * _SLACK,
                                side='right'))
 
@@ -333,12 +312,6 @@ def purchase(server_types, mix, overload_probability, count=None,
              progress=None, prediction_margin=1.0):
     """Return the capacity of each server type with each switch.
 
-    :param server_types: list of :class:`.inputs.ServerType`
-    :param mix: :class:`.inputs.Mix`
-    :param overload_probability: limit for the overlay
-    :param count: number of VMs of the fleet; None: those of the mix
-    :param progress: None, or callable(done, total)
-    :param prediction_margin: as in a HostPolicy
     :returns: list of dictionaries, in the order of types and their switches
     """
     count = mix.total if count is None else count
@@ -362,7 +335,6 @@ def by_technology(rows):
     Rows that refuse VMs of the mix are ignored. Without prices, the row with
     the fewest servers is used.
 
-    :param rows: list as returned by :func:`purchase`
     :returns: list of {switch, encapsulation, server, profile, vms, servers,
         cost}; the last five are None if every row refuses some VM
     """
@@ -388,7 +360,7 @@ def by_technology(rows):
 
 def _row(server_type, profile, grown, limit, count, margin):
     mix = grown[1.0]
-    server = Server(server_type, profile, limit, margin)
+    server = ServerCapacity(server_type, profile, limit, margin)
     return {
         'server': server_type.name, 'profile': profile.name,
         'switch': profile.switch, 'encapsulation': profile.encapsulation,
@@ -399,7 +371,7 @@ def _row(server_type, profile, grown, limit, count, margin):
         'sensitivity': {
             'overload_probability': [
                 {'overload_probability': other, **_size(
-                    Server(server_type, profile, other, margin), mix,
+                    ServerCapacity(server_type, profile, other, margin), mix,
                     OVERLAY, count)}
                 for other in sorted({min(limit * factor, 1.0)
                                      for factor in LIMIT_FACTORS})],

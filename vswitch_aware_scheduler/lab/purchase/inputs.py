@@ -8,6 +8,7 @@ import numpy as np
 from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
            'load_server_types', 'mix_of_flavors']
@@ -16,18 +17,11 @@ __all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
 TRAFFIC_KEYS = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
                 'off_seconds')
 
-_MOST = 1e15
-
 
 @dataclasses.dataclass(frozen=True)
 class ServerType:
     """One kind of server that could be bought.
 
-    :ivar name: name of the server type
-    :ivar cores: virtual cores for VMs: the cores of the server minus reserved
-        ones, multiplied by the allocation ratio
-    :ivar memory_mb: memory for VMs, computed in the same way
-    :ivar profiles: tuple of the possible SwitchProfiles
     :ivar price: price of one server, or None
     :ivar uplink_kbps: capacity of the rack's uplink in each direction, or None
     :ivar hosts_per_uplink: number of servers that share the uplink
@@ -46,14 +40,7 @@ class ServerType:
 class Vm:
     """One VM of a mix.
 
-    :ivar flavor: name of its flavor
-    :ivar cores: virtual cores of it
-    :ivar memory_mb: memory of it
-    :ivar law: RateLaw of its traffic
     :ivar model: TrafficModel, or None where only the law is known
-    :ivar is_prior: whether the law is a prior, which is cut to what one
-        instance may have on a host
-    :ivar count: number of VMs of the mix that it represents
     """
 
     flavor: str
@@ -83,7 +70,6 @@ class Vm:
 class Flavor:
     """The data of a flavor in a file.
 
-    :ivar count: number of VMs of the flavor in the mix, or None
     :ivar model: TrafficModel, or None if no traffic is stated
     """
 
@@ -96,15 +82,7 @@ class Flavor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mix:
-    """VMs in the order in which servers are filled.
-
-    :ivar vms: tuple of Vm
-    :ivar total: number of VMs that the mix represents
-    :ivar repeats: whether ``vms`` is an endless pattern whose every prefix has
-        the shares of the flavors; otherwise it has all VMs once
-    :ivar kinds: tuple of the different Vm; a rare one may be missing in the
-        pattern
-    """
+    """VMs in the order in which servers are filled."""
 
     vms: tuple
     total: int
@@ -126,9 +104,6 @@ def mix_of_flavors(vms, length):
     """Return the Mix of VMs with different flavors.
 
     The Mix repeats a pattern in which each Vm has the share of its ``count``.
-
-    :param vms: list of Vm, one for each flavor
-    :param length: number of VMs in the pattern
     """
     counts = np.array([vm.count for vm in vms], dtype=float)
     shares = counts / counts.sum()
@@ -146,120 +121,115 @@ def mix_of_flavors(vms, length):
 
 # Files
 
+_ABOVE_0 = stated.number(above=True)
+_SERVER = {
+    'cores': _ABOVE_0, 'memory_mb': _ABOVE_0,
+    'nic_kbps': stated.number(above=True, default=None),
+    'switch_profiles': stated.ANY, 'price': stated.number(default=None),
+    'reserved_cores': stated.number(default=0.0),
+    'reserved_memory_mb': stated.number(default=0.0),
+    'cpu_allocation_ratio': stated.number(above=True, default=1.0),
+    'ram_allocation_ratio': stated.number(above=True, default=1.0),
+    'uplink_kbps': stated.number(above=True, default=None),
+    'hosts_per_uplink': stated.whole(default=None)}
+_FLAVOR = {
+    'count': stated.whole(default=None), 'cores': _ABOVE_0,
+    'memory_mb': _ABOVE_0,
+    **dict.fromkeys(TRAFFIC_KEYS, stated.number(default=None))}
+
+
 def load_server_types(path, known_profiles, profile_names=()):
     """Return (currency, list of ServerType) of a YAML file.
 
-    :param path: path of the file
-    :param known_profiles: {name: SwitchProfile}
-    :param profile_names: names of profiles that replace those in the file
-    :raises InvalidInput: if the file is invalid; the message names the file,
-        the server type, the key, the value and the expected value
+    :raises InvalidInput: if the file is invalid
     """
     place = f'server types {path}'
     data = stated.mapping(place, stated.read_yaml(path, place),
                           ('currency', 'servers'))
-    currency = data.get('currency', '')
-    if not isinstance(currency, str):
-        stated.refuse(f'{place}: currency', currency, 'text, such as EUR')
-    servers = _named_mappings(place, data, 'servers', 'server type')
+    currency = stated.check(f'{place}: currency', data.get('currency', ''),
+                            stated.TEXT)
     return currency, [
-        _server_type(f'{place}: server type {name!r}', name, entry,
-                     known_profiles, list(profile_names))
-        for name, entry in servers.items()]
+        _server_type(where, name, entry, known_profiles, list(profile_names))
+        for where, name, entry in _entries(place, data, 'servers',
+                                           'server type')]
+
+
+def _entries(place, data, key, kind):
+    """Return [(place, name, entry)] of a mapping of names."""
+    entries = data.get(key)
+    if not isinstance(entries, dict) or not entries:
+        stated.refuse(f'{place}: {key}', entries,
+                      f'a mapping of names to {kind}s')
+    return [(f'{place}: {kind} {name!r}', name, entry) for name, entry
+            in stated.named(f'{place}: {key}', entries).items()]
 
 
 def _server_type(place, name, entry, known_profiles, profile_names):
-    stated.mapping(place, entry, (
-        'cores', 'memory_mb', 'nic_kbps', 'switch_profiles', 'price',
-        'reserved_cores', 'reserved_memory_mb', 'cpu_allocation_ratio',
-        'ram_allocation_ratio', 'uplink_kbps', 'hosts_per_uplink'))
-    nic_kbps = _number(place, entry, 'nic_kbps', above=True, default=None)
-    uplink_kbps = _number(place, entry, 'uplink_kbps', above=True,
-                          default=None)
-    hosts = _whole_or_none(place, entry, 'hosts_per_uplink')
-    if (uplink_kbps is None) != (hosts is None):
-        stated_key, missing_key = (('uplink_kbps', 'hosts_per_uplink')
-                                   if hosts is None else
-                                   ('hosts_per_uplink', 'uplink_kbps'))
-        stated.refuse(f'{place}: {missing_key}', None,
-                      f'a number above 0, for {stated_key} is stated')
+    number = stated.values(place, entry, _SERVER)
+    keys = ('uplink_kbps', 'hosts_per_uplink')
+    absent = [key for key in keys if number[key] is None]
+    if len(absent) == 1:
+        present, = set(keys) - set(absent)
+        stated.refuse(f'{place}: {absent[0]}', None,
+                      f'a number above 0, for {present} is stated')
+    usable = []
+    for key, ratio in (('cores', 'cpu'), ('memory_mb', 'ram')):
+        reserved = number[f'reserved_{key}']
+        if reserved >= number[key]:
+            stated.refuse(f'{place}: reserved_{key}', reserved,
+                          f'less than {key}, which is {number[key]:g}')
+        usable.append((number[key] - reserved)
+                      * number[f'{ratio}_allocation_ratio'])
     return ServerType(
-        name,
-        _for_vms(place, entry, 'cores', 'reserved_cores',
-                 'cpu_allocation_ratio'),
-        _for_vms(place, entry, 'memory_mb', 'reserved_memory_mb',
-                 'ram_allocation_ratio'),
-        _profiles(place, profile_names or entry.get('switch_profiles'),
-                  known_profiles, nic_kbps),
-        _number(place, entry, 'price', default=None), uplink_kbps,
-        hosts or 1)
-
-
-def _for_vms(place, entry, key, reserved_key, ratio_key):
-    """Return the cores or the memory that VMs can use."""
-    amount = _number(place, entry, key, above=True)
-    reserved = _number(place, entry, reserved_key, default=0.0)
-    if reserved >= amount:
-        stated.refuse(f'{place}: {reserved_key}', reserved,
-                      f'less than {key}, which is {amount:g}')
-    return (amount - reserved) * _number(place, entry, ratio_key, above=True,
-                                         default=1.0)
+        name, *usable, _profiles(
+            place, profile_names or number['switch_profiles'], known_profiles,
+            number['nic_kbps']),
+        number['price'], number['uplink_kbps'],
+        number['hosts_per_uplink'] or 1)
 
 
 def _profiles(place, names, known_profiles, nic_kbps):
+    place = f'{place}: switch_profiles'
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list) or not names:
-        stated.refuse(f'{place}: switch_profiles', names,
+        stated.refuse(place, names,
                       'the name of a switch profile, or a list of names')
-    profiles = []
+    profiles = {}
     for name in names:
         if not isinstance(name, str) or name not in known_profiles:
-            stated.refuse(f'{place}: switch_profiles', name,
-                          stated.one_of(name, sorted(known_profiles)))
-        if name in [profile.name for profile in profiles]:
-            stated.refuse(f'{place}: switch_profiles', name,
-                          'each profile once')
-        profiles.append(_with_nic(known_profiles[name], nic_kbps))
-    return tuple(profiles)
-
-
-def _with_nic(profile, nic_kbps):
-    """Return a profile with the line rate of a NIC, if it is known."""
-    if nic_kbps is None:
-        return profile
-    return profile.overridden({'line_rate_kbps': nic_kbps}, 'the server type')
+            stated.refuse(place, name, profile.one_of(
+                name, sorted(known_profiles)))
+        if name in profiles:
+            stated.refuse(place, name, 'each profile once')
+        profiles[name] = known_profiles[name]
+        if nic_kbps is not None:
+            profiles[name] = profiles[name].overridden(
+                {'line_rate_kbps': nic_kbps}, 'the server type')
+    return tuple(profiles.values())
 
 
 def load_flavors(path):
     """Return {name: Flavor} of a YAML file.
 
-    :param path: path of the file
     :raises InvalidInput: as :func:`load_server_types`
     """
     place = f'mix {path}'
     data = stated.mapping(place, stated.read_yaml(path, place), ('flavors',))
-    return {name: _flavor(f'{place}: flavor {name!r}', name, entry)
-            for name, entry in _named_mappings(
-                place, data, 'flavors', 'flavor').items()}
-
-
-def _flavor(place, name, entry):
-    stated.mapping(place, entry, ('count', 'cores', 'memory_mb',
-                                  *TRAFFIC_KEYS))
-    traffic = {key: value for key in TRAFFIC_KEYS if (
-        value := _number(place, entry, key, default=None)) is not None}
-    return Flavor(
-        name, _number(place, entry, 'cores', above=True),
-        _number(place, entry, 'memory_mb', above=True),
-        _whole_or_none(place, entry, 'count'),
-        traffic_of(place, traffic) if traffic else None)
+    flavors = {}
+    for where, name, entry in _entries(place, data, 'flavors', 'flavor'):
+        number = stated.values(where, entry, _FLAVOR)
+        traffic = {key: number[key] for key in TRAFFIC_KEYS
+                   if number[key] is not None}
+        flavors[name] = Flavor(
+            name, number['cores'], number['memory_mb'], number['count'],
+            traffic_of(where, traffic) if traffic else None)
+    return flavors
 
 
 def traffic_of(place, traffic):
     """Return the TrafficModel of stated numbers.
 
-    :param place: description of the VM, for messages
     :param traffic: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty
     :raises InvalidInput: if the times contradict each other
     """
@@ -272,22 +242,3 @@ def traffic_of(place, traffic):
         return traffic_model.TrafficModel.constant(**rates)
     return traffic_model.TrafficModel.on_off(
         **rates, on_seconds=on_seconds, off_seconds=traffic['off_seconds'])
-
-
-def _named_mappings(place, data, key, kind):
-    entries = data.get(key)
-    if not isinstance(entries, dict) or not entries:
-        stated.refuse(f'{place}: {key}', entries,
-                      f'a mapping of names to {kind}s')
-    for name, entry in stated.named(f'{place}: {key}', entries).items():
-        stated.mapping(f'{place}: {kind} {name!r}', entry)
-    return entries
-
-
-def _number(place, entry, key, above=False, default=...):
-    return stated.number(f'{place}: {key}', entry.get(key), above, default)
-
-
-def _whole_or_none(place, entry, key):
-    value = entry.get(key)
-    return None if value is None else stated.whole(f'{place}: {key}', value)

@@ -22,7 +22,6 @@ _COLOURS = {counts.AGNOSTIC: '#999999', counts.FIGURE_9: '#e69f00',
 def prepare(path):
     """Check that a picture can be written.
 
-    :param path: path of the picture
     :raises InvalidInput: if matplotlib is not installed, if the format is
         unknown, or if the file cannot be written
     """
@@ -41,11 +40,7 @@ def prepare(path):
 
 
 def draw(path, answer):
-    """Write the picture: VMs per server, cost of the fleet, sensitivity.
-
-    :param path: as in :func:`prepare`
-    :param answer: answer of ``vswitch-manage size --server-types``
-    """
+    """Write the picture: VMs per server, cost of the fleet, sensitivity."""
     rows = answer['server_types']
     priced = all(row['price'] is not None for row in rows)
     number = answer['count']

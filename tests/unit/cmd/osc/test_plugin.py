@@ -66,7 +66,9 @@ class CommandTestCase(command_case.ManageTestCase):
         parser = command.get_parser('openstack vswitch')
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             self.assertEqual(0, command.run(parser.parse_args(words)))
-        self.assertEqual('', printed.getvalue())
+        self.below = printed.getvalue()
+        if '-f' in words:
+            self.assertEqual('', self.below)
         return app.stdout.getvalue()
 
     def json(self, kind, *words):
@@ -117,6 +119,14 @@ class ListsTestCase(CommandTestCase):
             self.assertEqual(count, len(self.json(kind, *arguments)), kind)
         self.assertIn('own', [row['Name'] for row in self.json(
             profile.List)])
+
+    def test_checks_and_advice_stand_below_the_table_for_people(self):
+        self.osc(explain.Explain, '--server', base.instance_uuid(1),
+                 '--host', 'h1')
+        for part in ('CHECK ', 'overload probability', 'is_there: '):
+            self.assertIn(part, self.below)
+        self.osc(explain.Explain, '--flavor', 'none')
+        self.assertIn("- the store has no flavor 'none'", self.below)
 
     def test_what_a_terminal_would_obey_is_escaped_for_people(self):
         self.make_store().write([base.constant(1, 5.0, name='a\x1b[2Jb')],

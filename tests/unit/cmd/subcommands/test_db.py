@@ -7,6 +7,7 @@ import pathlib
 
 from tests.unit.cmd import command_case
 from tests.unit.store import base
+from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
 
@@ -39,6 +40,18 @@ class DatabaseCommandTestCase(command_case.ManageTestCase):
                          self.ask('db', 'sync', '--version', first))
         self.assert_fails('version: nine; expected', 'db', 'sync',
                           '--version', 'nine')
+
+    def test_a_copy_goes_to_a_new_store_and_to_no_other(self):
+        url = f'sqlite:///{self.directory}/other/vswitch.sqlite'
+        self.assert_fails('no such file', 'db', 'copy', url)
+        self.make_store().write([base.constant(1)])
+        copied = self.ask('db', 'copy', url)
+        self.assertEqual((1, 1, 0), tuple(copied['tables'][name] for name in (
+            'traffic_model', 'generation', 'decision')))
+        self.assertEqual(sum(copied['tables'].values()), copied['rows'])
+        self.assertEqual(1, store.Store(url).generation().number)
+        self.assert_fails('generation_history has rows; expected an empty',
+                          'db', 'copy', url)
 
     def test_version_of_an_empty_file_is_none(self):
         pathlib.Path(self.path).touch()

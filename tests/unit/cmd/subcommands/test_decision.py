@@ -116,3 +116,13 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         decisions = self.ask('decision', 'list', '--sort-column', 'hosts',
                              '--limit', '1')['decisions']
         self.assertEqual([3], [decision['hosts'] for decision in decisions])
+
+    def test_the_summary_is_of_the_decisions_in_a_time(self):
+        self.assertIn('Of 2 requests since 2023-11-14T22:13:00Z, 1 would have '
+                      'failed and 0 would be on another host',
+                      self.text('summary'))
+        for options, failed in ((('--start', '2023-11-14T22:13:05'), 1),
+                                (('--end', '2023-11-14T22:13:10'), 0)):
+            summary = self.ask('decision', 'summary', *options)
+            self.assertEqual((1, failed), (summary['requests'],
+                                           summary['would_fail']))

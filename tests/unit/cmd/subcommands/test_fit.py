@@ -72,7 +72,7 @@ class FitTestCase(command_case.ManageTestCase):
                 ('ceilometer', telemetry_stand_ins.Ceilometer(links))):
             with self.subTest(name), server:
                 self._configure(
-                    f'[vswitch_{name}]', f'url = {server.url}',
+                    f'[vswitch_{name}]', f'endpoint_override = {server.url}',
                     'period_seconds = 300', 'requests_per_second = 1000')
                 answer = self.ask('fit', '--telemetry', name)
                 self.assertEqual(
@@ -86,9 +86,9 @@ class FitTestCase(command_case.ManageTestCase):
         self.assert_fails('no file|path', 'fit', '--telemetry', 'file')
         self.assert_fails('expected no --path', 'fit',
                           '--telemetry', 'gnocchi', '--path', self.trace)
-        self.assert_fails('url .*vswitch_prometheus', 'fit',
+        self.assert_fails('endpoint_override .*vswitch_prometheus', 'fit',
                           '--telemetry', 'prometheus')
-        self._configure('[vswitch_gnocchi]', 'retries = many')
+        self._configure('[vswitch_gnocchi]', 'connect_retries = many')
         self.assert_fails('retries', 'fit', '--telemetry', 'gnocchi')
 
     def test_the_answer_for_a_machine_tells_every_refusal(self):
@@ -221,7 +221,8 @@ class FitTestCase(command_case.ManageTestCase):
         self.assert_fails('path: not given; expected a file .* --path',
                           'fit')
         for driver in ('gnocchi', 'prometheus', 'ceilometer'):
-            self.assert_fails(rf'{driver}.*url.*\[vswitch_{driver}\]',
+            self.assert_fails(rf'{driver}.*endpoint_override.*'
+                              rf'\[vswitch_{driver}\]',
                               'fit', '--telemetry', driver)
 
     def test_a_terminal_gets_a_progress_bar_and_a_file_does_not(self):

@@ -146,9 +146,9 @@ class HostsTestCase(FleetTestCase):
                     ('h2', 'p', 60.0), ('h2', 'q', 20.0), ('h1', 'q', 90.0)))],
             vm_times=[store.VMTime('q', today, 7200.0, 72.0)])
         self.assertEqual(
-            [('q', 2.0, .01, 110.0), ('p', 0.0, None, 60.0)],
-            [tuple(row[key] for key in ('project', 'vm_hours', 'vm_overload',
-                                        'spent_seconds'))
+            [('q', 0, 2.0, .01, 110.0), ('p', 3, 0.0, None, 60.0)],
+            [tuple(row[key] for key in ('project', 'instances', 'vm_hours',
+                                        'vm_overload', 'spent_seconds'))
              for row in self.ask('fleet', '--projects')['projects']])
         self.assertIn('110s', self.run_command('fleet', '--projects')[1])
         rows = self.hosts('--sort', 'budget')
@@ -163,11 +163,13 @@ class HostsTestCase(FleetTestCase):
         _, text, _ = self.run_command('fleet')
         header, *rows = commands.table(text)
         self.assertEqual(
-            [('10.0%', '1.5'), ('-0.3%', '1.5'), ('-', '-')],
-            [(row[header.index('BUDGET')], row[header.index('BURN')])
-             for row in rows])
+            [('0.25', '3 d', '1.5'), ('0.25', '-0.1 d', '1.5'),
+             ('0.25', '-', '-')],
+            [tuple(row[header.index(name)] for name in (
+                'CAPACITY Mbit/s', 'BUDGET', 'BURN')) for row in rows])
         _, text, _ = self.run_command('fleet', '--host', 'h2')
-        for part in ('it is in debt', 'profile p, 250 kbit/s',
+        for part in ('s of overload too much: paid back by 0.1 days in use '
+                     'without overload', 'profile p, 250 kbit/s',
                      '3 in 1h, 1.5 in 6h', 'p 75.0%, q 25.0%'):
             self.assertIn(part, text)
         [row] = self.ask('fleet', '--uplinks')['uplinks']

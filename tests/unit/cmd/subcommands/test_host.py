@@ -20,7 +20,7 @@ class HostTestCase(command_case.ManageTestCase):
         super().setUp()
         self.neutron = self.enterContext(neutron_api.NeutronApi())
         self._configure(
-            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            '[vswitch_inventory]', 'auth_type = none', 'connect_retries = 0',
             f'endpoint = {self.neutron.url}',
             f'network_url = {self.neutron.url}')
         self.neutron.agents = [
@@ -155,7 +155,10 @@ class RecordTestCase(HostTestCase):
         status, output, _ = self.run_command(
             'host', 'set', 'h', 'ovs-flat', '--override',
             'line_rate_kbps=1e6', '--override', 'max_tunnels=7', '--json')
-        self.assertEqual({'host': 'h', 'generation': 1}, json.loads(output))
+        self.assertEqual(
+            {'host': 'h', 'profile': 'ovs-flat', 'generation': 1,
+             'overrides': {'line_rate_kbps': 1e6, 'max_tunnels': 7}},
+            json.loads(output))
         self.run_command('host', 'set', 'i', '--override', 'max_tunnels=8')
         self.assertEqual(
             {'h': ('ovs-flat', {'line_rate_kbps': 1e6, 'max_tunnels': 7},
@@ -165,8 +168,11 @@ class RecordTestCase(HostTestCase):
         self.assertEqual(
             ['h', 'ovs-flat', 'line_rate_kbps=1000000, max_tunnels=7',
              'operator'], commands.table(output)[1][:4])
-        self.assertEqual({'host': 'h', 'generation': 3},
-                         self.ask('host', 'remove', 'h'))
+        self._configure('default_switch_profile = ovs-gre')
+        self.assertEqual(
+            {'host': 'h', 'removed_profile': 'ovs-flat', 'generation': 3,
+             'removed_overrides': {'line_rate_kbps': 1e6, 'max_tunnels': 7},
+             'default_profile': 'ovs-gre'}, self.ask('host', 'remove', 'h'))
         self.assertEqual({'i'}, self.stored().keys())
         self.assert_fails('no profile of host h', 'host', 'remove', 'h')
 

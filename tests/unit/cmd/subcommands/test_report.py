@@ -113,7 +113,7 @@ class ReportCommandTestCase(command_case.ManageTestCase):
             finally:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        class Server(server.Server):
+        class Server(server.ReportServer):
             def serve_forever(self):
                 urls.append(self.url)
                 threading.Thread(target=ask, args=[self]).start()
@@ -121,7 +121,7 @@ class ReportCommandTestCase(command_case.ManageTestCase):
 
         with open(self.config, 'w') as file:
             file.write('[vswitch_scheduler]\nstore_url = sqlite:////none\n')
-        with mock.patch.object(server, 'Server', Server):
+        with mock.patch.object(server, 'ReportServer', Server):
             status, output, errors = self._serve('--port', '0', '--store',
                                                  self.url)
         self.assertEqual((0, ''), (status, errors))
@@ -132,7 +132,7 @@ class ReportCommandTestCase(command_case.ManageTestCase):
         status, _, errors = self._serve('--address', '0.0.0.0')
         self.assertEqual(1, status)
         self.assertIn("address: '0.0.0.0'; expected a loopback", errors)
-        listener = server.Server('127.0.0.1', 0, None)
+        listener = server.ReportServer('127.0.0.1', 0, None)
         self.addCleanup(listener.server_close)
         status, _, errors = self._serve('--port', str(listener.server_port))
         self.assertEqual(1, status)

@@ -26,7 +26,8 @@ class TelemetryCheckTest(testtools.TestCase):
             stream.write(
                 f'[vswitch_scheduler]\ntelemetry_driver = prometheus\n'
                 f'store_url = sqlite:///{folder}/store\n'
-                f'[vswitch_prometheus]\nurl = {server.url}\nretries = 0\n'
+                f'[vswitch_prometheus]\nendpoint_override = {server.url}\n'
+                'connect_retries = 0\nstatus_code_retries = 0\n'
                 f'max_age_seconds = 31536000\n{options}')
 
     def run_check(self, *words):

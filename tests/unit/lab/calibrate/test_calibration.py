@@ -59,7 +59,7 @@ class Switch(calibration.Place):
 
     def clients(self, cell):
         self._segment = cell.packet_bytes or 65536
-        return [iperf.Client(list, f'192.0.2.{i}')
+        return [iperf.Sender(list, f'192.0.2.{i}')
                 for i in range(cell.pairs)]
 
     def read_receivers(self, cell):

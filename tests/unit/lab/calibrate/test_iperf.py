@@ -143,7 +143,7 @@ class TestParse(unittest.TestCase):
 class TestMeasure(unittest.TestCase):
 
     def _clients(self, count):
-        return [iperf.Client(lambda words: ['at', *words], f'192.0.2.{i}')
+        return [iperf.Sender(lambda words: ['at', *words], f'192.0.2.{i}')
                 for i in range(count)]
 
     def test_each_client_runs_at_its_place_with_its_share(self):

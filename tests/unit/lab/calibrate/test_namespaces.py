@@ -13,7 +13,7 @@ class TestRun(base.NamespacesTestCase):
 
     def test_what_a_run_makes_is_written_down_before_and_gone_after(self):
         (self.there / 'of-somebody-else').touch()
-        with namespaces.Run(['h1', 'h2'], self.state) as run:
+        with namespaces.NamespaceRun(['h1', 'h2'], self.state) as run:
             state = json.loads(run.state_file.read_text())
             self.assertEqual([f'vswcal-{run.id}-h1', f'vswcal-{run.id}-h2'],
                              state['namespaces'])
@@ -26,7 +26,7 @@ class TestRun(base.NamespacesTestCase):
 
     def test_a_run_is_removed_after_an_error(self):
         with self.assertRaisesRegex(RuntimeError, 'x'):
-            with namespaces.Run(['h1'], self.state) as run:
+            with namespaces.NamespaceRun(['h1'], self.state) as run:
                 run.add('h1')
                 sleeper = run.start('h1', 'sleep', '60')
                 raise RuntimeError('x')
@@ -34,7 +34,7 @@ class TestRun(base.NamespacesTestCase):
         self.assertIsNotNone(sleeper.returncode)
 
     def test_two_runs_have_names_of_their_own(self):
-        names = {namespaces.Run(['h1'], self.state).name('h1')
+        names = {namespaces.NamespaceRun(['h1'], self.state).name('h1')
                  for _ in range(50)}
         self.assertEqual(50, len(names))
 
@@ -43,7 +43,7 @@ class TestRun(base.NamespacesTestCase):
         blocked.touch()
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     f'state directory {blocked}/x: cannot'):
-            with namespaces.Run(['h1'], blocked / 'x'):
+            with namespaces.NamespaceRun(['h1'], blocked / 'x'):
                 self.fail('it has no state file')
 
 

@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.lab.calibrate import topology
 class TestTopology(base.NamespacesTestCase):
 
     def _build(self, encapsulation='none', switch='linuxbridge', vms=2):
-        run = namespaces.Run(topology.names(vms), self.state)
+        run = namespaces.NamespaceRun(topology.names(vms), self.state)
         self.enterContext(run)
         built = topology.Topology(run, switch, encapsulation, vms, 8000)
         built.build()
@@ -59,7 +59,7 @@ class TestTopology(base.NamespacesTestCase):
             self._build()
 
     def test_what_the_kernel_lacks_is_said_before_anything_is_built(self):
-        with namespaces.Run(topology.names(2), self.state) as run:
+        with namespaces.NamespaceRun(topology.names(2), self.state) as run:
             self.assertIsNone(topology.cannot(run, 'linuxbridge', 'vxlan'))
             reason = topology.cannot(run, 'linuxbridge', 'gre')
             self.assertIn('no interface of type gretap (Unknown device type)',
@@ -68,7 +68,7 @@ class TestTopology(base.NamespacesTestCase):
             self.assertEqual([], self.namespaces())
 
     def test_open_vswitch_that_is_not_installed_names_its_package(self):
-        with namespaces.Run(topology.names(2), self.state) as run:
+        with namespaces.NamespaceRun(topology.names(2), self.state) as run:
             with self.assertRaisesRegex(
                     exceptions.CalibrationError,
                     'ovs-vsctl: not installed.*openvswitch-switch'):
@@ -79,7 +79,7 @@ class TestTopology(base.NamespacesTestCase):
             topology.cannot(run, 'ovs-netdev', 'none')
 
     def test_user_space_gets_complete_frames(self):
-        run = namespaces.Run(topology.names(2), self.state)
+        run = namespaces.NamespaceRun(topology.names(2), self.state)
         self.assertFalse(topology.Topology(run, 'ovs-netdev', 'none', 2,
                                            1500).offload)
         self.assertTrue(topology.Topology(run, 'linuxbridge', 'none', 2,

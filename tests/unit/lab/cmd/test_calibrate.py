@@ -84,9 +84,9 @@ class TestCalibrate(base.NamespacesTestCase):
         self._root()
         for arguments, status, message in (
                 (['--sizes', '88,x'], 2, "'88,x'; expected a list of whole"),
-                (['--sizes', '20'], 1, 'packet size: 20; expected 44'),
+                (['--sizes', '20'], 1, 'packet size: 20; expected a whole'),
                 (['--max-busy', '120'], 2, "'120'; expected a share of 0"),
-                (['--retries', '-1'], 1, 'retries: -1; expected 0 to 100'),
+                (['--retries', '-1'], 1, 'retries: -1; expected a whole'),
                 (['--name', 'a b'], 1, "name: 'a b'; expected text"),
                 (['--output', '/nowhere/p.yaml'], 1,
                  "output: '/nowhere/p.yaml'; expected a file in a folder"),

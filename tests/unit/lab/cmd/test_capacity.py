@@ -42,7 +42,7 @@ class TestCapacity(command_case.ManageTestCase):
                 (['/nowhere.csv'], 'table /nowhere.csv: cannot be read'),
                 ([self._csv('1,x,1')], "rate_kbps: 'x'; expected a number"),
                 ([self._known(), '--confidence', '1'],
-                 'confidence: 1; expected a number between'),
+                 'confidence: 1.0; expected a number between'),
                 ([self._known(), '--line-kbps', '-1'],
                  'line_kbps: -1.0; expected')):
             status, _, errors = self.run_command('capacity', 'fit', *arguments)

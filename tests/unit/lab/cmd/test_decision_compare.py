@@ -71,21 +71,29 @@ class CompareTestCase(command_case.ManageTestCase):
             admitted['realised']))
         self.assertLess(admitted['share_high'], refused['share_low'])
         self.assertIn('refused hosts were overloaded more often than admitted '
-                      'ones', answer['remarks'])
+                      'ones: 12 of 12 and 0 of 14, confidence above 99 %',
+                      answer['remarks'])
         text = self.run_command(*self.words())[1]
         self.assertIn('refused hosts were overloaded more often', text)
         self.assertIn('intervals of 95 %', text)
 
-    def test_too_few_hosts_are_too_few_to_tell(self):
+    def test_few_hosts_give_a_conclusion_with_less_confidence(self):
+        # All ways to draw the refused hosts of all hosts are equally likely:
+        # 10 of three from five, 3 of one from three.
+        for refused, admitted, confidence in (
+                (3, 2, '90 %, not yet certain'),
+                (1, 2, '67 %, not yet certain'), (3, 3, '95 %')):
+            self.target = self.make_store()
+            self.fill(refused, admitted)
+            self.assertEqual(
+                [f'refused hosts were overloaded more often than admitted '
+                 f'ones: {refused} of {refused} and 0 of {admitted}, '
+                 f'confidence {confidence}'],
+                self.ask(*self.words())['remarks'])
+            self.remove_store()
+        self.make_store()
         self.fill(3, 0)
-        answer = self.ask(*self.words())
-        self.assertEqual(
-            ['refused: too few for a conclusion: 3 hosts with enough measured '
-             'traffic; expected 10', 'admitted: too few for a conclusion: 0 '
-             'hosts with enough measured traffic; expected 10'],
-            answer['remarks'])
-        self.assertEqual([False, False],
-                         [group['enough'] for group in answer['groups']])
+        self.assertEqual([], self.ask(*self.words())['remarks'])
 
     def test_hosts_without_enough_traffic_yet_are_told_how_long_they_wait(
             self):
@@ -93,20 +101,24 @@ class CompareTestCase(command_case.ManageTestCase):
         command = self.words()[:-1] + (str(base.NOW + 40 * PERIOD),)
         refused, admitted = self.ask(*command)['remarks']
         self.assertRegex(
-            refused, '^refused: too few for a conclusion: 0 hosts .*expected '
-            '10; 3 more hosts wait for traffic to be measured: (39|40) slots '
-            'of time since the decision; expected 100$')
-        self.assertIn('12 more hosts', admitted)
+            refused, '^refused: 3 hosts wait for traffic to be measured: '
+            '(39|40) slots of time since the decision; expected 100$')
+        self.assertIn('12 hosts', admitted)
 
-    def test_a_host_counts_by_its_last_decision_and_from_then_on(self):
+    def test_a_host_counts_by_its_first_refusal_and_from_then_on(self):
         self.fill(1, 0)
-        self.target.write_decisions([fake_store.decision(
-            9, -60 * PERIOD, host='host1', chosen={
-                'check': None, 'overload_probability': .2, 'limit': .02,
-                'loss_fraction': 0.0, 'utilisation': .5})])
+        for number, check, slots in ((7, None, 10), (8, 'peak', 60),
+                                     (9, None, 90)):
+            self.target.write_decisions([fake_store.decision(
+                number, -slots * PERIOD, host='host1', chosen={
+                    'check': check, 'overload_probability': .2, 'limit': .02,
+                    'loss_fraction': 0.0, 'utilisation': .5})])
         host, = self.ask(*self.words())['hosts']
+        self.assertEqual('overload probability', host['check'])
+        host, = self.ask(*self.words(
+            '--start', str(base.NOW + PERIOD)))['hosts']
         # The slot that the decision is in does not count.
-        self.assertEqual(('admitted', .2, .02, 59, 50), (
+        self.assertEqual(('refused', .2, .02, 59, 50), (
             host['group'], host['predicted'], host['limit'], host['slots'],
             host['slots_wanted']))
         self.assertEqual(30, host['overloaded_slots'])
@@ -129,8 +141,7 @@ class CompareTestCase(command_case.ManageTestCase):
     def test_without_any_decision_it_says_so(self):
         self.fill(0, 0)
         answer = self.ask(*self.words())
-        self.assertEqual([], answer['hosts'])
-        self.assertEqual(2, len(answer['remarks']))
+        self.assertEqual(([], []), (answer['hosts'], answer['remarks']))
 
     def test_telemetry_is_that_of_the_modeler_unless_given(self):
         self.fill(1, 0)

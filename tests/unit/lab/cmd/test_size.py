@@ -165,7 +165,7 @@ class TestSize(command_case.ManageTestCase):
         for options, message in (
                 (['--profile', 'none'], "profile: 'none'"),
                 (['--count', '0'], 'count: 0; expected'),
-                (['--overload-probability', '2'], ': 2; expected a number'),
+                (['--overload-probability', '2'], ': 2.0; expected a number'),
                 (['--fleet', '--count', '3'], 'expected no --count'),
                 (['--fleet', '--kpps', '3'], 'stated by numbers and --fleet'),
                 (['--egress-kbps', '-3'], 'egress_kbps: -3.0; expected'),
@@ -353,14 +353,15 @@ class TestServerTypes(command_case.ManageTestCase):
     def test_wrong_combinations_are_refused(self):
         for options, text in (
                 (['--mix', self.mix], '--mix: .*; expected only together'),
-                (['--plot', 'p.png'], '--plot: p.png; expected only'),
+                (['--plot', 'p.png'], "--plot: 'p.png'; expected only"),
                 (['--server-types', self.types], '--vm-cores: not given'),
                 (['--server-types', self.types, '--vm-cores', '1'],
                  '--vm-memory-mb: not given; expected a number'),
                 (['--server-types', self.types, '--vm-cores', 'nan',
                   '--vm-memory-mb', '1'], '--vm-cores: nan; expected'),
                 (['--server-types', self.types, '--mix', self.mix,
-                  '--vm-cores', '1'], '--vm-cores: 1; expected no --vm-cores'),
+                  '--vm-cores', '1'],
+                 '--vm-cores: 1.0; expected no --vm-cores'),
                 (['--server-types', self.types, '--fleet'],
                  '--mix: not given; expected a file'),
                 (['--server-types', self.types, '--mix', self.mix,

@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.lab.demo import clouds
 from vswitch_aware_scheduler.lab.demo import fleet
 
 HOSTS = [('a', 'ovs-vxlan-1g'), ('b', 'ovs-flat'), ('c', 'ovs-vxlan')]
-VMS = [fleet.Vm('u1', '1', 2, 1024), fleet.Vm('u2', '2', 1, 512)]
+VMS = [fleet.TraceVm('u1', '1', 2, 1024), fleet.TraceVm('u2', '2', 1, 512)]
 OPTIONS = {'store_url': 'sqlite:////x', 'admission_policy': 'probability',
            'overload_probability': 0.01}
 
@@ -30,7 +30,7 @@ class PlaceAllTest(unittest.TestCase):
         with mock.patch.object(clouds, 'CLOUD_COMMAND',
                                (sys.executable, '-c', script)):
             return clouds.place_all(
-                {**dict.fromkeys(names, clouds.Site(HOSTS, 64, 2048)),
+                {**dict.fromkeys(names, clouds.CloudHosts(HOSTS, 64, 2048)),
                  **dict(sites)}, VMS, OPTIONS, self.folder, **kwargs)
 
     def test_each_policy_gets_its_configuration_and_the_same_list(self):
@@ -61,7 +61,7 @@ class PlaceAllTest(unittest.TestCase):
                     'moves': [[3, 'u1', 'e']], 'problems': ['full'],
                     'budgets': {'d': [300, job['host']['vcpus']]}}}
                     if job['rebalancing'] else {})}))
-            ''', [clouds.OURS], {clouds.REBALANCED: clouds.Site(
+            ''', [clouds.OURS], {clouds.REBALANCED: clouds.CloudHosts(
                 [('d', 'ovs-flat'), ('e', 'ovs-flat')], 640, 2048,
                 {'overload_probability': 0.08}, {'rates': 'here'})})
         plain, rebalanced = placed[clouds.OURS], placed[clouds.REBALANCED]

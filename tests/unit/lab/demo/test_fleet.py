@@ -163,7 +163,7 @@ class HostsTest(unittest.TestCase):
         self.assertLessEqual(set(fleet.HOST_MIX), set(profile.catalogue()))
 
     def test_memory_is_twice_what_the_list_needs(self):
-        vms = [fleet.Vm('x', 'x', 1, 400 * 1024)] * 4
+        vms = [fleet.TraceVm('x', 'x', 1, 400 * 1024)] * 4
         # 4 * 400 GB * 2 / 4 hosts = 800 GB, rounded up to 1024 GB.
         self.assertEqual(1024 * 1024, fleet.host_memory_mb(vms, 4))
         # One VM decides where many hosts share the list.

@@ -47,15 +47,15 @@ class ReplayTest(unittest.TestCase):
                                auth={'auth_type': 'none'},
                                requests_per_second=1e5)
 
-        outcome = rebalancing.Replay(
-            self.store, rebalancing.Cloud(access('/v2.1'),
-                                          access('/placement')), traffic,
+        outcome = rebalancing.MigrationReplay(
+            self.store, rebalancing.ReplayedCloud(
+                access('/v2.1'), access('/placement')), traffic,
             {self.uuids[name]: host for name, host in PLACED.items()}, HOSTS,
             limit)
         reports = []
         outcome.run(lambda *args: reports.append(args))
         self.assertEqual((samples, samples), reports[-1])
-        return rebalancing.summary(outcome)
+        return outcome.summary()
 
     def test_a_host_that_has_spent_its_budget_is_relieved(self):
         outcome = self.replay()

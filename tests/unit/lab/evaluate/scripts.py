@@ -39,8 +39,8 @@ class Script(closed_loop.Strategy):
 def replay(rates, arrivals, strategy, known=None, capacity=10.0,
            seed=1, departures=None, **conditions):
     rates = np.array(rates, dtype=float)
-    replayed = closed_loop.Replay(
-        First(), strategy, closed_loop.Traffic(
+    replayed = closed_loop.FleetReplay(
+        First(), strategy, closed_loop.TraceTraffic(
             rates if known is None else known, rates,
             (np.array(arrivals), np.full(len(rates), packing.STAYS)
              if departures is None else np.array(departures)), 300.0),

@@ -16,7 +16,7 @@ DAY = 288
 class Recorder(methods.Method):
     """Puts all on one host and remembers what it was told."""
 
-    def start(self, saturation_kbps, overload_probability):
+    def _start(self, saturation_kbps, overload_probability):
         outer = self
 
         class Packer(packing.FirstFit):
@@ -37,7 +37,7 @@ class Recorder(methods.Method):
         return Packer()
 
     def __init__(self):
-        super().__init__('recorder')
+        super().__init__('recorder', self._start)
         self.calls = []
 
     def placed(self):
@@ -45,8 +45,8 @@ class Recorder(methods.Method):
 
 
 def case(trace, saturation_kbps=10.0, overload_probability=0.01, **keywords):
-    return protocols.Case(trace, saturation_kbps, overload_probability,
-                          **keywords)
+    return protocols.ReplayCase(trace, saturation_kbps, overload_probability,
+                                **keywords)
 
 
 class StaticTestCase(unittest.TestCase):

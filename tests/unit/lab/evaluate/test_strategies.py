@@ -60,7 +60,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
 
     def _strategy(self, limit=.05, checks=1, churn=None, places=True,
                   **rule):
-        return strategies.ErrorBudget(
+        return strategies.BudgetStrategy(
             rules.Terms(limit), relief.Rule(**rule),
             churn or relief.Churn(0.0, 10, 10.0), checks, places)
 
@@ -91,7 +91,7 @@ class ErrorBudgetTestCase(unittest.TestCase):
             migrations, replayed = moves(self._rates(60), [0, 0, 1],
                                          self._strategy(), failing_share=.5,
                                          seed=seed)
-            hosts = replayed.fleet.loads.hosts
+            hosts = replayed.loads.hosts
             if hosts[2] == 1:
                 tries.append(len(migrations))
                 self.assertNotEqual(hosts[0], hosts[1])
@@ -192,7 +192,7 @@ class ProtocolTestCase(unittest.TestCase):
         rates = generator.exponential(1.0, (24, 4 * 24))
         # From the third day on they send three times as much.
         rates[:, 2 * 24:] *= 3.0
-        self.case = protocols.Case(
+        self.case = protocols.ReplayCase(
             traces.trace.Trace.from_series(traces.make_series(
                 rates, period=3600.0)), 20.0, .02, protocol='rolling')
 

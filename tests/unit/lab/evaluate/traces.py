@@ -12,7 +12,7 @@ START = 1.375e9
 NO_SAMPLE = float('nan')
 
 #: A configuration with a small default demand; the rest is as shipped.
-SETTINGS = settings.Settings(
+SETTINGS = settings.EvaluationSettings(
     overload_probability=0.01, admission_policy='probability', min_samples=24,
     modeler_half_life_days=30.0, default_egress_kbps=60.0,
     default_ingress_kbps=40.0, default_on_seconds=1.0, default_off_seconds=9.0,

@@ -42,7 +42,7 @@ def _vms(server_type, switch, vm, method):
     This is what purchase() reports as ``vms``. It also computes the overload
     and the sensitivity of each count, which takes five times as long.
     """
-    server = counts.Server(server_type, switch, .01)
+    server = counts.ServerCapacity(server_type, switch, .01)
     if server.takes(vm, method):
         return 0
     return server.fill(inputs.mix_of_flavors([vm], 1001).vms, method).vms

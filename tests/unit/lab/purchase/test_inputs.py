@@ -5,7 +5,6 @@ import pathlib
 import tempfile
 import unittest
 
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.purchase import inputs
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -21,12 +20,6 @@ class FileTestCase(unittest.TestCase):
 
     def write(self, text):
         pathlib.Path(self.path).write_text(text)
-
-    def assert_refused(self, load, *parts):
-        with self.assertRaises(exceptions.InvalidInput) as caught:
-            load(self.path)
-        for part in parts:
-            self.assertIn(part, str(caught.exception))
 
 
 class ServerTypesTestCase(FileTestCase):
@@ -63,52 +56,6 @@ class ServerTypesTestCase(FileTestCase):
             second.price, second.uplink_kbps,
             second.profiles[0].line_rate_kbps))
 
-    def test_errors_name_the_thing_the_value_and_what_is_legal(self):
-        good = 'cores: 1, memory_mb: 1, switch_profiles: ovs-flat'
-        for text, parts in (
-                ('', ("content: not given", 'a mapping')),
-                ('[1]', ('content: [1]',)),
-                ('a: [', ('line', 'valid YAML')),
-                ('servers: {}', ('servers: {}', 'a mapping of names')),
-                ('server: {}', ("key: 'server'", "did you mean 'servers'")),
-                ('servers: {3: {}}', ('a name: 3', 'text')),
-                ('servers: {x: 3}',
-                 ("server type 'x': content: 3", 'a mapping')),
-                ('servers: {x: {core: 1}}',
-                 ("server type 'x': a key: 'core'", "did you mean 'cores'")),
-                ('servers: {x: {}}', ("'x': cores: not given", 'above 0')),
-                ('currency: 3\nservers: {x: {%s}}' % good,
-                 ('currency: 3', 'text')),
-                ('servers: {x: {%s, price: -1}}' % good,
-                 ("'x': price: -1", 'a number from 0')),
-                ('servers: {x: {%s, price: .nan}}' % good, ('price: nan',)),
-                ('servers: {x: {%s, price: yes}}' % good, ('price: True',)),
-                ('servers: {x: {%s, price: "12"}}' % good, ("price: '12'",)),
-                ('servers: {x: {%s, nic_kbps: 0}}' % good,
-                 ('nic_kbps: 0', 'above 0')),
-                ('servers: {x: {%s, reserved_cores: 1}}' % good,
-                 ('reserved_cores: 1.0', 'less than cores, which is 1')),
-                ('servers: {x: {%s, uplink_kbps: 5}}' % good,
-                 ('hosts_per_uplink: not given', 'uplink_kbps is stated')),
-                ('servers: {x: {%s, hosts_per_uplink: 2.5}}' % good,
-                 ('hosts_per_uplink: 2.5', 'a whole number from 1')),
-                ('servers: {x: {cores: 1, memory_mb: 1}}',
-                 ('switch_profiles: not given',)),
-                ('servers: {x: {cores: 1, memory_mb: 1, '
-                 'switch_profiles: ovs-flats}}',
-                 ("switch_profiles: 'ovs-flats'", "did you mean 'ovs-flat'")),
-                ('servers: {x: {cores: 1, memory_mb: 1, '
-                 'switch_profiles: [ovs-gre, ovs-gre]}}',
-                 ("switch_profiles: 'ovs-gre'", 'each profile once')),
-                ('servers: {x: {%s}, x: {%s}}' % (good, good),
-                 ("'x' comes a second time",))):
-            with self.subTest(text):
-                self.write(text)
-                self.assert_refused(self.load, self.path, *parts)
-
-    def test_a_file_that_is_not_there_is_named(self):
-        self.assert_refused(self.load, self.path, 'No such file')
-
     def test_the_sample_can_be_read(self):
         _, entries = self.load(SAMPLES / 'server_types.yaml.sample')
         self.assertLess(1, len(entries))
@@ -131,22 +78,6 @@ class FlavorsTestCase(FileTestCase):
         self.assertEqual([12.5, 15, 1.75], flavors['a'].model.mean.tolist())
         self.assertEqual([5, 0, 0], flavors['b'].model.mean.tolist())
         self.assertIsNone(flavors['c'].model)
-
-    def test_errors_name_the_thing_the_value_and_what_is_legal(self):
-        good = 'cores: 1, memory_mb: 1'
-        for text, parts in (
-                ('flavors: 3', ('flavors: 3', 'a mapping')),
-                ('flavors: {x: {cores: 1}}', ('memory_mb: not given',)),
-                ('flavors: {x: {%s, count: 0}}' % good,
-                 ('count: 0', 'a whole number from 1')),
-                ('flavors: {x: {%s, egress: 0}}' % good,
-                 ("key: 'egress'", "did you mean 'egress_kbps'")),
-                ('flavors: {x: {%s, kpps: -1}}' % good, ('kpps: -1',)),
-                ('flavors: {x: {%s, egress_kbps: 1, off_seconds: 1}}' % good,
-                 ('on_seconds: not given', 'above 0'))):
-            with self.subTest(text):
-                self.write(text)
-                self.assert_refused(inputs.load_flavors, self.path, *parts)
 
     def test_the_sample_can_be_read(self):
         entries = inputs.load_flavors(SAMPLES / 'mix.yaml.sample')

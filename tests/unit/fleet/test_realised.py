@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import itertools
 import math
 import statistics
 import unittest
@@ -7,7 +8,7 @@ import unittest
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.lab.evaluate import realised
+from vswitch_aware_scheduler.fleet import realised
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -132,13 +133,19 @@ class GroupTestCase(unittest.TestCase):
         # Twelve draws of .1 with a share of 1/4.
         self.assertAlmostEqual(0.0, group.realised_low, 2)
         self.assertAlmostEqual(.05, group.realised_high, 2)
-        self.assertTrue(group.is_enough)
 
-    def test_few_hosts_are_too_few(self):
-        self.assertTrue(realised.group_of(
-            [host_of(0)] * realised.MIN_HOSTS).is_enough)
-        self.assertFalse(realised.group_of(
-            [host_of(0)] * (realised.MIN_HOSTS - 1)).is_enough)
+    def test_the_confidence_is_that_of_all_ways_to_draw_the_hosts(self):
+        for one, other in itertools.product(
+                ((0, 3), (2, 3), (3, 3), (1, 5)), repeat=2):
+            hosts = [True] * (one[0] + other[0])
+            hosts += [False] * (one[1] + other[1] - len(hosts))
+            as_many = [sum(drawn) >= one[0] for drawn in
+                       itertools.combinations(hosts, one[1])]
+            self.assertAlmostEqual(
+                1 - sum(as_many) / len(as_many),
+                realised.confidence_of_more(*(realised.group_of(
+                    [host_of(99)] * bad + [host_of(0)] * (total - bad))
+                    for bad, total in (one, other))))
 
     def test_no_host_has_no_share(self):
         group = realised.group_of([])

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares predicted with measured overload.
 
-A host counts once, by the last instance that was placed on it: the prediction
-at that time is compared with the traffic of its instances since then. One
-group has the hosts that the filter refused and that received the instance
-because they are only observed. The other group has the admitted hosts. Pure;
-no clock.
+A host counts once, by one instance that was placed on it: the prediction at
+that time is compared with the traffic of its instances since then. One group
+has the hosts that the filter refused and that received the instance because
+they are only observed. The other group has the admitted hosts. Pure; no clock.
 """
 
 import dataclasses
@@ -17,12 +16,13 @@ import numpy as np
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['CONFIDENCE', 'Group', 'MIN_HOSTS', 'MIN_SLOTS', 'Realised',
-           'group_of', 'overload', 'slots_wanted', 'wilson']
+__all__ = ['CONFIDENCE', 'MIN_HOSTS', 'MIN_SLOTS', 'MeasuredGroup',
+           'Realised', 'confidence_of_more', 'group_of', 'overload',
+           'slots_wanted', 'wilson']
 
 CONFIDENCE = 0.95
 
-#: Minimum number of hosts in a group for a conclusion.
+#: Minimum number of hosts in a group for an interval of the mean share.
 MIN_HOSTS = 10
 
 #: Minimum number of measured slots of a host. The number also has to be so
@@ -41,7 +41,6 @@ class Realised:
 
     :ivar predicted: predicted overload probability, 0..1
     :ivar limit: limit of the overload probability, 0..1
-    :ivar slots: number of measured time slots
     :ivar overloaded: number of these slots in which a limit of the switch was
         exceeded
     """
@@ -68,15 +67,13 @@ class Realised:
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class MeasuredGroup:
     """Several hosts together; all shares are None without any host.
 
-    :ivar hosts: number of hosts that were measured for long enough
     :ivar overloaded_hosts: number of these hosts that were overloaded for
         longer than the limit permits
     :ivar share: share of overloaded hosts; ``share_low`` and ``share_high``
         are its Wilson interval
-    :ivar predicted: mean of the predicted overload probabilities
     :ivar realised: mean share of time with overload, with its bootstrap
         interval over hosts
     """
@@ -91,17 +88,9 @@ class Group:
     realised_low: float | None
     realised_high: float | None
 
-    @property
-    def is_enough(self):
-        """Whether there are enough hosts for a conclusion."""
-        return self.hosts >= MIN_HOSTS
-
 
 def slots_wanted(limit):
-    """Return how many slots have to be measured for a limit.
-
-    :param limit: limit of the overload probability
-    """
+    """Return how many slots have to be measured for a limit."""
     return max(MIN_SLOTS, math.ceil(1 / limit - 1e-9) if limit > 0 else 0)
 
 
@@ -110,7 +99,6 @@ def wilson(successes, number, confidence=CONFIDENCE):
 
     :param successes: 0..number
     :param number: number of trials, > 0
-    :param confidence: probability of the interval
     """
     z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     share = successes / number
@@ -122,15 +110,34 @@ def wilson(successes, number, confidence=CONFIDENCE):
             1.0 if successes == number else (middle + half) / scale)
 
 
+def confidence_of_more(one: MeasuredGroup, other: MeasuredGroup) -> float:
+    """Return the confidence that hosts of one group are overloaded more often.
+
+    This is 1 - p of the one-sided exact test of Fisher, for any number of
+    hosts. Both groups have hosts.
+    """
+    def log_ways(count, chosen):
+        return (math.lgamma(count + 1) - math.lgamma(chosen + 1)
+                - math.lgamma(count - chosen + 1))
+
+    hosts, overloaded = (one.hosts + other.hosts,
+                         one.overloaded_hosts + other.overloaded_hosts)
+    return max(1.0 - sum(
+        math.exp(log_ways(one.hosts, number)
+                 + log_ways(other.hosts, overloaded - number)
+                 - log_ways(hosts, overloaded))
+        for number in range(max(one.overloaded_hosts,
+                                overloaded - other.hosts),
+                            min(one.hosts, overloaded) + 1)), 0.0)
+
+
 def overload(policy, series, instances, start, end):
     """Return (measured slots, slots with overload) of a host.
 
     A slot is as long as the longest sampling period. It counts if 90 % of the
     instances were measured in it; the others count as idle.
 
-    :param policy: HostPolicy of the host
     :param series: {instance uuid: RateSeries}
-    :param instances: uuids of the instances on the host
     :param start: start of the time, seconds UTC
     :param end: end of the time, exclusive, seconds UTC
     """
@@ -168,16 +175,13 @@ def overload(policy, series, instances, start, end):
 
 
 def group_of(hosts, seed=1):
-    """Return the :class:`Group` of a list of :class:`Realised`.
+    """Return the :class:`MeasuredGroup` of a list of :class:`Realised`.
 
     Hosts that were not measured for long enough are omitted.
-
-    :param hosts: list of Realised
-    :param seed: seed of the bootstrap
     """
     measured = [host for host in hosts if host.is_measured]
     if not measured:
-        return Group(0, 0, *[None] * 7)
+        return MeasuredGroup(0, 0, *[None] * 7)
     count = len(measured)
     overloaded = sum(host.is_overloaded for host in measured)
     shares = np.array([host.share for host in measured])
@@ -186,7 +190,7 @@ def group_of(hosts, seed=1):
     means = shares[draws].mean(axis=1)
     low, high = np.quantile(means, [(1 - CONFIDENCE) / 2,
                                     (1 + CONFIDENCE) / 2])
-    return Group(
+    return MeasuredGroup(
         count, overloaded, overloaded / count, *wilson(overloaded, count),
         statistics.fmean(host.predicted for host in measured),
         float(shares.mean()), float(low), float(high))

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+
+from tests.fakes import store as fake_store
+from tests.unit.budgets import fleet as budget_fleet
+from tests.unit.store import base
+from vswitch_aware_scheduler.budgets import packed
+from vswitch_aware_scheduler.fleet import outcomes
+from vswitch_aware_scheduler import store
+
+PERIOD = budget_fleet.PERIOD
+LIMITS = (((1.0, 1.0, 0.0), 800.0, 100.0),)
+#: Slots since the decisions.
+SLOTS = 120
+DECIDED = base.NOW // PERIOD * PERIOD - SLOTS * PERIOD
+
+
+class SummaryTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store, self.decisions, self.measured = self.make_store(), [], []
+
+    def decide(self, host, check=None, **more):
+        number = len(self.decisions) + 1
+        self.decisions.append(fake_store.decision(
+            number, base.NOW - DECIDED, **{
+                'host': host, 'admitted': 1, 'chosen': {
+                    'check': check, 'overload_probability': .02,
+                    'limit': .01, 'loss_fraction': 0.0, 'utilisation': .5},
+                **more}))
+
+    def measure(self, host, overloaded, slots=SLOTS, alone=False):
+        """Store sums: before the decision, the host is always overloaded."""
+        rates = np.full((1, slots + 24), 150.0)
+        rates[0, 24 + overloaded:] = 50.0
+        self.measured += budget_fleet.days_of(packed.Sums(
+            host, PERIOD, round(DECIDED / PERIOD) - 24, LIMITS, rates,
+            np.full(rates.shape, alone)))
+
+    def summary(self):
+        self.store.settle_budgets(
+            store.BudgetState(PERIOD, base.NOW), [], self.measured)
+        return outcomes.summary(self.store, self.decisions, base.NOW)
+
+    def test_requests_are_counted_by_what_enforcement_changes(self):
+        self.decide('a')
+        for _ in range(2):
+            self.decide('b', 'overload probability')
+        for host in ('a', 'b', None):
+            self.decide(host, 'peak', admitted=0, **(
+                {} if host else {'outcome': store.NO_HOST, 'chosen': None}))
+        self.decide('c', chosen=None)
+        answer = self.summary()
+        self.assertEqual((7, 3, 1, 2), tuple(answer[key] for key in (
+            'requests', 'would_fail', 'failed', 'elsewhere')))
+        self.assertEqual(
+            'Of 7 requests since 2023-11-14T12:10:00Z, 3 would have failed '
+            'and 2 would be on another host if every host were enforced. '
+            '1 did fail.', outcomes.sentences(answer)[0])
+        self.assertEqual({'no filter checked the host': 1},
+                         answer['left_out'])
+
+    def test_hosts_are_measured_since_their_decisions(self):
+        for host, check, overloaded in (
+                ('a', 'overload probability', 60), ('b', 'average', 2),
+                ('c', 'peak', 1), ('d', None, 0), ('e', None, 0)):
+            self.decide(host, check)
+            self.measure(host, overloaded)
+        self.decide('f', 'peak')
+        self.measure('f', 60, slots=99)
+        self.decide('g', 'peak')
+        # Traffic does not show it.
+        self.decide('h', 'tunnels')
+        answer = self.summary()
+        refused, admitted = answer['groups']
+        self.assertEqual((5, 3, 2), (
+            refused['hosts_decided'], refused['hosts'],
+            refused['overloaded_hosts']))
+        self.assertEqual((2, 2, 0), (
+            admitted['hosts_decided'], admitted['hosts'],
+            admitted['overloaded_hosts']))
+        self.assertAlmostEqual((.5 + 2 / 120 + 1 / 120) / 3,
+                               refused['realised'])
+        # 3 of the 10 ways to draw three of five hosts.
+        self.assertEqual([
+            'refused hosts were overloaded more often than admitted ones: 2 '
+            'of 3 and 0 of 2, confidence 70 %, not yet certain',
+            'refused: 2 hosts wait for traffic to be measured: 0 slots of '
+            'time since the decision; expected 100',
+            '1 hosts are left out: refused for tunnels'], answer['remarks'])
+        self.assertEqual([
+            '5 hosts received an instance although they are refused: 3 of '
+            'them were measured for long enough since, and 2 were overloaded '
+            'for longer than their limit (21 to 94 %).',
+            '2 hosts received an instance and are admitted: 2 of them were '
+            'measured for long enough since, and 0 were overloaded for longer '
+            'than their limit (0 to 66 %).'], outcomes.sentences(answer)[1:])
+
+    def test_overload_by_one_instance_alone_counts_too(self):
+        self.decide('a', 'peak')
+        self.measure('a', 60, alone=True)
+        host, = self.summary()['hosts']
+        self.assertEqual((True, 60), (host['overloaded'],
+                                      host['overloaded_slots']))
+
+    def test_without_decisions_it_says_so(self):
+        answer = self.summary()
+        self.assertEqual(['The store has no decision of a scheduler.'],
+                         outcomes.sentences(answer))
+        self.assertEqual((0, [], []), (
+            answer['requests'], answer['remarks'], answer['hosts']))
