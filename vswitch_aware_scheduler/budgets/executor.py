@@ -382,8 +382,8 @@ class Executor:
         if state == records.PLANNED:
             # Nova never received the request. Moves of an ended plan do not
             # start again.
-            self._change(
-                records.end_move, move,
+            records.end_move(
+                self._store, move,
                 state if move.plan_id == self._plan_id else records.DROPPED,
                 self._clock(), move.body)
         elif state == records.DONE:
