@@ -28,7 +28,8 @@ import tempfile
 #: its imports 9 s, in each worker and, if there are several workers, in the
 #: listing of the tests as well.
 _AT_ONCE = {'unit': 1.5, 'contract': 1.5, 'functional': 1.5,
-            'integration': 1.5, 'calibrated': 0, 'watcher': 0}
+            'integration': 1.5, 'calibrated': 0, 'watcher': 0,
+            'deploy': 0}
 
 #: Where Linux has files in memory, and the free bytes that the tests need.
 _MEMORY, _MEMORY_BYTES = '/dev/shm', 4 * 2 ** 30

@@ -2,6 +2,7 @@
 """Configuration of Sphinx for the manual."""
 
 import email
+import functools
 import pathlib
 import re
 
@@ -96,13 +97,65 @@ def list_profiles():
     return '\n'.join(rows) + '\n'
 
 
-def _insert_profiles(app, name, source):
-    if name == 'configuration/profiles':
-        source[0] = source[0].replace('.. switch-profiles\n', list_profiles())
+def _table(rows):
+    head = ('.. list-table::\n   :header-rows: 1\n\n'
+            '   * - Name\n     - Meaning\n')
+    return head + ''.join(f'   * - ``{name}``\n     - {text.rstrip(".")}\n'
+                          for name, text in rows)
+
+
+def list_modeler_metrics():
+    """Return the metrics of the modeler as a table in reST."""
+    from vswitch_aware_scheduler.modeler import metrics
+
+    ends = {'counter': '_total', 'summary': '_count``, ``_sum'}
+    return _table(
+        (name + ends.get(kind, ''), text.rstrip('.') + (
+            f' (labels: {", ".join(labels)})' if labels else ''))
+        for name, (kind, text, *labels) in metrics.METRICS.items())
+
+
+def list_scheduler_metrics():
+    """Return the metrics of the scheduler as a table in reST."""
+    from vswitch_aware_scheduler.scheduler import metrics
+
+    return _table(metrics.texts().items())
+
+
+def list_options(name):
+    """Return the options of a sub-command of vswitch-calibrate in reST."""
+    from vswitch_aware_scheduler.lab.cmd import calibrate
+
+    [commands] = (action.choices for action in calibrate.parser()._actions
+                  if isinstance(action.choices, dict))
+    common, text = commands['check']._option_string_actions, ''
+    formatter = commands[name]._get_formatter()
+    for action in commands[name]._actions:
+        if not action.help or common.keys() & set(action.option_strings):
+            continue
+        value = '' if action.nargs == 0 else ' ' + (
+            action.metavar or '|'.join(action.choices or ())
+            or action.dest.upper())
+        names = ', '.join(f'{each}{value}' for each in action.option_strings)
+        text += (f'``{names or value.strip()}``\n'
+                 f'    {formatter._expand_help(action)}.\n')
+    return text
+
+
+def _insert_tables(app, name, source):
+    tables = {
+        'configuration/profiles': {'switch-profiles': list_profiles},
+        'admin/modeler': {'modeler-metrics': list_modeler_metrics},
+        'admin/monitoring': {'scheduler-metrics': list_scheduler_metrics},
+        'cli/vswitch-calibrate': {
+            f'options {command}': functools.partial(list_options, command)
+            for command in ('local', 'import')}}
+    for mark, table in tables.get(name, {}).items():
+        source[0] = source[0].replace(f'.. {mark}\n', table())
 
 
 def setup(app):
     """Connect before Sphinx collects the titles of a page."""
     _keep_order_of_groups()
-    app.connect('source-read', _insert_profiles)
+    app.connect('source-read', _insert_tables)
     app.connect('doctree-read', _name_version, priority=400)

@@ -54,7 +54,7 @@ class _Prometheus(fixtures.Fixture):
         self._server = self.useFixture(servers.Prometheus(['# EOF\n']))
         self.stop = self._server.stop_server
         self.start = self._server.start_server
-        self.options = {'url': self._server.url}
+        self.options = {'endpoint_override': self._server.url}
 
     def publish(self, interfaces):
         # It takes in the past while it does not run.
@@ -101,7 +101,8 @@ class Telemetry(fixtures.Fixture):
             for group, values in (
                     ('scheduler', {'store_url': self._store_url,
                                    'telemetry_driver': driver, **options}),
-                    (driver, {'retries': 1, **self.source.options})):
+                    (driver, {'status_code_retries': 1,
+                              **self.source.options})):
                 stream.write(f'[vswitch_{group}]\n' + ''.join(
                     f'{name} = {value}\n' for name, value in values.items()))
             stream.write(f'[vswitch_inventory]\n{self._nova}')

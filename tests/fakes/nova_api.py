@@ -40,6 +40,7 @@ class NovaApi(stand_ins.OpenStack):
         self.servers[uuid] = {
             'id': uuid, 'status': status, 'tenant_id': project,
             'updated': iso(NOW + at), 'OS-EXT-SRV-ATTR:host': host,
+            'name': f'server {number}',
             'flavor': {'original_name': flavor, 'vcpus': 1}}
         return uuid
 

@@ -8,7 +8,8 @@ import unittest
 import vswitch_aware_scheduler
 
 # The packages whose public functions state their types.
-ROOMS = ('admission', 'common', 'scheduler', 'traffic', 'vswitch')
+ROOMS = ('admission', 'budgets', 'common', 'fleet', 'modeler', 'report',
+         'scheduler', 'traffic', 'vswitch')
 UNTYPED = ('estimate.py',)
 ROOT = pathlib.Path(vswitch_aware_scheduler.__file__).parent
 
@@ -40,7 +41,7 @@ class DocstringsTestCase(unittest.TestCase):
     def test_a_described_parameter_exists(self):
         missing, described = [], 0
         for path in sorted(ROOT.rglob('*.py')):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
                 if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
                     continue
                 names = re.findall(r':param (\w+):',
@@ -57,7 +58,8 @@ class DocstringsTestCase(unittest.TestCase):
             for path in sorted((ROOT / room).glob('*.py')):
                 if path.name in UNTYPED:
                     continue
-                for node in _public(ast.parse(path.read_text()).body):
+                for node in _public(ast.parse(path.read_text(
+                        encoding='utf-8')).body):
                     arguments = [*node.args.args, *node.args.kwonlyargs]
                     if node.returns is None or any(
                             one.annotation is None for one in arguments

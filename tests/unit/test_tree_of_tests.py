@@ -13,11 +13,6 @@ PACKAGE = PROJECT / 'vswitch_aware_scheduler'
 #: one thing: the module that calls them has the tests.
 TESTED_WITH = {
     'admission/aggregate_metadata.py': 'admission/test_host_policies.py',
-    'admission/assessment.py': 'admission/test_load_table.py',
-    'admission/limit_sums.py': 'admission/test_load_table.py',
-    'admission/policy.py': 'admission/test_load_table.py',
-    'admission/rows.py': 'admission/test_load_table.py',
-    'admission/sources.py': 'admission/test_load_table.py',
     'budgets/measuring.py': 'budgets/test_accounts.py',
     'budgets/plan_input.py': 'budgets/test_proposal.py',
     'budgets/rebalance_settings.py': 'budgets/test_proposal.py',
@@ -26,9 +21,12 @@ TESTED_WITH = {
     'clients/openstack.py': 'clients/test_http.py',
     'clients/placement.py': 'clients/test_nova.py',
     'cmd/instances.py': 'cmd/subcommands/test_explain.py',
+    'cmd/rates.py': 'cmd/subcommands/test_model.py',
     'cmd/report.py': 'cmd/subcommands/test_report.py',
     'common/metrics_server.py': 'modeler/test_metrics.py',
     'common/self_check.py': 'cmd/test_status.py',
+    'conf/access.py': 'conf/test_opts.py',
+    'conf/admission.py': 'conf/test_opts.py',
     'conf/inventory.py': 'conf/test_opts.py',
     'conf/modeler.py': 'conf/test_opts.py',
     'conf/rebalance.py': 'conf/test_opts.py',
@@ -51,7 +49,6 @@ TESTED_WITH = {
     'report/pictures.py': 'report/test_page.py',
     'scheduler/request.py': 'scheduler/test_state.py',
     'lab/pictures.py': 'lab/cmd/test_evaluate.py',
-    'store/api.py': 'store/test_database.py',
     'store/facts.py': 'store/test_fleet.py',
     'store/generations.py': 'store/test_snapshot.py',
     'store/priors.py': 'store/test_instances.py',
@@ -107,7 +104,7 @@ def _test_module(module):
 def _imported(path):
     """Return the dotted names that a file imports."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -121,7 +118,7 @@ def _tests(suite):
     return {
         f'{path.stem}.{of_class.name}.{method.name}'
         for path in (TESTS / suite).glob('test_*.py')
-        for of_class in ast.parse(path.read_text()).body
+        for of_class in ast.parse(path.read_text(encoding='utf-8')).body
         if isinstance(of_class, ast.ClassDef)
         for method in of_class.body
         if getattr(method, 'name', '').startswith('test_')}

@@ -131,9 +131,8 @@ def usable_profile(
         **others: typing.Any) -> vswitch_profile.SwitchProfile | None:
     """Return a profile with the given numbers, except invalid numbers.
 
-    A number that is valid alone may contradict the profile or another number.
-    In alphabetical order, each number with a contradiction is reported and
-    ignored. Of several values, the smallest applies.
+    In alphabetical order, a number that contradicts the profile or another
+    number is reported and ignored. Of several values, the smallest applies.
     """
     try:
         usable = vswitch_profile.with_numbers(profile, numbers, where,

@@ -167,8 +167,7 @@ class Assessment:
     def share(self, uplinks: Assessment, of: np.ndarray) -> None:
         """Apply the results of the uplinks to their hosts.
 
-        :param of: (h, m) int, positions of the uplinks of each host, filled up
-            with u
+        :param of: (h, m) positions of the uplinks of hosts, filled up with u
         """
         if not of.size:
             return
@@ -211,10 +210,10 @@ class Assessment:
         return entry.policy.limit_in_force
 
     def loads(self, i: int) -> list[tuple[str, float, float, float, float]]:
-        """Return, for each limit of a host, its rates.
+        """Return rates for each limit of a host.
 
-        :returns: list of (unit in words, mean with the instance, capacity,
-            peak of the instance, limit of one instance)
+        :returns: [(unit in words, mean with the instance, capacity, peak of
+            the instance, limit of one instance)]
         """
         policy = self._entry(i).policy
         numbers = np.array([self._of_limits(name, i) for name in _EXPLAINED])
@@ -222,11 +221,7 @@ class Assessment:
                 for j, (weights, _, _) in enumerate(policy.limits)]
 
     def counts(self, i: int) -> list[tuple[str, int, int, float]]:
-        """Return the counted quantities of a host.
-
-        :returns: list of (name in words, number now, number that the instance
-            adds, maximum)
-        """
+        """Return [(quantity, number now, number added, maximum)] of a host."""
         policy = self._entry(i).policy
         attachments, exclude, table = self._candidate
         return [(_COUNTED[place], *table.numbers(
@@ -247,10 +242,7 @@ class Assessment:
                     & (self._full == _FULL_OF_FUNCTIONS)).sum())
 
     def decisive(self, i: int) -> tuple[float, float] | None:
-        """Return (value, limit) of the check that refuses a host.
-
-        None: the check compares no numbers, or no check refuses the host.
-        """
+        """Return (value, limit) of the check that refuses, if it has them."""
         reason = self.reason[i]
         if reason == UPLINK:
             which, at = self._uplink_of[i].tolist()
@@ -371,7 +363,6 @@ class Assessment:
                 f'is {maximum:g}')
 
     def _counted(self, i: int) -> tuple[int, int, float]:
-        """Return TunnelTable.numbers of the quantity that refuses a host."""
         attachments, exclude, table = self._candidate
         return table.numbers(int(self.rows[i]), attachments,
                              int(self._full[i]) - 1, exclude)

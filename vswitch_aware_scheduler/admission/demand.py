@@ -160,7 +160,7 @@ def _law(facts):
     if facts.claimed is not None:
         stated = (*stated, (facts.claimed, CLAIM))
     if stated:
-        return *max(stated, key=_size), None
+        return *max(stated, key=lambda pair: _size(pair[0])), None
     if facts.default is None:
         return rate_law.SILENT, UNKNOWN, None
     if prior_of is not None:
@@ -202,7 +202,6 @@ def of_instance(
 
 
 def _stated(flavor, extra_specs, laws, report):
-    """Return the (RateLaw, rule) that a flavor states, or None."""
     stated, problem = flavor_specs.read(extra_specs, laws)
     if report is not None:
         report(flavor, problem)
@@ -229,13 +228,9 @@ def raised(law: rate_law.RateLaw, guaranteed: Rates,
         law.probabilities, np.maximum(rates, guaranteed), law.at_instants)
 
 
-def _size(stated: flavor_specs.Statement) -> tuple[float, ...]:
-    """Return the sort key of a (law, rule): (mean + peak, peak)."""
-    return _size_of(stated[0])
-
-
 @functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)
-def _size_of(law: rate_law.RateLaw) -> tuple[float, ...]:
+def _size(law: rate_law.RateLaw) -> tuple[float, ...]:
+    """Return the sort key of a law: (mean + peak, peak)."""
     mean, peak = law.mean, law.peak
     return tuple(float(rate[:2].sum() + rate[2])
                  for rate in (mean + peak, peak))

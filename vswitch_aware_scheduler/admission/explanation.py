@@ -31,10 +31,7 @@ _RANKS[assessments.NO_PROFILE] = _BY_NOTHING
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """Why one host is refused, or would be refused.
-
-    :ivar enforced: False if the host passes anyway
-    """
+    """Why one host is refused, or would be refused."""
 
     host: str
     check: str
@@ -51,10 +48,7 @@ class Refusal:
 
 
 def counts(assessment: assessments.Assessment) -> dict[str, int]:
-    """Return {check in words: number of hosts that it refuses}.
-
-    The most frequent check comes first; of equal ones, hard limits come last.
-    """
+    """Return {check: number of refused hosts}, the most frequent first."""
     numbers = collections.Counter(dict(zip(
         assessments.CHECKS, np.bincount(
             assessment.reason, minlength=len(assessments.CHECKS)).tolist())))
@@ -109,7 +103,6 @@ def _refusal(assessment: assessments.Assessment, i: int) -> Refusal:
 
 
 def _multiple(numbers: tuple[float, float] | None) -> float:
-    """Return the ratio of a value to its limit."""
     if numbers is None or numbers[1] <= 0:
         return math.inf
     return numbers[0] / numbers[1]

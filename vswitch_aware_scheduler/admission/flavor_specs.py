@@ -63,10 +63,7 @@ RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 def read(extra_specs: abc.Mapping[str, str],
          laws: Laws) -> tuple[Statement | None, str | None]:
-    """Return what a flavor states, and what is wrong with its extra specs.
-
-    Unknown keys are ignored. With an invalid value, it states nothing.
-    """
+    """Return what a flavor states, and what is wrong with its specs."""
     stated, problems = None, []
     try:
         stated = law_of(extra_specs, laws)
@@ -81,10 +78,7 @@ def read(extra_specs: abc.Mapping[str, str],
 
 
 def law_of(extra_specs: abc.Mapping[str, str], laws: Laws) -> Statement | None:
-    """Return the law of a flavor and the rule that gave it, or None.
-
-    :raises InvalidOverride: as :func:`law_of_extra_specs`
-    """
+    """Return the law of a flavor and the rule that gave it, or None."""
     named = extra_specs.get(MODEL_EXTRA_SPEC)
     if named is not None:
         law = laws(named)

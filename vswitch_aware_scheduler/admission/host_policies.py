@@ -29,11 +29,7 @@ _MOST_KNOWN = 10_000
 
 
 class HostPolicies:
-    """Determines the HostPolicy of hosts. Equal policies are one object.
-
-    :param default_profile: name of the profile of hosts without another one,
-        or None
-    """
+    """Determines the HostPolicy of hosts. Equal policies are one object."""
 
     def __init__(self, profiles: aggregate_metadata.Profiles,
                  default_profile: str | None, policy: str,

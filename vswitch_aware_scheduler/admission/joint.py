@@ -29,10 +29,7 @@ _EQUAL = 1e-6
 
 
 def effective_number(weights: np.ndarray) -> np.ndarray:
-    """Return how many equally weighted instants the instants are worth.
-
-    :returns: (...), 0 if all weights are 0 (Kish 1965)
-    """
+    """Return the (...) number of equal weights (Kish 1965), 0 for none."""
     total = weights.sum(axis=-1)
     squares = (weights * weights).sum(axis=-1)
     return np.divide(total * total, squares, out=np.zeros_like(total),

@@ -16,7 +16,6 @@ import typing
 import numpy as np
 
 from vswitch_aware_scheduler.admission import joint
-from vswitch_aware_scheduler.admission import rows as admission_rows
 from vswitch_aware_scheduler.admission import sources as admission_sources
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
@@ -92,8 +91,7 @@ _Rows: typing.TypeAlias = np.ndarray | slice
 class LimitLoad(typing.NamedTuple):
     """The load of the limits of hosts with one more instance.
 
-    (l, h) arrays for l limits and h hosts. A host with fewer limits has
-    infinite capacities in the remaining ones.
+    (l, h) arrays; capacities of limits that a host does not have are inf.
     """
 
     capacity: np.ndarray
@@ -154,7 +152,7 @@ class LimitSums:
                         _Tables(cells * _FINER, np.complex128)]
         # Sums at the instants as shares of the capacity, their weights, and
         # how far they count.
-        self._at_instants = admission_rows.Rows(
+        self._at_instants = admission_sources.Rows(
             ('<f4', (sampled.INSTANTS,)), ('<f4', (sampled.INSTANTS,)),
             ('<f4', ()))
         # Caches: Levels of laws, figures of laws, transforms of laws by kind,
@@ -291,7 +289,6 @@ class LimitSums:
             self._numbers[_CAPACITY], rows) * SLACK, axis=0)
 
     def _free(self, row: int) -> None:
-        """Free the look-up tables of a host."""
         for places in self._places[..., row].T:
             for line, lines in zip(places[_LINE:].tolist(), (
                     self._tables[places[_KIND]], self._at_instants)):
@@ -300,7 +297,6 @@ class LimitSums:
             places[_KIND:] = _NOWHERE[_KIND:]
 
     def _refresh(self, rows: list[int]) -> None:
-        """Compute the sums of the given hosts from all their residents."""
         with np.errstate(over='ignore', invalid='ignore', divide='ignore'):
             for begin in range(0, len(rows), _TOGETHER):
                 chunk = rows[begin:begin + _TOGETHER]
@@ -312,7 +308,6 @@ class LimitSums:
                 self._stale[chunk] = False
 
     def _sum(self, host: typing.Any) -> list[_Limit]:
-        """Sum the residents of a host."""
         self._free(host.row)
         limits = tuple((self._unit(places), capacity) for places, (
             _, capacity, _) in zip(self._places[..., host.row].T,
@@ -359,14 +354,10 @@ class LimitSums:
                           self._cells * _FINER) for of_part in of_parts]
 
     def _unit(self, places: np.ndarray) -> admission_sources.Unit:
-        """Return the unit of a limit of a host."""
         return list(self._units)[places[_UNIT]]
 
     def _kind_and_step(self, capacity, sums, steps):
-        """Return the kind of look-up table of a limit, and its cell.
-
-        :param sums: (7,) sums of :meth:`.Sources.figures`
-        """
+        """Return the kind of look-up table of a limit, and its cell."""
         common = 0.0
         if steps.all():
             common = float(fourier_sum.common_step(
@@ -385,7 +376,6 @@ class LimitSums:
         return kind, unit / np.floor(unit * cells / capacity * SLACK)
 
     def _tabulate(self, to_tabulate: list[_Limit]) -> None:
-        """Compute look-up tables."""
         by_kind = {}
         for limit in to_tabulate:
             by_kind.setdefault(limit.kind, []).append(limit)
@@ -445,10 +435,7 @@ class LimitSums:
         tables[at] = adapted
 
     def _lines(self, number: int, limits: list[_Limit]) -> np.ndarray:
-        """Return the (l,) lines of some limits.
-
-        :param number: _LINE or _SUMS_LINE
-        """
+        """Return the (l,) lines of limits: _LINE or _SUMS_LINE."""
         return self._places[number, [limit.position for limit in limits],
                             [limit.row for limit in limits]]
 
@@ -510,7 +497,7 @@ class LimitSums:
         return effects
 
 
-class _Tables(admission_rows.Rows):
+class _Tables(admission_sources.Rows):
     """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` has them."""
 
     def __init__(self, cells: int, dtype: type[np.complexfloating]) -> None:
@@ -558,10 +545,7 @@ class _Tables(admission_rows.Rows):
 
 
 def _at(array: np.ndarray, rows: _Rows) -> np.ndarray:
-    """Return the given rows of an array, which are on its last axis.
-
-    :param rows: (h,) int, or a slice, which copies nothing
-    """
+    """Return some rows, (h,) or a slice, of the last axis of an array."""
     return array[..., rows] if isinstance(rows, slice) else array.take(
         rows, axis=-1)
 

@@ -204,8 +204,7 @@ class LoadTable:
     def _hold(self, uplink, host, before, after):
         """Replace the residents of a host behind an uplink.
 
-        During a move, an instance may be on two hosts behind the uplink. It
-        then counts once, by the law of the last host, until it has left both.
+        An instance on two of its hosts counts once, by the last law.
         """
         added, removed = {}, {}
         for uuid in {**before, **after}:
@@ -242,10 +241,7 @@ class LoadTable:
         self._last_rows = None, None
 
     def drop_residents(self, hosts_in_step: int) -> abc.Iterator[None]:
-        """Return an iterator that drops the residents of all hosts.
-
-        Afterwards an Assessment can still explain a decision, but no more.
-        """
+        """Return an iterator that drops residents: the table has ended."""
         for number, entry in enumerate(self._entries):
             entry.residents, entry.laws = {}, {}
             if number % hosts_in_step == 0:
@@ -254,7 +250,6 @@ class LoadTable:
     # Loads of the limits.
 
     def _set_policy(self, entry, policy):
-        """Set the policy of a host or of an uplink."""
         entry.policy, risk = policy, policy.limit_in_force
         has_profile = policy.profile is not None
         self._rules[:, entry.row] = (
@@ -286,7 +281,6 @@ class LoadTable:
                     self._set_limit_in_debt(entry)
 
     def _residents_changed(self, entry: _Entry) -> None:
-        """Update the number of residents of an entry and outdate its sums."""
         self._rules[_RESIDENTS, entry.row] = len(entry.residents)
         self._sums.outdate(entry)
 
@@ -354,10 +348,7 @@ class LoadTable:
 
     def prepare(self, hosts: list[str], law: rate_law.RateLaw,
                 other: LoadTable) -> None:
-        """Compute what the first request for some hosts would have to compute.
-
-        :param other: table in use, which knows how large instances are
-        """
+        """Compute what a first request would; ``other``: table in use."""
         self._sums.expect(other._sums.expected)
         self.assess(self.rows_of(hosts), law)
 
@@ -366,10 +357,7 @@ class LoadTable:
             exclude: str | None = None,
             attachments: vswitch_attachments.Attachments | None = None,
             project: str | None = None) -> assessment.Assessment:
-        """Judge one instance whose law depends on the host.
-
-        :param laws: RateLaw of the instance on each of the h hosts
-        """
+        """Judge an instance whose law depends on the host: (h,) laws."""
         positions = {}
         for i, law in enumerate(laws):
             positions.setdefault(law, []).append(i)
@@ -427,10 +415,7 @@ class LoadTable:
 
 
 class _Entry:
-    """One host of the table, or one uplink.
-
-    :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
-    """
+    """One host, or one uplink with laws as {uuid: {host: RateLaw}}."""
 
     __slots__ = ('host', 'kind', 'row', 'policy', 'residents', 'laws', 'debt')
 

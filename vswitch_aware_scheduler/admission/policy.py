@@ -106,10 +106,7 @@ class HostPolicy:
 
     def fitting(self, law: rate_law.RateLaw,
                 group: rate_law.RateLaw | None = None) -> rate_law.RateLaw:
-        """Return a prior, cut to what one instance on this host may have.
-
-        It is therefore never refused for the peak of another instance.
-        """
+        """Return a prior, cut to what one instance on this host may have."""
         return prior.cut(law, self.limits_on_one, self.capacities, group)
 
     @functools.cached_property

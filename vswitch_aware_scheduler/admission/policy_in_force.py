@@ -34,8 +34,7 @@ _Packed: typing.TypeAlias = dict[str, dict[str, typing.Any]]
 class Policies:
     """The policies of a fleet; equal ones are the same object.
 
-    :ivar origins: {host: {value: where it comes from}}, as in
-        :meth:`.HostPolicies.origins`
+    :ivar origins: {host: {value: where it comes from}}
     :ivar problems: {host: why it cannot be judged}
     """
 
@@ -59,11 +58,7 @@ def find(hosts: abc.Iterable[str],
          host_policies: host_rules.HostPolicies,
          uplink_policies: uplink_rules.UplinkPolicies,
          bare_metal: abc.Collection[str] = frozenset()) -> Policies:
-    """Return the :class:`Policies` of a fleet.
-
-    :param aggregates: with ``name``, ``metadata`` and ``hosts``
-    :param bare_metal: names of hosts whose instances are physical machines
-    """
+    """Return the :class:`Policies` of a fleet with its aggregates."""
     metadata_of = {}
     for aggregate in aggregates:
         for host in aggregate['hosts']:

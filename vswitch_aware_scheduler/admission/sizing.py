@@ -63,10 +63,7 @@ class FleetSize:
 def host_size(policy: admission.HostPolicy, law: rate_law.RateLaw) -> HostSize:
     """Return how many independent instances of one law fit on a host.
 
-    Instances with the same samples would all be busy at the same time, which
-    does not describe many instances of one kind: samples are ignored.
-
-    :param policy: without uplinks
+    Samples are ignored: all would be busy at the same time.
     """
     law = law.independent()
     # An instance that is admitted in addition to n others is also admitted in
@@ -109,13 +106,11 @@ def most_by_average(policy: admission.HostPolicy,
 
 
 def _values(policy, law):
-    """Return the rates of a law in the unit of each limit of a host."""
     return [law.values(weights, policy.profile.typical_packet_bytes)
             for weights, _, _ in policy.limits]
 
 
 def _most_of(policy, law, rates):
-    """Return how many instances with these rates fit within the limits."""
     slack = 1 + fourier_sum.TOLERANCE
     if any(values.max() > most * slack for values, (_, _, most)
            in zip(_values(policy, law), policy.limits)):
@@ -136,17 +131,13 @@ def _most_counted(policy: admission.HostPolicy) -> int:
 
 
 def _with_others(policy, law, number):
-    """Return the Assessment of one more instance on a host of equal ones."""
     table = admission.LoadTable()
     row = table.describe('host', policy, dict.fromkeys(range(number), law))
     return table.assess([row], law)
 
 
 def _cpu_mhz(policy: admission.HostPolicy, rates: np.ndarray) -> float | None:
-    """Return the processor frequency that switching takes, or None.
-
-    :param rates: (3,) egress_kbps, ingress_kbps, kpps; 0 kpps means unknown
-    """
+    """Return the frequency that switching takes; 0 kpps means unknown."""
     if policy.profile is None:
         return None
     rate_kbps = float(rates[0] + rates[1])

@@ -6,14 +6,14 @@ import itertools
 import typing
 
 import numpy as np
+from numpy import typing as npt
 
-from vswitch_aware_scheduler.admission import rows as admission_rows
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import instants as sampled
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['ACTIVE', 'HostPart', 'KnownLaws', 'Levels', 'MOST_IN_PART',
-           'ROUNDED_MEAN', 'SAMPLED', 'Sources', 'VARIANCE', 'divided']
+           'ROUNDED_MEAN', 'Rows', 'SAMPLED', 'Sources', 'VARIANCE', 'divided']
 
 #: Weights of egress, ingress and packets in a unit, and the packet size in
 #: bytes for laws without a packet rate.
@@ -108,6 +108,40 @@ class Sources:
         return grid.transforms((values / step).T, self.masses.T)
 
 
+class Rows:
+    """Arrays whose rows are allocated on demand.
+
+    :param kinds: for each array, its dtype and the shape of a row
+    :ivar values: list of the (n, ...) arrays; new arrays replace them when
+        they grow
+    """
+
+    def __init__(self, *kinds: tuple[npt.DTypeLike, tuple[int, ...]]) -> None:
+        self.values = [np.zeros((0, *shape), dtype=dtype)
+                       for dtype, shape in kinds]
+        #: Number of rows that are likely to be taken soon.
+        self.expected = 0
+        self._free = []
+
+    def take(self) -> int:
+        """Return the number of a free row. Its contents are undefined."""
+        if not self._free:
+            old_rows = len(self.values[0])
+            new_rows = max(old_rows // 8, 16, self.expected)
+            for i, old in enumerate(self.values):
+                # Rows that were never used take no memory.
+                grown = np.zeros((old_rows + new_rows, *old.shape[1:]),
+                                 old.dtype)
+                grown[:old_rows] = old
+                self.values[i] = grown
+            self._free.extend(range(old_rows + new_rows - 1, old_rows - 1, -1))
+        return self._free.pop()
+
+    def free(self, row: int) -> None:
+        """Free a row."""
+        self._free.append(row)
+
+
 class KnownLaws:
     """A cache of arrays that are computed from laws."""
 
@@ -120,10 +154,9 @@ class KnownLaws:
 
     def of(self, laws: abc.Sequence[rate_law.RateLaw], key: abc.Hashable,
            compute: abc.Callable[[Sources], np.ndarray]) -> np.ndarray:
-        """Return the (n, ...) arrays of some laws; compute those not cached.
+        """Return the (n, ...) arrays of some laws, computed or cached.
 
         :param key: all that the arrays depend on besides laws
-        :param compute: :class:`Sources` of m laws -> (m, ...)
         """
         row_of, rows = self._of_keys.get(key, ({}, None))
         lacking = [law for law in laws if law not in row_of]
@@ -133,7 +166,7 @@ class KnownLaws:
                 lacking = list(laws)
             values = compute(Sources(lacking))
             if rows is None:
-                rows = admission_rows.Rows((values.dtype, values.shape[1:]))
+                rows = Rows((values.dtype, values.shape[1:]))
                 self._of_keys[key] = row_of, rows
             rows.expected = len(lacking)
             row_of.update((law, rows.take()) for law in lacking)

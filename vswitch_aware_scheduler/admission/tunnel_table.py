@@ -30,10 +30,7 @@ _Attachments: typing.TypeAlias = vswitch_attachments.Attachments
 
 
 class TunnelTable:
-    """The counted quantities of hosts, ready for the next request.
-
-    The caller numbers the hosts from 0 and serialises access.
-    """
+    """The counts of hosts, which the caller numbers from 0."""
 
     def __init__(self) -> None:
         self._residents = {}     # host -> {uuid: Attachments}
@@ -165,10 +162,7 @@ class TunnelTable:
 
     def numbers(self, host: int, attachments: _Attachments, place: int,
                 exclude: str | None = None) -> tuple[int, int, float]:
-        """Return (number now, number that the instance adds, maximum).
-
-        :param place: position in :data:`COUNTED`
-        """
+        """Return (number now, added, maximum) of :data:`COUNTED` [place]."""
         with self._without(host, exclude):
             counts, more = self._numbers(np.array([host]), attachments)
         return (int(counts[0, place]), int(more[0, place]),
@@ -207,10 +201,7 @@ class TunnelTable:
         return peers
 
     def _known_by_full(self, hosts, attachments):
-        """Return for each host whether a full host would need a tunnel to it.
-
-        Each host with an instance on one of the networks needs a tunnel to it.
-        """
+        """Return for each host whether a full host needs a tunnel to it."""
         # Bits of the hosts to which no full host would need a new tunnel.
         reachable = -1
         counting = np.isfinite(self._most[:, _VTEPS])

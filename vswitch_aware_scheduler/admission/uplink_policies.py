@@ -47,10 +47,7 @@ def name_in(metadata: abc.Mapping[str, str]) -> str | None:
 
 
 class UplinkPolicies:
-    """Reads the uplinks of hosts from the metadata of their aggregates.
-
-    An uplink whose metadata have not changed remains the same object.
-    """
+    """Reads uplinks from metadata; an unchanged one stays the object."""
 
     def __init__(self, profiles: aggregate_metadata.Profiles, policy: str,
                  overload_probability: float,

@@ -25,6 +25,7 @@ import typing
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import deviation
 from vswitch_aware_scheduler.budgets import measuring
@@ -148,11 +149,8 @@ def limits_in_words(text: str) -> str:
     :param text: JSON, as in ``text`` of :class:`Target`
     """
     name, limits = json.loads(text)
-    units = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s egress',
-             (0.0, 1.0, 0.0): 'kbit/s ingress',
-             (0.0, 0.0, 1.0): 'kilo-packets/s'}
     return ', '.join([f'profile {name}', *(
-        f'{capacity:g} {units.get(tuple(weights), "units")}'
+        f'{capacity:g} {assessment.UNITS.get(tuple(weights), "units")}'
         for weights, _, capacity in limits)])
 
 

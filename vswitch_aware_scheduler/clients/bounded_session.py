@@ -9,11 +9,14 @@ reads from them. This module is independent of services, configuration and
 retries.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
 import contextlib
 import functools
 import socket
 import threading
 import time
+import typing
 
 import requests
 from requests import adapters
@@ -41,7 +44,7 @@ class BrokenAnswer(Exception):
     """An answer ended before it was complete."""
 
 
-class BoundedSession(requests.Session):
+class BoundedSession(requests.Session):  # type: ignore[misc]
     """Reads each answer before a deadline and up to a size, or raises.
 
     Only one thread at a time may use a session.
@@ -51,21 +54,21 @@ class BoundedSession(requests.Session):
     :param clock: callable, returns monotonic seconds
     """
 
-    def __init__(self, timeout_seconds, max_answer_bytes,
-                 clock=time.monotonic):
+    def __init__(self, timeout_seconds: float, max_answer_bytes: int,
+                 clock: Callable[[], float] = time.monotonic):
         super().__init__()
         self._timeout_seconds = timeout_seconds
         self._max_answer_bytes = max_answer_bytes
         self._clock = clock
         self._lock = threading.Lock()
-        self._watched = []
-        self._deadline = None
+        self._watched: list[tuple[typing.Any, socket.socket]] = []
+        self._deadline: float | None = None
         self._expired = False
         for prefix in ('http://', 'https://'):
             self.mount(prefix, _Adapter(self))
 
     @contextlib.contextmanager
-    def exchange(self):
+    def exchange(self) -> Iterator[None]:
         """Set one deadline for all requests within the context.
 
         An exchange within another one has the deadline of the outer one.
@@ -95,16 +98,16 @@ class BoundedSession(requests.Session):
             self._deadline = None
             self._forget_closed()
 
-    def remaining_seconds(self):
+    def remaining_seconds(self) -> float:
         """Return the time until the deadline in seconds.
 
         :raises DeadlineExceeded: if the deadline has passed
         """
         self._check()
-        return max(self._deadline - self._clock(), 0.001)
+        return max((self._deadline or 0) - self._clock(), 0.001)
 
     def _check(self):
-        if self._expired or self._clock() > self._deadline:
+        if self._expired or self._clock() > (self._deadline or 0):
             self._expired = True
             raise DeadlineExceeded(self._words())
 
@@ -112,12 +115,10 @@ class BoundedSession(requests.Session):
         return (f'an exchange that was not complete after '
                 f'{self._timeout_seconds:g} s')
 
-    def send(self, request, **kwargs):
+    def send(self, request: requests.PreparedRequest,
+             **kwargs: typing.Any) -> requests.Response:
         """Send a request and read the complete answer.
 
-        :param request: prepared request
-        :param kwargs: keyword arguments of requests.Session.send
-        :returns: requests.Response
         :raises DeadlineExceeded: if it is not complete in time
         :raises AnswerTooLarge: if it is too large
         :raises BrokenAnswer: if the connection ends before the answer
@@ -157,11 +158,10 @@ class BoundedSession(requests.Session):
         raise AnswerTooLarge(
             f'a response of more than {self._max_answer_bytes} bytes')
 
-    def watch(self, owner, connected):
+    def watch(self, owner: typing.Any, connected: socket.socket) -> None:
         """Shut a socket down if the exchange is not complete in time.
 
         :param owner: connection with the socket
-        :param connected: the socket
         """
         # TLS removes the file descriptor from the socket that it wraps.
         guard = connected.dup()
@@ -186,7 +186,7 @@ class BoundedSession(requests.Session):
                     still_open.append((owner, guard))
             self._watched = still_open
 
-    def close(self):
+    def close(self) -> None:
         """Close all connections."""
         super().close()
         self._forget_closed(close_all=True)
@@ -215,11 +215,8 @@ def _received_chunks(response):
         yield chunk
 
 
-class _Adapter(adapters.HTTPAdapter):
-    """Registers the sockets of its connections with the session.
-
-    :param session: BoundedSession
-    """
+class _Adapter(adapters.HTTPAdapter):  # type: ignore[misc]
+    """Registers the sockets of its connections with the session."""
 
     def __init__(self, session):
         self._session = session
@@ -247,12 +244,11 @@ class _Adapter(adapters.HTTPAdapter):
 
 
 class _Watched:
-    """A connection whose socket the session monitors.
+    """A connection whose socket the session monitors."""
 
-    :param session: BoundedSession
-    :param args: arguments of the connection class
-    :param kwargs: keyword arguments of the connection class
-    """
+    port: int
+    timeout: float
+    _dns_host: str
 
     def __init__(self, session, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -268,19 +264,20 @@ class _Watched:
 
         urllib3 would wait its timeout for each of the addresses.
         """
-        name, address_infos = self._dns_host, ()
+        name, address_infos = self._dns_host, []
         # A SOCKS proxy resolves names itself. For a name without an address,
         # urllib3 raises its own error.
         if not hasattr(self, '_socks_options'):
             with contextlib.suppress(OSError):
                 address_infos = socket.getaddrinfo(
                     name, self.port, 0, socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(info[4][0] for info in address_infos))
+        addresses = list(dict.fromkeys(
+            str(info[4][0]) for info in address_infos))
         for number, address in enumerate(addresses or [name], 1):
             self._dns_host = address
             self.timeout = self._session.remaining_seconds()
             try:
-                return super()._new_conn()
+                return super()._new_conn()  # type: ignore[misc]
             except urllib3.exceptions.HTTPError:
                 if number >= len(addresses):
                     raise

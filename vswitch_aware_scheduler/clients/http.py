@@ -214,7 +214,7 @@ class Refusal(RequestFailed):
         self.may_be_size = may_be_size
 
 
-class _Session(ks_session.Session):
+class _Session(ks_session.Session):  # type: ignore[misc]
     """A session whose adapters do not wait.
 
     An adapter of keystoneauth1 sends nothing before the time of its creation,
@@ -266,13 +266,13 @@ class Client:
         self._sleep = sleep
         self._on_headers = on_headers
         self._next = -math.inf
-        self.session = None
+        self.session: typing.Any = None
         #: The adapter for requests; a driver may replace it by that of its
         #: client.
-        self.adapter = None
+        self.adapter: typing.Any = None
         #: Exceptions of a client library that mean that there is no
         #: connection.
-        self.no_connection = _NO_CONNECTION
+        self.no_connection: tuple[type[BaseException], ...] = _NO_CONNECTION
 
     def __enter__(self) -> typing.Self:
         access = self._access
@@ -340,7 +340,8 @@ class Client:
 
     def json(self, request_name: str, method: str, path: str, expected: str,
              check: Callable[[typing.Any], typing.Any] | None = None,
-             items: tuple | None = None, divisible: bool = False,
+             items: tuple[Sequence[str], Callable[[typing.Any], typing.Any]]
+             | None = None, divisible: bool = False,
              **arguments: typing.Any) -> tuple[typing.Any, Mapping[str, str]]:
         """Return the parsed answer to a request, and its headers.
 

@@ -6,8 +6,11 @@ module converts each item of a list to what the caller needs, so that only the
 objects of one item exist at a time. Pure.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
 import json
 import re
+import typing
 
 __all__ = ['load']
 
@@ -15,10 +18,10 @@ _DECODE = json.JSONDecoder().raw_decode
 _SPACE = re.compile(r'[ \t\n\r]*')
 
 
-def load(text, path, read):
+def load(text: str, path: Sequence[str],
+         read: Callable[[typing.Any], typing.Any]) -> typing.Any:
     """Return the result of json.loads, with the items of a list converted.
 
-    :param text: JSON text of one value
     :param path: keys that lead to the list from the outermost object; () if
         the list is the outermost value
     :param read: callable(item), returns the value that replaces the item
@@ -32,7 +35,8 @@ def load(text, path, read):
 
 
 def _skip(text, at):
-    return _SPACE.match(text, at).end()
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _value(text, at, path, read):

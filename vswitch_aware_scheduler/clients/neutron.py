@@ -4,6 +4,7 @@
 The only place that knows the API of Neutron. The results are plain values.
 """
 
+from collections.abc import Collection
 from collections.abc import Iterator
 import typing
 
@@ -40,18 +41,17 @@ class Port(typing.NamedTuple):
     project: str | None
     host: str | None
     vnic_type: str | None
-    guaranteed: tuple | None = None
+    guaranteed: tuple[float, ...] | None = None
 
 
 class NeutronClient(openstack.SdkClient):
     """A connection to Neutron, as a context manager.
 
-    :param access: Access of Neutron
     :param name: name of the service for messages; None: by its address
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     """
 
-    def __init__(self, access: http.Access, name: str | None = None, **sleep):
+    def __init__(self, access: http.Access, name: str | None = None,
+                 **sleep: typing.Any):
         super().__init__(access, name or f'neutron {access.where()}',
                          'network', **sleep)
 
@@ -62,7 +62,7 @@ class NeutronClient(openstack.SdkClient):
                 _BOUND_TO, 'binding:vnic_type', _GUARANTEED]}):
             yield from page.values()
 
-    def sub_ports(self) -> dict:
+    def sub_ports(self) -> dict[str, list[str]]:
         """Return {id of a parent port: list of the ids of its sub-ports}."""
         sub_ports = {}
         try:
@@ -75,7 +75,8 @@ class NeutronClient(openstack.SdkClient):
                 raise
         return sub_ports
 
-    def network_types(self, networks: set) -> dict:
+    def network_types(self, networks: Collection[str]
+                      ) -> dict[str, str | None]:
         """Return {id of a network: its type, None if it is not shown}.
 
         :param networks: ids; others may be in the result
@@ -94,14 +95,13 @@ class NeutronClient(openstack.SdkClient):
                                {**query, 'limit': PAGE}, connect_retries=0)
 
 
-def read_agents(access: http.Access, **sleep) -> list[dict]:
+def read_agents(access: http.Access, **sleep: typing.Any
+                ) -> list[dict[str, typing.Any]]:
     """Return the agents of Neutron, as dictionaries.
 
     All agents are requested at once: ML2/OVN adds its agents to each page of
     an answer, and a link to a next page as well.
 
-    :param access: Access of Neutron
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :raises TelemetryError: if the agents cannot be read completely
     """
     agents = {}

@@ -5,7 +5,9 @@ The only place that knows the API of Nova. No configuration, no store and no
 rule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import datetime
 import math
@@ -24,7 +26,7 @@ __all__ = ['CloudApi', 'ComputeService', 'DELETED', 'InventoryServer',
 # the name of an instance's flavor, the uuid of a hypervisor, and the extra
 # specs of flavors. A requested host of a migration is never forced: Nova's
 # scheduler verifies it.
-_VERSION = {'microversion': '2.69'}
+_VERSION: dict[str, typing.Any] = {'microversion': '2.69'}
 
 #: Events of an instance action have their error since 2.84 (Ussuri).
 _EVENTS = {'microversion': '2.84'}
@@ -73,7 +75,7 @@ class InventoryServer(typing.NamedTuple):
     project: str | None = None
     running: bool | None = None
     began_at: float | None = None
-    macs: list | tuple = ()
+    macs: Sequence[str | None] = ()
     name: str | None = None
     created_at: float | None = None
     ended_at: float | None = None
@@ -140,7 +142,7 @@ class NovaMigration(typing.NamedTuple):
     status: str
     source: str | None
     destination: str | None
-    changed_at: float
+    changed_at: float | None
     began_at: float | None = None
 
     @property
@@ -153,14 +155,15 @@ class NovaClient(openstack.SdkClient):
     """A connection to Nova, as a context manager.
 
     :param name: name of the service for messages; None: by its address
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     """
 
-    def __init__(self, access: http.Access, name: str | None = None, **sleep):
+    def __init__(self, access: http.Access, name: str | None = None,
+                 **sleep: typing.Any):
         super().__init__(access, name or f'nova {access.where()}', 'compute',
                          **sleep)
 
-    def servers(self, query: dict) -> Iterator[list[InventoryServer]]:
+    def servers(self, query: Mapping[str, object]
+                ) -> Iterator[list[InventoryServer]]:
         """Yield the instances of all projects, page by page.
 
         :param query: more parameters of the request
@@ -175,7 +178,7 @@ class NovaClient(openstack.SdkClient):
             'a server', 'GET', f'/servers/{uuid}', 'the server, or HTTP 404',
             lambda answer: _server(answer['server']), **_VERSION)[0])
 
-    def aggregates(self) -> dict:
+    def aggregates(self) -> dict[str, dict[str, typing.Any]]:
         """Return {id: dictionary with name, metadata, hosts}."""
         return self.json(
             'aggregates', 'GET', '/os-aggregates', 'a list of aggregates',
@@ -186,11 +189,11 @@ class NovaClient(openstack.SdkClient):
                     'hosts': list(aggregate['hosts'])}
                 for aggregate in answer['aggregates']}, **_VERSION)[0]
 
-    def nodes(self) -> dict:
+    def nodes(self) -> dict[str, tuple[str, bool]]:
         """Return {uuid of a compute node: (host, whether bare metal)}."""
         return self._all('hypervisors', _node, path='/os-hypervisors/detail')
 
-    def flavors(self) -> dict:
+    def flavors(self) -> dict[str, dict[str, str]]:
         """Return {name: extra specs}."""
         return dict(self._all('flavors', _flavor,
                               is_public='None').values())
@@ -208,20 +211,20 @@ class NovaClient(openstack.SdkClient):
             {**query, 'limit': PAGE}, **arguments, **_VERSION)
 
 
-def read_aggregates(access: http.Access, **sleep) -> dict:
+def read_aggregates(access: http.Access, **sleep: typing.Any
+                    ) -> dict[str, dict[str, typing.Any]]:
     """Return {id: dictionary with name, metadata, hosts} of all aggregates.
 
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     """
     with NovaClient(access, **sleep) as client:
         return client.aggregates()
 
 
-def read_cloud(access: http.Access, prefix: str, **sleep) -> dict:
+def read_cloud(access: http.Access, prefix: str, **sleep: typing.Any
+               ) -> dict[str, dict[str, typing.Any]]:
     """Return the data in Nova that determine policies and demands.
 
     :param prefix: prefix of the keys of extra specs to return
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :returns: {'aggregate': {id: dictionary with name, metadata, hosts},
         'node': {id: (host, whether it is bare metal)}, 'flavor': {name: extra
         specs}}, without kinds that this user may not read
@@ -301,11 +304,10 @@ class CloudApi:
     Each live migration is requested once: a request whose answer was lost is
     never repeated, because Nova's record of migrations shows the result.
 
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     """
 
     def __init__(self, access: http.Access, placement_access: http.Access,
-                 **sleep: Callable[[float], object]):
+                 **sleep: typing.Any):
         self._access = access
         self._placement = placement_access
         self._sleep = sleep
@@ -341,11 +343,11 @@ class CloudApi:
                 for service in answer['services']
                 if service['binary'] == 'nova-compute'}, binary='nova-compute')
 
-    def aggregates(self) -> list[dict]:
+    def aggregates(self) -> list[dict[str, typing.Any]]:
         """Return dictionaries with name, metadata and hosts."""
         return list(read_aggregates(self._access, **self._sleep).values())
 
-    def room(self, shape: placement.Shape) -> dict[str, tuple]:
+    def room(self, shape: placement.Shape) -> dict[str, tuple[float, ...]]:
         """Return the result of :func:`.free_amounts`."""
         return placement.free_amounts(self._placement, shape, **self._sleep)
 
@@ -404,7 +406,8 @@ class CloudApi:
         :raises TelemetryError: if it is unknown whether Nova has accepted the
             request
         """
-        with NovaClient(dataclasses.replace(self._access, retries=0),
+        with NovaClient(dataclasses.replace(
+                self._access, retries=0, connect_retries=0),
                         **self._sleep) as client:
             client.json(
                 'live migration', 'POST', f'/servers/{uuid}/action',

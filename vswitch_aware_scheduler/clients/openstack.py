@@ -6,6 +6,11 @@ openstacksdk finds the URL of a service and its API versions. Requests use
 implements the paging that is common to the APIs.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import typing
+
 from vswitch_aware_scheduler.clients import http
 
 __all__ = ['SdkClient', 'pages']
@@ -18,11 +23,11 @@ class SdkClient(http.Client):
     """A Client that uses openstacksdk to find the service."""
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Name of the service, for messages."""
         return self._source
 
-    def __enter__(self):
+    def __enter__(self) -> typing.Self:
         super().__enter__()
         # Imported here, because it is an extra and slow to import.
         from openstack import connection
@@ -41,11 +46,13 @@ class SdkClient(http.Client):
         return self
 
 
-def pages(client, kind, path, read, query=None, repeats=False, key='id',
-          **arguments):
+def pages(client: SdkClient, kind: str, path: str,
+          read: Callable[[typing.Any], typing.Any],
+          query: Mapping[str, object] | None = None, repeats: bool = False,
+          key: str = 'id', **arguments: typing.Any
+          ) -> Iterator[dict[str, typing.Any]]:
     """Yield {id of an item: result of ``read``} for each page of a list.
 
-    :param client: SdkClient
     :param kind: key of the items in an answer
     :param path: path of the URL
     :param read: callable(item), returns the value for the item; it raises

@@ -3,6 +3,7 @@
 
 import dataclasses
 import math
+import typing
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
@@ -39,10 +40,9 @@ class Shape:
 
 
 def free_amounts(access: http.Access, shape: Shape,
-                 **sleep) -> dict[str, tuple[float, ...]]:
+                 **sleep: typing.Any) -> dict[str, tuple[float, ...]]:
     """Return the free resources of the compute nodes where an instance fits.
 
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :returns: {uuid of a compute node: free amounts of :data:`CLASSES`},
         infinite if the node does not limit a class
     :raises TelemetryError: if Placement does not answer
@@ -55,13 +55,12 @@ def free_amounts(access: http.Access, shape: Shape,
 
 
 def used_amounts(access: http.Access, name: str,
-                 **sleep) -> dict[str, tuple[int, int]]:
+                 **sleep: typing.Any) -> dict[str, tuple[int, int]]:
     """Return {uuid of a compute node: (capacity, used)} of a resource class.
 
     Compute nodes on which nothing of it is free are absent.
 
     :param name: one of :data:`CLASSES`
-    :param sleep: keyword ``sleep`` of :class:`.http.Client`
     :raises TelemetryError: if Placement does not answer
     """
     return _candidates(access, lambda answer: {

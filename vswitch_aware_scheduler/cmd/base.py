@@ -22,6 +22,7 @@ from cliff import lister
 from cliff import show
 
 from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
@@ -327,8 +328,7 @@ class List(_Base, lister.Lister):
         for index, column in enumerate(columns):
             if column.key in _UUIDS and not any(
                     other.key == 'name' for other in columns):
-                names = {model.instance_uuid: model.name
-                         for model in self.store.models()}
+                names = instances.names(self.store)
                 for row in rows:
                     row['name'] = names.get(row[column.key])
                 columns.insert(index + 1, Column('NAME', 'name'))

@@ -4,7 +4,7 @@
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['find_model', 'find_uuid', 'unseen_groups']
+__all__ = ['find_model', 'find_uuid', 'names', 'unseen_groups']
 
 
 def find_model(store, text):
@@ -15,8 +15,9 @@ def find_model(store, text):
     :raises InvalidInput: if the store has no model of it, or several instances
         have this name
     """
-    model = _model(store, text)
-    if model is None:
+    uuid = _find(store, text)
+    model = uuid and store.model(uuid)
+    if not model:
         raise exceptions.InvalidInput(
             f'store {store.url} has no traffic model of instance {text}; '
             f'expected the uuid or the name of an instance in the list that '
@@ -31,32 +32,35 @@ def find_uuid(store, text):
 
     :param store: Store
     :param text: uuid or name of the instance
-    :raises InvalidInput: if the text is neither a uuid nor a name in the store
+    :raises InvalidInput: if the text is neither a uuid nor a name in the
+        store, or several instances have this name
     """
-    model = _model(store, text)
-    if model is not None:
-        return model.instance_uuid
-    uuid = base.normalised_uuid(text)
+    uuid = _find(store, text)
     if uuid is None:
         raise exceptions.InvalidInput(
-            f'instance: {text!r}; expected a uuid, or the name of an '
-            f'instance in the list that "vswitch-manage model list" prints')
+            f'instance: {text!r}; expected a uuid, or the name of an instance '
+            f'in the inventory or in the list that "vswitch-manage model '
+            f'list" prints')
     return uuid
 
 
-def _model(store, text):
+def names(store) -> dict:
+    """Return {uuid: name} by the models, and by Nova where it has a name."""
+    return {**{uuid: name for uuid, name, *_ in store.model_times() if name},
+            **store.names()}
+
+
+def _find(store, text):
     canonical = base.normalised_uuid(text)
     for uuid in dict.fromkeys((text, text.lower(), canonical)):
-        record = uuid and store.model(uuid)
-        if record:
-            return record
-    models = store.models(name=text)
-    if len(models) > 1:
+        if uuid and store.model(uuid):
+            return uuid
+    named = [uuid for uuid, name in names(store).items() if name == text]
+    if len(named) > 1:
         raise exceptions.InvalidInput(
-            f'name {text}: {len(models)} instances have this name; expected '
-            f'one of their uuids: '
-            + ', '.join(item.instance_uuid for item in models))
-    return store.model(models[0].instance_uuid) if models else None
+            f'name {text}: {len(named)} instances have this name; expected '
+            f'one of their uuids: {", ".join(named)}')
+    return named[0] if named else canonical
 
 
 def unseen_groups(store, flavor, project):

@@ -1,33 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the three rates of a traffic model.
+"""Keys of the three rates of a traffic model in JSON.
 
 These are egress in kbit/s, ingress in kbit/s and packets per millisecond
 (kpps), in this order.
 """
 
-__all__ = ['NAMES', 'by_name', 'cells', 'number', 'packets_known']
+__all__ = ['NAMES', 'by_name', 'packets_known']
 
 #: Keys of the three rates in JSON.
 NAMES = ('egress_kbps', 'ingress_kbps', 'kpps')
-
-
-def number(value):
-    """Return a number as text: four digits, or one decimal above 1000.
-
-    :param value: number
-    """
-    return f'{value:.1f}' if value >= 1000 else f'{value:.4g}'
-
-
-def cells(values, with_packets):
-    """Return the three rates as cells of a table.
-
-    :param values: the three rates
-    :param with_packets: whether the packet rate is known; otherwise its cell
-        is a hyphen
-    """
-    return [*map(number, values[:2]),
-            number(values[2]) if with_packets else '-']
 
 
 def by_name(values, with_packets=True):

@@ -446,8 +446,12 @@ class Checks(upgradecheck.UpgradeCommands):
             # A machine without nova-scheduler may have a file of Nova.
             if nova is not None and (nova.are_set or not workers):
                 problems.append(self_check.enabled_problem(nova.plugins))
-            if nova is not None and not limits:
-                limits.add(nova.max_placement_results)
+            if nova is not None:
+                own = options.unknown_names(self._all_options)
+                problems += [problem for problem in options.unknown_names_in(
+                    nova.files) if problem not in own]
+                if not limits:
+                    limits.add(nova.max_placement_results)
         hosts = sum(data.get('in_nova', False)
                     for data in target.fleet('host').facts.values())
         if limits:

@@ -14,7 +14,8 @@ from vswitch_aware_scheduler.conf import telemetry
 __all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS', 'alike',
            'default_demand', 'find_files', 'inventory_options', 'parse',
            'read', 'read_all', 'refuse_unknown', 'register_opts',
-           'telemetry_options', 'unknown_names', 'unread_files']
+           'telemetry_options', 'unknown_names', 'unknown_names_in',
+           'unread_files']
 
 #: Name of the group.
 GROUP = opts.GROUP
@@ -34,6 +35,8 @@ unread_files = opts.unread_files
 refuse_unknown = opts.refuse_unknown
 
 unknown_names = opts.unknown_names
+
+unknown_names_in = opts.unknown_names_in
 
 default_demand = opts.default_demand
 

@@ -16,7 +16,7 @@ __all__ = ['BoolOpt', 'DictOpt', 'FloatOpt', 'IntOpt', 'ListOpt', 'PortOpt',
            'StrOpt']
 
 
-class _Finite(types.Float):
+class _Finite(types.Float):  # type: ignore[misc]
     """A number that is neither NaN nor infinite."""
 
     def __call__(self, value):
@@ -26,7 +26,7 @@ class _Finite(types.Float):
         return number
 
 
-class _FloatOpt(cfg.FloatOpt):
+class _FloatOpt(cfg.FloatOpt):  # type: ignore[misc]
     """A FloatOpt that refuses NaN, which is within every range of oslo.config.
 
     :param arguments: those of cfg.FloatOpt

@@ -22,7 +22,8 @@ from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'NOVA', 'READERS', 'alike', 'default_demand',
            'find_files', 'list_opts', 'parse', 'read', 'read_all',
-           'refuse_unknown', 'register_opts', 'unknown_names', 'unread_files']
+           'refuse_unknown', 'register_opts', 'unknown_names',
+           'unknown_names_in', 'unread_files']
 
 _PROJECT = 'vswitch_aware_scheduler'
 
@@ -189,12 +190,21 @@ def alike(group: typing.Any) -> dict[str, typing.Any]:
 def unknown_names(conf: cfg.ConfigOpts) -> list[str]:
     """Return what is wrong with names in the groups of this project.
 
+    :param conf: an oslo.config ConfigOpts that has read its files
+    :returns: list of texts with a name, its file and its group
+    """
+    # A ConfigOpts without a command line, as in tests, has neither.
+    return unknown_names_in((
+        *(getattr(conf, 'config_file', None) or ()),
+        *_in_directories(getattr(conf, 'config_dir', None) or ())))
+
+
+def unknown_names_in(paths: Iterable[str]) -> list[str]:
+    """Return the result of :func:`unknown_names` for configuration files.
+
     oslo.config ignores unknown names, so a misspelt or removed option would
     silently keep its default. Groups of other projects are not checked, nor
     files that cannot be read.
-
-    :param conf: an oslo.config ConfigOpts that has read its files
-    :returns: list of texts with a name, its file and its group
     """
     names_by_group = {
         group.name: {name for option in options for name in (
@@ -202,9 +212,7 @@ def unknown_names(conf: cfg.ConfigOpts) -> list[str]:
                            for deprecated in option.deprecated_opts))}
         for group, options in list_opts()}
     problems = []
-    # A ConfigOpts without a command line, as in tests, has neither.
-    for path in (*(getattr(conf, 'config_file', None) or ()),
-                 *_in_directories(getattr(conf, 'config_dir', None) or ())):
+    for path in paths:
         sections = {}
         try:
             cfg.ConfigParser(path, sections).parse()

@@ -7,12 +7,15 @@ has the hosts that the filter refused and that received the instance because
 they are only observed. The other group has the admitted hosts. Pure; no clock.
 """
 
+from collections.abc import Collection
 import dataclasses
 import math
 import statistics
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
@@ -51,17 +54,17 @@ class Realised:
     overloaded: int
 
     @property
-    def share(self):
+    def share(self) -> float:
         """Share of the measured time with overload."""
         return self.overloaded / self.slots
 
     @property
-    def is_measured(self):
+    def is_measured(self) -> bool:
         """Whether the traffic was measured for long enough."""
         return self.slots >= slots_wanted(self.limit)
 
     @property
-    def is_overloaded(self):
+    def is_overloaded(self) -> bool:
         """Whether the host was overloaded longer than its limit permits."""
         return self.share > self.limit * (1 + fourier_sum.TOLERANCE)
 
@@ -89,12 +92,13 @@ class MeasuredGroup:
     realised_high: float | None
 
 
-def slots_wanted(limit):
+def slots_wanted(limit: float) -> int:
     """Return how many slots have to be measured for a limit."""
     return max(MIN_SLOTS, math.ceil(1 / limit - 1e-9) if limit > 0 else 0)
 
 
-def wilson(successes, number, confidence=CONFIDENCE):
+def wilson(successes: int, number: int, confidence: float = CONFIDENCE
+           ) -> tuple[float, float]:
     """Return (low, high) of the Wilson score interval of a share.
 
     :param successes: 0..number
@@ -131,7 +135,9 @@ def confidence_of_more(one: MeasuredGroup, other: MeasuredGroup) -> float:
                             min(one.hosts, overloaded) + 1)), 0.0)
 
 
-def overload(policy, series, instances, start, end):
+def overload(policy: admission.HostPolicy, series: dict,
+             instances: Collection[str], start: float,
+             end: float) -> tuple[int, int]:
     """Return (measured slots, slots with overload) of a host.
 
     A slot is as long as the longest sampling period. It counts if 90 % of the
@@ -150,31 +156,24 @@ def overload(policy, series, instances, start, end):
     first, last = math.ceil(start / seconds), math.floor(end / seconds)
     if last <= first:
         return 0, 0
-    counts = np.zeros(last - first)
-    totals = [np.zeros(last - first) for _ in policy.limits]
+    slots = packed.Slots(seconds, first, last - first)
+    counts = np.zeros(slots.count)
+    totals = np.zeros((len(policy.limits), slots.count))
     for history in measured:
-        slots = np.floor(history.times / seconds).astype(int) - first
-        in_range = (slots >= 0) & (slots < last - first)
-        if not in_range.any():
-            continue
-        rates, slots = history.rates[in_range], slots[in_range]
-        number = np.bincount(slots, minlength=last - first)
-        counts += number > 0
-        # RateLaw.values converts rates to a unit, so make a law of samples.
-        law = rate_law.RateLaw.from_arrays(
-            np.full(len(rates), 1.0 / len(rates)), rates)
+        rates, in_slot = slots.mean(history)
+        counts += in_slot
         for total, (weights, _, _) in zip(totals, policy.limits):
-            total += np.bincount(slots, law.values(
-                weights, policy.profile.typical_packet_bytes),
-                last - first) / np.maximum(number, 1)
+            total += rate_law.values_of(
+                rates, weights, policy.profile.typical_packet_bytes,
+                bool(rates[:, 2].any()))
     is_counted = counts >= _MEASURED * len(instances)
-    above = np.zeros(last - first, dtype=bool)
+    above = np.zeros(slots.count, dtype=bool)
     for total, (_, capacity, _) in zip(totals, policy.limits):
         above |= total > capacity * (1 + fourier_sum.TOLERANCE)
     return int(is_counted.sum()), int((above & is_counted).sum())
 
 
-def group_of(hosts, seed=1):
+def group_of(hosts: list, seed: int = 1) -> MeasuredGroup:
     """Return the :class:`MeasuredGroup` of a list of :class:`Realised`.
 
     Hosts that were not measured for long enough are omitted.

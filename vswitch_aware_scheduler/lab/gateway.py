@@ -41,7 +41,7 @@ _NETWORK = {'silos': stated.ANY, 'vlans': stated.ANY,
             'vni': stated.whole(VNIS[0], VNIS[-1], default=None)}
 
 
-def entries(vlans, interfaces, switch_back):
+def entries(vlans, interfaces: int, switch_back: bool) -> int:
     """Return how many entries of a mapping table some VLANs need.
 
     Each VLAN needs one entry on each interface. With switch-back, which leads
@@ -134,21 +134,21 @@ class GatewayPlan:
     networks: list
     site: GatewaySite
 
-    def mappings(self, gateway):
+    def mappings(self, gateway: str) -> list:
         """Return [(network, VNI, interface group, VLAN id)] of a gateway."""
         return [(network, vni, group, vlan)
                 for network, vni, vlans in self.networks
                 for group, vlan in vlans.items()
                 if gateway in self.site.groups[group].interfaces]
 
-    def entries(self, gateway):
+    def entries(self, gateway: str) -> int:
         """Return how many entries the mapping table of a gateway needs."""
         switch_back = self.site.gateways[gateway].switch_back
         return sum(entries(1, len(self.site.groups[group].interfaces[gateway]),
                            switch_back)
                    for _, _, group, _ in self.mappings(gateway))
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the plan as plain values, for JSON."""
         return {
             'networks': [
@@ -238,7 +238,7 @@ def _next(free, network, number_name):
             f'one') from None
 
 
-def load(path):
+def load(path: str) -> GatewaySite:
     """Return the GatewaySite that a YAML file describes.
 
     :raises InvalidInput: if the file is invalid
@@ -251,7 +251,7 @@ def load(path):
         raise exceptions.InvalidInput(f'{where}: {error}') from None
 
 
-def site_from_dict(data):
+def site_from_dict(data: dict) -> GatewaySite:
     """Return the GatewaySite that plain values describe.
 
     :raises InvalidInput: if a value is invalid

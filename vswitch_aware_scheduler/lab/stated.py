@@ -96,10 +96,7 @@ def values(subject: str, data, kinds: dict[str, Kind]) -> dict:
 
 def mapping(subject: str, value,
             keys: collections.abc.Iterable[str] | None = None) -> dict:
-    """Return a value that is a mapping with some of the given keys.
-
-    :raises InvalidInput: if it is no mapping or has another key
-    """
+    """Return a value that is a mapping with some of the given keys."""
     if not isinstance(value, dict):
         refuse(f'{subject}: content', value, 'a mapping of keys to values')
     for key in value:
@@ -110,10 +107,7 @@ def mapping(subject: str, value,
 
 
 def named(subject: str, value) -> dict:
-    """Return a value that is a mapping of names.
-
-    :raises InvalidInput: if it is no mapping or a name is no text
-    """
+    """Return a value that is a mapping of names."""
     for name in mapping(subject, value):
         if not isinstance(name, str) or not name.strip():
             refuse(f'{subject}: a name', name, 'text')
@@ -138,10 +132,7 @@ def read(path: str, place: str, expected: str,
 
 
 def read_yaml(path: str, place: str):
-    """Return the plain values of a YAML file.
-
-    :raises InvalidInput: if the file cannot be read or is not YAML
-    """
+    """Return the plain values of a YAML file."""
     try:
         return switch_profile.read_yaml(
             read(path, place, 'a YAML file'), place)

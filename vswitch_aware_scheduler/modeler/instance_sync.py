@@ -501,4 +501,4 @@ def _record(server):
     return model_store.InstanceRecord(
         server.uuid, server.host, server.flavor, server.project,
         running=server.running, began_at=server.began_at,
-        changed_at=server.changed_at)
+        changed_at=server.changed_at, name=server.name)

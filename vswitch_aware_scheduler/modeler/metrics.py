@@ -26,8 +26,8 @@ _PREFIX = 'vswitch_modeler'
 #: not wait for it.
 WAITS = ('configuration', 'telemetry', 'store', 'coordination')
 
-#: {name: (kind, help text, labels)} of the metrics.
-_METRICS = {
+#: {name: (kind, help text, labels)} of the metrics, which the manual prints.
+METRICS = {
     'pass_seconds': (
         'summary', 'Passes that succeeded, and how long they took.'),
     'last_success_timestamp_seconds': (
@@ -60,11 +60,11 @@ _METRICS = {
         'kind'),
     'error_budget_left_seconds': (
         'gauge', 'Remaining seconds of overload in the error budgets, '
-        'negative in debt: minimum and mean, by kind (host or uplink).',
+        'negative in debt: least and mean, by kind (host or uplink).',
         'kind', 'of'),
     'error_budget_burn_rate': (
-        'gauge', 'Overload in a time window divided by the limit: maximum and '
-        'mean of the error budgets, by kind (host or uplink).',
+        'gauge', 'Overload in a window (1h, 6h, 72h) divided by the limit: '
+        'most and mean of the error budgets, by kind (host or uplink).',
         'kind', 'of', 'window'),
     'error_budget_unknown_ratio': (
         'gauge', 'Share of the time in use that was not measured, of all '
@@ -106,7 +106,7 @@ class ModelerMetrics:
         self._of = {
             name: kinds[kind](f'{_PREFIX}_{name}', text, labels,
                               registry=self._registry)
-            for name, (kind, text, *labels) in _METRICS.items()}
+            for name, (kind, text, *labels) in METRICS.items()}
         self.waits(None)
 
     def serve(self, address: str, port: int) -> None:

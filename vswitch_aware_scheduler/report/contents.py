@@ -250,7 +250,7 @@ class Contents:
 
     def _instances(self, host, policy, laws, tightest):
         """Return the instances of a host, the largest ones first."""
-        instances = []
+        instances, names = [], self._store.names(laws)
         for uuid, law in laws.items():
             record = self._store.model(uuid)
             flavor, project = self._view.instances(host)[uuid]
@@ -258,7 +258,8 @@ class Contents:
             values = law.values(weights, policy.profile
                                 and policy.profile.typical_packet_bytes)
             instances.append({
-                'instance': uuid, 'name': record and record.name,
+                'instance': uuid,
+                'name': names.get(uuid, record and record.name),
                 'flavor': flavor, 'project': project,
                 'counts_by': self._view.demands(host)[uuid][1],
                 'mean_kbps': float(law.mean[:2].sum()),

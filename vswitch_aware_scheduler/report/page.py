@@ -67,9 +67,9 @@ class Page:
             undefined=jinja2.StrictUndefined, trim_blocks=True,
             lstrip_blocks=True)
         environment.filters.update(
-            budget_in_words=rows.budget_in_words,
+            budget_in_words=rows.budget_in_words, picture=_picture,
             iso_time=plain_text.iso_time, number=_number, percent=_percent,
-            probability=_probability, seconds=_seconds, picture=_picture)
+            probability=_probability, seconds=_seconds)
         self._template = environment.get_template('page.html')
 
     def render(self, report: dict) -> str:

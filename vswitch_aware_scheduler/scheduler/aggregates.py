@@ -148,7 +148,6 @@ class Aggregates:
                 self._outdate(host)
 
     def _clear_problems(self):
-        """Clear the problems of keys that no aggregate has any more."""
         in_use, topics = self._in_use(), set()
         for identity, (aggregate, metadata, _) in self._metadata.items():
             if identity in in_use:

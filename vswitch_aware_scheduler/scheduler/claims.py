@@ -132,10 +132,7 @@ class Claims(worker_thread.WorkerThread):
 
     def claim(self, judge: abc.Callable[[], bool] | None, waits: bool,
               **values: typing.Any) -> Pending:
-        """Claim a host for an instance.
-
-        ``admitted`` of the result is False if the host has no room any more.
-        """
+        """Claim a host for an instance, or find that it has no room."""
         pending = Pending(store.StoredClaim(
             token=f'{self._author}-{next(self._tokens)}',
             claimed_by=self._claimed_by, **values), judge)
@@ -171,14 +168,12 @@ class Claims(worker_thread.WorkerThread):
         self.wake()
 
     def _decide(self, pending):
-        """Decide on a claim, with the lock."""
         admitted = self._has_room(pending)
         if admitted or pending.admitted:
             self._count(pending.stored, admitted)
         pending.admitted = admitted
 
     def _has_room(self, pending):
-        """Return whether the host of a claim has room, with the lock."""
         try:
             has_room = pending.judge is None or pending.judge()
             self._report('judging of claims', None)
@@ -293,11 +288,7 @@ class Claims(worker_thread.WorkerThread):
             self._purge_at = time.monotonic() + _PURGE_SECONDS
 
     def _take(self, changes):
-        """Pass on the claims of other workers.
-
-        Returns the own late claims of instances that another worker has
-        claimed since.
-        """
+        """Pass on others' claims; return own late ones that they replace."""
         foreign = {claim.instance_uuid: claim for claim in changes.claims
                    if not claim.token.startswith(f'{self._author}-')}
         if foreign:

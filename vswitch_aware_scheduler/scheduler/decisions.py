@@ -181,7 +181,6 @@ class Decisions:
             raise problem
 
     def _describe(self, judged):
-        """Return the store's Decision."""
         assessment = judged.assessment
         with self._lock:
             nearest = explanation.nearest(assessment, MOST_NEAREST)
@@ -205,10 +204,7 @@ class Decisions:
 
 
 class _Judged:
-    """How the hosts were judged for an instance, and the selected host.
-
-    Reads no field of the RequestSpec that would have to be loaded.
-    """
+    """The judged hosts and the selected one. No field is loaded for it."""
 
     __slots__ = ('decided_at', 'assessment', 'rule', 'instance_uuid',
                  'request_id', 'project', 'flavor', 'any_passes', 'host')

@@ -15,6 +15,7 @@ from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
 
 from vswitch_aware_scheduler.common import logs
+from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import request_demand
 
@@ -49,7 +50,8 @@ class VSwitchFilter(filters.BaseHostFilter):
         began = time.perf_counter()
         with self._state.report.errors('VSwitchFilter', 'every host passes'):
             passing = self._passing(host_states, spec_obj)
-            self._state.metrics.filtered(time.perf_counter() - began)
+            self._state.metrics.took(metrics.DECISION,
+                                     time.perf_counter() - began)
             return passing
         self._state.metrics.unjudged('error')
         return host_states
@@ -57,8 +59,7 @@ class VSwitchFilter(filters.BaseHostFilter):
     def _are_rebuilt_on(self, host_states, spec_obj):
         """Return whether the request rebuilds an instance on all the hosts.
 
-        For a rebuild, Nova asks only about the host of the instance and forces
-        that host, which only an administrator can do otherwise.
+        For a rebuild, Nova forces the host of the instance.
         """
         if not scheduler_utils.request_is_rebuild(spec_obj):
             return False

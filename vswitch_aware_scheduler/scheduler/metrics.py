@@ -31,7 +31,7 @@ try:
 except ImportError:
     prometheus_client = None
 
-__all__ = ['Metrics', 'Risk']
+__all__ = ['Metrics', 'Risk', 'texts']
 
 LOG = logs.get_logger(__name__)
 
@@ -42,9 +42,32 @@ _PREFIX = 'vswitch_scheduler'
 WRITE_SECONDS = 15.0
 STALE_SECONDS = 600.0
 
-#: Why hosts pass unjudged: an error in the plugin, or the state of the store
-#: with degraded_policy "pass".
-_UNJUDGED = ('error', 'store')
+_COUNTERS = {
+    'requests_judged': 'Instances that hosts were judged for.',
+    'requests_without_host':
+        'Instances for which VSwitchFilter passed no host, without requests '
+        'that name their host.',
+    'requests_with_avoided_hosts_only':
+        'Instances for which only hosts passed that should get no new '
+        'instances: hosts in debt, or with a large neighbour.',
+    'hosts_judged': 'Hosts that were judged.',
+    'hosts_observed': 'Hosts that would have been refused and passed, because '
+                      'they are only observed.',
+    'hosts_refused': 'Hosts that a check refuses, or would refuse, by the '
+                     'first such check.',
+    'requests_unjudged':
+        'Requests whose hosts all passed unjudged, because of an error, or of '
+        'the store with degraded_policy "pass".'}
+
+#: Labels of counters, and all their values. Why hosts pass unjudged: an error
+#: in the plugin, or the state of the store with degraded_policy "pass".
+_LABELS = {'hosts_refused': ('check', explanation.CHECKS),
+           'requests_unjudged': ('why', ('error', 'store'))}
+
+#: Names of the histograms.
+DECISION, CLAIM = 'decision_seconds', 'claim_seconds'
+_HISTOGRAMS = {DECISION: 'Time that VSwitchFilter took for a request.',
+               CLAIM: 'Time that a request waited for a claim.'}
 
 #: Upper bounds of the buckets of the time of a decision, in seconds.
 _BUCKETS = (.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1., 5.)
@@ -103,11 +126,20 @@ _RISKS = {
         'highest')}
 
 
+def texts() -> dict[str, str]:
+    """Return {name: help text} of all metrics, which the manual prints."""
+    return {
+        **{f'{name}_total': text
+           for name, text in {**_COUNTERS, **_CLAIMS}.items()},
+        **_HISTOGRAMS, **_GAUGES,
+        **{f'{name}{{profile}}': text for name, (text, _) in _RISKS.items()}}
+
+
 class Metrics:
     """The metrics of one process. The constructor opens nothing."""
 
     def __init__(self) -> None:
-        self._counts: _Counts | None = None
+        self._counters = {}      # of prometheus_client, by name
         self._listener: typing.Any = None
         self._thread: worker_thread.WorkerThread | None = None
         self._path = ''
@@ -130,18 +162,20 @@ class Metrics:
             report('metrics', 'prometheus_client is not installed; install '
                               'the extra "metrics" of the package')
             return
-        counts = _Counts(gauges)
+        registry = prometheus_client.CollectorRegistry()
+        counters = _counters(registry)
+        registry.register(_Gauges(gauges))
         if port:
             self._serve(conf.scheduler_metrics_address, port,
-                        conf.scheduler_metrics_ports, counts.registry)
+                        conf.scheduler_metrics_ports, registry)
         if directory:
             self._path = os.path.join(
                 directory, f'{_PREFIX}_{os.getpid()}.prom')
             self._thread = worker_thread.WorkerThread(
                 'vswitch-metrics', self.step)
-            self._registry = counts.registry
+            self._registry = registry
             self._thread.start()
-        self._counts = counts
+        self._counters = counters
 
     def _serve(self, address, first, number, registry):
         last = min(first + number - 1, 65535)
@@ -190,84 +224,49 @@ class Metrics:
                any_passes: bool) -> None:
         """Count how the hosts of a request were judged.
 
-        :param any_passes: whether the filter passes any host, or the request
-            names its host
+        :param any_passes: also if the request names its host
         """
-        if self._counts is not None:
-            self._counts.judged(assessment, any_passes)
-
-    def filtered(self, seconds: float) -> None:
-        """Record the time of a decision."""
-        if self._counts is not None:
-            self._counts.seconds.observe(seconds)
-
-    def claimed(self, seconds: float) -> None:
-        """Record how long a request has waited for a claim."""
-        if self._counts is not None:
-            self._counts.claim_seconds.observe(seconds)
+        if not self._counters:
+            return
+        self._count('requests_judged')
+        self._count('hosts_judged', len(assessment.rows))
+        for check, number in explanation.counts(assessment).items():
+            self._count('hosts_refused', number, check)
+        self._count('hosts_observed', explanation.observed(assessment))
+        if not any_passes:
+            self._count('requests_without_host')
+        elif assessment.only_last:
+            self._count('requests_with_avoided_hosts_only')
 
     def unjudged(self, why: str) -> None:
         """Count a request whose hosts all pass unjudged."""
-        if self._counts is not None:
-            self._counts.unjudged.labels(why).inc()
+        self._count('requests_unjudged', 1, why)
+
+    def _count(self, name, number=1, *labels):
+        if self._counters:
+            counter = self._counters[name]
+            (counter.labels(*labels) if labels else counter).inc(number)
+
+    def took(self, name: str, seconds: float) -> None:
+        """Record the seconds of a decision or a claim, by its histogram."""
+        if self._counters:
+            self._counters[name].observe(seconds)
 
 
-class _Counts:
-    """The counters, in a registry of their own."""
-
-    def __init__(self, gauges):
-        self.registry = prometheus_client.CollectorRegistry()
-
-        def counter(name, text, *labels):
-            return prometheus_client.Counter(
-                f'{_PREFIX}_{name}', text, labels, registry=self.registry)
-
-        self._judged = counter(
-            'requests_judged', 'Instances that hosts were judged for.')
-        self._no_host = counter(
-            'requests_without_host',
-            'Instances for which VSwitchFilter passed no host, without '
-            'requests that name their host.')
-        self._only_last = counter(
-            'requests_with_avoided_hosts_only',
-            'Instances for which only hosts passed that should get no new '
-            'instances: hosts in debt, or with a large neighbour.')
-        self._hosts = counter('hosts_judged', 'Hosts that were judged.')
-        self._observed = counter(
-            'hosts_observed',
-            'Hosts that would have been refused and passed, because they are '
-            'only observed.')
-        self._refused = counter(
-            'hosts_refused', 'Hosts that a check refuses, or would refuse, '
-            'by the first such check.', 'check')
-        self.unjudged = counter(
-            'requests_unjudged',
-            'Requests whose hosts all passed unjudged, by why.', 'why')
-        self.seconds = prometheus_client.Histogram(
-            f'{_PREFIX}_decision_seconds',
-            'Time that VSwitchFilter took for a request.', buckets=_BUCKETS,
-            registry=self.registry)
-        self.claim_seconds = prometheus_client.Histogram(
-            f'{_PREFIX}_claim_seconds',
-            'Time that a request waited for a claim.', buckets=_BUCKETS,
-            registry=self.registry)
+def _counters(registry):
+    counters = {}
+    for name, text in _COUNTERS.items():
+        label, values = _LABELS.get(name, (None, ()))
+        counters[name] = prometheus_client.Counter(
+            f'{_PREFIX}_{name}', text, [label] if label else [],
+            registry=registry)
         # Export a counter that never counted as 0 instead of omitting it.
-        for check in explanation.CHECKS:
-            self._refused.labels(check)
-        for why in _UNJUDGED:
-            self.unjudged.labels(why)
-        self.registry.register(_Gauges(gauges))
-
-    def judged(self, assessment, any_passes):
-        self._judged.inc()
-        self._hosts.inc(len(assessment.rows))
-        for check, number in explanation.counts(assessment).items():
-            self._refused.labels(check).inc(number)
-        self._observed.inc(explanation.observed(assessment))
-        if not any_passes:
-            self._no_host.inc()
-        elif assessment.only_last:
-            self._only_last.inc()
+        for value in values:
+            counters[name].labels(value)
+    for name, text in _HISTOGRAMS.items():
+        counters[name] = prometheus_client.Histogram(
+            f'{_PREFIX}_{name}', text, buckets=_BUCKETS, registry=registry)
+    return counters
 
 
 class _Gauges:
@@ -302,7 +301,6 @@ class _Gauges:
 
 
 def _remove_stale(directory):
-    """Remove the files of workers that no longer write them."""
     oldest = time.time() - STALE_SECONDS
     # Include the temporary files of workers that were killed during a write.
     for path in directory.glob(f'{_PREFIX}_*.prom*'):

@@ -99,10 +99,7 @@ _NOW = {'sqlite': "datetime('now')",
 
 
 class NovaRecord(worker_thread.WorkerThread):
-    """Keeps a Residency up to date with Nova's record. Opens nothing.
-
-    :param before: run in the background before the first reading
-    """
+    """Keeps a Residency up to date with Nova's record. Opens nothing."""
 
     def __init__(self, take: abc.Callable[[residency.CellReading], None],
                  counted: residency.Residency, lock: typing.Any,
@@ -263,10 +260,7 @@ class CellReader(worker_thread.WorkerThread):
         return max(seconds, self._back_off)
 
     def refresh(self) -> None:
-        """Read the changes, and from time to time the whole cell.
-
-        :raises: any oslo.db, sqlalchemy or nova exception
-        """
+        """Read the changes, and now and then the whole cell; raise errors."""
         with self._reading:
             began = self._began = time.monotonic()
             self._worked_at = time.thread_time()
@@ -366,7 +360,6 @@ class CellReader(worker_thread.WorkerThread):
         self._take(rows, moved, moves, moving)
 
     def _read_batch(self, statement, uuids=()):
-        """Read some instances, rest, and return their rows."""
         with self._connection() as connection:
             rows = connection.execute(statement).all()
         self._take(rows, uuids)
@@ -451,7 +444,6 @@ def _admin_context():
 
 
 def _build_requests(uuids):
-    """Return the set of the instances that have a build request."""
     context = _admin_context()
     with api_database.context_manager.reader.connection.using(
             context) as connection:
@@ -461,7 +453,6 @@ def _build_requests(uuids):
 
 
 def _select(connection, columns, key, keys, *conditions):
-    """Return the rows that have one of the given keys or meet a condition."""
     rows = {}
     for condition in (*conditions, *map(key.in_, _pieces(keys))):
         # A later statement has the newer version of a row.
@@ -477,7 +468,6 @@ def _first_line(error):
 
 @functools.lru_cache(maxsize=10_000)
 def _flavors(text):
-    """Return the (current, old, new) flavor of an instance, as in a Row."""
     try:
         data = json.loads(text or '{}')
         return tuple(_flavor(data.get(key))
@@ -494,6 +484,5 @@ def _flavor(data):
 
 
 def _pieces(items):
-    """Return lists of a few items each."""
     items = list(items)
     return [items[at:at + _PIECE] for at in range(0, len(items), _PIECE)]

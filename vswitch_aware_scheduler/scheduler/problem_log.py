@@ -30,10 +30,7 @@ class ProblemLog:
 
     @contextlib.contextmanager
     def errors(self, topic: str, consequence: str) -> abc.Iterator[None]:
-        """Report an error of a block, in words with its consequence.
-
-        The error is not raised.
-        """
+        """Report an error of a block with its consequence; do not raise it."""
         try:
             yield
         except Exception as error:

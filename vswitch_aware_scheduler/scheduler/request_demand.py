@@ -72,10 +72,7 @@ def instance_uuid_of(spec_obj: objects.RequestSpec) -> str | None:
 
 
 def is_pinned(spec_obj: objects.RequestSpec) -> bool:
-    """Return whether an administrator names the host of a request.
-
-    If the filter refuses that host, other hosts may have room.
-    """
+    """Return whether an administrator names the host of a request."""
     requested = read(spec_obj, 'requested_destination')
     return bool(read(spec_obj, 'force_hosts') or read(spec_obj, 'force_nodes')
                 or requested and read(requested, 'host'))
@@ -100,8 +97,7 @@ def demand_of(spec_obj: objects.RequestSpec, snapshot: typing.Any,
               report: aggregate_metadata.Report) -> demand_rules.Demand:
     """Return the :class:`.Demand` of a request.
 
-    :param default_law: None if nothing is known about the other instances, in
-        which case the default must not be used
+    :param default_law: None if nothing is known about other instances
     """
     flavor = read(spec_obj, 'flavor')
     flavors = [] if flavor is None else [
@@ -121,8 +117,7 @@ def attachments_of(
 ) -> vswitch_attachments.Attachments:
     """Return the Attachments of a request.
 
-    Not every request names its networks: a user can boot with ports or with an
-    automatically chosen network. Then the previous attachments of the instance
+    If it does not name its networks, the previous attachments of the instance
     apply, or else :data:`.UNKNOWN`.
     """
     networks = _requested_networks(spec_obj)
@@ -150,11 +145,7 @@ def attachments_of(
 
 
 def _requested_networks(spec_obj):
-    """Return the network of each requested interface, or None.
-
-    In the list, None stands for the network of a port, and _AUTO for an
-    automatically chosen network.
-    """
+    """Return the network of each interface (None: a port's), or None."""
     requested = read(spec_obj, 'requested_networks')
     if not requested:
         return None
@@ -168,10 +159,7 @@ def _requested_networks(spec_obj):
 def attachments_of_instance(
         instance: objects.Instance | None
 ) -> vswitch_attachments.Attachments | None:
-    """Return the Attachments of a nova Instance, or None if unknown.
-
-    A field is not loaded: that could query a database and fail.
-    """
+    """Return the Attachments of an instance; no field is loaded for it."""
     cache = instance and read(instance, 'info_cache')
     interfaces = cache and read(cache, 'network_info')
     if not interfaces:

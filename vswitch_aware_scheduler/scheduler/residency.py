@@ -58,11 +58,7 @@ class Row(typing.NamedTuple):
 
 
 class OngoingMove(typing.NamedTuple):
-    """A migration that is in progress according to Nova's record.
-
-    :ivar left_over: whether it is ignored once its instance is at rest,
-        because it has not changed for long
-    """
+    """A migration in progress; ``left_over``: ignored once at rest."""
 
     instance_uuid: str
     source: str | None
@@ -75,8 +71,7 @@ class CellReading:
     """The result of one reading of a cell.
 
     :ivar began: when the reading of all :meth:`Residency.unsettled` instances
-        began; -inf for a reading of other instances, which ends no claim
-    :ivar complete: whether all instances of the cell have been read
+        began; -inf for a reading of others, which ends no claim
     """
 
     cell: str
@@ -89,10 +84,7 @@ class CellReading:
 
 @dataclasses.dataclass(eq=False)
 class Claim:
-    """One placement that the record does not show yet.
-
-    :ivar sources: hosts that had the instance before, None: not known
-    """
+    """A placement that the record does not show yet; its sources or None."""
 
     stored: typing.Any
     received: float
@@ -204,10 +196,7 @@ class Residency:
 
     def claim(self, stored: typing.Any, now: float,
               foreign: bool = False) -> bool:
-        """Count an instance on a host until the record shows the result.
-
-        Returns whether the claim replaces a claim of another host.
-        """
+        """Count an instance on a host; return whether it replaces a claim."""
         replaced = False
         uuid, host, source = stored.instance_uuid, stored.host, stored.source
         if foreign:
@@ -281,11 +270,7 @@ class Residency:
     # For the reader of the record.
 
     def unsettled(self, cell: str) -> set[str]:
-        """Return the uuids that each reading of a cell has to include.
-
-        These are the claimed instances and those with an operation under way,
-        whatever the clocks of the writers.
-        """
+        """Return the claimed instances and those that are not at rest."""
         return {*self._claims, *self._busy.get(cell, ()), *(
             move.instance_uuid for move in self.moves.get(cell, {}).values()
             if not move.left_over)}
@@ -345,10 +330,7 @@ class Residency:
                 self._place(uuid)
 
     def _recorded(self, uuid):
-        """Return the hosts of an instance according to record and lists.
-
-        A list says nothing about an instance that its own cell has.
-        """
+        """Return an instance's hosts by its record, or else by lists."""
         return {*self._kept(uuid), *(
             host for host, cell in self._listed_on.get(uuid, {}).items()
             if uuid not in self.rows.get(cell, ()))}
@@ -381,7 +363,6 @@ class Residency:
         return list(self._claims.get(uuid, {}).values())
 
     def _place(self, uuid):
-        """Determine the hosts on which an instance counts."""
         hosts = self._recorded(uuid) | self._claims.get(uuid, {}).keys()
         before = self._hosts.get(uuid, frozenset())
         for host in before ^ hosts:

@@ -57,10 +57,7 @@ class SnapshotSource(worker_thread.WorkerThread):
         self._error: str | None = None
 
     def current(self) -> tuple[snapshot.Snapshot, str | None]:
-        """Return the latest snapshot and the problem of the store, or None.
-
-        The Snapshot is empty if the store was never read.
-        """
+        """Return the latest snapshot, maybe empty, and the store's problem."""
         self.start()
         # Callers that arrive while the first caller waits also wait.
         tried = self._tried.wait(self._wait_until - time.monotonic())

@@ -153,10 +153,8 @@ class SchedulerState:
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
         self._next_note = self._describe_at = float('-inf')
-        self._laws = resident_laws.ResidentLaws(
-            self._residency, self._statements, self._policies,
-            None if conf.unknown_instance_policy == 'ignore'
-            else self._default_law)
+        self._unknown_law = None if conf.unknown_instance_policy == 'ignore' \
+            else self._default_law
         # Whether any host seen has a virtual switch, and any has a limit.
         self._switch_seen = self._limit_seen = False
         self._unlimited = wiring.nothing_limited(conf)
@@ -241,10 +239,7 @@ class SchedulerState:
 
     def is_rebuild(self, host_state: _HostState,
                    spec_obj: objects.RequestSpec) -> bool:
-        """Return whether a request rebuilds an instance on its own host.
-
-        See :func:`.is_rebuild_on`.
-        """
+        """Return whether a request rebuilds an instance on its own host."""
         self._ensure_ready()
         with self._lock:
             counted_on = self._residency.hosts_of(
@@ -295,9 +290,8 @@ class SchedulerState:
                    spec_obj: objects.RequestSpec) -> bool:
         """Claim a host before Nova sends the claim to Placement.
 
-        Other requests may have placed instances since the hosts were judged,
-        so that the host is judged again. A host that Nova was forced to use
-        was not judged, and is not refused.
+        Others may have placed instances since the hosts were judged: the host
+        is judged again, unless Nova was forced to use it.
         """
         host_state = self._request.host_state(provider_uuids)
         if not self._request.requesting or host_state is None \
@@ -321,7 +315,6 @@ class SchedulerState:
         self._claim(host_state, spec_obj)
 
     def _claim(self, host_state, spec_obj):
-        """Claim a host. Return whether it has room."""
         recent, host = self._request, host_state.host
         with self._lock:
             demand = self._demand(spec_obj)
@@ -342,7 +335,7 @@ class SchedulerState:
                 'attachments': attachments, 'conflicts': recent.conflicts}
         pending = self.claims.claim(judge, not recent.missed, **values)
         recent.missed |= pending.missed
-        self.metrics.claimed(pending.age())
+        self.metrics.took(metrics.CLAIM, pending.age())
         if pending.admitted:
             recent.claims[uuid] = pending
             return True
@@ -357,7 +350,7 @@ class SchedulerState:
     def _fits(self, host_state, version, demand, attachments):
         """Return whether a host has room, for a claim. Called with the lock.
 
-        Other workers wait meanwhile, so that no other host is described.
+        Other workers wait, so that no other host is described.
         """
         host, behind = host_state.host, self._aggregates.behind
         if host not in self._policies:
@@ -371,7 +364,6 @@ class SchedulerState:
             [host], demand, attachments).passing[0])
 
     def _record_refusal(self, demand, spec_obj, attachments):
-        """Record how the hosts of a request are judged after a conflict."""
         host_states = self._request.judged[3]
         with self._lock:
             hosts = self._observe(host_states)
@@ -503,7 +495,6 @@ class SchedulerState:
                 for host, policy in self._policies.items()}
 
     def _gauges(self):
-        """Return {name of a gauge of :class:`.metrics.Metrics`: its value}."""
         with self._lock:
             claims = [claim.foreign for claim in self._residency.claims]
             hosts = len(self._policies)
@@ -518,7 +509,6 @@ class SchedulerState:
             'counts': dict(self.claims.counts)}
 
     def _risks(self):
-        """Return {name of a profile: :class:`.metrics.Risk` of its hosts}."""
         with self._lock:
             policies = {
                 host: policy for host, policy in self._policies.items()
@@ -582,11 +572,6 @@ class SchedulerState:
         return hosts
 
     def _note(self, hosts, host_states, now):
-        """Store the time at which a request had these hosts. Add new hosts.
-
-        A host that is known as a member of an aggregate is new, too, when a
-        request has it for the first time.
-        """
         self._next_note = now + _NOTE_SECONDS
         for host, host_state in zip(hosts, host_states):
             if host not in self._had_at:
@@ -597,7 +582,6 @@ class SchedulerState:
         self._had_at.update(dict.fromkeys(hosts, now))
 
     def _take_lists(self, hosts, host_states):
-        """Store the cells of some hosts and the instances that Nova lists."""
         cells = [host_state.cell_uuid for host_state in host_states]
         listings = [host_state.instances for host_state in host_states]
         counts = list(map(len, listings))
@@ -649,7 +633,9 @@ class SchedulerState:
             self._switch_seen |= host not in self._bare_metal
             self._limit_seen = self._limit_seen or _is_limited(policy)
             table.describe(host, policy, dict(zip(
-                uuids, self._laws.of(snapshot, host, uuids))))
+                uuids, resident_laws.laws_of(
+                    uuids, host, policy, snapshot, self._residency,
+                    self._statements, self._unknown_law))))
             self.report(f'host {host}', None)
         except Exception as error:
             # An error in one host does not affect the other hosts.
@@ -664,10 +650,7 @@ class SchedulerState:
             debts=snapshot.debts() if self._conf.error_budgets else None)
 
     def _attachments(self, snapshot, uuid):
-        """Return the Attachments of an instance, or None if they are unknown.
-
-        The inventory comes first, then what a host lists, then a claim.
-        """
+        """Return the Attachments of an instance, by the best source."""
         attachments = snapshot.attachments(uuid)
         for host in () if attachments is not None \
                 else self._residency.hosts_of(uuid):
@@ -680,7 +663,6 @@ class SchedulerState:
         return attachments
 
     def _wanted(self, spec_obj, uuid):
-        """Return the Attachments of a request."""
         return request_demand.attachments_of(
             spec_obj, uuid and self._attachments(self._snapshot, uuid))
 
@@ -726,7 +708,6 @@ class SchedulerState:
             time.sleep(_PAUSE_SECONDS)
 
     def _tidy(self):
-        """Remove hosts that are gone, in the background."""
         with self._lock:
             dropped = self._drop_hosts()
             # The only host with a limit may have lost it.
@@ -737,7 +718,6 @@ class SchedulerState:
         self._describe_in_turn()
 
     def _facts(self):
-        """Return what this worker reports, see :class:`.WorkerReport`."""
         return (self.plugins, None if self._snapshot.generation is None
                 else len(self._snapshot), self._record.ages(),
                 opts.alike(self._conf), dict(self.claims.counts))
@@ -769,10 +749,7 @@ class SchedulerState:
 
 
 def _claims_timeout_seconds(conf):
-    """Return the time limit for a transaction of claims, in seconds.
-
-    Databases limit the wait for a lock to a second, or a fifth, less.
-    """
+    """Return the time limit for a transaction of claims, in seconds."""
     return max(min(conf.store_timeout_seconds, _CLAIMS_TIMEOUT_SECONDS),
                1.25 * conf.claim_patience_seconds + 1.5)
 

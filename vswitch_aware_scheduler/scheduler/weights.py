@@ -44,10 +44,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
         self._state = nova_hooks.join('weigher')
 
     def weight_multiplier(self, host_state: host_manager.HostState) -> float:
-        """Return the weight multiplier of a host.
-
-        An aggregate of the host can set a finite number, else the option.
-        """
+        """Return the multiplier of an aggregate, if finite, or the option."""
         default = CONF.vswitch_scheduler.vswitch_weight_multiplier
         multiplier = scheduler_utils.get_weight_multiplier(
             host_state, _MULTIPLIER, default)
@@ -79,10 +76,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
 
 
 def _weights(assessment, positions, packs=False):
-    """Return the list of the weights of the given hosts of an assessment.
-
-    :param packs: whether a lower weight is better: the multiplier is negative
-    """
+    """Return weights; ``packs``: a lower weight is better."""
     loss = assessment.loss_fraction[positions]
     decades = LOSS_DECADES + np.log10(
         np.maximum(loss, 10.0 ** -LOSS_DECADES))

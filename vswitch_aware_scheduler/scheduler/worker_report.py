@@ -102,7 +102,6 @@ class WorkerReport(worker_thread.WorkerThread):
                     list(self._report.problems().items())[:_MOST_PROBLEMS]}}))
 
     def _check(self, plugins, models, options, now):
-        """Log what is wrong with other services and with Nova's plugins."""
         self._report('plugins', self_check.plugins_problem(plugins))
         modelers = self._store.modelers()
         self._report('modeler', self_check.modeler_problem(

@@ -246,8 +246,8 @@ def accepting(balance: float, burn: dict[str, float], earned_share: float
               ) -> bool:
     """Return whether a host or an uplink accepts new instances.
 
-    If it is in debt, it accepts them only if it has spent at most what it has
-    earned in the last :data:`RECOVERY_SECONDS`.
+    In debt, it has to have spent at most what it has earned in the last
+    :data:`RECOVERY_SECONDS`.
     """
     return balance >= 0 or burn.get(
         str(RECOVERY_SECONDS), math.inf) <= earned_share
@@ -335,10 +335,7 @@ class Measured:
     rates: np.ndarray
 
     def to_rows(self) -> abc.Iterator[sql.Row]:
-        """Yield rows of some instances, without modeler, number and time.
-
-        An instance takes 9 bytes, and 16 bytes for each period.
-        """
+        """Yield rows of some instances, without modeler, number and time."""
         for begin in range(0, len(self.instances), _IN_ROW):
             some = slice(begin, begin + _IN_ROW)
             yield {
@@ -353,10 +350,7 @@ class Measured:
 
     @classmethod
     def from_row(cls, row: typing.Any) -> 'Measured':
-        """Return the record of a row.
-
-        :raises ValueError: if its data are damaged
-        """
+        """Return the record of a row, or raise ValueError if it is damaged."""
         instances = damage.decode(row.instances, [str])
         data = bytes(row.data)
         count = len(instances)
@@ -396,10 +390,7 @@ class StoredSums:
 
 @dataclasses.dataclass(frozen=True)
 class BudgetState:
-    """The common state of all budgets.
-
-    :ivar stays_until: stays are complete up to this time, seconds UTC
-    """
+    """The state of all budgets: stays are complete up to ``stays_until``."""
 
     period_seconds: float
     stays_until: float
@@ -464,10 +455,7 @@ def debts(connection: sa.Connection, now: float
 
 @database.reader
 def charges(connection: sa.Connection, first_day: int = 0) -> list[Charge]:
-    """Return who spent budgets.
-
-    :param first_day: in days since 1970
-    """
+    """Return who spent budgets since a day, counted from 1970."""
     return _usable_rows(connection, charge_table, Charge, first_day)
 
 
@@ -490,7 +478,6 @@ def _usable_rows(connection, table, record_class, first_day):
 
 
 def _add_to_day(connection, charges_added, vm_times_added):
-    """Add charges and times to those of the same day."""
     for table, read, added, numbers in (
             (charge_table, charges, charges_added, ('seconds',)),
             (vm_time_table, vm_times, vm_times_added,
@@ -540,8 +527,7 @@ def silent(connection: sa.Connection, instance_uuids: abc.Iterable[str]
            ) -> set[str]:
     """Return those of the given instances that send nothing.
 
-    They have no interface, or have never sent anything in at least
-    :data:`_SILENT_SAMPLES` samples.
+    They have no interface, or were silent in :data:`_SILENT_SAMPLES` samples.
     """
     instance_uuids = list(instance_uuids)
     silent_uuids = {
@@ -563,11 +549,7 @@ def silent(connection: sa.Connection, instance_uuids: abc.Iterable[str]
 def sums(connection: sa.Connection, kind: str,
          names: abc.Collection[str] | None = None, first_day: int = 0
          ) -> list[StoredSums]:
-    """Return sums, by name and day.
-
-    :param names: None for all
-    :param first_day: in days since 1970
-    """
+    """Return sums of some or all names, by name and day, since a day."""
     table = sum_table.c
     rows = connection.execute(sa.select(sum_table).where(
         (table.kind == kind) & (table.day >= first_day)).order_by(
@@ -593,10 +575,7 @@ def _sums(row):
 @database.reader
 def state(connection: sa.Connection) -> BudgetState | None:
     """Return the common state, or None without budgets."""
-    table = state_table.c
-    row = connection.execute(sa.select(
-        table.period_seconds, table.stays_until)).first()
-    return row and BudgetState(*row)
+    return sql.only_record(connection, state_table, BudgetState)
 
 
 @database.writer
@@ -633,7 +612,6 @@ def settle(connection: sa.Connection, state: BudgetState,
 
 
 def _settle(connection, budgets):
-    """Write budgets that have not changed since they were read."""
     table = budget_table
     key = [column.name for column in table.primary_key]
     # If two writers have read the same budget, the second one finds no row.
@@ -662,7 +640,6 @@ def _settle(connection, budgets):
 
 
 def _forget(connection, keys, before_day):
-    """Remove budgets and sums that are no longer needed."""
     for kind, name in keys:
         for table in (budget_table, sum_table, charge_table):
             connection.execute(sa.delete(table).where(

@@ -125,12 +125,10 @@ class ClaimsSeen:
 
 @dataclasses.dataclass(eq=False)
 class ClaimChanges:
-    """The claims that a reader has to apply.
+    """The claims that a reader has to apply, the oldest first.
 
     :ivar complete: True if these are all claims
-    :ivar claims: the oldest first
-    :ivar damaged: {('claim', instance uuid): reason in words} of rows that
-        were omitted
+    :ivar damaged: rows that were omitted
     """
 
     seen: ClaimsSeen
@@ -159,12 +157,7 @@ class Head(typing.NamedTuple):
 
 def read(store: database.Database, since: ClaimsSeen | None = None
          ) -> ClaimChanges:
-    """Return the claims that schedulers have written since a read.
-
-    When there are none, this is one short statement.
-
-    :param since: of the reader's last read, None for all
-    """
+    """Return the claims written since a read (None: all), in one statement."""
     with _opened(store, since) as (connection, head):
         return _read(connection, since, head)
 
@@ -209,10 +202,7 @@ def purge(store: database.Database, last: int) -> int:
 
 @contextlib.contextmanager
 def _opened(store, since=None, lock=False):
-    """Yield (connection, Head) in a transaction.
-
-    :param lock: whether to lock out other writers and use the next number
-    """
+    """Yield (connection, Head); ``lock`` uses the next number."""
     try:
         with store.transaction(writes=lock) as connection:
             token = os.urandom(16).hex()
@@ -263,10 +253,7 @@ def _head(connection, since):
 
 
 def _read(connection, since, head, writes=False):
-    """Return the ClaimChanges since a reading.
-
-    :param writes: whether this transaction has raised the counter
-    """
+    """Return the ClaimChanges; ``writes``: the counter was raised."""
     seen, damaged = head.seen, damage.of(connection)
     if head.remembered and seen.number == since.number + writes:
         return ClaimChanges(seen, False, [])
@@ -311,18 +298,14 @@ def _write(connection, claims, withdrawn, head):
             f'claim of instance {claim.instance_uuid!r} on host '
             f'{claim.host!r}: cannot be stored')
     sql.upsert(connection, table, [{
-        'instance_uuid': claim.instance_uuid, 'number': number,
-        'token': claim.token, 'state': CLAIMED,
-        'host': claim.host, 'source': claim.source,
-        **packing.pack_law(claim),
+        **sql.fields_of(claim, claim_table), 'number': number,
+        'state': CLAIMED, **packing.pack_law(claim),
         'rule': packing.storable(claim.rule)[:255],
         **packing.pack_guarantee(claim.guaranteed),
         'networks': packing.pack_attachments(claim.attachments),
         'claimed_by': packing.storable(claim.claimed_by),
         'claimed_at': now - claim.age_seconds,
         'expires_at': now - claim.age_seconds + HELD_SECONDS,
-        'waited_seconds': claim.waited_seconds,
-        'conflicts': claim.conflicts, 'missed': claim.missed,
     } for claim in filter(_can_be_stored, claims)])
     withdrawn = list(filter(_can_be_stored, withdrawn))
     if withdrawn:
@@ -344,7 +327,6 @@ def _can_be_stored(claim):
 
 
 def _purge(connection, now, is_read):
-    """Delete the expired claims, after the counter was locked."""
     sql.forget_tokens(connection, history_table, counter_table,
                       now - KEPT_SECONDS)
     table = claim_table

@@ -43,10 +43,7 @@ _R = typing.TypeVar('_R')
 
 
 def of(connection: sa.Connection) -> Reasons:
-    """Return the damaged rows that a transaction has read.
-
-    :class:`.Database` logs the damaged rows after the transaction.
-    """
+    """Return the damaged rows of a transaction, for the log."""
     return connection.get_execution_options().get('damaged', {})
 
 
@@ -68,10 +65,7 @@ def usable_records(
         connection: sa.Connection, kind: str, rows: abc.Iterable[typing.Any],
         build: abc.Callable[[typing.Any], _R],
         name: abc.Callable[[typing.Any], typing.Any]) -> list[_R]:
-    """Return the records of the rows that are not damaged.
-
-    :param build: returns the record of a row, as ``name`` its key
-    """
+    """Return build(row) of the undamaged rows, with the key name(row)."""
     records = (usable(connection, kind, name(row), build, row)
                for row in rows)
     return [record for record in records if record is not None]
@@ -100,10 +94,7 @@ def decode(text: str, shape: typing.Any) -> typing.Any:
 
 
 def checked(record: _R) -> _R:
-    """Return a record whose fields have the types that its class states.
-
-    :raises Damaged: if a field has another type, or a number is not finite
-    """
+    """Return a record, or raise Damaged if a field has another type."""
     record_class: typing.Any = type(record)
     for name, shapes in _shapes_of(record_class).items():
         value = getattr(record, name)

@@ -164,8 +164,7 @@ class Database:
     def require_schema(self) -> None:
         """Raise if the store is missing or its schema has another version.
 
-        Every write calls this first. The check has its own transaction,
-        because SQLite can reject a write in a transaction that has read.
+        It has its own transaction: SQLite can reject a write after a read.
         """
         self.read(lambda connection: None)
 
@@ -178,15 +177,9 @@ class Database:
             raise exceptions.StoreMissing(
                 f'store {self.url}: it has no schema; run "vswitch-manage db '
                 f'sync"')
-        if tables.is_superseded(version):
-            hint = tables.NEW_STORE
-        elif version < newest:
-            hint = 'run "vswitch-manage db sync"'
-        else:
-            hint = 'it was written by a newer release'
-        raise exceptions.StoreVersionError(
-            f'store {self.url}: its schema has version {version}; expected '
-            f'{newest}: {hint}')
+        raise tables.wrong_version(
+            self.url, version, newest, 'run "vswitch-manage db sync"'
+            if version < newest else tables.NEWER)
 
     def _engine(self) -> sa.Engine:
         pid = os.getpid()
@@ -208,7 +201,6 @@ class Database:
                     len(new), plain_text.first_of(new.values(), '; '))
 
     def _log_recovered(self, changes):
-        """Log which rows that were damaged have been read again."""
         if not self._logged:
             return
         for kind, name in self._logged.keys() & changes.read_keys():

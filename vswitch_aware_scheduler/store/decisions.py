@@ -123,9 +123,7 @@ def read(connection: sa.Connection, /, since: float | None = None,
          limit: int | None = None, **values: str | None) -> list[Decision]:
     """Return decisions, the newest first.
 
-    :param since: earliest time of a decision, seconds UTC
-    :param values: only decisions with these values of columns; None restricts
-        nothing
+    :param values: of columns; None restricts nothing
     """
     table = decision_table
     return damage.usable_records(
@@ -145,10 +143,7 @@ def count(connection: sa.Connection, /, **values: str | None) -> int:
 @database.writer
 def write(connection: sa.Connection, decisions: abc.Iterable[Decision]
           ) -> None:
-    """Write decisions, without retries.
-
-    A decision that the database refuses is skipped and named in the log.
-    """
+    """Write decisions, without retries; refused ones are in the log."""
     rows = (damage.usable(connection, 'decision', decision.decision_id, _row,
                           decision) for decision in decisions)
     sql.upsert_usable(connection, decision_table,
@@ -157,10 +152,7 @@ def write(connection: sa.Connection, decisions: abc.Iterable[Decision]
 
 def purge(store: database.Database, most_decisions: int, age_seconds: float
           ) -> int:
-    """Remove the oldest decisions; return their number.
-
-    :param age_seconds: largest age of a decision by the database's clock
-    """
+    """Remove the oldest decisions; return their number."""
     # Selected first: in MariaDB, a DELETE that matches no row locks the gaps
     # between rows.
     ids = store.read(_expired_ids, most_decisions, age_seconds)

@@ -52,10 +52,9 @@ _EXPECTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
 
 
 def parse(url: str) -> sa.URL:
-    """Return the SQLAlchemy URL of a string.
+    """Return the SQLAlchemy URL of a string, or raise StoreError.
 
-    :raises StoreError: if this store cannot use the URL; the message does not
-        contain the URL, which may have a password
+    The message does not contain the URL, which may have a password.
     """
     try:
         parsed = sa.make_url(url)
@@ -94,21 +93,14 @@ def hide_password(url: sa.URL) -> str:
 
 
 def sqlite_path(url: sa.URL) -> str | None:
-    """Return the file of an SQLite URL, or None for another database.
-
-    An SQLite URI also gives None: it specifies itself how to open the file.
-    """
+    """Return the file of an SQLite URL that is no URI, else None."""
     if url.get_backend_name() != 'sqlite' or 'uri' in url.query:
         return None
     return os.path.abspath(url.database)
 
 
 def require_file(url: sa.URL) -> None:
-    """Check that the file of an SQLite URL exists.
-
-    :raises StoreMissing: if there is no file
-    :raises StoreError: if it is not a regular file
-    """
+    """Raise StoreMissing or StoreError unless SQLite has its file."""
     path = sqlite_path(url)
     if path is None or os.path.isfile(path):
         return
@@ -246,10 +238,7 @@ def _connect(url, dialect, _record, arguments, parameters):
 
 @contextlib.contextmanager
 def _translating_parameters(url, *passing):
-    """Convert an error of a client about an unknown parameter to StoreError.
-
-    :param passing: exceptions that have another cause
-    """
+    """Convert errors about unknown parameters to StoreError."""
     try:
         yield
     except (exc.SQLAlchemyError, ImportError, OSError, *passing):
@@ -320,10 +309,7 @@ def _sqlite_code(error):
 
 
 def is_locked(error: BaseException) -> bool:
-    """Whether another writer held a required lock for too long.
-
-    oslo.db reports this as a deadlock on MariaDB.
-    """
+    """Whether another writer held a required lock for too long."""
     # PostgreSQL's lock_not_available.
     return getattr(_original(error), 'pgcode', None) == '55P03' \
         or _sqlite_code(error) in (sqlite3.SQLITE_BUSY,
@@ -358,12 +344,10 @@ def is_write_protected(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def translate_errors(url: sa.URL, doing: str) -> abc.Iterator[None]:
-    """Convert errors of the database to StoreError.
+    """Convert errors of the database to StoreError; ``doing``: a verb.
 
-    :param doing: the operation that failed, a verb such as 'read'
     :raises StoreInterrupted: if a deadlock or a lost connection has ended a
         transaction
-    :raises StoreError: if the block raises another error of the database
     """
     try:
         yield
@@ -381,10 +365,7 @@ def translate_errors(url: sa.URL, doing: str) -> abc.Iterator[None]:
 
 
 def _driver_error(url):
-    """Return the base class of the errors of the driver of a database.
-
-    SQLAlchemy does not convert what fails when it resets a connection.
-    """
+    """Return the base class of errors that SQLAlchemy does not convert."""
     try:
         return url.get_dialect().import_dbapi().Error
     except (exc.SQLAlchemyError, ImportError):
@@ -418,7 +399,6 @@ def _possible_lock_holders(url):
 
 
 def _lock_holders(paths):
-    """Return the processes that hold locks on files, as Linux lists them."""
     files = {(os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
              for status in map(os.stat, paths)}
     holders = {}

@@ -161,7 +161,7 @@ class Write:
     remove: abc.Sequence[str] = ()
     host_profiles: abc.Sequence[profiles.HostProfile] = ()
     remove_hosts: abc.Sequence[str] = ()
-    now: float = dataclasses.field(default_factory=time.time)
+    now: float = dataclasses.field(default_factory=lambda: time.time())
     unmodelled: abc.Sequence[stored_models.Unmodelled] = ()
     based_on: Basis | None = None
     placements: abc.Sequence[instances.InstanceRecord] = ()
@@ -354,14 +354,12 @@ def write(connection: sa.Connection, content: Write) -> sql.Generation:
 
 
 def _is_later(connection, generation, other):
-    """Return False if a generation directly follows another one, else True."""
     return (other.store_id, other.number + 1) != (
         generation.store_id, generation.number) \
         or not sql.is_remembered(connection, history_table, other, generation)
 
 
 def _require_same(connection, based_on, instance_uuids):
-    """Raise StoreChanged if the counts of these instances have changed."""
     points = stored_models.resume_points(connection, instance_uuids)
     changed = [uuid for uuid in instance_uuids if stored_models.mark(
         points.get(uuid)) != stored_models.mark(based_on.points.get(uuid))]

@@ -34,6 +34,7 @@ placement_table = tables.table(
     tables.columns(sa.Double, *packing.GUARANTEE, null=True),
     tables.columns(sa.Double, 'updated_at'),
     tables.columns(sa.Boolean, 'running', null=True),
+    tables.columns(tables.NAME, 'name', null=True),
     indexes=('generation',))
 
 # An instance whose placement was removed. For some time, models of deleted
@@ -68,6 +69,7 @@ class InstanceRecord:
         The store does not keep this value and ``changed_at``, and a comparison
         of records ignores them
     :ivar changed_at: time of the last change, seconds UTC
+    :ivar name: its display name, which is not unique
     :raises InvalidModel: if a value is invalid
     """
 
@@ -80,12 +82,16 @@ class InstanceRecord:
     guaranteed: tuple[float, float, float] | None = None
     began_at: float | None = dataclasses.field(default=None, compare=False)
     changed_at: float | None = dataclasses.field(default=None, compare=False)
+    name: str | None = None
 
     def __post_init__(self) -> None:
         uuid = self.instance_uuid
         packing.check_text(uuid, 36, 'instance', uuid, 'its uuid')
         packing.check_texts(self, 'instance', uuid, dict.fromkeys(
             ('host', 'flavor', 'project'), 255))
+        # A tenant chooses the name: any text is accepted.
+        object.__setattr__(self, 'name', packing.storable(
+            self.name or '')[:255] or None)
         if self.guaranteed is None:
             return
         try:
@@ -104,10 +110,7 @@ class InstanceRecord:
 
 @dataclasses.dataclass(frozen=True)
 class FormerInstance:
-    """An instance that Nova has deleted.
-
-    :ivar removed_at: when its placement was removed, seconds UTC
-    """
+    """An instance that Nova has deleted; ``removed_at``: seconds UTC."""
 
     flavor: str | None
     project: str | None
@@ -159,11 +162,7 @@ def values(connection: sa.Connection, query: sa.Select[typing.Any]
 @database.reader
 def inventory(connection: sa.Connection) -> InventoryState | None:
     """Return the age of the placements, or None without an inventory."""
-    table = inventory_table.c
-    row = connection.execute(sa.select(
-        table.source, table.seen_at, table.complete_at,
-        table.changed_until)).first()
-    return row and InventoryState(*row)
+    return sql.only_record(connection, inventory_table, InventoryState)
 
 
 @database.reader
@@ -184,13 +183,29 @@ def projects(connection: sa.Connection) -> dict[str, str | None]:
 
 
 @database.reader
+def names(connection: sa.Connection,
+          instance_uuids: abc.Iterable[str] | None = None) -> dict[str, str]:
+    """Return {instance uuid: display name} of placements with a name.
+
+    :param instance_uuids: None for all
+    """
+    table = placement_table.c
+    named = sa.select(table.instance_uuid, table.name).where(
+        table.name.is_not(None))
+    return {uuid: name for query in sql.restricted(
+                named, table.instance_uuid, instance_uuids)
+            for uuid, name in connection.execute(query)}
+
+
+@database.reader
 def read(connection: sa.Connection,
          instance_uuids: abc.Iterable[str] | None = None
          ) -> dict[str, InstanceRecord]:
     """Return the placements of some or all instances, as far as known."""
     placements = {}
     for query in sql.restricted(
-            sa.select(*COLUMNS, placement_table.c.running),
+            sa.select(*COLUMNS, placement_table.c.running,
+                      placement_table.c.name),
             placement_table.c.instance_uuid, instance_uuids):
         for record in damage.usable_records(
                 connection, 'placement', connection.execute(query),
@@ -204,7 +219,8 @@ def _of_row(connection, row):
     attachments, guaranteed = packing.usable_ports(
         connection, 'placement', row)
     return InstanceRecord(row.instance_uuid, row.host, row.flavor,
-                          row.project, attachments, row.running, guaranteed)
+                          row.project, attachments, row.running, guaranteed,
+                          name=row.name)
 
 
 def write(connection: sa.Connection, placements: abc.Sequence[InstanceRecord],
@@ -216,14 +232,11 @@ def write(connection: sa.Connection, placements: abc.Sequence[InstanceRecord],
         sql.delete(connection, former_table.c.instance_uuid,
                    [record.instance_uuid for record in chunk])
         sql.upsert_usable(connection, placement_table, [
-            {'instance_uuid': record.instance_uuid,
-             'generation': generation.number, 'host': record.host,
-             'flavor': record.flavor, 'project': record.project,
+            {**sql.fields_of(record, placement_table),
+             'generation': generation.number,
              'networks': packing.pack_attachments(record.attachments),
              **packing.pack_guarantee(record.guaranteed),
-             'running': record.running,
-             'updated_at': generation.published_at}
-            for record in chunk])
+             'updated_at': generation.published_at} for record in chunk])
     if inventory is not None:
         sql.upsert(connection, inventory_table, [
             {'id': 1, **dataclasses.asdict(inventory)}])

@@ -58,11 +58,7 @@ def revisions() -> list[str]:
 
 def version(url: str, timeout_seconds: float = TIMEOUT_SECONDS
             ) -> str | None:
-    """Return the revision of a store's schema; None: the database has none.
-
-    :raises StoreMissing: if the SQLite file does not exist
-    :raises StoreError: if the database cannot be read
-    """
+    """Return the revision of a store's schema, or None without a schema."""
     parsed = engines.parse(url)
     engines.require_file(parsed)
     engine = engines.create(parsed, timeout_seconds)
@@ -75,10 +71,7 @@ def version(url: str, timeout_seconds: float = TIMEOUT_SECONDS
 
 
 def is_new_file(url: str) -> bool:
-    """Whether an SQLite store can be created without touching data.
-
-    True if the file does not exist or has no tables.
-    """
+    """Whether an SQLite file does not exist or has no tables."""
     parsed = engines.parse(url)
     path = engines.sqlite_path(parsed)
     if path is None:
@@ -145,26 +138,14 @@ def sync(url: str, version: str | None = None,
 
 
 def _upgrade(connection, shown, wanted_version, known_versions):
-    """Update a schema; return the revisions before and after.
-
-    :param shown: URL of the store, for messages
-    :param known_versions: all revisions, the oldest first
-    """
+    """Update a schema; return the revisions before and after."""
     before = tables.version(connection)
-    if before is not None and tables.is_superseded(before):
-        raise exceptions.StoreVersionError(
-            f'store {shown}: its schema has version {before}; expected '
-            f'{wanted_version}: {tables.NEW_STORE}')
-    if before is not None and before not in known_versions:
-        raise exceptions.StoreVersionError(
-            f'store {shown}: its schema has version {before}; expected one '
-            f'of {", ".join(known_versions)}. A newer release has written the '
-            f'store')
-    if before is not None and known_versions.index(before) \
-            > known_versions.index(wanted_version):
-        raise exceptions.StoreVersionError(
-            f'store {shown}: its schema has version {before}; expected '
-            f'{wanted_version} or earlier: downgrades are not supported')
+    if before is not None and (
+            before not in known_versions or known_versions.index(before)
+            > known_versions.index(wanted_version)):
+        raise tables.wrong_version(shown, before, wanted_version, (
+            'downgrades are not supported' if before in known_versions
+            else tables.NEWER))
     if before != wanted_version:
         try:
             command.upgrade(_config(connection), wanted_version)
@@ -217,10 +198,7 @@ def _scalar(connection, query):
 
 
 def _make_directory(directory, shown):
-    """Create the directory of an SQLite file, if it does not exist.
-
-    :raises StoreError: with commands that the operator can use instead
-    """
+    """Create the directory of an SQLite file, or raise what to do."""
     if os.path.isdir(directory):
         return
     try:

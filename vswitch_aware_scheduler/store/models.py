@@ -124,10 +124,9 @@ class StoredModel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unmodelled:
-    """The counts of an instance that has no model yet.
+    """The counts of an instance without a model, as :class:`StoredModel`.
 
-    Its history is too short or has no traffic, or its traffic is unknown for
-    most of the time. The attributes are those of :class:`StoredModel`.
+    Its traffic is too short, none, or unknown for most of the time.
     """
 
     instance_uuid: str
@@ -160,10 +159,7 @@ class ResumePoint:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Learned:
-    """The stored counts of an instance.
-
-    :ivar counts: None if they are missing, damaged or in an unknown format
-    """
+    """The stored counts; None if missing, damaged or of unknown format."""
 
     modelled: bool
     counts: estimate.TransitionCounts | None
@@ -180,10 +176,7 @@ class Learned:
 
 @dataclasses.dataclass(frozen=True)
 class ModelSummary:
-    """A stored model for a list: origin, mean and peak, without states.
-
-    ``mean`` and ``peak`` are (egress_kbps, ingress_kbps, kpps).
-    """
+    """A stored model for a list: origin, mean and peak, without states."""
 
     instance_uuid: str
     name: str | None
@@ -264,10 +257,7 @@ def times(connection: sa.Connection) -> list[tuple[typing.Any, ...]]:
 
 @database.reader
 def measured_seconds(connection: sa.Connection) -> dict[str, float | None]:
-    """Return the seconds from the first sample to the last, by instance.
-
-    None: a model was written without these times, or they are damaged.
-    """
+    """Return the seconds from first to last sample, None if unknown."""
     table = model_table.c
     return {uuid: end - start if all(map(damage.is_number, (start, end))) and (
         samples or start != end) else None
@@ -278,11 +268,7 @@ def measured_seconds(connection: sa.Connection) -> dict[str, float | None]:
 
 @database.reader
 def read(connection: sa.Connection, instance_uuid: str) -> StoredModel | None:
-    """Return the model of an instance.
-
-    :raises StoreVersionError: when the format of the model is unknown
-    :raises StoreError: when it is damaged
-    """
+    """Return the model of an instance, or raise a StoreError."""
     row = connection.execute(sa.select(
         model_table, detail_table.c.format_version, detail_table.c.model,
         detail_table.c.counts).select_from(_WITH_DETAIL).where(
@@ -311,10 +297,7 @@ def read(connection: sa.Connection, instance_uuid: str) -> StoredModel | None:
 def resume_points(connection: sa.Connection,
                   instance_uuids: abc.Iterable[str] | None = None
                   ) -> dict[str, ResumePoint]:
-    """Return the resume points of instances with and without a model.
-
-    :param instance_uuids: None for all
-    """
+    """Return the resume points of some or all instances."""
     points = {}
     for modelled, uuid, source, data in _with_counts(
             connection, instance_uuids, ['source'], lambda counts:
@@ -364,10 +347,7 @@ def chains(connection: sa.Connection, instance_uuids: abc.Iterable[str]
 @database.reader
 def learned(connection: sa.Connection, instance_uuids: abc.Iterable[str]
             ) -> dict[str, Learned]:
-    """Return the counts of some instances; unknown instances are absent.
-
-    Damaged counts are returned as empty, so that the modeler counts again.
-    """
+    """Return the counts of some instances; damaged ones are empty."""
     counts_by_uuid = {}
     for modelled, uuid, refused, name, source, data in _with_counts(
             connection, instance_uuids, ['refused', 'name', 'source'],
@@ -399,10 +379,7 @@ def damaged_counts(connection: sa.Connection) -> damage.Reasons:
 @database.reader
 def summaries(connection: sa.Connection, name: str | None = None
               ) -> list[ModelSummary]:
-    """Return the summaries of the models, by uuid.
-
-    :param name: only instances of that name
-    """
+    """Return the summaries of the models, by uuid, of a name or all."""
     query = sa.select(model_table).order_by(model_table.c.instance_uuid)
     if name is not None:
         query = query.where(model_table.c.name == name)
@@ -464,10 +441,7 @@ def write(connection: sa.Connection, models: abc.Sequence[StoredModel],
 def write_unmodelled(connection: sa.Connection,
                      unmodelled: abc.Sequence[Unmodelled],
                      generation: sql.Generation) -> list[str]:
-    """Write the counts of instances that have no model, or no longer.
-
-    :returns: uuids of the instances whose model was deleted
-    """
+    """Write counts without a model; return whose model was deleted."""
     demoted = []
     for chunk in sql.chunks(unmodelled):
         sql.upsert_usable(connection, unmodelled_table, [
@@ -486,7 +460,6 @@ def write_unmodelled(connection: sa.Connection,
 
 
 def _shared_columns(record, generation):
-    """Return the columns that rows with and without a model have."""
     return {'instance_uuid': record.instance_uuid,
             'name': record.name and packing.storable(record.name),
             'refused': json.dumps(record.refused.to_dict()),

@@ -74,10 +74,7 @@ def usable_laws(connection: sa.Connection, kind: str,
 
 
 def storable(text: str) -> str:
-    """Return a descriptive text without characters that databases reject.
-
-    These are the character NUL and single surrogates.
-    """
+    """Return a text without NUL and single surrogates."""
     return text.replace('\0', '').encode('utf-8', 'replace').decode()
 
 
@@ -101,10 +98,7 @@ def pack_attachments(attachments: vswitch_attachments.Attachments | None
 
 def unpack_attachments(text: str | None
                        ) -> vswitch_attachments.Attachments | None:
-    """Return the Attachments of a column, or None.
-
-    :raises Damaged: if the text is damaged
-    """
+    """Return the Attachments of a column, or raise Damaged."""
     try:
         data = None if text is None else damage.decode(
             text, (None, list, dict))
@@ -185,10 +179,7 @@ def unpack_laws(names: abc.Sequence[typing.Any], laws: abc.Sequence[bytes]
 
 
 def _are_damaged(data, states, is_sampled):
-    """Return (n,) bool: which laws have impossible contents.
-
-    :param data: uint8 array of the concatenated laws
-    """
+    """Return (n,) bool: which laws, as uint8, have impossible contents."""
     bad = np.zeros(states.size, dtype=bool)
     of_rows = np.repeat(np.tile([True, False], states.size), np.column_stack(
         [states * rate_law.ROW_BYTES, is_sampled * sampled.INSTANTS]).ravel())

@@ -75,10 +75,8 @@ lock_table = tables.table(
 
 @dataclasses.dataclass(frozen=True)
 class PlanRecord:
-    """A plan that a process executes or has executed.
+    """A plan that a process executes or has executed; times in seconds UTC.
 
-    :ivar made_at: seconds UTC, as all times here
-    :ivar state: RUNNING, DONE, INCOMPLETE or ABANDONED
     :ivar reason: why the plan has these moves or why it ended, a sentence
     """
 
@@ -240,8 +238,7 @@ def end_plan(connection: sa.Connection, plan_id: str, state: str, reason: str,
 def _locked_now(connection):
     """Lock the row of the lock and return the time of the database.
 
-    The function writes first, because SQLite can reject a write in a
-    transaction that started with a read.
+    It writes first: SQLite can reject a write after a read.
     """
     connection.execute(sa.update(lock_table).values(id=1))
     return sql.now(connection)

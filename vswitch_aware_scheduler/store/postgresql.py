@@ -31,10 +31,7 @@ _SERVER_CURSOR_METHODS = ('__next__', 'close', 'fetchall', 'fetchmany',
 
 
 def connection_factory(extensions: typing.Any, seconds: float) -> type:
-    """Return a class of connections with a time limit on each call.
-
-    :param extensions: module psycopg2.extensions
-    """
+    """Return a class of connections with a time limit on each call."""
     def limit(base, names, connection_of):
         return {name: _limit(getattr(base, name), seconds, connection_of)
                 for name in names}

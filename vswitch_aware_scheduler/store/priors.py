@@ -80,7 +80,6 @@ def _key(row):
 
 
 def _unpacked(connection, rows):
-    """Return {key: RateLaw} of rows of the table prior."""
     keys, sizes, data = packing.usable_laws(
         connection, 'prior', [_key(row) for row in rows],
         [row.law for row in rows])

@@ -71,18 +71,12 @@ class Snapshot:
         return list(map(self._laws.get, instance_uuids))
 
     def placement(self, instance_uuid: str | None) -> _Placement | None:
-        """Return (host, flavor, project) of an instance, or None.
-
-        Each value is None if it is unknown.
-        """
+        """Return (host, flavor, project), each None if unknown, or None."""
         placement = self._placements.get(instance_uuid)
         return placement and placement[:3]
 
     def placements(self) -> dict[typing.Any, _Placement]:
-        """Return {uuid: (host, flavor, project, Attachments, guaranteed)}.
-
-        The caller must not change the dict.
-        """
+        """Return the values of all placements, which must not be changed."""
         return self._placements
 
     def attachments(self, instance_uuid: str
@@ -100,11 +94,10 @@ class Snapshot:
     def prior(self, instance_uuid: str | None, flavor: str | None = None,
               project: str | None = None
               ) -> tuple[rate_law.RateLaw, str] | None:
-        """Return the expected law of an instance without a model.
+        """Return the expected law of an instance without a model, or None.
 
-        :param flavor: None uses the flavor of its placement, as ``project``
         :returns: (RateLaw, what it was learned from: 'instance', 'flavor and
-            project', 'flavor', 'project' or 'fleet'), or None
+            project', 'flavor', 'project' or 'fleet')
         """
         law = self._priors.get(instance_uuid)
         if law is not None:

@@ -15,9 +15,9 @@ from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import packing
 
 __all__ = ['CHUNK', 'Generation', 'NOW', 'Row', 'chunks', 'delete',
-           'delete_where', 'forget_tokens', 'is_remembered', 'key_chunks',
-           'now', 'raise_complete_since', 'remember', 'restricted', 'stream',
-           'upsert', 'upsert_usable']
+           'delete_where', 'fields_of', 'forget_tokens', 'is_remembered',
+           'key_chunks', 'now', 'only_record', 'raise_complete_since',
+           'remember', 'restricted', 'stream', 'upsert', 'upsert_usable']
 
 #: Number of rows in a statement, which limits the memory in addition to the
 #: result.
@@ -78,8 +78,9 @@ def chunks(rows: abc.Sequence[_Item], size: int | None = None
 def key_chunks(names: abc.Iterable[str]
                ) -> abc.Iterator[abc.Sequence[str]]:
     """Yield lists of names to query, without names that cannot exist."""
-    yield from chunks([name for name in names
-                       if packing.storable(name) == name], _KEYS)
+    yield from chunks([
+        name for name in names
+        if isinstance(name, str) and packing.storable(name) == name], _KEYS)
 
 
 def restricted(query: sa.Select, column: sa.Column,
@@ -116,11 +117,9 @@ def upsert(connection: sa.Connection, table: sa.Table,
 
 def upsert_usable(connection: sa.Connection, table: sa.Table,
                   rows: abc.Sequence[Row]) -> list[tuple[typing.Any, ...]]:
-    """Insert or update the rows whose values the database accepts.
+    """Insert or update the rows with accepted values.
 
-    The other rows are damaged, see :func:`.damage.of`.
-
-    :returns: their keys
+    :returns: the keys of the others, which are damaged
     """
     if not rows:
         return []
@@ -143,6 +142,20 @@ def upsert_usable(connection: sa.Connection, table: sa.Table,
             f'{table.name} of {", ".join(map(repr, key))}: '
             f'{engines.reason(error)}')
         return [key]
+
+
+def only_record(connection: sa.Connection, table: sa.Table,
+                record_class: type[_Item]) -> _Item | None:
+    """Return the record of the only row of a table, or None without a row."""
+    row = connection.execute(sa.select(
+        *(column for column in table.c if not column.primary_key))).first()
+    return None if row is None else record_class(**row._mapping)
+
+
+def fields_of(record: typing.Any, table: sa.Table) -> Row:
+    """Return the columns of a table that a record has by the same names."""
+    return {column.name: getattr(record, column.name) for column in table.c
+            if hasattr(record, column.name)}
 
 
 def delete(connection: sa.Connection, column: sa.Column,
@@ -181,11 +194,7 @@ def remember(connection: sa.Connection, history: sa.Table, number: int,
 
 def is_remembered(connection: sa.Connection, history: sa.Table,
                   since: Generation, last: Generation) -> bool:
-    """Return whether the last write of a reader is in this store's history.
-
-    :param last: the current Generation; of the same store, and its number is
-        not lower
-    """
+    """Return whether a reader's last write is in this store's history."""
     if since.number == last.number:
         return since.token == last.token
     return since.token == connection.scalar(
@@ -194,10 +203,7 @@ def is_remembered(connection: sa.Connection, history: sa.Table,
 
 def forget_tokens(connection: sa.Connection, history: sa.Table,
                   head_table: sa.Table, before: float) -> None:
-    """Delete the tokens of writes before a time, but for the last ones.
-
-    :param head_table: table with the number of the last write
-    """
+    """Delete the tokens of writes before a time, but for the last ones."""
     connection.execute(sa.delete(history).where(
         history.c.written_at < before,
         history.c.number < sa.select(

@@ -40,10 +40,7 @@ class Stay:
 @database.reader
 def read(connection: sa.Connection, since: float = -math.inf
          ) -> dict[str, list[Stay]]:
-    """Return {instance uuid: its stays, the oldest first}.
-
-    Stays that ended before ``since``, seconds UTC, are omitted.
-    """
+    """Return {uuid: its stays, the oldest first} that end after a time."""
     table = stay_table.c
     stays_by_instance = collections.defaultdict(list)
     for uuid, *stay in connection.execute(sa.select(
@@ -58,12 +55,7 @@ def read(connection: sa.Connection, since: float = -math.inf
 
 def follow(connection: sa.Connection, placements: abc.Iterable[typing.Any],
            removed_uuids: abc.Iterable[str], now: float) -> None:
-    """Write the stays that result from new placements.
-
-    :param placements: InstanceRecords
-    :param removed_uuids: of instances that Nova no longer has
-    :param now: seconds UTC
-    """
+    """Write the stays that result from new and from removed placements."""
     table = stay_table
     records = {record.instance_uuid: record for record in placements}
     latest = {}

@@ -11,12 +11,17 @@ import typing
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-__all__ = ['BLOB', 'KIND', 'NAME', 'NEW_STORE', 'SCHEMA_VERSION', 'TEXT',
-           'UUID', 'columns', 'is_superseded', 'key', 'metadata', 'table',
-           'version']
+from vswitch_aware_scheduler.common import exceptions
+
+__all__ = ['BLOB', 'KIND', 'NAME', 'NEWER', 'NEW_STORE', 'SCHEMA_VERSION',
+           'TEXT', 'UUID', 'columns', 'is_superseded', 'key', 'metadata',
+           'table', 'version', 'wrong_version']
 
 #: The newest migration. A store with another version is not used.
 SCHEMA_VERSION = '0001_initial'
+
+#: What is wrong with a store that has an unknown version.
+NEWER = 'it was written by a newer release'
 
 #: What to do with a store for which :func:`is_superseded` is true.
 NEW_STORE = ('no migration starts from this version: remove its tables, or '
@@ -62,8 +67,15 @@ def version(connection: sa.Connection) -> str | None:
 
 
 def is_superseded(version: str) -> bool:
-    """Whether a version is of the time before :data:`SCHEMA_VERSION`.
-
-    No migration starts from such a version.
-    """
+    """Whether no migration starts from a version."""
     return re.fullmatch('00[0-9][0-9]', version) is not None
+
+
+def wrong_version(shown: str, version: str, expected: str, hint: str
+                  ) -> exceptions.StoreVersionError:
+    """Return the error of a store whose schema has another version."""
+    if is_superseded(version):
+        hint = NEW_STORE
+    return exceptions.StoreVersionError(
+        f'store {shown}: its schema has version {version}; expected '
+        f'{expected}: {hint}')

@@ -81,13 +81,13 @@ class Cloud:
 class Rules:
     """What the plugin would be configured with.
 
-    :ivar settings: :class:`.learning.Settings`
+    :ivar settings: :class:`.learning.LearningSettings`
     :ivar make_policies: callable(), returns (HostPolicies, UplinkPolicies)
     :ivar read_fleet: callable(store), returns a FleetView
     :ivar options: {option: value}
     """
 
-    settings: learning.Settings
+    settings: learning.LearningSettings
     make_policies: Callable
     read_fleet: Callable
     options: dict
@@ -267,7 +267,7 @@ def _nodes(cloud):
     with http.Client(access, f'keystone of {cloud.name}',
                      'identity') as client:
         client.attempt('credentials', 'a token', client.session.get_token)
-    with nova.Client(access) as client:
+    with nova.NovaClient(access) as client:
         return client.nodes()
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import dataclasses
 import typing
 
-from vswitch_aware_scheduler.budgets import cloud_api
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.telemetry import service
@@ -91,7 +90,7 @@ def read(access: http.Access, since: float, hosts: set,
     """
     moves, problems = {}, []
     try:
-        for move in reversed(cloud_api.CloudApi(
+        for move in reversed(nova.CloudApi(
                 access, None, **sleep).migrations(since)):
             if move.status in _MOVED and move.destination is not None \
                     and move.source != move.destination:
@@ -103,7 +102,7 @@ def read(access: http.Access, since: float, hosts: set,
                         'are not judged, and instances count on their '
                         'present host')
     instances, events, seen, unanswered = {}, [], 0, 0
-    with nova.Client(access, **sleep) as client:
+    with nova.NovaClient(access, **sleep) as client:
         for query in ({}, {'deleted': 'True', 'changes-since':
                            service.iso_time(since) + 'Z'}):
             for page in client.servers(query):

@@ -141,7 +141,7 @@ class _Telemetry(base.Driver):
 
 def play(store: model_store.Store, driver: base.Driver,
          record: records.Record, times: np.ndarray,
-         settings: learning.Settings, read_fleet: Callable,
+         settings: learning.LearningSettings, read_fleet: Callable,
          capacities: dict, progress: Callable | None = None
          ) -> tuple[list[Decision], dict[str, packed.Sums]]:
     """Play the record, pass by pass; return the decisions and measured sums.
@@ -158,7 +158,7 @@ def play(store: model_store.Store, driver: base.Driver,
     placer = _Placer(store, record, times, capacities)
     placer.move(begin)
     accounts.update(store, source, lambda: begin, begin,
-                    accounts.Part(stays_until=begin))
+                    accounts.ModelerPart(stays_until=begin))
     for number, end in enumerate(times[1:].tolist()):
         def report(done, total, number=number):
             if progress is not None:
@@ -170,7 +170,8 @@ def play(store: model_store.Store, driver: base.Driver,
         outcome = learning.run(store, source, lambda: end, settings, report,
                                most_kbps=most_kbps)
         accounts.update(store, source, lambda: end, outcome.last_time,
-                        accounts.Part(stays_until=end, most_kbps=most_kbps))
+                        accounts.ModelerPart(stays_until=end,
+                                             most_kbps=most_kbps))
         priors.update(store, lambda: end, settings.min_samples,
                       needs_inventory=True)
         placer.remove_ended(end)
@@ -252,7 +253,7 @@ class _Placer:
         while self._judged < len(self._events) \
                 and self._events[self._judged].time <= end:
             event = self._events[self._judged]
-            if event.kind is not None and table.slot(event.host) is not None \
+            if event.kind is not None and table.row(event.host) is not None \
                     and self._judged % self._every == 0:
                 self._decide(view, table, event)
             if event.host != event.source:
@@ -266,12 +267,12 @@ class _Placer:
         """Judge one decision."""
         need, demand = _need(event.instance), _demand(view, event.instance)
         hosts = [event.host, *(
-            host for host in view.policies if table.slot(host) is not None
+            host for host in view.policies if table.row(host) is not None
             and host not in (event.host, event.source) and (
                 self._used[host] + need
                 <= self._capacities.get(host, np.inf)).all())]
         assessed = table.assess_each(
-            table.slots_of(hosts),
+            table.rows_of(hosts),
             [demand.law_on(view.policies[host]) for host in hosts],
             event.instance.uuid, None, event.instance.project)
         passes = assessed.admitted
@@ -294,10 +295,10 @@ def _demand(view, instance):
 def _change(view, table, event):
     """Apply an event to a LoadTable."""
     uuid = event.instance.uuid
-    if table.slot(event.source) is not None \
+    if table.row(event.source) is not None \
             and uuid in table.residents(event.source):
         table.change({event.source: ({}, (uuid,))})
-    if table.slot(event.host) is not None \
+    if table.row(event.host) is not None \
             and uuid not in table.residents(event.host):
         law = _demand(view, event.instance).law_on(view.policies[event.host])
         table.change({event.host: ({uuid: law}, ())})

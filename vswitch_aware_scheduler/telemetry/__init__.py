@@ -7,11 +7,13 @@ sources. They use no models, no store and no CONF.
 """
 
 import inspect
+import typing
 
 from stevedore import driver as stevedore_driver
 from stevedore import named
 
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.telemetry import base
 
 __all__ = ['DRIVER_GROUP', 'available_drivers', 'load_driver']
 
@@ -19,18 +21,17 @@ __all__ = ['DRIVER_GROUP', 'available_drivers', 'load_driver']
 DRIVER_GROUP = 'vswitch_aware_scheduler.telemetry'
 
 
-def available_drivers():
+def available_drivers() -> list[str]:
     """Return the sorted names of the registered drivers. Imports none."""
     manager = named.NamedExtensionManager(DRIVER_GROUP, names=[])
     return sorted(set(manager.entry_points_names()))
 
 
-def load_driver(name, **options):
+def load_driver(name: str, **options: typing.Any) -> base.Driver:
     """Return a new driver, which has not opened anything yet.
 
     :param name: name of the entry point, for example 'file'
     :param options: arguments of the driver's constructor
-    :returns: a :class:`.base.Driver`
     :raises TelemetryError: if no such driver is registered, if it cannot be
         imported, or if it does not accept the options
     :raises InvalidInput: if the driver rejects the value of an option

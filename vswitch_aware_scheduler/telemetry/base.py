@@ -20,23 +20,30 @@ Every driver guarantees:
 """
 
 import abc
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
 import math
 import types
+import typing
 import uuid
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
+from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['Driver', 'Instance', 'normalised_uuid']
+__all__ = ['Driver', 'Instance', 'Progress', 'normalised_uuid']
+
+#: callable(done, total)
+Progress = Callable[[int, int], object]
 
 
-def normalised_uuid(text):
+def normalised_uuid(text: object) -> str | None:
     """Return a uuid in its canonical form, or None if it is invalid.
 
     Valid are 32 hexadecimal digits with or without the four hyphens.
-
-    :param text: any value
     """
     if not isinstance(text, str) or len(text) not in (32, 36):
         return None
@@ -65,10 +72,10 @@ class Instance:
 
     uuid: str
     name: str
-    metadata: types.MappingProxyType = dataclasses.field(
+    metadata: Mapping[str, typing.Any] = dataclasses.field(
         default_factory=dict, hash=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         canonical = normalised_uuid(self.uuid)
         if canonical is None:
             raise exceptions.InvalidInput(
@@ -89,7 +96,7 @@ class Driver(abc.ABC):
     :meth:`_series`. Readers call :meth:`series`.
     """
 
-    def __init__(self, period_seconds=None):
+    def __init__(self, period_seconds: float | None = None):
         """Store the options. Opens nothing.
 
         :param period_seconds: sampling period of the samples, or None to use
@@ -107,14 +114,16 @@ class Driver(abc.ABC):
     #: {instance uuid: host of the instance in Nova}. A reader with an
     #: inventory sets this before a reading. Drivers whose series name their
     #: hosts then ignore what other hosts report about an instance.
-    hosts = types.MappingProxyType({})
+    hosts: Mapping[str, str | None] = types.MappingProxyType({})
+
+    _ignored: Mapping[str, int] = types.MappingProxyType({})
 
     #: What :attr:`variant` was when a reader learned from this source. A
     #: driver that detects its variant then changes it only for a good reason.
     variant_before = ''
 
     @property
-    def variant(self):
+    def variant(self) -> str:
         """Name of what the samples come from within the source, or ''.
 
         It is known after :meth:`instances`. The samples of another variant
@@ -123,7 +132,7 @@ class Driver(abc.ABC):
         return ''
 
     @property
-    def period_seconds(self):
+    def period_seconds(self) -> float | None:
         """Requested sampling period in seconds, or None.
 
         None means that each instance has the period of its samples.
@@ -134,10 +143,10 @@ class Driver(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def source(self):
+    def source(self) -> str:
         """The path or URL that is read, for messages; without secrets."""
 
-    def server_time(self):
+    def server_time(self) -> float | None:
         """Return the time of the source's clock, seconds UTC.
 
         The time comes from the last answer of the source; None if no answer
@@ -145,7 +154,7 @@ class Driver(abc.ABC):
         """
         return None
 
-    def facts(self):
+    def facts(self) -> dict[str, typing.Any]:
         """Return {name: value} about the source, for operators.
 
         :returns: dictionary with the keys ``server`` (what answers),
@@ -161,24 +170,24 @@ class Driver(abc.ABC):
         return {}
 
     @property
-    def ignored(self):
+    def ignored(self) -> dict[str, int]:
         """{reason: number} of what the last :meth:`instances` omitted.
 
-        These are interfaces and series in the source whose creator is not
-        trusted. The reason is a text for operators and contains names.
+        These are interfaces and series whose creator is not trusted, or that
+        are of another host. The reason is a text for operators and contains
+        names.
         """
-        return {}
+        return dict(self._ignored)
 
     @abc.abstractmethod
-    def instances(self):
+    def instances(self) -> list[Instance]:
         """Return the instances that the source knows.
 
-        :returns: list of :class:`Instance`, each uuid once, in the same order
-            as in :meth:`series`
+        :returns: each uuid once, in the same order as in :meth:`series`
         :raises TelemetryError: if the source cannot be read
         """
 
-    def recent(self, since):
+    def recent(self, since: float) -> Collection[str] | None:
         """Return the instances that may have samples since a given time.
 
         A reader can therefore omit instances that were deleted earlier.
@@ -190,7 +199,10 @@ class Driver(abc.ABC):
         """
         return None
 
-    def series(self, start=None, end=None, instances=None, progress=None):
+    def series(self, start: float | None = None, end: float | None = None,
+               instances: Collection[str] | None = None,
+               progress: Progress | None = None
+               ) -> Iterator[rate_series.RateSeries]:
         """Return an iterator over the traffic of the instances.
 
         A reader that continues passes ``math.nextafter(last, math.inf)`` as
@@ -217,18 +229,19 @@ class Driver(abc.ABC):
         """
         start = -math.inf if start is None else _time('start', start)
         end = math.inf if end is None else _time('end', end)
-        if instances is not None:
-            instances = _uuids(instances)
-        return self._series(start, end, instances, progress or _no_progress)
+        return self._series(
+            start, end, None if instances is None else _uuids(instances),
+            progress or _no_progress)
 
     @abc.abstractmethod
-    def _series(self, start, end, instances, progress):
+    def _series(self, start: float, end: float,
+                instances: frozenset[str] | None, progress: Progress
+                ) -> Iterator[rate_series.RateSeries]:
         """Yield what :meth:`series` returns.
 
-        :param start: float, may be -inf
-        :param end: float, may be inf
-        :param instances: frozenset of canonical uuids, or None for all
-        :param progress: callable(done, total)
+        :param start: may be -inf
+        :param end: may be inf
+        :param instances: canonical uuids, or None for all
         """
 
 

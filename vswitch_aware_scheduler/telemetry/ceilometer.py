@@ -10,9 +10,7 @@ The API can select one resource or all resources, but not a list. Each
 interface therefore needs a request, whose answer contains all periods.
 """
 
-import contextlib
 import dataclasses
-import datetime
 import math
 import re
 
@@ -61,10 +59,9 @@ class CeilometerDriver(service.ServiceDriver):
     SERVICE_TYPE = 'metering'
     SETTINGS = Settings
 
-    def instances(self):
+    def instances(self) -> list[base.Instance]:
         """Return the instances that have had samples since the oldest time.
 
-        :returns: list of :class:`.base.Instance`
         :raises TelemetryError: if Ceilometer does not answer
         """
         with self._client(_CeilometerClient) as client:
@@ -100,8 +97,9 @@ class CeilometerDriver(service.ServiceDriver):
         for meter in (*_BYTES, *_PACKETS):
             for resource, span in client.resources(meter, since):
                 match = _RESOURCE.fullmatch(resource)
-                uuid = base.normalised_uuid(match[2]) if match else None
-                if uuid and (instance_uuids is None or uuid in instance_uuids):
+                uuid = match and base.normalised_uuid(match[2])
+                if match and uuid and (
+                        instance_uuids is None or uuid in instance_uuids):
                     links.setdefault(resource, _Interface(
                         resource, uuid, match[1])).meters[meter] = span
         links_by_uuid = {}
@@ -145,20 +143,19 @@ class CeilometerDriver(service.ServiceDriver):
         return counters.from_rates(periods, rates)
 
 
+@dataclasses.dataclass
 class _Interface:
     """A network interface of an instance in Ceilometer.
 
-    :param resource: id of the resource
-    :param instance_uuid: uuid of the instance
-    :param domain: name of the domain in libvirt
+    :ivar resource: id of the resource
+    :ivar domain: name of the domain in libvirt
+    :ivar meters: {meter: time of its first sample}
     """
 
-    def __init__(self, resource, instance_uuid, domain):
-        self.resource = resource
-        self.instance_uuid = instance_uuid
-        self.domain = domain
-        #: {meter: time of its first sample}
-        self.meters = {}
+    resource: str
+    instance_uuid: str
+    domain: str
+    meters: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 class _CeilometerClient(http.Client):
@@ -181,7 +178,7 @@ class _CeilometerClient(http.Client):
         """
         def read(item):
             resource = service.require_text(item['groupby']['resource_id'])
-            begin = _seconds(item['duration_start'])
+            begin = service.seconds(item['duration_start'])
             # If the time of the first sample is unknown, start at ``since``.
             return resource, since if math.isnan(begin) else begin
 
@@ -202,7 +199,7 @@ class _CeilometerClient(http.Client):
         :param last: end of the periods, exclusive
         """
         def read(item):
-            seconds = _seconds(item['period_start'])
+            seconds = service.seconds(item['period_start'])
             value, = service.numbers([item.get('avg')])
             if not math.isfinite(seconds):
                 return None, math.nan
@@ -233,11 +230,3 @@ class _CeilometerClient(http.Client):
 
 def _query(field, operator, value):
     return {'field': field, 'op': operator, 'value': value}
-
-
-def _seconds(text):
-    """Return seconds UTC of a time in Ceilometer's format, NaN if invalid."""
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        moment = datetime.datetime.fromisoformat(text)
-        return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
-    return math.nan

@@ -6,10 +6,14 @@ It reads lists and the samples of three instances, whatever the size of the
 source.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import math
+import typing
 
 import numpy as np
+
+from vswitch_aware_scheduler.telemetry import base
 
 __all__ = ['Example', 'Findings', 'examine']
 
@@ -64,19 +68,19 @@ class Findings:
     """
 
     source: str
-    facts: dict
+    facts: dict[str, typing.Any]
     instances: int
     in_nova: int | None
     nova_only: int | None
-    examples: list
-    ignored: dict
-    problems: list
+    examples: list[Example]
+    ignored: dict[str, int]
+    problems: list[str]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, typing.Any]:
         """Return the findings as plain data."""
         return dataclasses.asdict(self)
 
-    def lines(self):
+    def lines(self) -> list[str]:
         """Return the findings as lines of text, the problems first."""
         facts = self.facts
         lines = [*self.problems, f'source: {self.source}']
@@ -114,11 +118,11 @@ class Findings:
         return lines
 
 
-def examine(driver, now, in_nova=None):
+def examine(driver: base.Driver, now: float,
+            in_nova: Mapping[str, str | None] | None = None) -> Findings:
     """Return the :class:`Findings` about a driver's source.
 
-    :param driver: :class:`.base.Driver`
-    :param now: time in seconds UTC
+    :param now: seconds UTC
     :param in_nova: {uuid: host} of the instances of Nova, or None if they are
         not known
     :raises TelemetryError: if the source cannot be read
@@ -197,7 +201,7 @@ def _problems(driver, facts, has, counted, in_nova, missing, examples):
                 + ', '.join(f'{name} ({number})'
                             for name, number in others.items())
                 + f': remove the option exporter, or set exporter = '
-                f'{max(others, key=others.get)}')
+                f'{max(others, key=others.__getitem__)}')
         elif 'exporters' in facts:
             problems += [f'telemetry has series of {name}, which cannot be '
                          f'used: {why}'

@@ -39,7 +39,9 @@ Derivation: reference/counters.rst.
 """
 
 import bisect
+from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -117,11 +119,12 @@ class Part:
 
     periods: np.ndarray
     rates: np.ndarray
-    lost: dict
+    lost: dict[int, int]
     began: int | None = None
 
 
-def together(columns, period_seconds):
+def together(columns: Sequence[tuple[np.ndarray, np.ndarray]],
+             period_seconds: float) -> Readings:
     """Return :class:`Readings` of the counters of an interface.
 
     Counters with the same times are combined unchanged. Of counters with
@@ -136,15 +139,13 @@ def together(columns, period_seconds):
     if all(np.array_equal(first, times) for times, _ in columns[1:]):
         return Readings(np.stack([times for times, _ in columns], axis=1),
                         np.stack([values for _, values in columns], axis=1))
-    columns = [_last_of_periods(*column, period_seconds)
-               for column in columns]
-    periods = columns[0][0]
-    for column in columns[1:]:
-        periods = np.intersect1d(periods, column[0], assume_unique=True)
-    at = [np.searchsorted(column[0], periods) for column in columns]
-    return Readings(
-        np.stack([column[1][i] for column, i in zip(columns, at)], axis=1),
-        np.stack([column[2][i] for column, i in zip(columns, at)], axis=1))
+    last = [_last_of_periods(times, values, period_seconds)
+            for times, values in columns]
+    periods = functools.reduce(np.intersect1d, (each[0] for each in last))
+    at = [np.searchsorted(each[0], periods) for each in last]
+    return Readings(*(
+        np.stack([each[column][i] for each, i in zip(last, at)], axis=1)
+        for column in (1, 2)))
 
 
 def _last_of_periods(times, values, period_seconds):
@@ -270,12 +271,11 @@ def _rises(times, volumes, bounds, joins_readings):
                      where=seconds > 0)
 
 
-def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
+def from_counters(hosts: Sequence[Readings], period_seconds: float,
+                  update: float = 0.0, until: float = -math.inf) -> Part:
     """Return the :class:`Part` of an interface, from its counters.
 
-    :param hosts: list of :class:`Readings`, one for each host that reports
-        the interface
-    :param period_seconds: length of a period in seconds
+    :param hosts: one for each host that reports the interface
     :param update: interval at which the source updates its counters in
         seconds, 0: continuous counters
     :param until: end of the time that was read, seconds UTC
@@ -332,7 +332,7 @@ def _return_after(run, before, runs):
                                  True), key=_Run.order)
 
 
-def from_rates(periods, rates):
+def from_rates(periods: np.ndarray, rates: np.ndarray) -> Part:
     """Return the :class:`Part` of an interface whose source reports rates.
 
     :param periods: (n,) int64, increasing
@@ -341,7 +341,8 @@ def from_rates(periods, rates):
     return Part(periods, np.asarray(rates, float), {})
 
 
-def from_increments(periods, increments, seconds):
+def from_increments(periods: np.ndarray, increments: np.ndarray,
+                    seconds: float) -> Part:
     """Return the :class:`Part` of an interface from increments of counters.
 
     An increment belongs to the period at whose end the counter was read. It
@@ -394,22 +395,21 @@ def from_increments(periods, increments, seconds):
         int(periods[0]) - 1 if periods.size else None)
 
 
-def instance_series(instance_uuid, period_seconds, start, end, parts,
-                    oldest=-math.inf, complete=True):
+def instance_series(instance_uuid: str, period_seconds: float, start: float,
+                    end: float, parts: Sequence[Part],
+                    oldest: float = -math.inf, complete: bool = True
+                    ) -> rate_series.RateSeries:
     """Return the RateSeries of an instance: the sum over its interfaces.
 
-    :param instance_uuid: uuid of the instance
-    :param period_seconds: length of a period in seconds
     :param start: time of the first sample, may be -inf
     :param end: end of the samples, exclusive, may be inf
-    :param parts: list of :class:`Part`, one for each interface, from
-        :data:`GRACE_PERIODS` periods before ``start`` on, if the source has
-        them
+    :param parts: one for each interface, from :data:`GRACE_PERIODS` periods
+        before ``start`` on, if the source has them
     :param oldest: samples from before this time are rejected as too old
     :param complete: False if the source did not answer for an interface, so
         that the sum is unknown
-    :returns: :class:`.series.RateSeries`; a time is the start of a period.
-        Lower bounds are marked ``partial``.
+    :returns: a time is the start of a period; lower bounds are marked
+        ``partial``
     """
     measured_from = min((part.periods[0] for part in parts
                          if part.periods.size), default=math.inf)

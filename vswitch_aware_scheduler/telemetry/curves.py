@@ -4,6 +4,7 @@
 Pure: no clock, no I/O. Derivation: reference/counters.rst.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -61,7 +62,7 @@ JITTER = 0.05
 _UNSURE_UPDATES = 2
 
 
-def margin_seconds(period_seconds, update):
+def margin_seconds(period_seconds: float, update: float) -> float:
     """Return how much time to read before and after a period.
 
     :param period_seconds: length of a period in seconds
@@ -97,7 +98,9 @@ class Curve:
     end: float
 
 
-def updated_curve(times, counters, is_over, between, period_seconds, update):
+def updated_curve(times: np.ndarray, counters: np.ndarray, is_over: bool,
+                  between: float, period_seconds: float, update: float
+                  ) -> Curve:
     """Return the :class:`Curve` of counters that are updated at intervals.
 
     A reading shows the volume of the last update before it. If the counter
@@ -153,8 +156,9 @@ def updated_curve(times, counters, is_over, between, period_seconds, update):
         end)
 
 
-def aggregated_curve(times, counters, is_over, period_seconds, update,
-                     sides):
+def aggregated_curve(times: np.ndarray, counters: np.ndarray, is_over: bool,
+                     period_seconds: float, update: float,
+                     sides: Sequence[bool]) -> tuple[Curve, float]:
     """Return the :class:`Curve` of aggregates, and their interval.
 
     If the polls keep their place in the periods, a value is that of the start
@@ -205,7 +209,7 @@ def aggregated_curve(times, counters, is_over, period_seconds, update,
         return abs(np.diff(np.diff(volumes) / np.diff(at))).sum()
 
     # Choose the ends at which the curve bends least.
-    offsets = (0.0, 0.0)
+    offsets: Sequence[float] = (0.0, 0.0)
     for end_of in (0, 1):
         choices = [list(offsets) for _ in _PLACES]
         for choice, place in zip(choices, _PLACES):

@@ -44,58 +44,52 @@ class Names:
     ingress_packets_query: str
     select_label: str
     instance_label: str
-    interface_labels: tuple
-    host_labels: tuple
+    interface_labels: tuple[str, ...]
+    host_labels: tuple[str, ...]
     identity_query: str = ''
-    identity_labels: tuple = ()
+    identity_labels: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.name.endswith('_query'):
-                optional = 'packets' in item.name or 'identity' in item.name
-                self._check_selector(item.name, value, optional)
-            elif item.name.endswith('_labels'):
+            name, value = item.name, getattr(self, item.name)
+            if name.endswith('_query'):
+                optional = 'packets' in name or 'identity' in name
+                _require(
+                    isinstance(value, str) and (value or optional)
+                    and _SELECTOR.fullmatch(value), name, value,
+                    'a selector of series such as name or '
+                    'name{label="value"}')
+                continue
+            labels = [value]
+            if name.endswith('_labels'):
                 labels = value.split(',') if isinstance(value, str) else value
-                labels = tuple(label.strip() for label in labels)
-                object.__setattr__(self, item.name, labels)
-                for label in labels:
-                    self._check_label(item.name, label)
-            else:
-                self._check_label(item.name, value)
-        if bool(self.egress_packets_query) != bool(self.ingress_packets_query):
-            raise exceptions.InvalidInput(
-                f'telemetry driver prometheus: egress_packets_query = '
-                f'{self.egress_packets_query!r}, ingress_packets_query = '
-                f'{self.ingress_packets_query!r}; expected both or none')
-        if self.identity_query and not self.identity_labels:
-            raise exceptions.InvalidInput(
-                'identity_labels of telemetry driver prometheus: empty; '
-                'expected the labels that connect the series of '
-                'identity_query with the counters')
-
-    @staticmethod
-    def _check_selector(name, value, optional):
-        if isinstance(value, str) and (value or optional) \
-                and _SELECTOR.fullmatch(value):
-            return
-        raise exceptions.InvalidInput(
-            f'{name} of telemetry driver prometheus: {value!r}; expected a '
-            f'selector of series such as name or name{{label="value"}}')
-
-    @staticmethod
-    def _check_label(name, value):
-        if not isinstance(value, str) or not _LABEL.fullmatch(value):
-            raise exceptions.InvalidInput(
-                f'{name} of telemetry driver prometheus: {value!r}; '
-                f'expected the name of a label')
+                labels = [label.strip() for label in labels]
+                object.__setattr__(self, name, tuple(labels))
+            for label in labels:
+                _require(isinstance(label, str) and _LABEL.fullmatch(label),
+                         name, label, 'the name of a label')
+        _require(bool(self.egress_packets_query)
+                 == bool(self.ingress_packets_query), 'ingress_packets_query',
+                 self.ingress_packets_query,
+                 'one if and only if egress_packets_query has one')
+        _require(self.identity_labels or not self.identity_query,
+                 'identity_labels', self.identity_labels,
+                 'the labels that connect the series of identity_query with '
+                 'the counters')
 
     @property
-    def queries(self):
+    def queries(self) -> tuple[str, ...]:
         """The selectors of all counters: bytes and, if configured, packets."""
         return tuple(filter(None, (
             self.egress_query, self.ingress_query,
             self.egress_packets_query, self.ingress_packets_query)))
+
+
+def _require(is_valid, name, value, expected):
+    if not is_valid:
+        raise exceptions.InvalidInput(
+            f'{name} of telemetry driver prometheus: {value!r}; expected '
+            f'{expected}')
 
 
 _LIBVIRT = Names(

@@ -83,7 +83,7 @@ _MOST_BYTES, _MOST_TIMES = 128 * 2**20, 40
 _ROWS_PER_REPORT = 65536
 
 
-def instance_uuid(number_or_name):
+def instance_uuid(number_or_name: int | str) -> str:
     """Return the uuid of an instance in a file.
 
     A uuid remains unchanged, in canonical form. A VM number, as an integer or
@@ -91,7 +91,6 @@ def instance_uuid(number_or_name):
     in every format. Any other name gets ``uuid5(INSTANCE_NAMESPACE,
     'name/<name>')``, without surrounding spaces.
 
-    :param number_or_name: integer or string
     :raises InvalidInput: if the name is empty or the number negative
     """
     if isinstance(number_or_name, str):
@@ -120,7 +119,8 @@ def instance_uuid(number_or_name):
 class FileDriver(base.Driver):
     """Telemetry from a file or a folder, read again in every call."""
 
-    def __init__(self, path, period_seconds=None):
+    def __init__(self, path: str | os.PathLike[str],
+                 period_seconds: float | None = None):
         """Store the path. Opens nothing.
 
         :param path: file, or folder of GWA-T-12 CSV files
@@ -138,11 +138,11 @@ class FileDriver(base.Driver):
             ) from None
 
     @property
-    def source(self):
+    def source(self) -> str:
         """The path."""
         return os.fsdecode(self._path)
 
-    def instances(self):
+    def instances(self) -> list[base.Instance]:
         """Return the instances in the file or folder.
 
         A plain CSV file is read completely. ``cpu_cores`` and ``memory_kb``
@@ -150,7 +150,6 @@ class FileDriver(base.Driver):
         read from ``vms_X.csv`` (columns vm, cpu_cores, mem_kb), if this file
         exists.
 
-        :returns: list of :class:`.base.Instance`
         :raises TelemetryError: if a file cannot be read
         """
         return self._format().instances()
@@ -284,39 +283,37 @@ class _NpzTrace:
                 raise _too_large(self._path, most)
             yield arrays
 
-    def _array(self, arrays, name):
+    def _array(self, arrays, name, kinds, expected, is_valid):
+        """Return an array of a kind of numbers that is valid."""
         if name not in arrays:
             raise self._wrong('arrays', ', '.join(sorted(arrays)),
                               'vm, t0, dt, rx_KBps and tx_KBps')
-        return np.asarray(arrays[name])
+        value = np.asarray(arrays[name])
+        if value.dtype.kind not in kinds or not is_valid(value):
+            raise self._wrong(
+                name, _shown(str(value)) if value.size == 1 else
+                f'{value.dtype} of shape {value.shape}', expected)
+        return value
 
     def _numbers(self, arrays):
-        vm = self._array(arrays, 'vm')
-        if vm.ndim != 1 or vm.dtype.kind not in 'iu':
-            raise self._wrong('vm', f'{vm.dtype} of shape {vm.shape}',
-                              'integers of shape (n,)')
-        numbers = vm.tolist()
+        numbers = self._array(arrays, 'vm', 'iu', 'integers of shape (n,)',
+                              lambda value: value.ndim == 1).tolist()
         if len(set(numbers)) != len(numbers) or min(numbers, default=0) < 0:
             raise self._wrong('vm', 'negative or repeated numbers',
                               'distinct numbers >= 0')
         return numbers
 
     def _scalar(self, arrays, name):
-        value = self._array(arrays, name)
-        if value.size != 1 or value.dtype.kind not in 'fiu' \
-                or not np.isfinite(value).all():
-            raise self._wrong(name, _shown(str(value)), 'one finite number')
-        return float(value.reshape(()))
+        return float(self._array(
+            arrays, name, 'fiu', 'one finite number', lambda value:
+            value.size == 1 and np.isfinite(value).all()).reshape(()))
 
     def _matrix(self, arrays, name, rows, columns):
-        value = self._array(arrays, name)
-        if value.dtype.kind not in 'fiu' or value.ndim != 2 \
-                or value.shape[0] != rows \
-                or columns not in (None, value.shape[1]):
-            raise self._wrong(
-                name, f'{value.dtype} of shape {value.shape}',
-                f'numbers of shape ({rows}, {columns or "T"})')
-        return value
+        return self._array(
+            arrays, name, 'fiu',
+            f'numbers of shape ({rows}, {columns or "T"})',
+            lambda value: value.ndim == 2 and value.shape[0] == rows
+            and columns in (None, value.shape[1]))
 
     def _wrong(self, place, value, expected):
         return _error(self._path, place, value, expected)
@@ -336,8 +333,8 @@ class _NpzTrace:
             at = [names.index(name) for name in columns]
             for row in filter(None, rows):
                 try:
-                    number, *cells = (row[column] for column in at)
-                    number = int(number)
+                    cell, *cells = (row[column] for column in at)
+                    number = int(cell)
                 except (ValueError, IndexError):
                     raise _error(path, f'line {rows.line_num}',
                                  _shown(','.join(row)),
@@ -434,13 +431,15 @@ class _PlainCsv:
         # the samples of the file and one series.
         for uuid_ in list(buffers):
             buffer = buffers.pop(uuid_)
-            yield _Samples(uuid_, *map(np.frombuffer, buffer.columns),
-                           cut_off=buffer.cut_off)
+            samples = _Samples(uuid_, *map(np.frombuffer, buffer.columns))
+            samples.cut_off = buffer.cut_off
+            yield samples
         progress(total, total)
 
     def _read(self, uuids, report):
         """Return {uuid: _Buffer} of some instances, in the file's order."""
-        buffers, by_name, ignored = {}, {}, object()
+        buffers, by_name = {}, {}
+        ignored = _Buffer(0)
         bad = _BadCells(self._path)
         with _text(self._path) as (raw, text):
             rows = csv.reader(text)
@@ -455,10 +454,8 @@ class _PlainCsv:
                     if not any(map(str.strip, row)):
                         continue
                     self._accept_cut(rows, row, cells)
-                    if len(row) > at_name + 1:
-                        buffer = by_name.get(row[at_name])
-                        if buffer not in (None, ignored):
-                            buffer.cut_off = True
+                    if len(row) > at_name + 1 and row[at_name] in by_name:
+                        by_name[row[at_name]].cut_off = True
                     break
                 name = row[at_name]
                 buffer = by_name.get(name)

@@ -18,7 +18,6 @@ import collections
 from collections.abc import Collection
 import contextlib
 import dataclasses
-import datetime
 import math
 import re
 import typing
@@ -119,23 +118,16 @@ class GnocchiDriver(service.ServiceDriver):
 
     def __init__(self, *arguments: typing.Any, **settings: typing.Any):
         super().__init__(*arguments, **settings)
-        self._ignored = {}
-        self._seen = {}
+        self._seen: dict[str, float] = {}
 
-    def facts(self):
+    def facts(self) -> dict[str, typing.Any]:
         """Return {name: value} about the polls that were seen."""
         return {'server': self.source, 'update_seconds': max(
             self._seen.values(), default=None)}
 
-    @property
-    def ignored(self):
-        """{reason: number} of resources that an untrusted user created."""
-        return dict(self._ignored)
-
-    def instances(self):
+    def instances(self) -> list[base.Instance]:
         """Return the instances with interfaces in Gnocchi.
 
-        :returns: list of :class:`.base.Instance`
         :raises TelemetryError: if Gnocchi does not answer
         """
         with self._client(_GnocchiClient) as client:
@@ -190,7 +182,7 @@ class GnocchiDriver(service.ServiceDriver):
         auth = self._access.auth or {}
         creator = {'gnocchi-basic': auth.get('user'),
                    'gnocchi-noauth': auth.get('project_id'),
-                   'none': None}.get(auth.get('auth_type'), '')
+                   'none': None}.get(auth.get('auth_type', ''), '')
         if creator == '' and auth:
             creator = client.attempt(
                 'project of auth_type', 'a project',
@@ -203,8 +195,9 @@ class GnocchiDriver(service.ServiceDriver):
             return []
         # A list with one type, because Gnocchi does not accept "true" as a
         # search.
-        search = {'in': {'instance_id': sorted(instance_uuids)}} \
-            if _are_few(instance_uuids) else {'!=': {'instance_id': None}}
+        search: typing.Any = {'!=': {'instance_id': None}}
+        if _are_few(instance_uuids):
+            search = {'in': {'instance_id': sorted(instance_uuids or ())}}
         if trusted is not None:
             search = {'and': [search, _made_by(trusted)]}
         links_by_uuid = {}
@@ -426,22 +419,13 @@ class GnocchiDriver(service.ServiceDriver):
 
     def _shards(self, instance_links, first, last):
         """Divide the list of instances into parts for one request each."""
-        shard, size = [], 0
-        for uuid, links in instance_links:
-            instance_points = 0
-            for link in links:
-                if link.aggregation:
-                    points = link.points if first is None \
-                        else min(link.points, last + 1 - first)
-                    instance_points += len(link.names) * max(1, points)
-            if shard and size + instance_points \
-                    > self._settings.points_per_request:
-                yield shard
-                shard, size = [], 0
-            shard.append((uuid, links))
-            size += instance_points
-        if shard:
-            yield shard
+        def points(item):
+            return [sum(len(link.names) * max(1, link.points if first is None
+                        else min(link.points, last + 1 - first))
+                        for link in item[1] if link.aggregation)
+                    / self._settings.points_per_request]
+
+        return service.batches(instance_links, points)
 
     def _read(self, client, division, shard, first, last):
         """Return {interface id: {metric name: (periods, values)}}."""
@@ -566,37 +550,35 @@ def _are_few(instance_uuids):
     return instance_uuids is not None and len(instance_uuids) <= _FEW
 
 
+@dataclasses.dataclass
 class _Interface:
     """A network interface of an instance in Gnocchi.
 
-    :param id_: id of the resource
-    :param instance_uuid: uuid of the instance
-    :param domain: name of the domain in libvirt
-    :param project_id: id of the project, or None
-    :param started_at: time of the creation, seconds UTC, or None
-    :param ended_at: time of the deletion, seconds UTC, or None
-    :param creator: creator of the resource
-    :param metrics: {name of a metric: its id}
+    :ivar id: id of the resource
+    :ivar domain: name of the domain in libvirt
+    :ivar started_at: time of the creation, seconds UTC, or None
+    :ivar ended_at: time of the deletion, or None while it is there
+    :ivar metrics: {name of a metric: its id}
+    :ivar names: names of the metrics that are read
+    :ivar policy: name of the archive policy
+    :ivar counter: an aggregation of the counter, or None
+    :ivar points: how many points of a metric there can be
     """
 
-    def __init__(self, id_, instance_uuid, domain, project_id, started_at,
-                 ended_at, creator, metrics):
-        self.id = id_
-        self.creator = creator
-        self.instance_uuid = instance_uuid
-        self.domain = domain
-        self.project_id = project_id
-        self.started_at = started_at
-        #: Seconds UTC, None while it is there.
-        self.ended_at = ended_at
-        self.metrics = metrics
-        self.names = []
-        self.aggregation = None
-        #: Its archive policy, and an aggregation of the counter or None.
-        self.policy = self.counter = None
-        self.interval_seconds = None
-        #: How many points of a metric there can be.
-        self.points = 0
+    id: str
+    instance_uuid: str | None
+    domain: str | None
+    project_id: str | None
+    started_at: float | None
+    ended_at: float | None
+    creator: str
+    metrics: dict[str, str]
+    names: list[str] = dataclasses.field(default_factory=list)
+    aggregation: str | None = None
+    policy: str | None = None
+    counter: str | None = None
+    interval_seconds: float | None = None
+    points: int = 0
 
     @classmethod
     def from_answer(cls, item):
@@ -623,20 +605,16 @@ class _Interface:
             trusted & {self.creator, user, project} - {''})
 
 
-class _Metric:
+class _Metric(typing.NamedTuple):
     """The archive policy of a metric.
 
-    :param id_: id of the metric
-    :param policy: name of the archive policy
-    :param granularities: {granularity in seconds: number of points}
-    :param methods: list of aggregation methods
+    ``granularities`` is {granularity in seconds: number of points}.
     """
 
-    def __init__(self, id_, policy, granularities, methods):
-        self.id = id_
-        self.policy = policy
-        self.granularities = granularities
-        self.methods = methods
+    id: str
+    policy: str
+    granularities: dict[float, int]
+    methods: list[str]
 
     @classmethod
     def from_answer(cls, item):
@@ -648,14 +626,8 @@ class _Metric:
 
 
 def _time_or_none(value):
-    """Return seconds UTC of a time in Gnocchi's format, None if empty."""
-    try:
-        end = datetime.datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return None
-    if end.tzinfo is None:
-        end = end.replace(tzinfo=datetime.timezone.utc)
-    return end.timestamp()
+    seconds = service.seconds(value)
+    return None if math.isnan(seconds) else seconds
 
 
 def _granularity(value):
@@ -846,12 +818,6 @@ def _times(stamps):
                             'datetime64[us]').astype(np.int64) / 1e6
     except (AttributeError, OverflowError, ValueError):
         pass
-    return np.array([_time(stamp) for stamp in stamps])
-
-
-def _time(stamp):
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        moment = datetime.datetime.fromisoformat(stamp)
-        if moment.utcoffset() == datetime.timedelta():
-            return moment.timestamp()
-    return math.nan
+    return np.array([
+        service.seconds(stamp) if str(stamp).endswith('+00:00') else math.nan
+        for stamp in stamps])

@@ -16,6 +16,7 @@ import itertools
 import typing
 
 import numpy as np
+from numpy import typing as npt
 
 __all__ = ['Joined', 'PERIODS_BEFORE', 'Standstill', 'continued',
            'is_outage', 'join', 'standstills', 'usable']
@@ -63,12 +64,12 @@ class Joined:
     :ivar undecided: whether series may be of one or of several counters
     """
 
-    counters: list
+    counters: list[dict[int, Column]]
     same: bool = False
     undecided: bool = False
 
 
-def usable(times, values):
+def usable(times: npt.ArrayLike, values: npt.ArrayLike) -> Column:
     """Return the readings that are numbers, sorted by time.
 
     Of several values at one time, and of readings that follow each other
@@ -94,7 +95,8 @@ def usable(times, values):
     return times, values
 
 
-def join(columns):
+def join(columns: Mapping[int, Mapping[tuple[tuple[str, str], ...], Column]]
+         ) -> Joined:
     """Return the :class:`Joined` counters of series that labels do not tell.
 
     :param columns: {number of the query: {labels as a sorted tuple of pairs:
@@ -106,9 +108,9 @@ def join(columns):
     by_labels = {}
     varying = _varying(columns)
     for number, series in columns.items():
-        for labels, column in series.items():
+        for pairs, column in series.items():
             if column[0].size:
-                labels = dict(labels)
+                labels = dict(pairs)
                 by_labels.setdefault(tuple(
                     labels.get(name, '') for name in varying),
                     {})[number] = column
@@ -131,7 +133,8 @@ def join(columns):
                   undecided)
 
 
-def continued(hosts, update):
+def continued(hosts: Sequence[dict[int, Column]], update: float
+              ) -> list[dict[int, Column]]:
     """Return the series of hosts, with those of one counter joined.
 
     An exporter that restarts below another address, and a second exporter of
@@ -368,14 +371,15 @@ def is_outage(still: Standstill, series: Mapping[str, list[Column]],
     :param series: as for :func:`standstills`
     :param polls: columns whose values are the times of the source's polls
     """
-    changes = [_changes(*column)[0][1:] for column in polls
-               if column[0].size]
-    if changes:
-        return any(
-            ((each > still.begin - 2 * _CHANGES * still.usual)
-             & (each <= still.begin + still.usual / 2)).any()
-            and not ((each > still.begin + still.usual / 2)
-                     & (each < still.end)).any() for each in changes)
+    latest = still.begin + still.usual / 2
+    # Other processes may state times of theirs, now and then.
+    regular = [moments for moments in (
+        _changes(*column)[0][1:] for column in polls if column[0].size)
+        if np.count_nonzero((moments <= latest) & (
+            moments > latest - 2 * _CHANGES * still.usual)) >= _CHANGES]
+    if regular:
+        return any(not ((moments > latest) & (moments < still.end)).any()
+                   for moments in regular)
     together = still.instances >= _TOGETHER
     if still.end == np.inf:
         return together

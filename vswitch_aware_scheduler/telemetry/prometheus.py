@@ -116,13 +116,13 @@ class PrometheusDriver(service.ServiceDriver):
         self._names = self._settings.names_of(
             self._exporter or 'ceilometer') if self._exporter \
             or 'egress_query' in (self._settings.names or {}) else None
-        self._names_of, self._by_name = None, {}
-        self._ignored = {}
+        self._names_of: Mapping[str, str | None] | None = None
+        self._by_name: dict[str, str] = {}
         self._seen_update = self._settings.update_interval_seconds
         self._interface_count = 0
 
     @property
-    def variant(self):
+    def variant(self) -> str:
         """Name of the exporter, with a number of names of their own."""
         if self._names is None:
             return ''
@@ -131,15 +131,9 @@ class PrometheusDriver(service.ServiceDriver):
         return (f'{self._exporter or "names"} '
                 f'{zlib.crc32(repr(self._names).encode()):08x}')
 
-    @property
-    def ignored(self):
-        """{reason: number} of series of instances that are on another host."""
-        return dict(self._ignored)
-
-    def instances(self):
+    def instances(self) -> list[base.Instance]:
         """Return the instances that have had series since the oldest time.
 
-        :returns: list of :class:`.base.Instance`
         :raises TelemetryError: if Prometheus does not answer
         """
         self._ignored = {}
@@ -150,11 +144,10 @@ class PrometheusDriver(service.ServiceDriver):
         return [base.Instance(uuid, sorted(values)[0])
                 for uuid, values in instance_values]
 
-    def recent(self, since):
+    def recent(self, since: float) -> set[str]:
         """Return the instances that have had series since a given time.
 
-        :param since: time in seconds UTC
-        :returns: set of uuids
+        :param since: seconds UTC
         :raises TelemetryError: if Prometheus does not answer
         """
         with self._client(prometheus_api.PrometheusClient) as client:
@@ -211,7 +204,7 @@ class PrometheusDriver(service.ServiceDriver):
                 numbers[exporter] = 0
         return numbers
 
-    def facts(self):
+    def facts(self) -> dict[str, typing.Any]:
         """Return {name: value} about the server and the exporter."""
         with self._client(prometheus_api.PrometheusClient) as client:
             now = self._clock()
@@ -623,20 +616,11 @@ class _Reading:
         :param last: end of the periods, exclusive
         """
         periods = max(1, min(last - first, self._longest(1)))
-        shard, series, characters = [], 0, 0
-        for uuid, values in instance_values:
-            length = sum(len(_quoted(value)) + 1 for value in values)
-            if shard and (
-                    characters + length > self._characters
-                    or (series + len(values)) * periods
-                    * self._samples_per_period() > self._samples_per_request):
-                yield shard
-                shard, series, characters = [], 0, 0
-            shard.append((uuid, values))
-            series += len(values)
-            characters += length
-        if shard:
-            yield shard
+        return service.batches(instance_values, lambda item: [
+            sum(len(_quoted(value)) + 1 for value in item[1])
+            / self._characters,
+            len(item[1]) * periods * self._samples_per_period()
+            / self._samples_per_request])
 
     def _samples_per_period(self):
         return max(1.0, self._period_seconds / self._sample_seconds)

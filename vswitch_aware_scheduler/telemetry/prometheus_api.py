@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests to the HTTP API of Prometheus."""
 
+from collections.abc import Collection
 import contextlib
 import re
+import typing
+
+import numpy as np
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.common import exceptions
@@ -19,7 +23,7 @@ class PrometheusClient(http.Client):
     """Requests to the HTTP API."""
 
     @property
-    def selector_characters(self):
+    def selector_characters(self) -> int:
         """Return the maximum number of characters of values in a selector."""
         return _GET_CHARACTERS if self._behind_keystone() \
             else _POST_CHARACTERS
@@ -62,12 +66,13 @@ class PrometheusClient(http.Client):
             'an answer of Prometheus without warnings',
             checked, (('data', *keys), read), divisible, **arguments)[0]
 
-    def series(self, selector, start, end, names, divisible):
+    def series(self, selector: str, start: float, end: float,
+               names: Collection[str], divisible: bool
+               ) -> list[dict[str, str]]:
         """Return the labels of the series that existed in a period of time.
 
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
+        :param start: seconds UTC
+        :param end: seconds UTC
         :param names: names of the labels to return
         :param divisible: whether the caller can request less
         """
@@ -80,13 +85,12 @@ class PrometheusClient(http.Client):
             {'match[]': selector, 'start': f'{start:.3f}',
              'end': f'{end:.3f}'}, (), read, divisible)
 
-    def values(self, label, selector, start, end):
+    def values(self, label: str, selector: str, start: float, end: float
+               ) -> list[str]:
         """Return the values of a label, about a thousand at most.
 
-        :param label: name of the label
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
+        :param start: seconds UTC
+        :param end: seconds UTC
         """
         try:
             return self._items(
@@ -102,7 +106,7 @@ class PrometheusClient(http.Client):
             labels = self.series(selector, start, end, {label}, False)
             return sorted({found[label] for found in labels if label in found})
 
-    def server(self):
+    def server(self) -> dict[str, typing.Any]:
         """Return {'server': what answers, 'limits': {name: value}}."""
         def get(path):
             with contextlib.suppress(exceptions.TelemetryError):
@@ -121,15 +125,16 @@ class PrometheusClient(http.Client):
                        if name.startswith(('query.', 'storage.remote.read'))
                        and re.search('max|timeout|limit', name)}}
 
-    def samples(self, selector, start, end, divisible):
+    def samples(self, selector: str, start: float, end: float,
+                divisible: bool
+                ) -> list[tuple[dict[str, str], np.ndarray, np.ndarray]]:
         """Return [(labels, times, values)], ``start <= times < end``.
 
         A series without usable readings, such as a native histogram, has no
         times and values.
 
-        :param selector: selector of the series
-        :param start: start of the time, seconds UTC
-        :param end: end of the time, seconds UTC
+        :param start: seconds UTC
+        :param end: seconds UTC
         :param divisible: whether the caller can request less
         """
         def read(series):

@@ -2,7 +2,10 @@
 """The common part of the drivers that read from a service over HTTP."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import datetime
@@ -19,8 +22,9 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['Division', 'ServiceDriver', 'Settings', 'import_client',
-           'iso_time', 'numbers', 'require_list', 'require_text']
+__all__ = ['Division', 'ServiceDriver', 'Settings', 'batches',
+           'import_client', 'iso_time', 'numbers', 'require_list',
+           'require_text', 'seconds']
 
 LOG = logs.get_logger(__name__)
 
@@ -74,6 +78,8 @@ class ServiceDriver(base.Driver):
     #: Type of the service in the catalog of keystone.
     SERVICE_TYPE = ''
 
+    _period_seconds: float
+
     #: Class of the options.
     SETTINGS: type[typing.Any] = Settings
 
@@ -100,9 +106,9 @@ class ServiceDriver(base.Driver):
         self._clock = clock
         self._sleep = sleep
         # Date of the newest answer, and monotonic seconds when it arrived.
-        self._served = None
+        self._served: tuple[float, float] | None = None
 
-    def server_time(self):
+    def server_time(self) -> float | None:
         """Return the current time of the service's clock, or None."""
         if self._served is None:
             return None
@@ -121,7 +127,7 @@ class ServiceDriver(base.Driver):
                 headers['Date']).timestamp(), time.monotonic()
 
     @property
-    def source(self):
+    def source(self) -> str:
         """Name of the driver and URL of the service."""
         return f'{self.NAME} {self._access.where(self.SERVICE_TYPE)}'
 
@@ -172,15 +178,19 @@ class Division:
     :ivar refusal: text of the last refusal because of the size, or None
     """
 
-    def __init__(self, is_complete=False, smaller=None):
+    def __init__(self, is_complete: bool = False,
+                 smaller: Callable[[typing.Any], list[typing.Any]]
+                 | None = None):
         self._is_complete = is_complete
         self._smaller = smaller or (lambda item: [])
         self.most_items = self.most_periods = math.inf
-        self.refusal = None
+        self.refusal: str | None = None
         # Items whose smallest request is too large.
         self._too_large = set()
 
-    def answers(self, ask, items, low=0, high=1):
+    def answers(self, ask: Callable[..., typing.Any],
+                items: Sequence[typing.Any], low: int = 0, high: int = 1
+                ) -> Iterator[typing.Any]:
         """Yield the answers to a request, or to its parts.
 
         An item whose smallest request is too large has no answer, and is not
@@ -215,7 +225,7 @@ class Division:
                 answer = ask(items, low, high, divisible)
             except (http.Refusal, http.TooLarge) as error:
                 refused = isinstance(error, http.Refusal)
-                if refused and not error.may_be_size:
+                if not getattr(error, 'may_be_size', True):
                     raise
                 if not divisible:
                     if refused and not is_size or self._is_complete:
@@ -269,7 +279,27 @@ def _cut(items, low, high, most_items, most_periods):
             for start in reversed(range(low, high, most_periods))]
 
 
-def numbers(values):
+def batches(items: Iterable[typing.Any],
+            costs: Callable[[typing.Any], Sequence[float]]
+            ) -> Iterator[list[typing.Any]]:
+    """Divide items into parts for one request each.
+
+    :param costs: callable(item), returns which share of each limit of a
+        request the item takes
+    """
+    batch, total = [], np.zeros(1)
+    for item in items:
+        share = np.array(costs(item))
+        if batch and (total + share > 1).any():
+            yield batch
+            batch, total = [], np.zeros(1)
+        batch.append(item)
+        total = total + share
+    if batch:
+        yield batch
+
+
+def numbers(values: Sequence[object]) -> np.ndarray:
     """Return an array of numbers; NaN for each value that is no number.
 
     :param values: list of numbers or texts of numbers
@@ -287,12 +317,11 @@ def _number(value):
     return math.nan
 
 
-def import_client(name, extra, source):
+def import_client(name: str, extra: str, source: str) -> typing.Any:
     """Return a module of the client library of a service.
 
     It is imported at the first use, because the library is an extra.
 
-    :param name: name of the module
     :param extra: extra of this package that installs the library
     :param source: name of the driver and URL, for messages
     :raises TelemetryError: if the module cannot be imported
@@ -307,10 +336,9 @@ def import_client(name, extra, source):
             f'install the extra "{extra}" of this package') from error
 
 
-def require_list(answer):
+def require_list(answer: object) -> list[typing.Any]:
     """Return an answer that has to be a list.
 
-    :param answer: parsed answer of a service
     :raises TypeError: if it is not a list
     """
     if not isinstance(answer, list):
@@ -318,10 +346,9 @@ def require_list(answer):
     return answer
 
 
-def require_text(value):
+def require_text(value: object) -> str:
     """Return a value of an answer that has to be a text.
 
-    :param value: any value
     :raises TypeError: if it is not a text, or an empty one
     """
     if not isinstance(value, str) or not value:
@@ -329,10 +356,19 @@ def require_text(value):
     return value
 
 
-def iso_time(seconds):
-    """Return a time in the format of the services, without an offset.
+def seconds(text: typing.Any) -> float:
+    """Return seconds UTC of a time of a service, NaN if it is invalid.
 
-    :param seconds: time in seconds UTC
+    A time without offset is UTC.
     """
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        moment = datetime.datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(
+            tzinfo=datetime.timezone.utc)).timestamp()
+    return math.nan
+
+
+def iso_time(seconds: float) -> str:
+    """Return seconds UTC in the format of the services, without an offset."""
     return datetime.datetime.fromtimestamp(
         seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%S.%f')

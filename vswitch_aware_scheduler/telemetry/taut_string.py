@@ -14,7 +14,10 @@ import numpy as np
 __all__ = ['taut_string']
 
 
-def taut_string(low_times, low, high_times, high, begin, end):
+def taut_string(low_times: np.ndarray, low: np.ndarray,
+                high_times: np.ndarray, high: np.ndarray,
+                begin: tuple[float, float], end: tuple[float, float]
+                ) -> tuple[np.ndarray, np.ndarray]:
     """Return the points of the shortest curve within bounds.
 
     :param low_times: (m,) increasing

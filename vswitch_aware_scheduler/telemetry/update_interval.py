@@ -4,6 +4,7 @@
 Pure: no clock, no I/O. Derivation: reference/counters.rst, "The interval".
 """
 
+from collections.abc import Sequence
 import operator
 
 import numpy as np
@@ -51,7 +52,9 @@ _WHOLE = 0.3
 JITTER_SECONDS = 2.0
 
 
-def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
+def update_seconds(series: Sequence[tuple[np.ndarray, np.ndarray]],
+                   min_changes: int = _MIN_CHANGES,
+                   period_seconds: float | None = None) -> float | None:
     """Return the interval at which a source updates its counters.
 
     A counter of traffic without pauses changes at each update. The interval of
@@ -98,7 +101,9 @@ def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
     return configured_seconds(interval, between / count)
 
 
-def guessed_update_seconds(series, period_seconds, until):
+def guessed_update_seconds(series: Sequence[tuple[np.ndarray, np.ndarray]],
+                           period_seconds: float, until: float
+                           ) -> float | None:
     """Return the assumed interval if it cannot be determined.
 
     :param series: as in :func:`update_seconds`
@@ -122,10 +127,9 @@ def guessed_update_seconds(series, period_seconds, until):
         np.diff(times)) < period_seconds / 2 for times, _ in series) else 0.0
 
 
-def configured_seconds(seconds, uncertain):
+def configured_seconds(seconds: float, uncertain: float) -> float:
     """Return the usual interval that a measured one is close to, or itself.
 
-    :param seconds: measured interval
     :param uncertain: possible error of the interval
     """
     nearest = min(_USUAL_SECONDS, key=lambda usual: abs(usual - seconds))

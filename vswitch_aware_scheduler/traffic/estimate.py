@@ -435,9 +435,6 @@ def _at_instants(instants, owner, times, periods, sample_bin):
     """Return (V, 504) uint8, ``at_instants`` of each series.
 
     :param owner: number of the series of each sample, not decreasing
-    :param times: start of each sample in seconds, increasing within a series
-    :param periods: (V,) sampling period of each series in seconds
-    :param sample_bin: bin of each sample
     """
     begin = np.searchsorted(owner, np.arange(periods.size))
     end = np.append(begin[1:], owner.size) - 1
@@ -472,7 +469,6 @@ def _across_gaps(at, owner, sample_bin, apart):
     """Return {number of a series: (g, 4) its transitions across gaps}.
 
     :param at: (k,) samples that precede a gap
-    :param owner: number of the series of each sample, not decreasing
     """
     rows = np.column_stack([sample_bin[at], sample_bin[at + 1], apart[at],
                             np.ones(at.size)])
@@ -640,7 +636,6 @@ def _fit_states(counts, band, has_peak=False, keys=None):
         the counts
     :param has_peak: whether the models get a last state with the largest
         observed rates, and the rows of the instants
-    :param keys: V keys as in :func:`fit_model`, if ``has_peak``
     """
     sizes = np.array([history.bins.size for history in counts])
     first_bin = np.cumsum(sizes) - sizes
@@ -699,14 +694,10 @@ def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
     last state has no packets, although other states have, the peak adds to the
     mean packet rate.
 
+    The padded arrays ``law``, ``rates``, ``jump``, ``sojourn`` are changed.
+
     :param last: (V,) number of the last state of each model
     :param largest: (V, 2) largest bandwidth in kbit/s and largest kpps
-    :param totals: (V,) number of samples
-    :param period: (V,) sampling period in seconds
-    :param law: (V, most) long-run laws; changed
-    :param rates: (V, most, 3); changed
-    :param jump: (V, most, most); changed
-    :param sojourn: (V, most) seconds; changed
     :returns: (V,) bool: which models got one more state
     """
     every = np.arange(last.size)
@@ -747,9 +738,6 @@ def _add_peaks(last, largest, totals, period, law, rates, jump, sojourn):
 def _rows_at_instants(counts, state_of_bin, law, key):
     """Return the rows of an instance at the instants, None if too few.
 
-    :param state_of_bin: (m,) state of each bin
-    :param law: (n,) long-run law of the states
-    :param key: as in :func:`fit_model`
     :returns: (504,) uint8 as in :class:`.TrafficModel`, or None
     """
     known = counts.at_instants != NO_BIN
@@ -814,7 +802,6 @@ def _expected_steps(steps, periods):
     without observation (Baum and Welch). Derivation: reference/model.rst,
     "Estimation".
 
-    :param steps: (n, n) number of observed pairs of states
     :param periods: number of transitions of the chain between two
         observations, > 1
     :returns: (n, n), with the sum of ``steps`` multiplied by ``periods``
@@ -848,7 +835,6 @@ def _jump_probabilities(steps, law):
     each row gets one more transition, distributed as the long-run law.
 
     :param steps: (V, n, n), zero diagonals
-    :param law: (V, n), 0 beyond the states of a model
     """
     n = law.shape[1]
     is_state = law > 0

@@ -60,7 +60,6 @@ def pack(counts: typing.Any) -> bytes:
 def unpack(data: bytes) -> dict[str, typing.Any]:
     """Return the arguments of :class:`.TransitionCounts` that were packed.
 
-    :param data: bytes
     :raises InvalidSeries: if the bytes do not represent counts
     """
     try:

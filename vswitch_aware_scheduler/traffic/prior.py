@@ -158,8 +158,6 @@ def credibility_constant(values: np.ndarray, groups: np.ndarray) -> float:
     infinite if groups do not differ more than by chance. Derivation:
     reference/priors.rst, "The constant".
 
-    :param values: (n,) one number for each instance
-    :param groups: (n,) int64 from 0, the group of each instance
     :returns: float >= 1
     """
     sizes = np.bincount(groups)

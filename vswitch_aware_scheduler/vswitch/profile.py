@@ -220,38 +220,23 @@ class MaxInstances(typing.NamedTuple):
 class SwitchProfile:
     """The limits of one kind of switch. Only stated limits apply.
 
-    :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
-        'bandwidth' counts egress and ingress together
-    :param name: letters, digits, '_', '.' and '-'
-    :param saturation_kbps: saturation bandwidth in ``saturation_dimension``,
-        for all packet sizes. 0 closes the switch to all VMs with traffic,
-        as does 0 in ``packet_rate_kpps``, ``line_rate_kbps`` and
-        ``vm_peak_kbps``
-    :param packet_cost_us: time in microseconds that the switch needs for a
-        packet
-    :param byte_cost_ns: time in nanoseconds that the switch needs for each
-        byte of a packet, both directions; the sum of both costs is at most one
-        second in each second
-    :param packet_rate_kpps: largest packet rate, both directions together
-    :param vm_peak_kbps: largest permitted peak rate of one VM, in
-        ``saturation_dimension`` (figure 9 of Sarker et al.)
-    :param max_tunnels: maximum number of tunnels; with 0 there are none
-    :param max_virtual_functions: maximum number of interfaces with a virtual
-        function; with 0 there are none
+    Keys and units: configuration/profiles.rst.
+
+    :param saturation_kbps: for all packet sizes, in ``saturation_dimension``.
+        0 closes the switch to all VMs with traffic, as does 0 in
+        ``packet_rate_kpps``, ``line_rate_kbps`` and ``vm_peak_kbps``
+    :param packet_cost_us: time in microseconds that a packet takes
+    :param byte_cost_ns: nanoseconds that each byte takes in addition, both
+        directions
+    :param packet_rate_kpps: both directions together
     :param same_host_share: smallest share of the VMs' traffic that stays on
         the host, 0 <= share < 1. This traffic does not use the line
-    :param same_host_saturation_kbps: saturation bandwidth of traffic that
-        stays on the host; without it, this traffic has the same cost as other
-        traffic
-    :param typical_packet_bytes: assumed packet size if the packet rate is
-        unknown
+    :param same_host_saturation_kbps: of traffic that stays on the host;
+        without it, this traffic has the same cost as other traffic
+    :param typical_packet_bytes: assumed if the packet rate is unknown
     :param saturation_by_packet_bytes: {bytes: kbps}, instead of
         ``saturation_kbps``; stored in increasing order
-    :param cores: number of cores or queues of the data plane that the numbers
-        hold for
-    :param cpu_mhz_per_kpps: additional processor use for one kilo-packet/s
-    :param cpu_mhz_per_mbps: additional processor use for one Mbit/s; these
-        three values limit nothing, see :meth:`cpu_mhz`
+    :param cores: cores or queues of the data plane that the numbers hold for
     :param sources: {key of a stated number: its source}; the text of an
         estimate starts with 'estimate:'
     :param provenance: {word: text or number}: machine, versions and method of

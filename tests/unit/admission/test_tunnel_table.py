@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import itertools
 import json
 import unittest
 
@@ -21,13 +20,6 @@ PEERS = {'red': {'h2', 'h3'}, 'blue': {'h3', 'h4', 'h5'}, 'green': {'h2'},
 
 class TestTunnels(unittest.TestCase):
 
-    def test_each_unit_counts_its_own(self):
-        for unit, number in (('instances', 3), ('interfaces', 4),
-                             ('networks', 2), ('vteps', 4)):
-            self.assertEqual(
-                number, tunnel_counts.count(unit, RESIDENTS, PEERS))
-            self.assertEqual(0, tunnel_counts.count(unit, [], PEERS))
-
     def test_a_network_that_the_host_serves_opens_no_tunnel(self):
         for networks, expected in (
                 (('red',), (1, 1, 0, 0)), (('green',), (1, 1, 1, 0)),
@@ -38,35 +30,6 @@ class TestTunnels(unittest.TestCase):
                 tuple(tunnel_counts.opened(
                     unit, RESIDENTS, attachments.Attachments(networks), PEERS)
                     for unit in profile.TUNNEL_UNITS), networks)
-
-    def test_the_order_in_which_instances_come_does_not_matter(self):
-        for unit in profile.TUNNEL_UNITS:
-            total = tunnel_counts.count(unit, RESIDENTS, PEERS)
-            for order in itertools.permutations(RESIDENTS):
-                self.assertEqual(total, sum(
-                    tunnel_counts.opened(unit, order[:i], resident, PEERS)
-                    for i, resident in enumerate(order)))
-
-    def test_room_is_what_the_profile_says(self):
-        for unit, most, networks, fits in (
-                ('instances', 3, ('red',), False),
-                ('instances', 4, ('red',), True),
-                ('instances', 3, (), True),
-                ('interfaces', 5, ('red', 'blue'), False),
-                ('networks', 2, ('red', 'blue'), True),
-                ('networks', 2, ('green',), False),
-                # More than there may be already, but none is opened.
-                ('networks', 1, ('red',), True),
-                ('vteps', 4, ('green',), True),
-                ('vteps', 0, ('red',), True)):
-            switch = profile.SwitchProfile('x', max_tunnels=most,
-                                           tunnel_unit=unit)
-            self.assertIs(fits, tunnel_counts.room(
-                switch, RESIDENTS, attachments.Attachments(networks), PEERS),
-                (unit, most, networks))
-        self.assertTrue(tunnel_counts.room(
-            profile.SwitchProfile('x', saturation_kbps=1), RESIDENTS,
-            attachments.Attachments(('green',))))
 
     def test_what_cannot_be_counted_is_told(self):
         for unit, peers, message in (
@@ -114,14 +77,6 @@ class TestAttachments(unittest.TestCase):
             with self.assertRaisesRegex(exceptions.InvalidInput,
                                         'expected a list of networks, or'):
                 attachments.Attachments.from_data(data)
-
-    def test_nobody_knows_counts_as_one_of_each(self):
-        for unit in tunnel_table.COUNTED:
-            self.assertEqual(2, tunnel_counts.count(
-                unit, [attachments.UNKNOWN] * 2, {}), unit)
-            self.assertEqual(
-                1, tunnel_counts.opened(unit, [attachments.UNKNOWN] * 2,
-                                        attachments.UNKNOWN, {}), unit)
 
 
 def random_attachments(rng):

@@ -177,7 +177,7 @@ class DeadlineTestCase(testtools.TestCase):
         self.assertRaises(bounded_session.AnswerTooLarge, session.get,
                           server.url)
 
-    def test_a_connection_that_nobody_accepts_is_told_by_urllib3(self):
+    def test_a_connection_that_nobody_accepts_is_reported_by_urllib3(self):
         session = self.session(timeout_seconds=PATIENCE_SECONDS)
         self.assertRaises(requests.ConnectionError, session.get,
                           'http://127.0.0.1:1')

@@ -135,6 +135,15 @@ class FaultsTest(ServiceTestCase):
             self.assertEqual([3, 6], self.sleeps)
 
     @ddt.idata(kinds())
+    def test_a_missing_connection_has_retries_of_its_own(self, kind):
+        driver = self.make(kind, retries=0, connect_retries=1)
+        for fault, attempts in ((stand_ins.closed, 2),
+                                (stand_ins.status(429), 1)):
+            self.server.faults[:] = [fault] * 3
+            self.assertIn(f'{attempts} attempts',
+                          self.error_of(driver.instances))
+
+    @ddt.idata(kinds())
     def test_a_fault_in_the_middle_ends_the_iterator_with_an_error(self,
                                                                    kind):
         driver = self.make(kind, retries=0)
@@ -305,7 +314,7 @@ class FaultsTest(ServiceTestCase):
         self.assertEqual('open sesame', copy._access.auth['password'])
 
     @ddt.idata(kinds())
-    def test_auth_that_is_none_is_told_at_once(self, kind):
+    def test_auth_that_is_none_is_reported_at_once(self, kind):
         driver = self.make(kind, auth={'auth_type': 'magic', 'password': 'x'})
         self.assertIn("'magic'", self.error_of(driver.instances))
         self.assertEqual([], self.server.requests)
@@ -401,7 +410,7 @@ class AccessTest(unittest.TestCase):
         access = {'url': 'http://a'}
         for _, _, factory in kinds():
             for wrong in ({'period_seconds': None}, {'period_seconds': 0},
-                          {'settle_seconds': -1},
+                          {'settle_seconds': -1}, {'colour': 'red'},
                           {'max_age_seconds': 'long'}):
                 with self.subTest(factory=factory.NAME, wrong=wrong):
                     with self.assertRaises(exceptions.InvalidInput):

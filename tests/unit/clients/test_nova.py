@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import unittest
 from unittest import mock
 
+from tests.contract import telemetry_stand_ins as stand_ins
 from tests.fakes import nova_hosts
 from tests.unit.budgets import fleet
 from vswitch_aware_scheduler.clients import nova
@@ -28,6 +30,18 @@ class NovaTestCase(unittest.TestCase):
                 'availability_zone': 'nova', 'vswitch:profile': 'slow'}},
             {'name': 'all', 'hosts': ['h1', 'h2'], 'metadata': {'other': '1'}},
         ], list(nova.read_aggregates(self.access).values()))
+
+    def test_a_migration_whose_answer_is_lost_is_requested_once(self):
+        for fault in (stand_ins.closed, stand_ins.status(503)):
+            self.cloud.requests.clear()
+            self.cloud.faults[:] = [fault] * 4
+            cloud = nova.CloudApi(dataclasses.replace(
+                self.access, retries=3, connect_retries=3,
+                backoff_seconds=0.0), self.access)
+            with self.assertRaises(exceptions.TelemetryError):
+                cloud.live_migrate('a-server', 'h1', False)
+            self.assertEqual(['POST'], [
+                method for method, *_ in self.cloud.requests])
 
     def test_only_keys_of_flavors_with_the_prefix_are_returned(self):
         self.cloud.flavors = {'small': {'vswitch:egress_kbps': '7',

@@ -62,11 +62,6 @@ class ListTestCase(command_case.ManageTestCase):
         self.assertEqual((None, '', '-'), (
             expected['models'][3]['host'], rows[3]['host'], table[4][-2]))
 
-    def test_the_format_may_stand_before_the_command(self):
-        self.assertEqual(
-            (0, self._text('-f', 'csv'), ''),
-            self.run_command('-f', 'csv', 'model', 'list'))
-
     def test_times_have_their_text_beside(self):
         model = self.ask('model', 'list')['models'][0]
         self.assertEqual((base.NOW, '2023-11-14T22:13:20Z'),

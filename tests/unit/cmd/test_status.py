@@ -418,12 +418,6 @@ class ModelStatusTestCase(StatusCase):
         self.configure(f'switch_profiles_file = {path}')
         self.assert_told(2, PROFILES, str(path))
 
-    def test_workers_that_report_are_well(self):
-        self.worker()
-        code, checks = self.check()
-        self.assertEqual((0, 'workers of nova-scheduler that report: 1'),
-                         (code, checks[SCHEDULERS][1]))
-
     def test_what_is_wrong_with_a_worker_is_a_warning(self):
         for state, message in (
                 ({'cells': {'cell1': 2.0, 'cell2': 500.0}},
@@ -482,6 +476,11 @@ class ModelStatusTestCase(StatusCase):
             self.assertRegex(details, message)
         self.nova_conf(filters, weighers)
         self.assertEqual((0, f'read: {path}'), self.nova_options())
+
+    def test_a_name_in_nova_conf_that_is_no_option_is_a_warning(self):
+        self.nova_conf('enforcment = observe', group='vswitch_scheduler')
+        self.assert_told(1, NOVA_OPTIONS, 'etc/nova/nova.conf: option in .*: '
+                                          'enforcment; expected enforcement')
 
     def test_a_nova_conf_of_the_command_line_counts(self):
         self.nova_conf('enabled_filters = VSwitchFilter')

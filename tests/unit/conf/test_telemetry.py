@@ -71,7 +71,7 @@ host_labels = instance, pod
         self.assertEqual(('instance', 'pod'), driver._names.host_labels)
         self.assertEqual('uuid', driver._names.instance_label)
 
-    def test_who_asks_is_told_in_terms_of_keystoneauth(self):
+    def test_credentials_are_options_of_keystoneauth(self):
         arguments = self._read('gnocchi', '''
 [vswitch_gnocchi]
 auth_type = password
@@ -103,7 +103,7 @@ token = abc
                           'auth_url': 'https://keystone:5000/v3'},
                          arguments['access']['auth'])
 
-    def test_an_unknown_auth_type_is_told(self):
+    def test_an_unknown_auth_type_is_reported(self):
         with self.assertRaisesRegex(cfg.Error, "'magic'.*expected"):
             self._read('gnocchi', '[vswitch_gnocchi]\nauth_type = magic\n')
 

@@ -137,6 +137,7 @@ FILES = (
     ('rates', RATES + '# x\n128,1,1.5\n',
      "line 3: pairs: '1.5'; expected a whole number"),
     ('rates', RATES + '128,,1\n', 'line 2: rate_kbps is empty; expected'),
+    ('rates', RATES + ',,\n', 'line 2: packet_bytes is empty; expected'),
     ('rates', RATES + '128,nan,1\n', 'line 2: rate_kbps: nan; expected'),
     ('rates', RATES + '128,-4,1\n', 'line 2: rate_kbps: -4.0; expected'),
     ('vsperf', 'a,b\n1,2\n', "header: 'a,b'; expected the columns"),

@@ -2,6 +2,7 @@
 
 import time
 import types
+from unittest import mock
 
 from oslo_config import cfg
 
@@ -47,6 +48,16 @@ class CloudFactsTestCase(base.StoreTestCase):
         return cloud_facts.CloudFacts(
             self.cloud.access() if asks else None, make_policies,
             sleep=lambda seconds: None).update(self.store, self.now)
+
+    def update_without(self, path):
+        """Update, five minutes later, while Nova forbids a request."""
+        self.now += 300
+        answer = self.cloud.answer
+        with mock.patch.object(
+                self.cloud, 'answer', lambda method, its_path, *more: (
+                    (403, {}) if its_path.startswith('/v2.1/' + path)
+                    else answer(method, its_path, *more))):
+            return self.update()
 
     def stored(self, kind='host'):
         return self.store.fleet(kind)
@@ -106,12 +117,7 @@ class CloudFactsTestCase(base.StoreTestCase):
     def test_facts_that_may_not_be_read_stay_in_force(self):
         self.cloud.host('a', profile='slow')
         self.update()
-        answer = self.cloud.answer
-        self.cloud.answer = lambda method, path, *more: (
-            (403, {}) if path == '/v2.1/os-aggregates'
-            else answer(method, path, *more))
-        self.now += 300
-        self.update()
+        self.update_without('os-aggregates')
         self.assertEqual(base.NOW, self.stored('aggregate').read_at)
         self.assertEqual(base.NOW + 300, self.stored().read_at)
         self.assertEqual('slow', self.stored().facts['a']['profile']['name'])
@@ -159,14 +165,9 @@ class CloudFactsTestCase(base.StoreTestCase):
         self.update(asks=False)
         self.assertIsNone(self.not_in_nova())
         self.cloud.host('a')
-        answer = self.cloud.answer
-        self.cloud.answer = lambda method, path, *more: (
-            (403, {}) if path.startswith('/v2.1/os-hypervisors')
-            else answer(method, path, *more))
-        self.update()
+        self.update_without('os-hypervisors')
         self.assertEqual({'a', 'b'}, self.stored().facts.keys())
         self.assertIsNone(self.not_in_nova())
-        self.cloud.answer = answer
         self.update()
         self.assertIsNotNone(self.not_in_nova())
 
@@ -180,15 +181,10 @@ class CloudFactsTestCase(base.StoreTestCase):
             for host, row in self.stored().facts.items()})
         # The same without a question to Nova, and without the permission.
         self.assertFalse(self.update(asks=False).hosts['a'].judged)
-        answer = self.cloud.answer
-        self.cloud.answer = lambda method, path, *more: (
-            (403, {}) if path.startswith('/v2.1/os-hypervisors')
-            else answer(method, path, *more))
-        self.now += 300
-        self.assertFalse(self.update().hosts['a'].judged)
+        self.assertFalse(
+            self.update_without('os-hypervisors').hosts['a'].judged)
         self.assertEqual(base.NOW, self.stored('node').read_at)
         self.assertTrue(self.stored().facts['b']['in_nova'])
-        self.cloud.answer = answer
         self.cloud.types.clear()
         self.assertTrue(self.update().hosts['a'].judged)
 

@@ -64,7 +64,9 @@ class NovaTestCase(InventoryTestCase):
                 'OS-SRV-USG:launched_at': (
                     '2023-11-14T22:13:30.000000' if running else None)})
             self.update()
-            self.assertIs(running, self.store.placements()[uuid].running)
+            placement = self.store.placements()[uuid]
+            self.assertEqual((f'server {number}', running),
+                             (placement.name, placement.running))
             [stay] = self.store.stays()[uuid]
             # Launched ten seconds after NOW, or made then.
             self.assertEqual((NOW + (10 if running else 0), running),

@@ -41,28 +41,26 @@ class MetricsTestCase(unittest.TestCase):
         self.addCleanup(self.metrics.close)
         self.port = free_port()
 
-    def test_contradicted_predictions_are_counted(self):
+    def budgeted(self, name, budgets, vm_times=()):
+        """Return the metrics of some budgets whose names begin so."""
         self.metrics.serve('127.0.0.1', self.port)
-        self.metrics.budgeted([
+        self.metrics.budgeted(budgets, vm_times)
+        return {key: value for key, value in scraped(self.port).items()
+                if key[0].startswith(name)}
+
+    def test_contradicted_predictions_are_counted(self):
+        self.assertEqual({
+            ('host_predictions', 'as_predicted'): 1.0,
+            ('host_predictions', 'more'): 1.0,
+            ('host_predictions', 'less'): 2.0
+        }, self.budgeted('host_predictions', [
             fake_store.budget(name, prediction=store.Prediction(
                 seconds=seconds, deviations=deviations))
             for name, seconds, deviations in (
                 ('a', 60.0, 3.0), ('b', 60.0, -5.0), ('c', 60.0, -3.1),
-                ('d', 60.0, 2.9), ('e', 0.0, 0.0))])
-        self.assertEqual({'as_predicted': 1.0, 'more': 1.0, 'less': 2.0}, {
-            key[1]: value for key, value in scraped(self.port).items()
-            if key[0] == 'host_predictions'})
+                ('d', 60.0, 2.9), ('e', 0.0, 0.0))]))
 
     def test_budgets_are_reported_by_kind_alone(self):
-        self.metrics.serve('127.0.0.1', self.port)
-        self.metrics.budgeted([
-            fake_store.budget('a', balance=10.0, unknown_seconds=100.0,
-                              measured_seconds=200.0,
-                              burn={'3600': 2.0, '21600': 1.0}),
-            fake_store.budget('b', balance=-30.0, measured_seconds=100.0,
-                              burn={'3600': 4.0})])
-        scrape = {key: value for key, value in scraped(self.port).items()
-                  if key[0].startswith('error_budget')}
         self.assertEqual({
             ('error_budgets', 'host'): 2.0,
             ('error_budgets_in_debt', 'host'): 1.0,
@@ -75,23 +73,26 @@ class MetricsTestCase(unittest.TestCase):
             ('error_budget_burn_rate', 'host', 'most', '72h'): 0.0,
             ('error_budget_burn_rate', 'host', 'mean', '72h'): 0.0,
             ('error_budget_overspent_seconds', 'host'): 30.0,
-            ('error_budget_unknown_ratio', 'host'): .25}, scrape)
+            ('error_budget_unknown_ratio', 'host'): .25
+        }, self.budgeted('error_budget', [
+            fake_store.budget('a', balance=10.0, unknown_seconds=100.0,
+                              measured_seconds=200.0,
+                              burn={'3600': 2.0, '21600': 1.0}),
+            fake_store.budget('b', balance=-30.0, measured_seconds=100.0,
+                              burn={'3600': 4.0})]))
 
     def test_the_time_of_instances_in_overload_is_reported(self):
-        self.metrics.serve('127.0.0.1', self.port)
-        self.metrics.budgeted([
+        self.assertEqual({
+            ('vm_overload_ratio', 'host', 'most'): .04,
+            ('vm_overload_ratio', 'project', 'most'): .03,
+            ('vm_overload_ratio', 'project', 'mean'): .02
+        }, self.budgeted('vm_overload_ratio', [
             fake_store.budget(name, vm_seconds=1000.0,
                               vm_overload_seconds=seconds)
             for name, seconds in (('a', 20.0), ('b', 40.0))], [
                 store.VMTime(project, day, 1000.0, seconds)
                 for project, day, seconds in (
-                    ('p', 1, 10.0), ('p', 2, 50.0), ('q', 2, 0.0))])
-        self.assertEqual({
-            ('vm_overload_ratio', 'host', 'most'): .04,
-            ('vm_overload_ratio', 'project', 'most'): .03,
-            ('vm_overload_ratio', 'project', 'mean'): .02}, {
-                key: value for key, value in scraped(self.port).items()
-                if key[0] == 'vm_overload_ratio'})
+                    ('p', 1, 10.0), ('p', 2, 50.0), ('q', 2, 0.0))]))
 
     def test_a_scrape_reports_the_results_of_passes(self):
         self.metrics.serve('127.0.0.1', self.port)

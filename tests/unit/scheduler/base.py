@@ -24,7 +24,6 @@ from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import api
 from vswitch_aware_scheduler.traffic import model
 
 NOW = fake_clock.NOW
@@ -34,6 +33,9 @@ host_state = fake_nova.host_state
 request = fake_nova.request
 flavor = fake_nova.flavor
 LogRecords = fake_logs.LogRecords
+
+#: The class that the tests replace by a fake.
+RealStore = store.Store
 
 
 def changes(number, laws=None, **more):
@@ -249,7 +251,7 @@ class SharingTestCase(StateTestCase):
         self.path = os.path.join(directory, 'vswitch.sqlite')
         self.url = f'sqlite:///{self.path}'
         fake_store.make_empty(self.url)
-        self.make_store.side_effect = api.Store
+        self.make_store.side_effect = RealStore
 
     def make_worker(self, **options):
         return self.make_state(**{
@@ -273,7 +275,7 @@ class SharingTestCase(StateTestCase):
 
     def claims(self):
         return {int(one.instance_uuid[-12:]): (one.state, one.host)
-                for one in api.Store(self.url).read_claims().claims}
+                for one in RealStore(self.url).read_claims().claims}
 
     def boot(self, worker, number, hosts, placement=lambda host: True,
              **demand):

@@ -131,32 +131,10 @@ class TestAggregatesOfHosts(base.StateTestCase):
         self.store.answers = [base.changes(1, {1: 10.0})]
         self.state = self.make_state()
 
-    def test_metadata_changed_in_place_is_seen(self):
-        self.assertEqual({'a': .1, 'b': .1}, self.ask(base.request(1), a=[],
-                                                      b=[]))
-        self.aggregate.metadata['vswitch:saturation_kbps'] = '50'
-        self.assertEqual({'a': .2, 'b': .2}, self.ask(base.request(1)))
-
-    def test_another_aggregate_object_is_seen(self):
-        self.ask(base.request(1), a=[], b=[])
-        self.aggregate = base.aggregate(saturation_kbps='20')
-        self.assertEqual({'a': .5, 'b': .1}, self.ask(base.request(1),
-                                                      a=[]))
-
     def test_a_host_that_leaves_its_aggregate_is_unknown(self):
         self.ask(base.request(1), a=[])
         self.hosts['a'].aggregates = []
         self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
-
-    def test_a_bad_value_is_told_once_and_again_when_it_is_good(self):
-        self.aggregate.metadata['vswitch:max_tunnels'] = 'few'
-        for _ in range(3):
-            self.ask(base.request(1), a=[], b=[])
-        self.assertEqual(1, len(self.warnings))
-        self.assertIn('few', self.warnings[0])
-        self.aggregate.metadata['vswitch:max_tunnels'] = '5'
-        self.ask(base.request(1))
-        self.assertEqual(1, len(self.infos))
 
 
 class TestOneHostAlone(base.StateTestCase):
@@ -177,22 +155,6 @@ class TestOneHostAlone(base.StateTestCase):
         assessment, _ = self.state.assess(states, spec)
         return dict(zip(stated, assessment.admitted.tolist()))
 
-    def test_zero_closes_a_host_to_all_but_silent_instances(self):
-        hosts = {'shut': {'saturation_kbps': '0'},
-                 'rated': {'saturation_kbps': '100', 'vm_peak_kbps': '0'},
-                 'open': {'saturation_kbps': '100'}}
-        for limit in ({}, {'overload_probability': '1'},
-                      {'admission_policy': 'average'}):
-            stated = {host: {**keys, **limit} for host, keys in hosts.items()}
-            with self.subTest(limit):
-                # Learned; stated; and a silent one.
-                for spec in (base.request(1), base.request(9, egress_kbps=1)):
-                    self.assertEqual(
-                        {'shut': False, 'rated': False, 'open': True},
-                        self.judge(spec, **stated))
-                self.assertEqual({'shut': True, 'rated': True, 'open': True},
-                                 self.judge(base.request(2), **stated))
-
     def test_a_prior_is_not_cut_to_what_a_closed_host_carries(self):
         law = model.TrafficModel.constant(50).law
         spec = base.request(9)
@@ -203,22 +165,6 @@ class TestOneHostAlone(base.StateTestCase):
                     spec, shut={'saturation_kbps': '0'},
                     small={'saturation_kbps': '40'},
                     open={'saturation_kbps': '100'}))
-
-    def test_a_closed_uplink_closes_what_is_behind_it(self):
-        self.assertEqual({'behind': False, 'open': True}, self.judge(
-            base.request(1),
-            behind={'saturation_kbps': '100', 'uplink': 'tor',
-                    'uplink_saturation_kbps': '0'},
-            open={'saturation_kbps': '100'}))
-
-    def test_a_value_beyond_all_bounds_is_ignored_alone(self):
-        for value in ('1' + 16 * '0', '9' * 5000, '-1', 'nan'):
-            with self.subTest(value[:9]):
-                self.assertEqual({'full': False, 'free': True}, self.judge(
-                    base.request(1),
-                    full={'saturation_kbps': '50'},
-                    free={'saturation_kbps': '100', 'uplink': 'gw',
-                          'uplink_mapping_entries': value}))
 
     def test_a_host_whose_policy_cannot_be_found_passes_alone(self):
         find = host_policies.HostPolicies.find
@@ -328,16 +274,6 @@ class UplinkTestCase(base.SchedulerTestCase):
 
 
 class TestUplinks(UplinkTestCase):
-
-    def test_hosts_behind_an_uplink_share_its_saturation(self):
-        self.rack()
-        self.assertEqual('abcd', self.ask(kbps=600))
-        self.place('a', 1, 600)
-        self.assertEqual('cd', self.ask(kbps=600))
-        self.assertIn('its uplink tor: ', self.words['b'])
-        self.assertEqual('bcd', self.ask(kbps=400, hosts='bcd'))
-        self.place('b', 2, 400)
-        self.assertEqual('cd', self.ask(kbps=1))
 
     def test_aggregates_that_change_are_followed(self):
         self.ask()
@@ -456,26 +392,6 @@ class NetworkTestCase(UplinkTestCase):
         self.words = self.found.explain(0)
         return ''.join(host for host, fits in zip(
             hosts, self.found.admitted) if fits)
-
-
-class TestMappings(NetworkTestCase):
-
-    def test_networks_of_all_hosts_behind_a_gateway_fill_its_table(self):
-        self.replace('gw', 'ab', **host_metadata.keys(
-            'gw', mapping_entries='96', mapping_interfaces='48'))
-        for number, host, network in ((1, 'a', 'red'), (2, 'b', 'blue')):
-            spec = self.spec(number, network)
-            self.assertEqual('abcd', self.fits(spec))
-            self.state.host_consumed(self.hosts[host], spec)
-        self.assertEqual('cd', self.fits(self.spec(3, 'green')))
-        self.assertIn('its uplink gw: it has 2 networks, the instance adds '
-                      '1, and the room of the mapping table', self.words)
-        self.assertEqual('abcd', self.fits(self.spec(3, 'red', 'blue')))
-        # Nobody knows which network it would be.
-        self.assertEqual('cd', self.fits(base.request(3, egress_kbps=1)))
-        self.record('d', 2)
-        self.record(None, 2)
-        self.assertEqual('abcd', self.fits(self.spec(3, 'green')))
 
 
 class TestTunnels(NetworkTestCase):

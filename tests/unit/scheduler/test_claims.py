@@ -114,17 +114,13 @@ class TestSerialised(ClaimsTestCase):
         self.assertEqual(2, self.store.number)
         self.assertEqual(8, len(self.stored()))
 
-    def test_old_claims_are_purged_at_intervals(self):
-        one = self.worker()
-        for _ in range(3):
-            one.claims.step()
-        self.assertEqual([0], self.store.purged)
-
     def test_a_purge_deletes_what_was_there_at_the_previous_one(self):
         one = self.worker()
         for number in range(3):
             self.store.number = number
             one.claims._purge_at = 0
+            # Not at each step.
+            one.claims.step()
             one.claims.step()
         self.assertEqual([0, 0, 1], self.store.purged)
 

@@ -15,7 +15,6 @@ from tests.unit.scheduler import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import api
 
 
 class DecisionsTestCase(base.FilterTestCase):
@@ -58,7 +57,7 @@ class DecisionsTestCase(base.FilterTestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'vswitch.sqlite')
             fake_store.make_empty(f'sqlite:///{path}')
-            yield api.Store(f'sqlite:///{path}', timeout_seconds), path
+            yield base.RealStore(f'sqlite:///{path}', timeout_seconds), path
 
 
 class TestDecisions(DecisionsTestCase):
@@ -314,15 +313,6 @@ class TestNothingWaits(DecisionsTestCase):
         end = time.monotonic() + 60
         while not self.warnings and time.monotonic() < end:
             self.state.decisions.step()
-
-    def test_a_store_without_its_file_delays_no_request(self):
-        with self.real_store() as (real, path):
-            self.store.write_decisions = real.write_decisions
-            os.unlink(path)
-            self.assertEqual('unknown', self.request(takes='unknown'))
-            self.state.decisions.step()
-        told, = self.warnings
-        self.assertIn('recording of decisions', told)
 
     def test_a_url_that_cannot_be_used_is_reported(self):
         self.make_store.side_effect = exceptions.StoreError('bad url')

@@ -224,15 +224,6 @@ class TestErrorBudgets(FilterTestCase):
         self.free.instances[base.instance_uuid(7)] = None
         self.assertIn(self.free, self.passing())
 
-    def test_others_are_accepted(self):
-        self.make_filter()
-        self.assertEqual([self.free, self.unknown], self.passing('other'))
-
-    def test_a_request_with_no_other_host_is_accepted(self):
-        self.make_filter()
-        self.assertEqual([self.free], self.passing(
-            hosts=[self.full, self.free]))
-
     def test_a_host_that_is_observed_passes_and_the_refusal_is_recorded(self):
         self.make_filter(enforcement='observe')
         self.assertEqual(self.hosts, self.passing())

@@ -79,15 +79,6 @@ class TestHooks(HooksTestCase):
             self.assertEqual('answer', host.consume_from_request(spec))
         placed.assert_called_once_with(host, spec)
 
-    def test_a_failure_of_ours_does_not_fail_the_choice(self):
-        self.wrap(host_manager.HostState, 'consume_from_request',
-                  lambda self, spec_obj: 'answer')
-        with mock.patch.object(self.state, 'host_consumed', autospec=True,
-                               side_effect=ValueError('no')):
-            self.assertEqual('answer', base.host_state(
-                'a').consume_from_request(base.request(1)))
-        self.assertIn('ValueError: no', self.warnings[0])
-
     def test_nova_notifies_when_a_request_starts_and_ends(self):
         outcomes = iter([lambda: 'hosts', mock.Mock(
             side_effect=RuntimeError('no valid host'))])

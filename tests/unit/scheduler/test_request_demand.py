@@ -11,7 +11,6 @@ from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments
-from vswitch_aware_scheduler.vswitch import guarantee
 
 objects.register_all()
 
@@ -87,22 +86,6 @@ class TestDemand(unittest.TestCase):
         self.assertEqual(model.TrafficModel.constant(120, 30).law,
                          demand.law_on(None))
 
-    def test_ports_that_guarantee_nothing_change_nothing(self):
-        for resources in ([{'VCPU': 4}], []):
-            demand = self.assertDemand('default', DEFAULT,
-                                       _spec({}, resources))
-            self.assertEqual(guarantee.NONE, demand.guaranteed)
-
-    def test_a_guarantee_never_lowers_a_demand(self):
-        # A tenant guarantees its port 1 kbit/s: the rest stays as it was.
-        large = model.TrafficModel.on_off(
-            21_691_000, 4000, 90, on_seconds=1, off_seconds=3).law
-        demand = self.demand(_spec({}, [{
-            'NET_BW_EGR_KILOBIT_PER_SEC': 1, 'NET_BW_IGR_KILOBIT_PER_SEC': 1,
-            'NET_PACKET_RATE_KILOPACKET_PER_SEC': 1}]), laws={UUID: large})
-        self.assertEqual([[1, 1, 1], [21_691_000, 4000, 90]],
-                         demand.law_on(None).rates.tolist())
-
     def test_the_flavor_is_reported(self):
         self.demand(_spec({'vswitch:egress_kbps': '5'}))
         self.assertEqual([('flavor m1.test', None)], self.reports)
@@ -111,42 +94,6 @@ class TestDemand(unittest.TestCase):
         topic, problem = self.reports[1]
         self.assertEqual('flavor m1.test', topic)
         self.assertIn('its vswitch: extra specs are ignored', problem)
-
-    def test_a_named_model_that_is_not_known_leaves_the_numbers(self):
-        self.assertDemand(
-            'flavor', model.TrafficModel.constant(5).law,
-            _spec({'vswitch:model': 'nobody', 'vswitch:egress_kbps': '5'}))
-
-    def test_a_key_that_is_not_known_is_named_and_states_nothing(self):
-        self.assertDemand('default', DEFAULT,
-                          _spec({'vswitch:egres_kbps': '5'}))
-        self.assertEqual([('flavor m1.test', (
-            "flavor extra spec vswitch:egres_kbps: '5'; expected no key but "
-            'vswitch:egress_kbps, vswitch:ingress_kbps, vswitch:kpps, '
-            'vswitch:on_seconds, vswitch:off_seconds, vswitch:model, '
-            'vswitch:migrate (nearest name: vswitch:egress_kbps); it is '
-            'ignored'))], self.reports)
-
-    def test_known_keys_beside_it_stay_in_force(self):
-        self.assertDemand(
-            'flavor', model.TrafficModel.constant(5).law,
-            _spec({'vswitch:egress_kbps': '5', 'vswitch:ingres_kbps': '6',
-                   'hw:numa_nodes': '1'}))
-        (_, problem), = self.reports
-        self.assertIn('nearest name: vswitch:ingress_kbps', problem)
-        self.assertNotIn('hw:', problem)
-
-    def test_the_problem_ends_with_the_key(self):
-        self.assertDemand('default', DEFAULT, _spec({'hw:x': '1'}))
-        self.assertDemand('default', DEFAULT, _spec())
-        self.assertEqual(2 * [('flavor m1.test', None)], self.reports)
-
-    def test_numbers_too_large_for_any_port_are_unusable(self):
-        for value in ('1' + '0' * 400, '1' + '0' * 307, '8000000001'):
-            self.reports = []
-            self.assertDemand('default', DEFAULT,
-                              _spec({'vswitch:egress_kbps': value}))
-            self.assertIn('ignored', self.reports[0][1])
 
 
 class TestStatements(unittest.TestCase):

@@ -220,19 +220,6 @@ class TestClaims(ResidencyTestCase):
         self.assertEqual(0, self.open)
         self.check('a')
 
-    def test_the_alternate_of_a_boot_counts_instead(self):
-        self.claim('a')
-        self.read({'x': row('a', 'building', 'spawning')})
-        self.read({'x': row(None, 'building', 'scheduling')})
-        self.check()
-        self.read({'x': row('b', 'building')})
-        self.check('b')
-        self.known = residency.Residency()
-        self.claim('a')
-        self.read({'x': row('b', 'building')})
-        self.assertEqual(0, self.open)
-        self.check('b')
-
     def test_the_source_of_a_move_does_not_end_its_claim(self):
         self.read({'x': row('a')})
         self.claim('b')
@@ -253,15 +240,6 @@ class TestClaims(ResidencyTestCase):
         self.check('a', 'b')
         self.read({'x': row('b', task_state='resize_finish')})
         self.check('b')
-
-    def test_a_resize_on_the_same_host_is_bridged(self):
-        self.read({'x': row('a')})
-        self.claim('a')
-        self.read({'x': row('a', task_state='resize_prep')}, after=1e5)
-        self.assertEqual(1, self.open)
-        self.read(moves={1: ('a', 'a')})
-        self.assertEqual(0, self.open)
-        self.check('a')
 
     def test_a_claim_of_an_instance_at_rest_has_come_to_nothing(self):
         self.read({'x': row('a', task_state='migrating')})
@@ -295,12 +273,6 @@ class TestClaims(ResidencyTestCase):
         self.check('a', 'b', 'c')
         self.read({'x': row('a')})
         self.check('a')
-
-    def test_a_build_that_failed_frees_its_host(self):
-        self.claim('a')
-        self.read({'x': row(None, 'error', 'scheduling')},
-                  cell=residency.CELL0)
-        self.check()
 
     def test_what_is_deleted_frees_its_host_at_once(self):
         self.claim('a')
@@ -338,17 +310,6 @@ class TestClaims(ResidencyTestCase):
         self.check('a')
         self.read({'x': row('a', 'shelved_offloaded')})
         self.check()
-
-    def test_a_row_that_follows_the_build_request_keeps_the_claim(self):
-        self.observe('a', A, [])
-        self.claim('a')
-        self.requests()
-        self.read({'x': row(None, 'building', 'scheduling')})
-        self.read(cell=residency.CELL0)
-        self.check('a')
-        self.read({'x': row('a', 'building', 'spawning')})
-        self.assertEqual(0, self.open)
-        self.check('a')
 
     def test_build_requests_are_read_again_for_a_second_claim(self):
         self.observe('a', A, [])

@@ -111,10 +111,6 @@ class TestPriors(base.StateTestCase):
             self.place(self._request(number, egress_kbps=11), 'a')
         self.assertEqual({'a': .48}, self.ask(self._request()))
 
-    def test_unknown_ones_may_be_ignored_all_the_same(self):
-        self.state = self.make_state(unknown_instance_policy='ignore')
-        self.assertEqual({'a': .2}, self.ask(self._request(), a=[5, 6]))
-
 
 class TestFlavors(base.StateTestCase):
 

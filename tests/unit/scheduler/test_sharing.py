@@ -13,7 +13,6 @@ from nova import objects
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import api
 from vswitch_aware_scheduler.vswitch import attachments
 
 
@@ -125,7 +124,7 @@ class TestWorkers(base.SharingTestCase):
         self.assertTrue(self.one.claim_host({hosts[0].uuid}, spec_one))
         self.assertFalse(self.two.claim_host({hosts[0].uuid}, spec_two))
         self.assertTrue(self.two.claim_host({hosts[1].uuid}, spec_two))
-        claim, = [claim for claim in api.Store(
+        claim, = [claim for claim in base.RealStore(
             self.url).read_claims().claims if claim.host == 'b']
         self.assertEqual((1, False), (claim.conflicts, claim.missed))
 
@@ -252,7 +251,7 @@ class TestProcesses(base.SharingTestCase):
             print(json.dumps(placed), file=stream, flush=True)
             # Until all have told what they have placed.
             os.read(ready, 1)
-            last = api.Store(self.url).read_claims().seen.number
+            last = base.RealStore(self.url).read_claims().seen.number
             self.wait_for(
                 lambda: worker.claims._last_read is not None
                 and worker.claims._last_read.number >= last)

@@ -161,19 +161,6 @@ class BudgetsTestCase(base.StoreTestCase):
         self.assertEqual({(300.0, 10)}, {
             (part.period_seconds, part.first_slot) for part in stored})
 
-    def test_damaged_rows_change_no_other(self):
-        self.store.settle_budgets(STATE, [(None, budget()),
-                                          (None, budget('i'))])
-        self.store.write_measured_rates('m', [measured(110)], 1.0)
-        self.execute("UPDATE error_budget SET burn = '[' WHERE name = 'h'")
-        self.execute("UPDATE measured_rate SET instances = '[]' "
-                     "WHERE number = 0")
-        with self.assertLogs(level='WARNING'):
-            self.assertEqual({(store.HOST, 'i')},
-                             self.store.error_budgets().keys())
-            self.assertEqual([10], [
-                len(part.instances) for part in self.store.measured_rates()])
-
     def test_what_is_not_needed_any_more_goes(self):
         days = [store.StoredSums(store.HOST, name, day, 300.0, (), b'')
                 for name in 'hi' for day in (1, 2, 9)]

@@ -12,11 +12,13 @@ from unittest import mock
 
 import numpy as np
 
+from tests.fakes import store as fake_store
 from tests.unit.store import base
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import generations
+from vswitch_aware_scheduler.store import plans
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
@@ -134,6 +136,14 @@ class RoundTripTestCase(base.StoreTestCase):
              for n in range(10)}, base.as_models(changes))
         self.assertEqual([base.instance_uuid(9)],
                          storage.read_changes().instance_uuids)
+
+    def test_what_schedulers_do_not_read_makes_no_generation(self):
+        storage = self.make_store()
+        storage.write_fleet({'node': {}}, base.NOW)
+        storage.write_decisions([fake_store.decision(1)])
+        storage.report_worker(store.Worker('w', 'h', 0.0, base.NOW, {}))
+        plans.write_plan(storage, store.PlanRecord('p', base.NOW, 'm'), [])
+        self.assertEqual(0, storage.generation().number)
 
     def test_one_write_names_each_instance_and_host_once(self):
         storage = self.make_store()
@@ -508,18 +518,6 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
         with self.assertRaisesRegex(exceptions.StoreVersionError,
                                     f'{name}.* 99; expected 2'):
             storage.model(name)
-
-    def test_a_damaged_host_profile_names_its_host(self):
-        storage = self.make_store()
-        storage.write(host_profiles=[store.HostProfile('node7', 'x')])
-        for value in ('{', '[]'):
-            self.execute('UPDATE host_profile SET overrides = :value',
-                         value=value)
-            with self.assertLogs('vswitch_aware_scheduler',
-                                 'WARNING') as logged:
-                self.assertEqual([], storage.host_profiles())
-            self.assertIn('node7', *logged.output)
-            self.assertEqual([], storage.read_changes().host_profiles)
 
     def test_one_damaged_row_is_left_out_by_all_readers(self):
         storage = self.make_store()

@@ -7,7 +7,6 @@ import time
 
 from tests.fakes import store as fake_store
 from tests.unit.store import base
-from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
 
 decision = fake_store.decision
@@ -48,11 +47,6 @@ class DecisionsTestCase(base.StoreTestCase):
         self.assertEqual([3, 2], self.kept(limit=2))
         self.assertEqual([], self.kept(request_id='req-9'))
 
-    def test_decisions_make_no_generation(self):
-        generation = self.store.write([base.constant(1)])
-        self.store.write_decisions([decision(1)])
-        self.assertEqual(generation, self.store.generation())
-
     def test_so_many_stay_and_none_that_is_too_old(self):
         now = time.time()
         self.store.write_decisions([
@@ -70,16 +64,6 @@ class DecisionsTestCase(base.StoreTestCase):
             for number in range(3000)])
         self.assertEqual(2990, self.store.purge_decisions(10, 86400.0))
         self.assertEqual([*range(10)], self.kept())
-
-    def test_a_damaged_one_is_named_and_left_out(self):
-        self.store.write_decisions([decision(1), decision(2, 1)])
-        self.make_store()
-        self.execute("UPDATE decision SET body = '{' WHERE host = 'host1' "
-                     "AND request_id = 'req-1'")
-        with self.assertLogs('vswitch_aware_scheduler',
-                             logging.WARNING) as logs:
-            self.assertEqual([2], self.kept())
-        self.assertIn(f'decision {1:032x}', logs.output[0])
 
     def test_a_value_that_cannot_be_kept_is_no_reason_to_drop_others(self):
         with self.assertLogs('vswitch_aware_scheduler', logging.WARNING):
@@ -100,12 +84,3 @@ class DecisionsTestCase(base.StoreTestCase):
         stored, = self.store.decisions()
         self.assertEqual(dataclasses.asdict(decision(1)),
                          dataclasses.asdict(stored))
-
-    def test_a_store_of_an_older_schema_is_named(self):
-        self.make_store()
-        self.execute("UPDATE alembic_version SET version_num = '0000_old'")
-        for call in (lambda storage: storage.write_decisions([decision(1)]),
-                     lambda storage: storage.purge_decisions(1, 60),
-                     lambda storage: storage.decisions()):
-            with self.assertRaises(exceptions.StoreVersionError):
-                call(store.Store(self.url))

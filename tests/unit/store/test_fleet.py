@@ -29,32 +29,11 @@ class FleetTestCase(base.StoreTestCase):
                          self.store.fleet('aggregate'))
         self.assertEqual(base.NOW, self.store.fleet('flavor').read_at)
 
-    def test_facts_make_no_generation(self):
-        generation = self.store.write([base.constant(1)])
-        self.store.write_fleet({'host': {'h': {}}}, base.NOW)
-        self.assertEqual(generation, self.store.generation())
-
     def test_names_that_differ_in_case_alone_are_two(self):
         self.store.write_fleet({'host': {'h': {'a': 1}, 'H': {'a': 2}}},
                                base.NOW)
         self.assertEqual({'h': {'a': 1}, 'H': {'a': 2}},
                          self.store.fleet('host').facts)
-
-    def test_one_damaged_row_changes_no_other(self):
-        self.store.write_fleet({'host': {'a': {}, 'b': {}, 'c': {}}},
-                               base.NOW)
-        for name, value in (('a', '{'), ('b', '[]')):
-            self.execute(f"UPDATE fleet_fact SET value = '{value}' "
-                         f"WHERE name = '{name}'")
-        with self.assertLogs(level='WARNING') as logs:
-            self.assertEqual({'c': {}}, self.store.fleet('host').facts)
-        self.assertIn('fleet host a: its row is damaged',
-                      logs.output[0])
-        # The modeler writes it again.
-        self.store.write_fleet({'host': {'a': {}, 'b': {}, 'c': {}}},
-                               base.NOW)
-        self.assertEqual({'a', 'b', 'c'}, self.store.fleet('host').facts
-                         .keys())
 
 
 class WorkersTestCase(base.StoreTestCase):

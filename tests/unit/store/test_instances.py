@@ -53,6 +53,20 @@ class PlacementsTestCase(base.StoreTestCase):
         self.store.write(inventory=later)
         self.assertEqual(later, self.store.inventory())
 
+    def test_any_name_that_a_tenant_chooses_is_stored(self):
+        for number, name in enumerate(('web', 'a\0b\ud800', 'é' * 300, '')):
+            self.store.write(placements=[self._placed(number, name=name)])
+        names = {number: self.store.names().get(base.instance_uuid(number))
+                 for number in range(4)}
+        self.assertEqual({0: 'web', 1: 'ab?', 2: 'é' * 255, 3: None}, names)
+        self.assertEqual(
+            {base.instance_uuid(0): 'web'},
+            self.store.names([base.instance_uuid(n) for n in (0, 3, 9)]))
+        # A new name is a change.
+        self.store.write(placements=[self._placed(0, name='web2')])
+        self.assertEqual('web2', self.store.placements()[
+            base.instance_uuid(0)].name)
+
     def test_a_reader_gets_what_has_changed(self):
         self.store.write(placements=[self._placed(n, attachments=RED)
                                      for n in range(4)],

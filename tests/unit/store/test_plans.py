@@ -46,11 +46,6 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
         self.assertEqual(3, len(self.store.moves()))
         self.assertEqual(1, len(self.store.plans(limit=1)))
 
-    def test_no_generation_is_made(self):
-        generation = self.store.generation()
-        self.write()
-        self.assertEqual(generation, self.store.generation())
-
     def test_a_move_begins_once_and_only_with_the_lock(self):
         self.write()
         move = self.store.moves()[0]

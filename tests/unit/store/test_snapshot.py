@@ -45,17 +45,6 @@ class TestSnapshot(unittest.TestCase):
         self.assertEqual('flat', models.host_profile('host').profile)
         self.assertEqual(_generation(1), models.generation)
 
-    def test_changes_add_renew_and_remove(self):
-        earlier = snapshot.Snapshot().updated(_changes(
-            1, {'a': 0, 'b': 1, 'c': 2}, hosts={'h': 'x', 'i': 'x'}))
-        later = earlier.updated(_changes(
-            2, {'b': 5, 'd': 3}, removed=['a', 'never'], hosts={'h': 'y'},
-            removed_hosts=['i', 'never']))
-        self.assertLaws({'b': 5, 'c': 2, 'd': 3}, later)
-        self.assertIsNone(later.law('a'))
-        self.assertEqual('y', later.host_profile('h').profile)
-        self.assertIsNone(later.host_profile('i'))
-
     def test_the_one_it_came_from_stays_as_it_was(self):
         earlier = snapshot.Snapshot().updated(_changes(
             1, {'a': 0, 'b': 1}, hosts={'h': 'x'}))

@@ -112,7 +112,7 @@ class ExamineTest(testtools.TestCase):
         problems = self.examine(self.make(halves)).problems
         self.assertIn('interface_labels', problems[-1])
 
-    def test_a_configured_interval_that_is_wrong_is_told(self):
+    def test_a_configured_interval_that_is_wrong_is_reported(self):
         steps = [dataclasses.replace(
             interface, times=NOW - 60. * np.arange(500)[::-1],
             counters=np.tile(np.repeat(75000. * np.arange(100), 5)[:, None],
@@ -180,7 +180,7 @@ class ExamineTest(testtools.TestCase):
             {telemetry_counters.instance_uuid(9): 'compute-9'}).problems
         self.assertIn('Nova has none of the 5', problem)
 
-    def test_a_period_below_the_interval_of_updates_is_told(self):
+    def test_a_period_below_the_interval_of_updates_is_reported(self):
         steps = [dataclasses.replace(
             interface, times=NOW - 60. * np.arange(500)[::-1],
             counters=np.tile(np.repeat(75000. * np.arange(50), 10)[:, None],

@@ -381,7 +381,7 @@ class SumTest(unittest.TestCase):
         self.assertEqual([30, 40], series.times.tolist())
         self.assertEqual(rate_series.Refused(too_old=3), series.refused)
 
-    def test_only_the_time_wanted_is_told_and_counted(self):
+    def test_only_the_requested_time_is_returned_and_counted(self):
         part = from_counters([readings(
             [0, 10, NAN, 30, 40, 2, 12, 22])])
         series = series_of([part], start=20, end=50)

@@ -149,7 +149,7 @@ class GwaTest(_FileTest):
         self.assertEqual((_T0 + times).tolist(), series.times.tolist())
         self.assertEqual(rate_series.Refused(duplicate=20), series.refused)
 
-    def test_rates_that_are_no_number_are_missing_and_told_once(self):
+    def test_rates_that_are_no_number_are_missing_and_reported_once(self):
         series = self._one('1.csv', _gwa(
             ('1375308000', '1', '1', 'abc', '2'),
             ('1375308300', '1', '1', '', '2'),
@@ -191,7 +191,7 @@ class GwaTest(_FileTest):
         for content in (_gwa(), _gwa().rstrip('\n')):
             self.assertEqual(0, len(self._one('1.csv', content)))
 
-    def test_a_wrong_line_is_told_by_its_number(self):
+    def test_a_wrong_line_is_reported_by_its_number(self):
         good = ('1375308000', '1', '1', '1', '1')
         self._refused('1.csv', _gwa(good, good[:3], good), 'line 3',
                       '3 cells', '5 cells')
@@ -219,7 +219,7 @@ class GwaTest(_FileTest):
         self.assertEqual([[16, 8, 0]],
                          self._one('1.csv', content).rates.tolist())
 
-    def test_a_missing_or_repeated_column_is_told(self):
+    def test_a_missing_or_repeated_column_is_reported(self):
         self._refused('1.csv', _gwa(columns=_GWA_COLUMNS[:-1]), 'line 1',
                       'network transmitted throughput [kb/s]', '0 times')
         self._refused('1.csv', _gwa(columns=_GWA_COLUMNS * 2), 'line 1',
@@ -297,7 +297,7 @@ class NpzTest(_FileTest):
         self.assertEqual([_T0, _T0 + 300, _T0 + 600], second.times.tolist())
         self.assertEqual([0, 0, 4], second.rates[:, 0].tolist())
 
-    def test_wrong_arrays_are_told_with_what_is_wanted(self):
+    def test_wrong_arrays_are_reported_with_the_expected_ones(self):
         nothing = np.zeros((2, 3))
         for name, value, parts in (
                 ('vm', None, ('arrays', 'rx_KBps')),
@@ -380,7 +380,7 @@ class NpzTest(_FileTest):
             [{}, {'cpu_cores': 4.0, 'memory_kb': 1024.5}],
             [dict(instance.metadata) for instance in driver.instances()])
 
-    def test_a_wrong_file_beside_it_is_told(self):
+    def test_a_wrong_file_beside_it_is_reported(self):
         driver = file.FileDriver(self._path('a.npz', self._arrays()))
         for content, part in (('vm,cpu_cores\n', 'mem_kb'),
                               ('', 'line 1'),
@@ -451,7 +451,7 @@ class PlainCsvTest(_FileTest):
         series, = file.FileDriver(path).series(start=180)
         self.assertEqual((2, 60), (len(series), series.period_seconds))
 
-    def test_rates_that_are_no_number_are_missing_and_told_once(self):
+    def test_rates_that_are_no_number_are_missing_and_reported_once(self):
         series = self._one('a.csv', _PLAIN + 'web,300,1,1\nweb,600,n/a,1\n'
                            'web,900,1,1 Mbps\nweb,1200,x,y\n')
         self.assertEqual([300], series.times.tolist())
@@ -459,7 +459,7 @@ class PlainCsvTest(_FileTest):
         self.assertEqual(1, self.log.output.count('\n'))
         self.assertIn("line 4: ingress_kbps: '1 Mbps'", self.log.output)
 
-    def test_a_wrong_line_is_told_by_its_number(self):
+    def test_a_wrong_line_is_reported_by_its_number(self):
         for line, parts in (
                 ('web,300,1', ('3 cells', '4 cells')),
                 ('web,300,1,1,1', ('5 cells', '4 cells')),
@@ -487,7 +487,7 @@ class PlainCsvTest(_FileTest):
         pieces = [next(driver.series(end=60)), next(driver.series(start=60))]
         self.assertEqual([0, 1], [series.refused.missing for series in pieces])
 
-    def test_a_missing_or_repeated_column_is_told(self):
+    def test_a_missing_or_repeated_column_is_reported(self):
         self._refused('a.csv', 'instance,time,egress_kbps\n', 'line 1',
                       "'ingress_kbps'", '0 times')
         self._refused('a.csv', 'time,' + _PLAIN, 'line 1', "'time'",
@@ -499,7 +499,7 @@ class PlainCsvTest(_FileTest):
         self.assertEqual(([], []),
                          (driver.instances(), list(driver.series())))
 
-    def test_progress_is_told_while_it_is_read(self):
+    def test_progress_is_reported_while_it_is_read(self):
         rows = ''.join(f'web,{at},1,1\n' for at in range(70000))
         path = self._path('a.csv', _PLAIN + rows)
         reports = []

@@ -154,7 +154,7 @@ class ReadingTest(GnocchiTestCase):
                 ['mean'], ['max', 'count'], ['last']][number % 3]
         self.assertEqual(good, rates(driver))
 
-    def test_what_no_policy_has_is_told(self):
+    def test_what_no_policy_has_is_reported(self):
         for options, parts in (
                 ({'period_seconds': 60},
                  ('at granularity 60 s', 'policy has 300')),
@@ -214,7 +214,7 @@ class ReadingTest(GnocchiTestCase):
                 len(read.pop(INTERFACES[2].instance_uuid)))
             self.assertEqual(good, read)
 
-    def test_a_page_that_comes_again_is_told(self):
+    def test_a_page_that_comes_again_is_reported(self):
         driver = self.make()
         self.server._page = lambda parameters, items: items
         error = self.assertRaises(exceptions.TelemetryError,
@@ -235,7 +235,7 @@ class ReadingTest(GnocchiTestCase):
         series, = iterator
         self.assertEqual(0, len(series))
 
-    def test_what_is_too_old_is_told(self):
+    def test_what_is_too_old_is_reported(self):
         now = float(TRAFFIC.times[-1]) + 7200
         driver = self.make(methods=('last',), max_age_seconds=now
                            - float(TRAFFIC.times[100]))

@@ -72,7 +72,7 @@ class LoadDriverTest(testtools.TestCase):
         self.assertEqual(('http://metrics', 60.0),
                          (driver.endpoint, driver.period_seconds))
 
-    def test_names_of_drivers_are_told_without_importing_them(self):
+    def test_names_of_drivers_are_reported_without_importing_them(self):
         names = telemetry.available_drivers()
         self.assertEqual(sorted(names), names)
         self.assertLessEqual({'broken', 'sample'}, set(names))
@@ -83,13 +83,13 @@ class LoadDriverTest(testtools.TestCase):
         for part in ("'smaple'", 'expected', 'broken', 'sample'):
             self.assertIn(part, str(error))
 
-    def test_a_driver_that_cannot_be_imported_is_told_with_the_reason(self):
+    def test_a_driver_that_cannot_be_imported_is_named_with_the_reason(self):
         error = self.assertRaises(exceptions.TelemetryError,
                                   telemetry.load_driver, 'broken')
         self.assertIn("'broken'", str(error))
         self.assertIn('no_such_client_library', str(error))
 
-    def test_options_that_a_driver_does_not_take_are_told(self):
+    def test_options_that_a_driver_does_not_take_are_reported(self):
         for options in ({}, {'endpoint': 'x', 'password': 'secret'}):
             error = self.assertRaises(exceptions.TelemetryError,
                                       telemetry.load_driver, 'sample',

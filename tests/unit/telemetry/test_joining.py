@@ -311,7 +311,11 @@ class OutageTest(SeriesTestCase):
             self.assertLess(max(rates.values()), 1.01 * RATES.max() / 125)
             # The polls go on: the instance was silent.
             rates, = self.read_in_passes(
-                self.small(1, until=POLLS) + self.stamps(0), every).values()
+                self.small(1, until=POLLS) + self.stamps(0) + [
+                    (name, {**labels, 'job': 'of each hour'}, times,
+                     values // 3600)
+                    for name, labels, times, values in self.stamps(0)],
+                every).values()
             self.assertGreater(
                 sum(rate == 0 for rate in rates.values()), 180)
 

@@ -151,7 +151,7 @@ class ReadingTest(PrometheusTestCase):
         self.assertEqual(rate_series.Refused(missing=576),
                          bound.at_least().refused)
 
-    def test_names_of_domains_that_come_again_are_told_apart_by_host(self):
+    def test_names_of_domains_that_come_again_are_distinguished_by_host(self):
         # Two cells may count their instances from one on each.
         series = stand_ins.libvirt_series(INTERFACES[:1])
         namesake = dataclasses.replace(INTERFACES[0], number=99)

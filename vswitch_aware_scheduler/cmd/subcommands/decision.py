@@ -30,8 +30,8 @@ def row(decision) -> dict:
 def find(store, text: str) -> list:
     """Return the Decisions on an instance or a request, the newest first.
 
-    :param text: uuid of an instance, name of an instance with a model, id of a
-        request, or id of a decision
+    :param text: uuid or name of an instance, id of a request, or id of a
+        decision
     :raises InvalidInput: if there are none
     """
     decisions = store.decisions(request_id=text) \
@@ -85,8 +85,8 @@ class Show(base.Show):
     def add_arguments(self, parser):
         """Add the arguments of the command."""
         parser.add_argument(
-            'what', metavar='UUID|REQUEST',
-            help='uuid of an instance, or id of a request of Nova')
+            'what', metavar='SERVER|REQUEST',
+            help='uuid or name of an instance, or id of a request of Nova')
 
     def answer(self, arguments):
         """Return the decisions on an instance or a request."""

@@ -41,9 +41,8 @@ _HALVINGS = 10
 
 def _add_arguments(parser):
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument('--server', metavar='UUID',
-                       help='existing instance, given by its uuid or by its '
-                            'name in the list of models')
+    which.add_argument('--server', metavar='SERVER',
+                       help='uuid or name of an existing instance')
     which.add_argument('--flavor', metavar='NAME',
                        help='name of the flavor of a new instance')
     parser.add_argument('--project', metavar='ID', dest='of_project',

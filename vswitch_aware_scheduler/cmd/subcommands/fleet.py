@@ -248,14 +248,16 @@ def instance_rows(fleet: view.FleetView, host: str) -> list[dict]:
     demands = fleet.demands(host)
     table_row = [fleet.host_table.row(host)]
     with_all = fleet.host_table.assess(table_row, rate_law.SILENT)
-    names = fleet.store.chains(demands)
+    names = {**{uuid: name for uuid, (name, _)
+                in fleet.store.chains(demands).items()},
+             **fleet.store.names(demands)}
     has_profile = fleet.policies[host].profile is not None
     its_rows = []
     for uuid, (law, rule) in demands.items():
         without_it = fleet.host_table.assess(table_row, rate_law.SILENT, uuid)
         flavor, project = fleet.instances(host)[uuid]
         its_rows.append({
-            'instance_uuid': uuid, 'name': names.get(uuid, (None,))[0],
+            'instance_uuid': uuid, 'name': names.get(uuid),
             'flavor': flavor, 'project': project, 'rule': rule,
             'mean': rates.by_name(law.mean.tolist(), law.packets_known),
             **{f'adds_{name}': float(getattr(with_all, name)[0]

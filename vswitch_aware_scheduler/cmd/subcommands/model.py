@@ -16,7 +16,7 @@ class Show(base.Show):
 
     def add_arguments(self, parser):
         """Add the arguments of the command."""
-        parser.add_argument('instance', metavar='UUID',
+        parser.add_argument('instance', metavar='SERVER',
                             help='uuid of an instance, or its name in the '
                                  'list')
 
@@ -25,7 +25,9 @@ class Show(base.Show):
         record = instances.find_model(self.store, arguments.instance)
         model, counts = record.model, record.counts
         return {
-            'instance_uuid': record.instance_uuid, 'name': record.name,
+            'instance_uuid': record.instance_uuid,
+            'name': self.store.names([record.instance_uuid]).get(
+                record.instance_uuid, record.name),
             'states': len(model.rates), 'rates': model.rates.tolist(),
             'jump': model.jump.tolist(),
             'sojourn_seconds': model.sojourn_seconds.tolist(),
@@ -81,8 +83,10 @@ class List(base.List):
 
     def answer(self, arguments):
         """Return the models, with the place of each instance."""
+        names = instances.names(self.store)
         models = sorted(self.store.models(), key=lambda item: (
-            item.name is None, base.natural(item.name or ''),
+            item.instance_uuid not in names,
+            base.natural(names.get(item.instance_uuid, '')),
             item.instance_uuid))
         placements = self.store.placements()
         if placements:
@@ -90,7 +94,8 @@ class List(base.List):
                             _column('PROJECT', 'project')]
         # The peaks of egress and ingress may belong to different states.
         return {'models': [{
-            'instance_uuid': item.instance_uuid, 'name': item.name,
+            'instance_uuid': item.instance_uuid,
+            'name': names.get(item.instance_uuid),
             'samples': round(item.samples),
             'mean': rates.by_name(item.mean, rates.packets_known(item)),
             'peak': rates.by_name(item.peak, rates.packets_known(item)),

@@ -87,9 +87,8 @@ class Show(base.Show):
 
     def add_arguments(self, parser):
         """Add the arguments of the command."""
-        parser.add_argument('instance', metavar='UUID', nargs='?',
-                            help='uuid of an instance, or the name of an '
-                                 'instance that has a model')
+        parser.add_argument('instance', metavar='SERVER', nargs='?',
+                            help='uuid or name of an instance')
         parser.add_argument('--flavor', metavar='NAME',
                             help='name of a flavor (default: the flavor of '
                                  'the instance, if the inventory contains it)')

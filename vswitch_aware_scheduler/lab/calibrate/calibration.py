@@ -18,6 +18,7 @@ from vswitch_aware_scheduler.lab.calibrate import machine
 from vswitch_aware_scheduler.lab.calibrate import plan as plans
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab.capacity import measurements as tables
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Calibration', 'Journal', 'Place', 'Subject', 'figures',
@@ -68,11 +69,11 @@ class Place(abc.ABC):
     def rtt_ms(self, cell):
         """Return the mean round trip time in milliseconds."""
 
-    def can_ping(self):
+    def can_ping(self) -> bool:
         """Return whether round trip times can be measured."""
         return True
 
-    def recover(self):
+    def recover(self) -> None:
         """Restart the servers after a test that failed."""
 
     def read_cpu(self):
@@ -131,7 +132,7 @@ class Sample:
 class Journal:
     """Saves the samples of finished cells in a file, to continue later."""
 
-    def __init__(self, path, setting):
+    def __init__(self, path: str | None, setting) -> None:
         self._path = path
         self.samples = []
         self.done = set()
@@ -188,7 +189,7 @@ class Journal:
         if any(sample.kept for sample in samples):
             self.done.add(key)
 
-    def add(self, repeat, cell, samples):
+    def add(self, repeat: int, cell, samples: list) -> None:
         """Save the samples of a finished cell."""
         self._extend((repeat, cell.key), samples)
         if self._path is not None:
@@ -213,11 +214,8 @@ class Calibration:
         self._progress = progress or (lambda *_: None)
         self._measure, self._timer = measure, timer
 
-    def run(self):
-        """Take all samples.
-
-        :returns: list of Sample, accepted and rejected ones
-        """
+    def run(self) -> list:
+        """Take all samples."""
         plan, journal = self._plan, self._journal
         cells = plan.cells(self._place.can_ping(), self._place.placements,
                            self._place.segments)
@@ -357,7 +355,13 @@ def _said(sample):
 
 # --- What the samples say ---------------------------------------------------
 
-def figures(samples):
+#: Keys of the medians of a cell, and the attribute of a Sample.
+_MEDIANS = {'saturation_kbps': 'received_kbps', **{name: name for name in (
+    'packet_rate_kpps', 'counted_bytes', 'busy_cores', 'our_cores',
+    'switch_cores')}}
+
+
+def figures(samples: list) -> list:
     """Return one entry for each cell that has an accepted sample.
 
     The result of a set-up is the peak of its ladder. The result of a cell is
@@ -383,9 +387,8 @@ def figures(samples):
             peaks = [max(build, key=lambda sample: sample.received_kbps)
                      for build in builds.values()]
             values = [peak.received_kbps for peak in peaks]
-            entry['saturation_kbps'] = statistics.median(values)
-            for name in ('packet_rate_kpps', 'counted_bytes'):
-                entry[name] = statistics.median(
+            for key, name in _MEDIANS.items():
+                entry[key] = statistics.median(
                     getattr(peak, name) for peak in peaks)
             entry['cpu_us_per_packet'] = statistics.median(
                 1e3 * peak.our_cores / peak.packet_rate_kpps
@@ -398,9 +401,6 @@ def figures(samples):
                     for sample in build if sample.offered_kbps is None]
                 entry['loss_unlimited'] = (statistics.median(unlimited)
                                            if unlimited else None)
-            for name in ('busy_cores', 'our_cores', 'switch_cores'):
-                entry[name] = statistics.median(
-                    getattr(peak, name) for peak in peaks)
         entry['spread'] = ((max(values) - min(values))
                            / statistics.median(values)
                            if len(values) > 1 else None)
@@ -408,7 +408,7 @@ def figures(samples):
     return entries
 
 
-def verdict(entries, tolerance=TOLERANCE):
+def verdict(entries: list, tolerance: float = TOLERANCE) -> dict:
     """Return whether repeated set-ups had the same results.
 
     :param tolerance: largest accepted spread
@@ -431,7 +431,7 @@ def verdict(entries, tolerance=TOLERANCE):
                  f'{tolerance:.0%} between builds'}
 
 
-def cross_cells(entries):
+def cross_cells(entries: list) -> list:
     """Return the entries that were measured with UDP between two hosts.
 
     There is one entry for each packet size and number of pairs.
@@ -440,7 +440,7 @@ def cross_cells(entries):
             if entry['kind'] == 'udp' and entry['placement'] == 'cross']
 
 
-def segment_cells(entries):
+def segment_cells(entries: list) -> list:
     """Return the entries that were measured with TCP between two hosts.
 
     There is one entry for each size of segments and number of pairs.
@@ -499,7 +499,7 @@ class Subject:
     line_kbps: float | None = None
 
 
-def make_profile(entries, plan, subject):
+def make_profile(entries: list, plan: plans.Plan, subject: Subject):
     """Return the SwitchProfile of the results.
 
     :raises CalibrationError: if there is no accepted sample between the hosts
@@ -547,12 +547,9 @@ def _check_enough(measured, planned):
 def _rates(entries, plan, encapsulation, source):
     """Return {key: (number, source)} of what the switch carries."""
     cells = cross_cells(entries)
-    table = {}
-    for entry in cells:
-        size = float(entry['packet_bytes'])
-        table[size] = max(table.get(size, 0.0), entry['saturation_kbps'])
-    typical = max((size for size in table
-                   if size <= plan.typical_packet_bytes), default=min(table))
+    table = tables.rates_by_size(
+        (entry['packet_bytes'], entry['saturation_kbps']) for entry in cells)
+    typical = tables.typical_size(table, plan.typical_packet_bytes)
     numbers = {
         'packet_rate_kpps': round(max(
             entry['packet_rate_kpps'] for entry in cells), 3),
@@ -567,7 +564,7 @@ def _rates(entries, plan, encapsulation, source):
             fit = 'lowest cost that is not below any of'
     else:
         numbers['saturation_by_packet_bytes'] = {
-            size: round(rate, 1) for size, rate in sorted(table.items())}
+            size: round(rate, 1) for size, rate in table.items()}
         rows = [row for row in rows if row.packet_bytes == typical]
     single = max((row.rate_kbps for row in rows if row.pairs == 1),
                  default=math.inf)

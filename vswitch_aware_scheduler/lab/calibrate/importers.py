@@ -8,6 +8,7 @@ import re
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
 from vswitch_aware_scheduler.lab.capacity import cost_model
+from vswitch_aware_scheduler.lab.capacity import measurements
 from vswitch_aware_scheduler.lab import stated
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -61,7 +62,7 @@ class Results:
     conditions: dict = dataclasses.field(default_factory=dict)
 
 
-def parse_iperf3(text, place, setting):
+def parse_iperf3(text: str, place: str, setting: Setting) -> Results:
     """Return the Results of the JSON of ``iperf3 -J`` with UDP.
 
     A TCP test is rejected, because it does not state its packet sizes.
@@ -85,7 +86,7 @@ def parse_iperf3(text, place, setting):
         conditions={'mtu': setting.mtu})
 
 
-def parse_vsperf(text, place, setting):
+def parse_vsperf(text: str, place: str, setting: Setting) -> Results:
     """Return the Results of a result CSV of OPNFV VSPERF.
 
     Throughput tests write ``throughput_rx_fps`` by ``packet_size``, which is
@@ -172,7 +173,7 @@ def _number(row, name, where):
 FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 
 
-def load(form, path, setting):
+def load(form: str, path: str, setting: Setting) -> Results:
     """Return the Results of a file.
 
     :raises CalibrationError: if the file is invalid
@@ -183,7 +184,7 @@ def load(form, path, setting):
         place, setting)
 
 
-def make_profile(results, name, switch, tool, files):
+def make_profile(results, name: str, switch: str, tool: str, files: list[str]):
     """Return the SwitchProfile of imported Results.
 
     :raises CalibrationError: if the rows have several encapsulations or
@@ -203,17 +204,13 @@ def make_profile(results, name, switch, tool, files):
         raise exceptions.CalibrationError(
             f'encapsulations of the files: {", ".join(kinds)}; expected the '
             f'same encapsulation in all files')
-    table = {}
-    for row in rows:
-        size = float(row.packet_bytes)
-        table[size] = max(table.get(size, 0.0), row.rate_kbps)
-    typical = max((size for size in table if size <= 1500),
-                  default=min(table))
+    table = measurements.rates_by_size(
+        (row.packet_bytes, row.rate_kbps) for row in rows)
     numbers = {
         'saturation_by_packet_bytes': {
-            size: round(rate, 3) for size, rate in sorted(table.items())},
+            size: round(rate, 3) for size, rate in table.items()},
         'packet_rate_kpps': round(max(row.kpps for row in rows), 6),
-        'typical_packet_bytes': typical}
+        'typical_packet_bytes': measurements.typical_size(table)}
     source = f'{tool}: {", ".join(files)}'
     return profile.SwitchProfile(
         name, switch=switch, encapsulation=kinds[0],

@@ -35,7 +35,10 @@ _GRACE_SECONDS = 15.0
 
 @dataclasses.dataclass(frozen=True)
 class Sender:
-    """One sender."""
+    """One sender.
+
+    :param argv: callable(words), returns the command that runs them there
+    """
 
     argv: object
     address: str
@@ -51,6 +54,7 @@ class Rates:
     :ivar packets: number of sent IP packets; None for TCP
     :ivar received_packets: number of IP packets that the receivers counted;
         None for TCP
+    :ivar received_bytes: payload that receivers counted; None: not reported
     """
 
     seconds: float
@@ -77,7 +81,7 @@ class Rates:
         return self.received_packets / self.seconds / 1e3
 
 
-def wire(payload, mtu=STANDARD_MTU, ipv6=False):
+def wire(payload: int, mtu: int = STANDARD_MTU, ipv6: bool = False) -> tuple:
     """Return (number of IP packets, their bytes) of one datagram of UDP.
 
     A datagram that exceeds the MTU travels in fragments (RFC 791, section
@@ -93,7 +97,7 @@ def wire(payload, mtu=STANDARD_MTU, ipv6=False):
     return count, datagram + count * header
 
 
-def server(port=5201):
+def server(port: int = 5201) -> list:
     """Return the command of a server, which runs one test at a time."""
     return ['iperf3', '-s', '-p', str(port)]
 
@@ -108,7 +112,7 @@ def _words(client, protocol, seconds, payload, kbps, streams):
     return argv
 
 
-def parse(text, place='iperf3', mtu=STANDARD_MTU):
+def parse(text: str, place: str = 'iperf3', mtu: int = STANDARD_MTU):
     """Return the Rates in the JSON output of a client or a server.
 
     The rate that arrived is the number of bytes that the receiver counted.
@@ -290,7 +294,7 @@ def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
     return rates
 
 
-def together(rates):
+def together(rates: list[Rates]) -> Rates:
     """Return the sum of the Rates of several clients."""
     def total(name):
         values = [getattr(client_rates, name) for client_rates in rates]
@@ -306,6 +310,6 @@ def version():
     return parse_version(machine.run(['iperf3', '--version']).stdout)
 
 
-def parse_version(text):
+def parse_version(text: str) -> str:
     """Return the name and the version in the output of iperf3 --version."""
     return text.split('(')[0].strip()

@@ -14,11 +14,8 @@ from vswitch_aware_scheduler.lab.calibrate import topology as topologies
 __all__ = ['LocalPlace', 'check']
 
 
-def check():
-    """Check that this machine can be measured.
-
-    :raises CalibrationError: if it cannot; the message says what is required
-    """
+def check() -> None:
+    """Check that this machine can be measured."""
     if os.geteuid() != 0:
         raise exceptions.CalibrationError(
             f'user id: {os.geteuid()}; expected 0: only root can create '
@@ -27,11 +24,8 @@ def check():
         machine.need_program(program)
 
 
-def parse_rtt(text):
-    """Return the mean round trip time in the output of ping.
-
-    :raises CalibrationError: if the output has no round trip times
-    """
+def parse_rtt(text: str) -> float:
+    """Return the mean round trip time in the output of ping."""
     match = re.search(r'= [\d.]+/([\d.]+)/', text)
     if match is None:
         raise exceptions.CalibrationError(
@@ -43,7 +37,7 @@ def parse_rtt(text):
 class LocalPlace(calibration.Place):
     """A test bed of two hosts, each of which is a network namespace."""
 
-    def __init__(self, topology, plan):
+    def __init__(self, topology, plan) -> None:
         self._topology, self._plan = topology, plan
         self._servers = {}
 
@@ -58,7 +52,7 @@ class LocalPlace(calibration.Place):
     def can_ping(self):
         return machine.find_program('ping') is not None
 
-    def build(self):
+    def build(self) -> None:
         self._servers = {}
         self._topology.build()
         for vm in self._receivers():
@@ -72,17 +66,17 @@ class LocalPlace(calibration.Place):
     def _serve(self, vm):
         self._servers[vm] = self._topology.run.start(vm, *iperf.server())
 
-    def clear(self):
+    def clear(self) -> None:
         self._topology.run.clear()
 
-    def recover(self):
+    def recover(self) -> None:
         for vm, process in list(self._servers.items()):
             if process.poll() is None:
                 process.kill()
             process.wait()
             self._serve(vm)
 
-    def clients(self, cell):
+    def clients(self, cell) -> list:
         run, topology = self._topology.run, self._topology
         if cell.kind == 'tcp' and topology.offload:
             for number in range(cell.pairs):

@@ -33,12 +33,12 @@ _PATH = os.pathsep.join([os.environ.get('PATH', os.defpath),
 _KERNEL_THREAD = 0x00200000
 
 
-def find_program(name):
+def find_program(name: str) -> str | None:
     """Return the path of a program, or None."""
     return shutil.which(name, path=_PATH)
 
 
-def need_program(name):
+def need_program(name: str) -> str:
     """Return the path of a program.
 
     :raises CalibrationError: if it is not installed
@@ -51,7 +51,7 @@ def need_program(name):
     return path
 
 
-def run(argv, timeout_seconds=30.0, check=True):
+def run(argv: list, timeout_seconds: float = 30.0, check: bool = True):
     """Run a command and return its CompletedProcess, with output as text.
 
     :param timeout_seconds: longest duration of the command
@@ -80,7 +80,7 @@ def run(argv, timeout_seconds=30.0, check=True):
     return done
 
 
-def end(processes):
+def end(processes: list) -> None:
     """End processes and wait for their end."""
     for process in processes:
         if process.poll() is None:
@@ -117,29 +117,26 @@ class InterfaceCounters:
             getattr(self, field.name) + getattr(other, field.name)
             for field in dataclasses.fields(self)))
 
-    def since(self, first):
+    def since(self, first) -> 'InterfaceCounters':
         """Return the difference to earlier counters."""
         return InterfaceCounters(*(
             getattr(self, field.name) - getattr(first, field.name)
             for field in dataclasses.fields(self)))
 
     @property
-    def packets(self):
+    def packets(self) -> int:
         """Number of packets in both directions."""
         return self.received_packets + self.sent_packets
 
     @property
-    def ip_bytes(self):
+    def ip_bytes(self) -> int:
         """Number of bytes of IP packets in both directions."""
         return (self.received_bytes + self.sent_bytes
                 - _FRAME_HEADER * self.packets)
 
     @classmethod
-    def parse(cls, text):
-        """Return the counters in four lines of text, in their order.
-
-        :raises CalibrationError: if the text has another form
-        """
+    def parse(cls, text: str) -> 'InterfaceCounters':
+        """Return the counters in four lines of text, in their order."""
         try:
             return cls(*map(int, text.split()))
         except (ValueError, TypeError):
@@ -177,6 +174,7 @@ class CpuUse:
         (softirq) and in the daemons of the switch
     :ivar others_share: share of all cores that other processes and other
         machines (steal) used, 0..1
+    :ivar our_cores: busy cores of senders, receivers and the kernel for them
     """
 
     seconds: float
@@ -186,7 +184,7 @@ class CpuUse:
     others_share: float
 
     @classmethod
-    def between(cls, first, last):
+    def between(cls, first, last) -> 'CpuUse':
         """Return the CpuUse between two readings."""
         seconds = max(last.clock - first.clock, 1e-9)
         other_seconds = max(last.other_seconds - first.other_seconds, 0.0)
@@ -269,6 +267,7 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
     """Return the CpuReading of another machine.
 
     :param clock: callable, returns monotonic seconds
+    :param text: its /proc/stat, two empty lines, stat files of its processes
     :raises CalibrationError: if the text has another form
     """
     totals, _, stat_files = text.partition('\n\n\n')

@@ -36,7 +36,7 @@ def _started(pid):
     return None if fields[0] == 'Z' else int(fields[19])
 
 
-def existing():
+def existing() -> list:
     """Return the names of this machine's network namespaces."""
     listed = machine.run(['ip', 'netns', 'list']).stdout
     return [line.split()[0] for line in listed.splitlines() if line.split()]
@@ -82,31 +82,31 @@ class NamespaceRun:
         self.clear()
         _forget(self.state_file)
 
-    def name(self, short):
+    def name(self, short: str) -> str:
         """Return the full name of a namespace."""
         return self._names[short]
 
-    def add(self, short):
+    def add(self, short: str) -> None:
         """Create one of the namespaces, with loopback up."""
         machine.run(['ip', 'netns', 'add', self.name(short)])
         self.ip(short, 'link', 'set', 'lo', 'up')
 
-    def ip(self, short, *command):
+    def ip(self, short: str, *command):
         """Run ``ip`` in a namespace."""
         return machine.run(['ip', '-n', self.name(short), *command])
 
-    def argv(self, short, *command):
+    def argv(self, short: str, *command) -> list:
         """Return the command that runs another one in a namespace."""
         return [machine.need_program('ip'), 'netns', 'exec',
                 self.name(short), *map(str, command)]
 
-    def run(self, short, *command, **options):
+    def run(self, short: str, *command, **options):
         """Run a command in a namespace."""
         machine.need_program(command[0])
         return machine.run(['ip', 'netns', 'exec', self.name(short), *command],
                            **options)
 
-    def start(self, short, *command, **options):
+    def start(self, short: str, *command, **options):
         """Start a process in a namespace. It ends with the run."""
         command = [machine.need_program(command[0]), *command[1:]]
         process = subprocess.Popen(
@@ -116,7 +116,7 @@ class NamespaceRun:
         self._processes.append(process)
         return process
 
-    def clear(self):
+    def clear(self) -> None:
         """End the processes and remove the existing namespaces."""
         machine.end(self._processes)
         self._processes = []
@@ -151,7 +151,7 @@ def _forget(state_file):
     state_file.unlink(missing_ok=True)
 
 
-def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
+def remove_leftovers(state_dir: str = DEFAULT_STATE_DIR) -> list:
     """Remove the remains of interrupted runs.
 
     Only namespaces that a state file names, with names that contain its id,

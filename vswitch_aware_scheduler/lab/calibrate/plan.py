@@ -8,6 +8,7 @@ import dataclasses
 
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.calibrate import iperf
+from vswitch_aware_scheduler.lab.capacity import measurements
 from vswitch_aware_scheduler.lab import stated
 
 __all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
@@ -49,7 +50,7 @@ class Cell:
     streams: int = 1
 
     @property
-    def key(self):
+    def key(self) -> str:
         """Text that identifies the cell in a journal."""
         return '/'.join(str(value) for value in dataclasses.astuple(self))
 
@@ -68,10 +69,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The parameters of a calibration.
-
-    :param sizes: sizes of IP packets in bytes
-    """
+    """The parameters of a calibration."""
 
     sizes: tuple = SIZES
     pairs: tuple = PAIRS
@@ -97,7 +95,7 @@ class Plan:
                                tuple(sorted(set(getattr(self, name)))))
 
     @property
-    def vms(self):
+    def vms(self) -> int:
         """Number of VMs on each host."""
         return max(*self.pairs, self.receivers, 2)
 
@@ -109,10 +107,9 @@ class Plan:
     @property
     def typical_packet_bytes(self):
         """The largest size up to 1500 bytes, or else the smallest size."""
-        return max((size for size in self.sizes if size <= 1500),
-                   default=self.sizes[0])
+        return measurements.typical_size(self.sizes)
 
-    def within(self, mtu, explicit):
+    def within(self, mtu: int, explicit: bool) -> 'Plan':
         """Return this plan with packets that fit a link.
 
         :param mtu: MTU of the link in bytes
@@ -128,10 +125,7 @@ class Plan:
             self, sizes=tuple(min(size, mtu) for size in self.sizes))
 
     def cells(self, can_ping=True, placements=PLACEMENTS, segments=(None,)):
-        """Return the list of the Cells of one set-up, in order.
-
-        :param segments: largest segments of TCP that the place can set
-        """
+        """Return the list of the Cells of one set-up, in order."""
         cells = [Cell('udp', 'cross', size, pairs)
                  for pairs in self.pairs for size in self.sizes]
         cells.append(Cell('udp', 'same', self.typical_packet_bytes))
@@ -155,7 +149,7 @@ class Plan:
         rungs = _TYPICAL_RUNGS if cell.kind == 'udp' else 1
         return rungs * (self.seconds + OVERHEAD_SECONDS)
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the plan as a dictionary of plain data."""
         return {**dataclasses.asdict(self), 'sizes': list(self.sizes),
                 'pairs': list(self.pairs)}

@@ -46,7 +46,7 @@ class Host:
                     f'host: {value!r}; expected user@name or an address')
 
     @classmethod
-    def parse(cls, text):
+    def parse(cls, text: str) -> 'Host':
         """Return the Host of ``user@name`` or ``user@name=address``."""
         destination, _, address = text.partition('=')
         return cls(destination,
@@ -64,7 +64,7 @@ class RemotePlace(calibration.Place):
 
     placements = ('cross', 'many')
 
-    def __init__(self, senders, receivers, pairs, ssh_options=()):
+    def __init__(self, senders, receivers, pairs, ssh_options=()) -> None:
         self._senders, self._receivers = list(senders), list(receivers)
         self._pairs, self._ssh_options = pairs, list(ssh_options)
         self._servers = []
@@ -75,7 +75,7 @@ class RemotePlace(calibration.Place):
                 *(['-tt'] if terminal else []), host.destination,
                 shlex.join(command)]
 
-    def ask(self, host, *command, check=True):
+    def ask(self, host: Host, *command: str, check: bool = True) -> str:
         """Run a command on a host. Return its output.
 
         :raises CalibrationError: if the command cannot run, takes too long or,
@@ -87,11 +87,8 @@ class RemotePlace(calibration.Place):
             raise exceptions.CalibrationError(
                 f'host {host.destination}: {error}') from None
 
-    def check(self):
-        """Check that each host can be used.
-
-        :raises CalibrationError: if a host cannot be used
-        """
+    def check(self) -> None:
+        """Check that each host can be used."""
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
                             ).strip():
@@ -110,7 +107,7 @@ class RemotePlace(calibration.Place):
                     f'{receiver.destination}=192.0.2.7')
             self._devices[receiver] = found.group(1)
 
-    def versions(self):
+    def versions(self) -> dict:
         """Return the versions of iperf3, of senders and of receivers.
 
         :returns: {'iperf_version_senders': text, 'iperf_version_receivers':
@@ -183,7 +180,7 @@ class RemotePlace(calibration.Place):
         link['offloads'] = ', '.join(on) or 'unknown'
         return link
 
-    def build(self):
+    def build(self) -> None:
         self._serve()
 
     def _serve(self):
@@ -203,11 +200,11 @@ class RemotePlace(calibration.Place):
                     f'{process.returncode}; expected a server on port '
                     f'{_FIRST_PORT + number}')
 
-    def clear(self):
+    def clear(self) -> None:
         machine.end(self._servers)
         self._servers = []
 
-    def recover(self):
+    def recover(self) -> None:
         self.clear()
         self._serve()
 
@@ -227,11 +224,11 @@ class RemotePlace(calibration.Place):
             self._senders[0], 'ping', '-q', '-c', '5', '-i', '0.2', '-W',
             '1', self._receivers[0].address, check=False))
 
-    def can_ping(self):
+    def can_ping(self) -> bool:
         return bool(self.ask(self._senders[0], 'sh', '-c',
                              'command -v ping || true').strip())
 
-    def read_cpu(self):
+    def read_cpu(self) -> dict:
         return {host: machine.parse_cpu(
             self.ask(host, 'sh', '-c', _READ_CPU), _OURS)
             for host in {*self._senders, *self._receivers}}

@@ -44,13 +44,13 @@ sys.exit(probe.connect_ex((sys.argv[1], 9)) not in (0, 111))
 _HEADROOM = 120
 
 
-def names(vms):
+def names(vms: int) -> list:
     """Return the short names of the namespaces of a topology."""
     return [*_HOSTS, *(f'{host}v{i}' for host in _HOSTS
                        for i in range(1, vms + 1)), 'probe']
 
 
-def cannot(run, switch, encapsulation):
+def cannot(run, switch: str, encapsulation: str) -> str | None:
     """Return why this machine cannot create a topology, or None.
 
     :param run: Run with a namespace 'probe'
@@ -123,24 +123,16 @@ class Topology:
             # offload.
             self.offload = False
 
-    def address(self, host, number):
-        """Return the IP address of a VM.
-
-        :param host: 'h1' or 'h2'
-        :param number: number of the VM, from 1
-        """
+    def address(self, host: str, number: int) -> str:
+        """Return the IP address of a VM."""
         return f'198.19.{_HOSTS.index(host) + 1}.{number}'
 
     @staticmethod
-    def vm(host, number):
-        """Return the short name of a VM's namespace.
-
-        :param host: 'h1' or 'h2'
-        :param number: number of the VM, from 1
-        """
+    def vm(host: str, number: int) -> str:
+        """Return the short name of a VM's namespace."""
         return f'{host}v{number}'
 
-    def build(self):
+    def build(self) -> None:
         """Create the network, and wait until the VMs can communicate."""
         run = self.run
         self.daemons = []
@@ -253,11 +245,8 @@ class Topology:
         else:
             self._vsctl(host, 'add-port', 'br0', f'p{number}')
 
-    def limit_segments(self, vm, size):
-        """Set the largest packet that a VM hands to its interface.
-
-        :param size: bytes
-        """
+    def limit_segments(self, vm, size) -> None:
+        """Set the largest packet that a VM hands to its interface."""
         self.run.ip(vm, 'link', 'set', VM_DEVICE, 'gso_max_size', str(size))
 
     def _complete_frames(self, short, device):

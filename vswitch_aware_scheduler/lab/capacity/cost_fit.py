@@ -26,9 +26,9 @@ _ITERATIONS = 50
 _EXACT = 1e-18
 
 
-def fit_capacity(measurements, line_kbps=None,
-                 framing_bytes=cost_model.ETHERNET_FRAMING_BYTES,
-                 unit_bytes=0.0):
+def fit_capacity(measurements: list, line_kbps: float | None = None,
+                 framing_bytes: float = cost_model.ETHERNET_FRAMING_BYTES,
+                 unit_bytes: float = 0.0):
     """Return the CapacityModel of a table, by least squares.
 
     The function minimises the sum of squared relative errors and determines
@@ -117,10 +117,7 @@ class _Table:
             yield start
 
     def descend(self, assignment):
-        """Alternate between solving for costs and assigning rows to levels.
-
-        :param assignment: (rows,) int, the initial level of each row
-        """
+        """Alternate between solving for costs and assigning rows to levels."""
         best, assignments_seen = None, set()
         for _ in range(_ITERATIONS):
             key = assignment.tobytes()
@@ -275,7 +272,11 @@ class CostPrediction:
 
 
 def leave_one_out(measurements, key='packet_bytes', **options):
-    """Return a Prediction of each row by the rows that differ in ``key``."""
+    """Return a CostPrediction of each row by the rows with another ``key``.
+
+    :param key: attribute of a Measurement; rows with one value are left out
+        together
+    """
     rows = list(measurements)
     predictions = {}
     for value in dict.fromkeys(getattr(row, key) for row in rows):
@@ -297,14 +298,14 @@ def leave_one_out(measurements, key='packet_bytes', **options):
     return [predictions[i] for i in range(len(rows))]
 
 
-def median_error(predictions):
+def median_error(predictions: list) -> float | None:
     """Return the median of the absolute relative errors, or None."""
     errors = [abs(prediction.error) for prediction in predictions
               if prediction.error is not None]
     return float(np.median(errors)) if errors else None
 
 
-def contradictions(measurements, tolerance=.05):
+def contradictions(measurements: list, tolerance: float = 0.05):
     """Return sentences about rows that no switch can produce.
 
     A larger packet cannot take less time than a smaller one, and more pairs or
@@ -338,7 +339,7 @@ def contradictions(measurements, tolerance=.05):
     return sentences
 
 
-def covering_cost(measurements):
+def covering_cost(measurements: list) -> tuple:
     """Return the lowest cost (a, b) with which no row is exceeded.
 
     A packet of x bytes takes at most the time of the fastest row with at
@@ -369,7 +370,7 @@ def covering_cost(measurements):
     return float(a), float(b * 1e3)
 
 
-def fit_cpu(measurements, idle_mhz=0.0, senders=False):
+def fit_cpu(measurements: list, idle_mhz: float = 0.0, senders=False):
     """Return the CpuCost of the rows with ``cpu_mhz``.
 
     Derivation: reference/capacity.rst, "CPU".

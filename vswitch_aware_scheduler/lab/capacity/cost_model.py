@@ -88,7 +88,7 @@ class Measurement:
         return self.rate_kbps / (8.0 * self.packet_bytes)
 
     @property
-    def setting(self):
+    def setting(self) -> tuple:
         """All parameters except the packet size."""
         return self.encapsulation, self.pairs, self.flows
 
@@ -144,7 +144,7 @@ class PacketCost:
         mean = float(row @ [*self.packet_us.values(), self.byte_ns])
         return mean, _deviation(row, self.covariance)
 
-    def limits(self, confidence=.95):
+    def limits(self, confidence: float = 0.95) -> dict:
         """Return the confidence limits of the costs.
 
         :param confidence: share of tables whose limits contain the true cost
@@ -165,7 +165,7 @@ class PacketCost:
             in zip(self.packet_us.items(), errors)},
             'byte_ns': interval(self.byte_ns, errors[-1])}
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the costs and their confidence limits, for JSON."""
         limits = self.limits()
         return {
@@ -198,32 +198,28 @@ class CapacityModel:
     deviation: float = 0.0
     freedom: int = 0
 
-    def _times(self, packet_bytes, pairs, flows, encapsulation):
-        # (time between packets, its standard error, level), all levels.
-        counts = {'flow': pairs * flows, 'sender': pairs, 'switch': 1}
-        times = []
-        for level in LEVELS:
-            cost = getattr(self, level)
-            if cost is not None and encapsulation in cost.packet_us:
-                mean, error = cost._us(packet_bytes, encapsulation,
-                                       self.unit_bytes)
-                times.append((mean / counts[level], error / counts[level],
-                              level))
-        if self.line_kbps is not None:
-            rate = line_rate_kbps(self.line_kbps, packet_bytes, encapsulation,
-                                  self.framing_bytes)
-            times.append((8e3 * packet_bytes / rate, 0.0, 'line'))
-        return times
-
     def _slowest(self, packet_bytes, pairs, flows, encapsulation):
+        """Return (time between packets, its standard error, level)."""
         for name, value, kind in (('packet_bytes', packet_bytes, _ABOVE_0),
                                   ('pairs', pairs, _COUNT),
                                   ('flows', flows, _COUNT)):
             check(name, value, kind)
         _check_encapsulation(encapsulation)
-        times = self._times(packet_bytes, pairs, flows, encapsulation)
-        measured = sorted({name for level in LEVELS if getattr(self, level)
-                           for name in getattr(self, level).packet_us})
+        costs = [(level, cost, count) for level, count in (
+            ('flow', pairs * flows), ('sender', pairs), ('switch', 1))
+            if (cost := getattr(self, level)) is not None]
+        times = []
+        for level, cost, count in costs:
+            if encapsulation in cost.packet_us:
+                mean, error = cost._us(packet_bytes, encapsulation,
+                                       self.unit_bytes)
+                times.append((mean / count, error / count, level))
+        if self.line_kbps is not None:
+            times.append((8e3 * packet_bytes / line_rate_kbps(
+                self.line_kbps, packet_bytes, encapsulation,
+                self.framing_bytes), 0.0, 'line'))
+        measured = sorted({name for _, cost, _ in costs
+                           for name in cost.packet_us})
         if not times or measured and encapsulation not in measured:
             raise exceptions.InvalidModel(
                 f'encapsulation: {encapsulation!r}; expected one that was '
@@ -267,14 +263,11 @@ class CapacityModel:
             factor = float(np.exp(reach))
         return rate / factor, rate * factor
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """Return the model as plain values, for JSON."""
-        return {**{level: cost and cost.to_dict() for level in LEVELS
-                   for cost in [getattr(self, level)]},
-                'line_kbps': self.line_kbps,
-                'framing_bytes': self.framing_bytes,
-                'unit_bytes': self.unit_bytes, 'deviation': self.deviation,
-                'freedom': self.freedom}
+        return {field.name: value.to_dict() if isinstance(value, PacketCost)
+                else value for field in dataclasses.fields(self)
+                for value in [getattr(self, field.name)]}
 
 
 def _finite(interval):
@@ -302,7 +295,7 @@ class CpuCost:
     mhz_per_mbps: float
     deviation: float = 0.0
 
-    def mhz(self, rate_kbps, packet_bytes, senders=1):
+    def mhz(self, rate_kbps: float, packet_bytes: float, senders=1):
         """Return the processor use in MHz at a rate in packets of one size."""
         return (self.idle_mhz + self.sender_mhz * senders
                 + self.mhz_per_kpps * rate_kbps / (8.0 * packet_bytes)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads tables of measured rates from CSV files."""
 
+import collections.abc
+
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.lab.capacity import cost_model
 from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['COLUMNS', 'load_csv', 'parse_csv']
+__all__ = ['COLUMNS', 'load_csv', 'parse_csv', 'rates_by_size',
+           'typical_size']
 
 #: Columns of the CSV file. The first two are required. Other columns are
 #: ignored.
@@ -14,7 +17,7 @@ COLUMNS = ('packet_bytes', 'rate_kbps', 'pairs', 'flows', 'encapsulation',
 _WHOLE = ('pairs', 'flows')
 
 
-def load_csv(path):
+def load_csv(path: str) -> list:
     """Return the list of Measurements in a CSV file.
 
     :raises InvalidModel: if the file is invalid
@@ -25,7 +28,7 @@ def load_csv(path):
         exceptions.InvalidModel), place)
 
 
-def parse_csv(text, place):
+def parse_csv(text: str, place: str) -> list:
     """Return the list of Measurements in CSV text.
 
     Lines that start with # are comments.
@@ -35,8 +38,6 @@ def parse_csv(text, place):
     rows = []
     for where, row in stated.read_csv(text, place, COLUMNS[:2],
                                       exceptions.InvalidModel):
-        if not any(row.values()):
-            continue
         values = {}
         for name in COLUMNS:
             cell = row.get(name, '')
@@ -65,3 +66,19 @@ def _cell(name, cell, place):
     except ValueError:
         raise exceptions.InvalidModel(
             f'{place}: {name}: {cell!r}; expected {expected}') from None
+
+
+def rates_by_size(rows: collections.abc.Iterable) -> dict[float, float]:
+    """Return {packet size: largest rate} in increasing order of size.
+
+    :param rows: (packet bytes, kbit/s)
+    """
+    table = {}
+    for size, rate in rows:
+        table[float(size)] = max(table.get(size, 0.0), rate)
+    return dict(sorted(table.items()))
+
+
+def typical_size(sizes: collections.abc.Collection, most: float = 1500):
+    """Return the largest size up to ``most`` bytes, or else the smallest."""
+    return max((size for size in sizes if size <= most), default=min(sizes))

@@ -13,29 +13,21 @@ import yaml
 from vswitch_aware_scheduler.lab.capacity import cost_fit
 from vswitch_aware_scheduler.lab.capacity import cost_model
 
-__all__ = ['PublishedTable', 'Statement', 'reproduce', 'tables']
+__all__ = ['PublishedTable', 'reproduce', 'tables']
 
-
-@dataclasses.dataclass(frozen=True)
-class Statement:
-    """A statement of a document in words: a rate within limits.
-
-    :ivar payload_bytes: number of bytes of a packet that the rates count
-    """
-
-    packet_bytes: float
-    pairs: int
-    flows: int
-    low_kbps: float
-    high_kbps: float
-    words: str
-    payload_bytes: float
+#: Relative tolerance of statements in words.
+_ROUNDED = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
 class PublishedTable:
     """One table of a document.
 
+    :ivar leave_out: attributes of a Measurement; for each value of such an
+        attribute, its rows are predicted from all other rows
+    :ivar statements: list of the statements of the document in words, as
+        :func:`reproduce` returns them, and ``payload_bytes``, which the rates
+        count of a packet
     :ivar fit_line: False if the limit of packets and the limit of the line
         coincide in the rows; the fit then ignores the line
     :ivar cpu: {name: (idle MHz, MHz by row, whether senders are included)}
@@ -52,7 +44,7 @@ class PublishedTable:
     cpu: dict
 
 
-def tables():
+def tables() -> dict:
     """Return {name: :class:`PublishedTable`} of the published tables."""
     content = resources.files(__package__).joinpath(
         'published.yaml').read_bytes()
@@ -70,8 +62,9 @@ def _table(name, entry):
     for size, pairs, flows, gbps in entry.get('rows', []):
         rows.append(cost_model.Measurement(size, gbps * 1e6, pairs, flows))
     statements = tuple(
-        Statement(size, pairs, flows, low * 1e6, high * 1e6, text,
-                  own_size[0] if own_size else size)
+        {'packet_bytes': size, 'pairs': pairs, 'flows': flows,
+         'low': low * 1e6, 'high': high * 1e6, 'words': text,
+         'payload_bytes': own_size[0] if own_size else size}
         for size, pairs, flows, low, high, text, *own_size
         in entry.get('statements', []))
     return PublishedTable(
@@ -123,18 +116,15 @@ def reproduce(table):
         # Only statements: the line alone.
         model = cost_model.CapacityModel(None, None, None, **table.options)
     for statement in table.statements:
-        rate = model.rate_kbps(
-            statement.packet_bytes, statement.pairs, statement.flows
-        ) * statement.payload_bytes / statement.packet_bytes
-        # Tolerance, because the statements are rounded.
-        slack = 1e-3
-        answer['statements'].append({
-            'packet_bytes': statement.packet_bytes, 'pairs': statement.pairs,
-            'flows': statement.flows, 'low': statement.low_kbps,
-            'high': statement.high_kbps, 'predicted': rate,
-            'words': statement.words,
-            'within': statement.low_kbps * (1 - slack) <= rate
-            <= statement.high_kbps * (1 + slack)})
+        line = dict(statement)
+        payload_bytes = line.pop('payload_bytes')
+        line['predicted'] = model.rate_kbps(
+            line['packet_bytes'], line['pairs'], line['flows']
+        ) * payload_bytes / line['packet_bytes']
+        # The statements are rounded.
+        line['within'] = line['low'] * (1 - _ROUNDED) <= line['predicted'] \
+            <= line['high'] * (1 + _ROUNDED)
+        answer['statements'].append(line)
     return answer
 
 

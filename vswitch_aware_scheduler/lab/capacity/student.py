@@ -13,7 +13,7 @@ _STEPS = 2 ** 52
 
 
 @functools.lru_cache(maxsize=256)
-def quantile(probability, freedom):
+def quantile(probability: float, freedom: int) -> float:
     """Return the quantile of Student's distribution.
 
     Uses the closed form of the distribution (Abramowitz and Stegun, Handbook

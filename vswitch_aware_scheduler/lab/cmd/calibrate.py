@@ -72,7 +72,8 @@ def _percent(text):
     return value / 100
 
 
-def _parser():
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command, whose options the manual prints."""
     common = argparse.ArgumentParser(
         add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument('--json', action='store_true',
@@ -563,7 +564,7 @@ def _interrupt(number, _frame):
     raise SystemExit(128 + number)
 
 
-def main(argv=None):
+def main(argv: list | None = None):
     """Run the command.
 
     :returns: exit status: 0 on success, 1 after an error, which is printed on
@@ -572,7 +573,7 @@ def main(argv=None):
     arguments = argparse.Namespace(json=False, debug=False, state_dir=None)
 
     def command():
-        _parser().parse_args(argv, arguments)
+        parser().parse_args(argv, arguments)
         logging.getLogger().addHandler(logging.NullHandler())
         before = {}
         with contextlib.suppress(ValueError):   # not in the main thread

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sub-commands ``vswitch-manage capacity``: arguments and answers."""
 
+import argparse
+
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.lab.capacity import cost_fit
@@ -111,7 +113,7 @@ def _reproduce_tables(answer):
 class Fit(base.Command):
     """Estimate the cost of a packet from measured rates."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument(
             'file', metavar='FILE', help='CSV with the columns packet_bytes '
@@ -129,11 +131,11 @@ class Fit(base.Command):
             ('--confidence', 'P', float, 'confidence level of the printed '
              'limits (default: 0.95)', .95))
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the estimated costs."""
         return _fit_answer(arguments)
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the costs and the rates that follow from them."""
         terminal.print_tables(_fit_tables(answer))
         terminal.print_below(
@@ -150,16 +152,16 @@ class Fit(base.Command):
 class Reproduce(base.Command):
     """Compare published measurements with predictions."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('table', metavar='TABLE', nargs='*',
                             help='name of a table (default: all tables)')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the published and the predicted values."""
         return _reproduce_answer(arguments)
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the tables and what contradicts itself."""
         terminal.print_tables(_reproduce_tables(answer))
         for table in answer['tables']:

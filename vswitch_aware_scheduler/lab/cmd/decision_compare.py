@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage decision compare: decisions and measured traffic."""
 
+import argparse
 import collections
 import time
 
@@ -51,7 +52,7 @@ def run(arguments, conf, store, driver, progress=None, clock=None):
                               decision.decided_at, end)))}
 
 
-def print_answer(answer):
+def print_answer(answer: dict) -> None:
     """Print the answer as text."""
     terminal.print_line(
         f'Hosts that received an instance, measured since by '
@@ -75,7 +76,7 @@ def print_answer(answer):
 class Compare(base.Command):
     """Compare decisions with the traffic that was measured since."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('--telemetry', metavar='DRIVER',
                             help='name of a telemetry driver (default: the '
@@ -83,7 +84,7 @@ class Compare(base.Command):
         context.add_file_arguments(parser)
         context.add_times(parser, 'decisions', 'all, until now')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the result of :func:`run`."""
         conf = self.all_options
         driver = (wiring.configured_driver(conf)
@@ -92,6 +93,6 @@ class Compare(base.Command):
         with terminal.progress('reading traffic') as progress:
             return run(arguments, conf, self.store, driver, progress)
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the groups and the remarks."""
         print_answer(answer)

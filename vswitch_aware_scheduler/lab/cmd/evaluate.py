@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage evaluate: arguments and answer."""
 
+import argparse
 import dataclasses
 import math
 import os
 import textwrap
+import typing
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
@@ -108,11 +110,8 @@ def _add_arguments(parser):
          'frontier.png to this directory'))
 
 
-def run(arguments, conf, progress=None):
-    """Run the evaluation. Return the result as plain data.
-
-    :raises InvalidInput: if an argument is invalid
-    """
+def run(arguments: argparse.Namespace, conf: typing.Any, progress=None):
+    """Run the evaluation. Return the result as plain data."""
     stated.check('seeds', arguments.seeds, stated.whole())
     if arguments.train_days is not None \
             and arguments.protocol == protocols.ROLLING:
@@ -245,7 +244,7 @@ def _methods(names, settings, rebalances, groups):
     return [method for method in available if method.name in requested]
 
 
-def tables(lines):
+def tables(lines: list) -> list:
     """Return the tables of results as (title, header, rows) of text.
 
     A table is at most 100 characters wide.
@@ -279,16 +278,16 @@ def settings_text(settings):
 class Evaluate(base.Command):
     """Replay recorded traffic and compare placement methods."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         _add_arguments(parser)
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the result of :func:`run`."""
         with terminal.progress('evaluating') as progress:
             return run(arguments, self.conf, progress)
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the settings, the fleets and the methods."""
         terminal.print_text(settings_text(answer['settings']))
         for fleet in answer['fleets']:

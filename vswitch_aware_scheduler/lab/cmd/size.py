@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage size: computes how many instances fit, and how many hosts."""
 
+import argparse
 import math
 
 import numpy as np
@@ -71,10 +72,7 @@ def _add_arguments(parser):
 
 
 def run(arguments, conf, opened, progress=None):
-    """Return the result of the command as plain data.
-
-    :raises InvalidInput: if an argument is invalid
-    """
+    """Return the result of the command as plain data."""
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
@@ -228,7 +226,7 @@ def _mean(values):
     return float(values.mean()) if values.size else 0.0
 
 
-def tables(answer):
+def tables(answer: dict):
     """Yield (title, header, rows) of the answer as text."""
     if 'server_types' in answer:
         yield from size_servers.tables(answer)
@@ -265,7 +263,7 @@ def tables(answer):
             for profile in answer['profiles']])
 
 
-def remarks(answer):
+def remarks(answer: dict) -> tuple:
     """Return (title, list of lines) to print below the tables."""
     if 'server_types' in answer:
         return 'Refused by an empty server', size_servers.remarks(answer)
@@ -282,16 +280,16 @@ def _count(number):
 class Size(base.Command):
     """Compute how many instances fit on a host, or hosts are needed."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         _add_arguments(parser)
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the result of :func:`run`."""
         with terminal.progress('sizing') as progress:
             return run(arguments, self.conf, lambda: self.store, progress)
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the tables and what limits each host."""
         terminal.print_tables(tables(answer))
         terminal.print_remarks(*remarks(answer))

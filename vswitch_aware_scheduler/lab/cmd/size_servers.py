@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``vswitch-manage size --server-types``: compares servers to buy."""
 
+import argparse
 import collections
 
 import numpy as np
@@ -33,7 +34,7 @@ _NEED = stated.number(above=True)._replace(
     expected='a number above 0, or --mix FILE')
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the comparison of servers."""
     arguments_of.add_options(
         parser.add_argument_group(
@@ -51,11 +52,8 @@ def add_arguments(parser):
          'end in .png, .svg or .pdf'))
 
 
-def require_server_types(arguments):
-    """Check that no argument is given that requires --server-types.
-
-    :raises InvalidInput: if such an argument is given
-    """
+def require_server_types(arguments: argparse.Namespace) -> None:
+    """Check that no argument is given that requires --server-types."""
     for name in _FLAGS:
         if getattr(arguments, name) is not None:
             stated.refuse('--' + name.replace('_', '-'),
@@ -216,7 +214,7 @@ def _fleet(arguments, conf, store, flavors):
 
 # Text output.
 
-def tables(answer):
+def tables(answer: dict):
     """Yield (title, header, rows) of the answer."""
     rows = answer['server_types']
     currency = answer['currency'] and f' in {answer["currency"]}'
@@ -280,7 +278,7 @@ def tables(answer):
             for technology in answer['technologies']])
 
 
-def remarks(answer):
+def remarks(answer: dict) -> list:
     """Return in words which VMs a server refuses."""
     return [f'{row["server"]}, {row["profile"]}: flavor {flavor}, {resource}'
             for row in answer['server_types']

@@ -298,7 +298,7 @@ def _plot_path(arguments, number, folder):
     return f'{stem}-{number}{ending}'
 
 
-def main(argv=None):
+def main(argv: list | None = None) -> int:
     """Run the demo.
 
     :returns: exit status: 0 on success, 1 after an error, which is printed on

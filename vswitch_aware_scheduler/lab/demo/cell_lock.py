@@ -20,7 +20,7 @@ class ReaderFirstLock:
     the reader waits for the database.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._readers = collections.Counter()    # by thread
         self._writing = False

@@ -81,13 +81,13 @@ class FakeCloud(integrated_helpers.ProviderUsageBaseTestCase):
 
     compute_driver = 'fake.FakeDriver'
 
-    def __init__(self, job, send, end):
+    def __init__(self, job: dict, send, end) -> None:
         super().__init__('place')
         self._job = job
         self._send = send
         self._end = end
 
-    def setUp(self):
+    def setUp(self) -> None:
         # The whole configuration comes from the file, as in a real cloud. The
         # fixtures only set defaults and the databases.
         parse_args = config.parse_args
@@ -127,7 +127,7 @@ class FakeCloud(integrated_helpers.ProviderUsageBaseTestCase):
         filter_log.addHandler(self._refusals)
         filter_log.propagate = False
 
-    def place(self):
+    def place(self) -> None:
         """Start the computes, boot the VMs in turn and return the result."""
         job, api = self._job, self.admin_api
         total = len(job['hosts']) + len(job['vms'])
@@ -261,7 +261,7 @@ class FakeCloud(integrated_helpers.ProviderUsageBaseTestCase):
                 'warnings': self._warnings.messages}
 
 
-def main(argv):
+def main(argv: list) -> None:
     """Place the VMs of a job.
 
     The answer has lines ``{"done", "total"}`` during the work, then

@@ -12,6 +12,8 @@ import os
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import packed
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import store
@@ -19,9 +21,9 @@ from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 
-__all__ = ['CARRYING_SHARE', 'HOST_MIX',
-           'LearnedTrace', 'MIN_MEAN_KBPS', 'TraceVm', 'generate_trace',
-           'host_memory_mb', 'hosts', 'learn', 'split']
+__all__ = ['CARRYING_SHARE', 'HOST_MIX', 'LearnedTrace', 'MIN_MEAN_KBPS',
+           'TraceVm', 'generate_trace', 'host_memory_mb', 'hosts', 'learn',
+           'packed_policies', 'split']
 
 #: 10 KB/s: VMs with a smaller rate count as idle, as in the published
 #: statistics of GWA-T-12.
@@ -162,7 +164,7 @@ def _carried_kbps(rng, count, periods):
 
 # From a trace to models and a VM list
 
-def split(series, time):
+def split(series, time: float) -> tuple:
     """Return the parts of a RateSeries before and after a time."""
     first = series.times < time
     return tuple(
@@ -243,7 +245,7 @@ def _vm(instance):
 
 # Hosts
 
-def hosts(count):
+def hosts(count: int) -> list:
     """Return [(host, profile name)] with the mix of profiles."""
     shares = {name: max(1, math.floor(share * count))
               for name, share in HOST_MIX.items()}
@@ -263,7 +265,20 @@ def hosts(count):
             for i, (_, name) in enumerate(by_place, 1)]
 
 
-def host_memory_mb(vms, host_count):
+def packed_policies(hosts: list, profiles: dict, admission_policy: str,
+                    overload_probability: float) -> dict:
+    """Return {host: its facts in the store, of the policy}.
+
+    :param hosts: [(host, profile name)]
+    :param profiles: {name: SwitchProfile}
+    """
+    return {host: {
+        **policy_in_force.pack(admission.HostPolicy(
+            profiles[name], admission_policy, overload_probability)),
+        'origins': {}} for host, name in hosts}
+
+
+def host_memory_mb(vms: list, host_count: int) -> int:
     """Return the memory of every host: twice the need of the list.
 
     All hosts are equal, so that a scheduler that uses cores and memory cannot

@@ -3,9 +3,8 @@
 
 import time
 
-from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.lab.demo import fleet
 from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
@@ -13,8 +12,9 @@ from vswitch_aware_scheduler import store
 __all__ = ['write']
 
 
-def write(path, store_url, placements, hosts, profiles, admission_policy,
-          overload_probability):
+def write(path: str, store_url: str, placements: dict, hosts: list,
+          profiles: dict, admission_policy: str,
+          overload_probability: float) -> None:
     """Write the report of a placement. Add Nova's data to its store.
 
     :param placements: {uuid: host}
@@ -29,14 +29,9 @@ def write(path, store_url, placements, hosts, profiles, admission_policy,
         inventory=store.InventoryState('demo', now, now),
         host_profiles=[store.HostProfile(host, name, source='demo')
                        for host, name in hosts])
-    policy_of = {name: admission.HostPolicy(
-        profiles[name], admission_policy, overload_probability)
-        for name in {name for _, name in hosts}}
-    policies = {host: policy_of[name] for host, name in hosts}
     # Also needed by "vswitch-manage fleet" and "report".
-    target.write_fleet({'host': {
-        host: {**policy_in_force.pack(policy), 'origins': {}}
-        for host, policy in policies.items()}, 'uplink': {}}, now)
+    target.write_fleet({'uplink': {}, 'host': fleet.packed_policies(
+        hosts, profiles, admission_policy, overload_probability)}, now)
     report = contents.Contents(view.FleetView(target))
     # The traffic is old: no model is stale in the demo.
     ends = [window_end for _, _, window_end, _ in target.model_times()]

@@ -15,7 +15,6 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.budgets import executor
 from vswitch_aware_scheduler.budgets import packed
@@ -27,6 +26,7 @@ from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.fleet import view
+from vswitch_aware_scheduler.lab.demo import fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import plans as records
 from vswitch_aware_scheduler.telemetry import base as telemetry
@@ -63,21 +63,16 @@ class SampledTraffic:
     period_seconds: float
     first: int
 
-    def time(self, sample):
-        """Return the start of a sample, seconds UTC.
-
-        :param sample: 0 for the first one
-        """
+    def time(self, sample: int) -> float:
+        """Return the start of a sample, seconds UTC."""
         return (self.first + sample) * self.period_seconds
 
-    def values(self, weights, packet_bytes):
+    def values(self, weights, packet_bytes: float) -> np.ndarray:
         """Return (n, t) rates of the instances in the unit of a limit."""
-        count, samples, _ = self.rates.shape
-        rates = np.zeros((count * samples, 3))
-        rates[:, :2] = self.rates.reshape(-1, 2)
-        law = rate_law.RateLaw.from_arrays(
-            np.full(len(rates), 1.0 / len(rates)), rates)
-        return law.values(weights, packet_bytes).reshape(count, samples)
+        egress_ingress = self.rates.reshape(-1, 2)
+        rates = np.pad(egress_ingress, ((0, 0), (0, 1)))
+        return rate_law.values_of(rates, weights, packet_bytes, False).reshape(
+            self.rates.shape[:2])
 
 
 class _Driver(telemetry.Driver):
@@ -112,13 +107,13 @@ class ReplayedCloud(nova.CloudApi):
     :ivar now: time of the replay, seconds UTC
     """
 
-    def __init__(self, access, placement):
+    def __init__(self, access, placement) -> None:
         super().__init__(access, placement)
         self.facts = nova.read_cloud(access, 'vswitch:')
         self.now = 0.0
         self._seen = {}          # number of a migration -> time
 
-    def migrations(self, since=None, instance_uuid=None):
+    def migrations(self, since=None, instance_uuid=None) -> list:
         """Return Migrations; each changed when it was first seen."""
         migrations = super().migrations(None, instance_uuid)
         return [migration._replace(
@@ -135,8 +130,8 @@ class MigrationReplay:
     :ivar moves: [(sample, uuid, host)] of the live migrations
     """
 
-    def __init__(self, target, cloud, traffic, placements, hosts,
-                 overload_probability):
+    def __init__(self, target, cloud, traffic, placements: dict, hosts: list,
+                 overload_probability: float) -> None:
         self.moves, self.problems = [], []
         self._store, self._cloud, self._traffic = target, cloud, traffic
         self._driver = _Driver(traffic)
@@ -144,15 +139,12 @@ class MigrationReplay:
         self._host_of = dict(placements)
         self._terms = rules.Terms(overload_probability)
         self._rule = relief.Rule()
-        profiles = switch_profile.profiles()
-        policies = {host: admission.HostPolicy(
-            profiles[name], admission.PROBABILITY, overload_probability)
-            for host, name in hosts}
         nodes = facts.by_host(cloud.facts['node'])
         target.write_fleet({'host': {
-            host: {**policy_in_force.pack(policy), 'origins': {},
-                   **facts.of_nova(nodes, host)}
-            for host, policy in policies.items()}, 'uplink': {}, 'node': {},
+            host: {**policy, **facts.of_nova(nodes, host)}
+            for host, policy in fleet.packed_policies(
+                hosts, switch_profile.profiles(), admission.PROBABILITY,
+                overload_probability).items()}, 'uplink': {}, 'node': {},
             'aggregate': cloud.facts['aggregate']}, traffic.time(0))
         host_targets, _ = accounts.targets(target)
         samples = traffic.rates.shape[1]
@@ -161,7 +153,7 @@ class MigrationReplay:
             for (_, name), host_target in host_targets.items()}
         self._written = 0        # samples of which the store has the sums
 
-    def run(self, progress=None):
+    def run(self, progress=None) -> None:
         """Replay all samples."""
         samples = self._traffic.rates.shape[1]
         length = max(1, round(settings.CHECK_SECONDS
@@ -242,7 +234,7 @@ class MigrationReplay:
             for uuid, host in self._host_of.items()], now=now)
         self._written = end
 
-    def summary(self):
+    def summary(self) -> dict:
         """Return what the demo shows of the replay, as plain data."""
         return {'moves': self.moves, 'problems': self.problems, 'budgets': {
             name: [host.account.overload_seconds,
@@ -284,10 +276,7 @@ class _Host:
             for load, capacity in zip(loads, self._target.capacities)])
 
     def overload(self, rows, first, end):
-        """Return (t,) bool: avoidable overload by some instances.
-
-        :param end: end of the samples, exclusive
-        """
+        """Return (t,) bool: avoidable overload by some instances."""
         return rules.overloaded(*self._loads(rows, first, end),
                                 self._target.capacities)
 
@@ -322,7 +311,7 @@ class _Host:
                         self._target.capacities))
 
 
-def read_traffic(job, servers):
+def read_traffic(job: dict, servers: dict) -> SampledTraffic:
     """Return the Traffic of a job of the cloud.
 
     :param job: dictionary: ``rates``, path of a file that :func:`write_rates`
@@ -338,7 +327,7 @@ def read_traffic(job, servers):
                           round(job['start'] / job['period_seconds']))
 
 
-def write_rates(path, rates):
+def write_rates(path: str, rates: dict) -> None:
     """Write rates for :func:`read_traffic`.
 
     :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps}

@@ -34,7 +34,7 @@ class HostResult:
     used: bool
 
     @property
-    def overloaded_share(self):
+    def overloaded_share(self) -> float:
         """Share of the time in which the host is overloaded."""
         return float(self.overloaded.mean())
 
@@ -51,7 +51,7 @@ class PlacementReplay:
     list_kbps: float
     live_migrations: int = 0
 
-    def summary(self, profile=None):
+    def summary(self, profile=None) -> dict:
         """Return the results of all hosts, or of those with one profile.
 
         :param profile: name of a profile, or None for all hosts
@@ -80,7 +80,7 @@ class PlacementReplay:
         }
 
     @property
-    def profiles(self):
+    def profiles(self) -> dict:
         """{name of a switch profile: capacity_kbps}, in the order of hosts."""
         return {host.profile: host.capacity_kbps for host in self.hosts}
 
@@ -89,7 +89,7 @@ def _share(part, whole):
     return part / whole if whole > 0 else 0.0
 
 
-def carry(rates, profile):
+def carry(rates, profile) -> tuple:
     """Send the sum of the given VMs' traffic through one switch.
 
     :param rates: (t, 2) egress_kbps, ingress_kbps

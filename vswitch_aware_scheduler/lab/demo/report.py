@@ -43,11 +43,8 @@ def _mbps(kbps):
     return f'{kbps / 1000:.1f}'
 
 
-def tables(replays):
-    """Return both tables and the lines below them as text.
-
-    :param replays: {policy: PlacementReplay}, the baseline first
-    """
+def tables(replays: dict) -> str:
+    """Return both tables and the lines below them as text."""
     summaries = {policy: replay.summary()
                  for policy, replay in replays.items()}
     columns = list(summaries.values())
@@ -104,11 +101,8 @@ def tables(replays):
     return '\n'.join(text)
 
 
-def as_dict(replays):
-    """Return all numbers as plain data for JSON.
-
-    :param replays: {policy: PlacementReplay}
-    """
+def as_dict(replays: dict) -> dict:
+    """Return all numbers as plain data for JSON."""
     return {policy: _figures(replay) for policy, replay in replays.items()}
 
 
@@ -128,7 +122,7 @@ def _figures(replay):
             for host in replay.hosts]}
 
 
-def plot(replays, period_seconds, title, path):
+def plot(replays: dict, period_seconds: float, title: str, path: str) -> None:
     """Draw the placements into an image.
 
     The upper part shows how long each host is overloaded, by switch type, the

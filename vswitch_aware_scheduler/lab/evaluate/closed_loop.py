@@ -80,7 +80,7 @@ class Strategy(abc.ABC):
     def decide(self, fleet: 'FleetReplay') -> None:
         """Decide on moves and make them with :meth:`FleetReplay.move`."""
 
-    def debts(self):
+    def debts(self) -> dict:
         """Return {('host', number): :class:`.budgets.Debt`} for arrivals."""
         return {}
 
@@ -129,8 +129,8 @@ class FleetReplay:
         according to telemetry
     """
 
-    def __init__(self, packer, strategy, traffic, capacity, conditions,
-                 generator):
+    def __init__(self, packer, strategy, traffic, capacity: float, conditions,
+                 generator: np.random.Generator) -> None:
         self.packer, self._strategy, self._traffic = packer, strategy, traffic
         self._conditions, self._generator = conditions, generator
         self.bin_seconds = bin_seconds = traffic.bin_seconds
@@ -159,7 +159,7 @@ class FleetReplay:
             traffic.known[None], np.full((1, hosts), capacity),
             np.full(count, -1))
 
-    def advance(self, known, rows, end):
+    def advance(self, known, rows: list, end: int) -> None:
         """Learn, place some arrivals and simulate up to a bin.
 
         :param rows: instances in the order of arrival, all before ``end``
@@ -225,32 +225,32 @@ class FleetReplay:
         return load
 
     @property
-    def sizes(self):
+    def sizes(self) -> np.ndarray:
         """(hosts,) number of instances on each host that is or was in use."""
         return np.bincount(self.loads.hosts[self.loads.hosts >= 0],
                            minlength=self.count)[:self.count]
 
-    def bins(self, seconds):
+    def bins(self, seconds: float) -> int:
         """Return the number of bins of a time, at least one."""
         return max(1, round(seconds / self.bin_seconds))
 
-    def recent(self, seconds):
+    def recent(self, seconds: float):
         """Return Loads of the last known bins and of :attr:`hosts`."""
         return self.loads.within(max(0, self.end - self.bins(seconds)),
                                  self.end, self.hosts)
 
     @property
-    def hosts(self):
+    def hosts(self) -> int:
         """Number of hosts in use, and of empty hosts that a plan may use."""
         return min(self.count + _NEW_HOSTS, len(self.used))
 
-    def free(self):
+    def free(self) -> np.ndarray:
         """Return (V,) bool: whether an instance is on a host and at rest."""
         free = self.loads.hosts >= 0
         free[[instance for instance, _, _ in self._running]] = False
         return free
 
-    def busy(self):
+    def busy(self) -> np.ndarray:
         """Return (count,) bool: whether a host has a migration running."""
         busy = np.zeros(self.count, dtype=bool)
         for instance, destination, _ in self._running:
@@ -270,7 +270,7 @@ class FleetReplay:
         unused = np.flatnonzero((self.sizes == 0) & ~self.busy()).tolist()
         return unused + list(range(self.count, self.hosts))
 
-    def move(self, instance, destination):
+    def move(self, instance: int, destination: int) -> bool:
         """Start a live migration. Return whether it did not fail."""
         self.migrations.started.append(self._done)
         while destination >= self.count:

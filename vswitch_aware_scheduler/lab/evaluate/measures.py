@@ -60,11 +60,11 @@ class Judgement:
     migration_share: float = 0.0
 
     @property
-    def avoidable_shares(self):
+    def avoidable_shares(self) -> np.ndarray:
         """(h,) share of the bins of each host with avoidable overload."""
         return self.avoidable / self.bins
 
-    def figures(self, limit):
+    def figures(self, limit: float) -> dict:
         """Return the measures as a dictionary of numbers; None: undefined."""
         shares, raw = self.avoidable_shares, self.overload / self.bins
         weekly = shares[self.bins * self.bin_seconds
@@ -119,8 +119,8 @@ def _spans(stays, begin, end):
             yield instance, host, first, last
 
 
-def judge(stays, rates, capacity, bin_seconds, begin=0,
-          migrations=Migrations()):
+def judge(stays: list, rates, capacity: float, bin_seconds: float,
+          begin: int = 0, migrations=Migrations()) -> Judgement:
     """Return the :class:`Judgement` of a placement.
 
     A host counts in the bins in which it has an instance.
@@ -178,7 +178,11 @@ def _moves(stays, begin, end):
 
 @dataclasses.dataclass(frozen=True)
 class FluidBound:
-    """Host-hours below which no placement can be with free migrations."""
+    """Host-hours below which no placement can be with free migrations.
+
+    :ivar within_limit: host-hours that keep E in all host-hours together
+    :ivar without_overload: host-hours in which others overload no instance
+    """
 
     within_limit: float
     without_overload: float

@@ -44,7 +44,7 @@ class Method:
         returns a :class:`.closed_loop.Strategy` that moves instances
     """
 
-    def __init__(self, name, start, strategy=None):
+    def __init__(self, name: str, start, strategy=None) -> None:
         self.name, self.start, self.strategy = name, start, strategy
 
 
@@ -54,14 +54,14 @@ class Estimator(abc.ABC):
     """Returns the laws that our admission uses."""
 
     @abc.abstractmethod
-    def fit(self, known, saturation_kbps):
+    def fit(self, known, saturation_kbps: float):
         """Return a law for every instance.
 
         :returns: list of V laws for :meth:`table`; instances with too little
             history have the prior
         """
 
-    def limit(self, overload_probability):
+    def limit(self, overload_probability: float):
         """Return the limit to configure so that the overload meets a limit."""
         return overload_probability
 
@@ -79,6 +79,8 @@ class CountsEstimator(Estimator):
     is the law of the configured default, cut at the capacity.
 
     :param min_samples: minimum number of samples to fit a model
+    :param fit: callable(TransitionCounts), returns a TrafficModel or raises
+        NotEnoughSamples
     """
 
     def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES):
@@ -86,7 +88,7 @@ class CountsEstimator(Estimator):
         self._default_law = default_law
         self._min_samples = min_samples
 
-    def fit(self, known, saturation_kbps):
+    def fit(self, known, saturation_kbps: float) -> list:
         """Return a list with a RateLaw for every instance."""
         # Of no capacity: fitted once for all of them.
         fitted = known.derived(self, lambda: self.models(known))
@@ -101,7 +103,7 @@ class CountsEstimator(Estimator):
                 model.DIMENSIONS['bandwidth'], None, saturation_kbps)])
         return [expected if law is None else law for law in fitted]
 
-    def models(self, known):
+    def models(self, known) -> list:
         """Return a list of V RateLaws, None for short histories."""
         return [self._law(counts) if counts is not None
                 and counts.total_samples >= self._min_samples else None
@@ -131,7 +133,7 @@ class PriorEstimator(CountsEstimator):
         self._groups = groups or {}
         self._learns = learns
 
-    def fit(self, known, saturation_kbps):
+    def fit(self, known, saturation_kbps: float) -> list:
         """Return a list with a RateLaw for every instance."""
         laws = known.derived(self, lambda: self.models(known))
         groups = [self._groups.get(uuid, prior.FLEET)
@@ -161,8 +163,8 @@ class PriorEstimator(CountsEstimator):
 class Admission(Method):
     """The decision of the scheduler, on the laws of an estimator."""
 
-    def __init__(self, name, estimator, policy=admission.PROBABILITY,
-                 prediction_margin=1.0):
+    def __init__(self, name: str, estimator, policy=admission.PROBABILITY,
+                 prediction_margin: float = 1.0) -> None:
         super().__init__(name, functools.partial(
             _ByTable, estimator, policy, prediction_margin))
 
@@ -287,39 +289,24 @@ class _Figures(packing.FirstFit):
         """Return (V, k) numbers."""
 
     def at_random(self, figures):
-        """Return the (k,) numbers of a randomly chosen instance.
-
-        :param figures: (V, k) numbers
-        """
+        """Return the (k,) numbers of a randomly chosen instance."""
         return figures.mean(axis=0)
 
     @abc.abstractmethod
     def fits(self, sums):
-        """Return (hosts,) bool: whether each host is within the limit.
-
-        :param sums: (hosts, k) sums of numbers
-        """
+        """Return (hosts,) bool: whether each host is within the limit."""
 
     @abc.abstractmethod
     def probability(self, sums):
-        """Return (hosts,) the overload probability according to the method.
-
-        :param sums: (hosts, k) sums of numbers
-        """
+        """Return (hosts,) the overload probability according to the method."""
 
     def within(self, values):
-        """Return whether values are at most the capacity, with tolerance.
-
-        :param values: array in kbit/s
-        """
+        """Return whether values are at most the capacity, with tolerance."""
         return values <= self.capacity * (1 + _TOLERANCE)
 
 
 class _Samples:
-    """One instance with given samples, with the interface of KnownTraffic.
-
-    :param samples: (n,) rates in kbit/s
-    """
+    """One instance with given samples, with the interface of KnownTraffic."""
 
     def __init__(self, samples):
         self.rates = np.asarray(samples, dtype=float)[None]
@@ -594,7 +581,7 @@ def _with_one_more(on, probability):
     return result
 
 
-def make_placing(settings):
+def make_placing(settings) -> Admission:
     """Return our method of placing."""
     samples = settings.min_samples
     estimator = CountsEstimator(
@@ -604,7 +591,7 @@ def make_placing(settings):
                      settings.prediction_margin)
 
 
-def make_methods(settings, groups=None):
+def make_methods(settings, groups=None) -> list:
     """Return the methods of the report, without the clairvoyant.
 
     :param groups: {instance uuid: (flavor, project)}, or None

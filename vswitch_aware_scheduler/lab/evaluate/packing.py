@@ -31,7 +31,7 @@ class FirstFit(abc.ABC):
     :ivar residents: one list of instances for each host, in order of arrival
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.residents = []
         self.stays = []
         self._current = {}       # stay of each resident
@@ -39,7 +39,7 @@ class FirstFit(abc.ABC):
         self._needs = None
         self._left = np.zeros((0, 0))
 
-    def limit_resources(self, needs, room):
+    def limit_resources(self, needs, room: np.ndarray) -> None:
         """Also limit hosts by cores and memory.
 
         Call this before the first instance is placed.
@@ -52,14 +52,14 @@ class FirstFit(abc.ABC):
         self._room = np.asarray(room, dtype=float)
         self._left = np.zeros((0, self._room.size))
 
-    def resources(self, instances, hosts):
+    def resources(self, instances: int, hosts: int) -> tuple:
         """Return (V, r) needs of instances and (hosts, r) free resources."""
         if self._needs is None:
             return np.zeros((instances, 0)), np.zeros((hosts, 0))
         return self._needs, np.vstack([self._left, np.tile(
             self._room, (hosts - len(self._left), 1))])
 
-    def has_room(self, instance):
+    def has_room(self, instance: int) -> np.ndarray:
         """Return (hosts,) bool: whether a host has enough cores and memory."""
         if self._needs is None:
             return np.ones(len(self.residents), dtype=bool)
@@ -71,35 +71,35 @@ class FirstFit(abc.ABC):
         """Use what is known now, also for residents."""
 
     @abc.abstractmethod
-    def admitted(self, instance):
+    def admitted(self, instance: int) -> np.ndarray:
         """Return (hosts,) bool: whether a host admits one more instance."""
 
     @abc.abstractmethod
-    def predicted(self):
+    def predicted(self) -> np.ndarray:
         """Return (hosts,) overload probability that the method expects."""
 
-    def suppose(self, instance, source, destination):
+    def suppose(self, instance: int, source: int, destination: int) -> None:
         """Judge hosts as if an instance had moved, until :meth:`changed`."""
 
-    def set_debts(self, debts):
+    def set_debts(self, debts: dict) -> None:
         """Set which hosts are in debt, if the method places by budgets.
 
         :param debts: {('host', number): :class:`.budgets.Debt`}
         """
 
-    def last(self):
+    def last(self) -> np.ndarray:
         """Return (hosts,) bool: whether all other hosts come first."""
         return np.zeros(len(self.residents), dtype=bool)
 
-    def changed(self, host):
+    def changed(self, host: int) -> None:
         """Update the state after the residents of a host changed."""
 
-    def host_of(self, instance):
+    def host_of(self, instance: int) -> int:
         """Return the number of the host of an instance, or -1."""
         stay = self._current.get(instance)
         return -1 if stay is None else stay[1]
 
-    def place(self, instance, first=0, end=STAYS):
+    def place(self, instance: int, first: int = 0, end: int = STAYS) -> int:
         """Put an instance on a host. Return the number of the host."""
         candidates = ()
         if self.residents:
@@ -138,24 +138,21 @@ class FirstFit(abc.ABC):
         self.changed(host)
         return stay
 
-    def open(self):
+    def open(self) -> None:
         """Add an empty host."""
         self.residents.append([])
         if self._needs is not None:
             self._left = np.vstack([self._left, self._room])
 
-    def end_stays(self, now):
-        """Remove the instances that have left. Return their rows.
-
-        :param now: instances with a departure up to this bin have left
-        """
+    def end_stays(self, now: int) -> list[int]:
+        """Remove the instances that have left. Return their rows."""
         gone = []
         while self._departures and self._departures[0][0] <= now:
             gone.append(heapq.heappop(self._departures)[1])
             self._leave(gone[-1])
         return gone
 
-    def move(self, instance, destination, now):
+    def move(self, instance: int, destination: int, now: int) -> None:
         """Move an instance to another host.
 
         :param now: first bin of the instance on that host
@@ -178,8 +175,8 @@ class Clairvoyant(FirstFit):
     :param capacity: capacity of each host in kbit/s
     """
 
-    def __init__(self, rates, arrivals, departures, capacity,
-                 overload_probability):
+    def __init__(self, rates, arrivals: np.ndarray, departures: np.ndarray,
+                 capacity: float, overload_probability: float) -> None:
         super().__init__()
         self._rates = rates
         self._arrivals, self._departs = arrivals, departures
@@ -189,7 +186,7 @@ class Clairvoyant(FirstFit):
         self._total = np.zeros((0, bins))
         self._alone, self._used = np.zeros((2, 0, bins), dtype=bool)
 
-    def learn(self, known):
+    def learn(self, known) -> None:
         """Do nothing: everything is known."""
 
     def _will_be(self, instance):
@@ -205,7 +202,7 @@ class Clairvoyant(FirstFit):
         return (np.count_nonzero(above, axis=1) / np.maximum(
             np.count_nonzero(self._used[hosts] | present, axis=1), 1))
 
-    def admitted(self, instance):
+    def admitted(self, instance: int) -> np.ndarray:
         """Return (hosts,) bool, correct up to the first host that accepts."""
         future = self._will_be(instance)
         result = np.zeros(len(self.residents), dtype=bool)
@@ -224,7 +221,7 @@ class Clairvoyant(FirstFit):
         return self._avoidable(hosts, np.zeros(bins),
                                np.zeros(bins, dtype=bool))
 
-    def place(self, instance, first=0, end=STAYS):
+    def place(self, instance: int, first: int = 0, end: int = STAYS) -> int:
         """Put an instance on a host, as :meth:`FirstFit.place`."""
         host = super().place(instance, first, end)
         if host == len(self._total):

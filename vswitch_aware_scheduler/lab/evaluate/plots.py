@@ -2,7 +2,6 @@
 """Two plots of an evaluation: reliability, and cost."""
 
 import os
-import tempfile
 
 import numpy as np
 
@@ -15,7 +14,7 @@ __all__ = ['draw', 'prepare']
 _FLOOR = 1e-5
 
 
-def prepare(directory):
+def prepare(directory: str) -> None:
     """Check that plots can be written to a directory. Create it if missing.
 
     :raises InvalidInput: if matplotlib is not installed, or the directory
@@ -24,15 +23,11 @@ def prepare(directory):
     pictures.new()
     try:
         os.makedirs(directory, exist_ok=True)
-        tempfile.TemporaryFile(dir=directory).close()
     except (OSError, ValueError) as error:
         raise exceptions.InvalidInput(
             f'directory for pictures: {directory!r}: {error}; expected a '
             f'directory that can be created or written to') from None
-    for path in _paths(directory):
-        if os.path.isdir(path):
-            raise exceptions.InvalidInput(
-                f'picture: {path!r}, a directory; expected a file, or none')
+    pictures.prepare(*_paths(directory))
 
 
 def _paths(directory):
@@ -40,7 +35,7 @@ def _paths(directory):
             for name in ('reliability', 'frontier')]
 
 
-def draw(directory, results, overload_probability):
+def draw(directory: str, results: dict, overload_probability: float):
     """Write reliability.png and frontier.png.
 
     :param results: {label: Result} of :func:`.protocols.evaluate`

@@ -93,7 +93,7 @@ class Result:
     predicted: list = dataclasses.field(default_factory=list)
     refused: list = dataclasses.field(default_factory=list)
 
-    def figures(self, overload_probability, clairvoyant):
+    def figures(self, overload_probability: float, clairvoyant) -> dict:
         """Return the row of the report, means over the seeds."""
         return {
             'method': self.method,
@@ -149,8 +149,8 @@ def evaluate(case, methods, seeds=3, progress=None, half_life_days=0):
                            half_life_days)[0]
 
 
-def evaluate_limits(case, limits, methods, seeds=3, progress=None,
-                    half_life_days=0):
+def evaluate_limits(case, limits: list, methods, seeds: int = 3, progress=None,
+                    half_life_days: float = 0) -> list:
     """Replay a case with several limits, which share what is learned.
 
     :param case: ReplayCase, whose own limits are ignored
@@ -281,10 +281,7 @@ class _Run:
         self.names = list(self.packers)
 
     def begins(self, rates):
-        """Return the first bins of the evaluated time and of its last days.
-
-        :param rates: (V, T) kbit/s in the evaluated time
-        """
+        """Return the first bins of the evaluated time and of its last days."""
         return 0, max(0, rates.shape[1] - round(
             LAST_DAYS * traces.DAY_SECONDS / self.bin_seconds))
 

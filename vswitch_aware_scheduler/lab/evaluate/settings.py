@@ -31,7 +31,7 @@ class EvaluationSettings:
     rebalance_cool_down_hours: float = 24.0
 
     @classmethod
-    def of(cls, group):
+    def of(cls, group) -> 'EvaluationSettings':
         """Return the Settings of an object with these attributes."""
         return cls(**{field.name: getattr(group, field.name)
                       for field in dataclasses.fields(cls)

@@ -21,7 +21,7 @@ __all__ = ['BudgetStrategy', 'NAMES', 'Sandpiper', 'WorkloadBalance',
 NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
 
 
-def make_rebalanced(settings):
+def make_rebalanced(settings) -> list:
     """Return the methods of :data:`NAMES`.
 
     All place instances as ``ours`` of :mod:`.methods`.
@@ -48,7 +48,7 @@ class BudgetStrategy(closed_loop.Strategy):
         relieved
     """
 
-    def __init__(self, terms, rule, churn, checks, places):
+    def __init__(self, terms, rule, churn, checks: int, places: bool) -> None:
         self._terms = terms
         self._rule = rule
         self._churn = churn
@@ -60,7 +60,7 @@ class BudgetStrategy(closed_loop.Strategy):
         self._counted = 0        # judged bins
         self._fleet = None
 
-    def debts(self):
+    def debts(self) -> dict:
         """Return {('host', number): :class:`.budgets.Debt`}.
 
         The instances of a trace have no projects: nobody is known to spend.
@@ -97,7 +97,7 @@ class BudgetStrategy(closed_loop.Strategy):
         self._balance[count] = self._terms.after(self._balance[count],
                                                  *seconds)
 
-    def decide(self, fleet):
+    def decide(self, fleet) -> None:
         """Make the moves that the rule plans."""
         self._count(fleet)
         self._fleet = fleet
@@ -173,7 +173,7 @@ class WorkloadBalance(closed_loop.Strategy):
         self._most = threshold * capacity
         self._window_seconds = window_seconds
 
-    def decide(self, fleet):
+    def decide(self, fleet) -> None:
         """Move at most one instance."""
         loads = fleet.recent(self._window_seconds)
         if not loads.slots:
@@ -217,7 +217,7 @@ class Sandpiper(closed_loop.Strategy):
         self._above = above
         self._samples = samples
 
-    def decide(self, fleet):
+    def decide(self, fleet) -> None:
         """Move instances from hotspots."""
         loads = fleet.recent(self._samples * fleet.bin_seconds)
         if loads.slots < self._samples:

@@ -32,6 +32,7 @@ class Trace:
         two recordings
     :ivar rates: (V, T) sum of egress and ingress in kbit/s; NaN without a
         sample
+    :ivar columns: tuple of V int64 arrays, the bins of the samples
     """
 
     series: tuple
@@ -41,12 +42,12 @@ class Trace:
     rates: np.ndarray
 
     @property
-    def uuids(self):
+    def uuids(self) -> tuple:
         """Tuple of instance uuids in the order of the rows."""
         return tuple(recording.instance_uuid for recording in self.series)
 
     @classmethod
-    def from_series(cls, series):
+    def from_series(cls, series) -> 'Trace':
         """Return the Trace of series, from the first to the last sample.
 
         :raises InvalidInput: if no series has a sample
@@ -89,10 +90,7 @@ class Trace:
                    rates)
 
     def thinned(self, missing_share, generator):
-        """Return this trace without a random part of its samples.
-
-        :param missing_share: share of all samples that are removed
-        """
+        """Return this trace without a random part of its samples."""
         rates, series, columns = self.rates.copy(), [], []
         for row, (recording, column) in enumerate(
                 zip(self.series, self.columns)):
@@ -105,7 +103,7 @@ class Trace:
         return Trace(tuple(series), self.period_seconds, self.times,
                      tuple(columns), rates)
 
-    def after(self, past):
+    def after(self, past) -> tuple:
         """Return this trace with another trace as its past.
 
         The other trace is moved by whole weeks, so that it keeps hours and
@@ -145,7 +143,7 @@ class Trace:
                      tuple(columns), rates), bins
 
 
-def load(path, progress=None):
+def load(path: str, progress=None) -> Trace:
     """Read a trace with the telemetry driver ``file``.
 
     :raises TelemetryError: if the trace cannot be read
@@ -154,7 +152,7 @@ def load(path, progress=None):
         telemetry_file.FileDriver(path).series(progress=progress))
 
 
-def load_needs(path, uuids):
+def load_needs(path: str, uuids: tuple) -> np.ndarray:
     """Return the cores and the memory of the instances of a trace.
 
     :returns: (V, 2) cores and memory in MB
@@ -182,7 +180,7 @@ def load_needs(path, uuids):
     return needs
 
 
-def load_groups(path):
+def load_groups(path: str) -> dict:
     """Return {instance uuid: (flavor, project)} of a CSV file.
 
     :raises InvalidInput: if the file cannot be read
@@ -206,8 +204,8 @@ class History:
     :param half_life_days: age at which a sample counts half; 0: none ages
     """
 
-    def __init__(self, trace, begin, known_from, known_until=None,
-                 half_life_days=0):
+    def __init__(self, trace, begin: int, known_from, known_until=None,
+                 half_life_days: float = 0) -> None:
         self._trace = trace
         self._begin = begin
         self._known_from = np.maximum(known_from, begin)
@@ -218,7 +216,7 @@ class History:
         self._counted = 0
         self._counts = [None] * len(trace.series)
 
-    def until(self, end):
+    def until(self, end: int) -> 'KnownTraffic':
         """Return the KnownTraffic at the start of a bin.
 
         :param end: the bin, which has to increase from call to call
@@ -226,7 +224,7 @@ class History:
         return KnownTraffic(self._trace, self._known(end),
                             functools.partial(self._counts_until, end))
 
-    def delivered(self, longest_seconds):
+    def delivered(self, longest_seconds: float) -> np.ndarray:
         """Return (V, B) rates as telemetry delivers them.
 
         The previous sample replaces a missing sample for some time. After
@@ -294,7 +292,7 @@ class KnownTraffic:
     :ivar rates: (V, t) bandwidth in kbit/s, NaN if unknown
     """
 
-    def __init__(self, trace, known, counts):
+    def __init__(self, trace, known, counts) -> None:
         end = known.shape[1]
         self.rates = np.where(known, trace.rates[:, :end], np.nan)
         self.period_seconds = trace.period_seconds
@@ -317,28 +315,28 @@ class KnownTraffic:
         return self._counts()
 
     @functools.cached_property
-    def samples(self):
+    def samples(self) -> np.ndarray:
         """(V,) number of samples."""
         return np.count_nonzero(~np.isnan(self.rates), axis=1)
 
     @functools.cached_property
-    def peak(self):
+    def peak(self) -> np.ndarray:
         """(V,) largest sample; 0 without samples."""
         return np.fmax.reduce(self.rates, axis=1, initial=0.0)
 
     @functools.cached_property
-    def mean(self):
+    def mean(self) -> np.ndarray:
         """(V,) mean of the samples; 0 without samples."""
         return np.nansum(self.rates, axis=1) / np.maximum(self.samples, 1)
 
     @functools.cached_property
-    def variance(self):
+    def variance(self) -> np.ndarray:
         """(V,) variance of the samples; 0 without samples."""
         away = self.rates - self.mean[:, None]
         return np.nansum(away * away, axis=1) / np.maximum(self.samples, 1)
 
     @functools.cached_property
-    def p99(self):
+    def p99(self) -> np.ndarray:
         """(V,) smallest rate that 99 % of the samples do not exceed, or 0."""
         if not self.rates.shape[1]:
             return np.zeros(len(self.rates))

@@ -68,8 +68,8 @@ class ServerCapacity:
     :param overload_probability: limit for the overlay, 0..1
     """
 
-    def __init__(self, server_type, profile, overload_probability,
-                 prediction_margin=1.0):
+    def __init__(self, server_type, profile, overload_probability: float,
+                 prediction_margin: float = 1.0) -> None:
         self.type = server_type
         self.profile = profile
         self._policy = admission.HostPolicy(
@@ -82,7 +82,7 @@ class ServerCapacity:
 
     # VMs that an empty server accepts.
 
-    def takes(self, vm, method):
+    def takes(self, vm, method: str) -> str | None:
         """Return why an empty server refuses a VM: a resource, or None."""
         for resource, need, size in (
                 ('cores', vm.cores, self.type.cores),
@@ -111,7 +111,7 @@ class ServerCapacity:
 
     # Number of VMs.
 
-    def fill(self, vms, method):
+    def fill(self, vms, method: str) -> _Filled:
         """Return how many VMs an empty server accepts in their order.
 
         :returns: _Filled; counting ends at the first VM that does not fit
@@ -179,7 +179,7 @@ class ServerCapacity:
         probabilities = self.overload_by_resource(vms)
         return max(probabilities, key=probabilities.get, default=None)
 
-    def overload_by_resource(self, vms):
+    def overload_by_resource(self, vms) -> dict:
         """Return {resource: probability that some VMs exceed it}."""
         probabilities = {}
         for name in dict.fromkeys(self._limit_names):
@@ -192,7 +192,7 @@ class ServerCapacity:
 
     # The resulting state.
 
-    def state(self, vms):
+    def state(self, vms) -> dict:
         """Return the state of a server with some VMs, as plain data."""
         return {
             'used': self._used(vms), **self._overload(vms),
@@ -272,10 +272,7 @@ def _most(needs, room):
 
 
 def _table(policy, vms):
-    """Return (LoadTable, slot) of a host with some VMs.
-
-    Counted quantities such as tunnels are not included.
-    """
+    """Return (LoadTable, slot) of a host with some VMs."""
     laws = {}
     table = admission.LoadTable()
     slot = table.describe('host', policy, {
@@ -329,7 +326,7 @@ def purchase(server_types, mix, overload_probability, count=None,
     return rows
 
 
-def by_technology(rows):
+def by_technology(rows: list) -> list[dict]:
     """Return the cheapest row of each kind of switch, by the overlay.
 
     Rows that refuse VMs of the mix are ignored. Without prices, the row with

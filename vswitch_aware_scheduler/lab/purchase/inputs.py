@@ -25,6 +25,8 @@ class ServerType:
     :ivar price: price of one server, or None
     :ivar uplink_kbps: capacity of the rack's uplink in each direction, or None
     :ivar hosts_per_uplink: number of servers that share the uplink
+    :ivar cores: cores for VMs: those of the server minus reserved ones, times
+        the allocation ratio; the same for the memory
     """
 
     name: str
@@ -41,6 +43,7 @@ class Vm:
     """One VM of a mix.
 
     :ivar model: TrafficModel, or None where only the law is known
+    :ivar is_prior: whether the law is cut to what one instance may have
     """
 
     flavor: str
@@ -51,11 +54,8 @@ class Vm:
     is_prior: bool = False
     count: int = 1
 
-    def grown(self, factor):
-        """Return the VM with all its rates multiplied by a factor.
-
-        :param factor: number > 0
-        """
+    def grown(self, factor: float):
+        """Return the VM with all its rates multiplied by a factor."""
         if factor == 1:
             return self
         law = self.law
@@ -82,25 +82,27 @@ class Flavor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mix:
-    """VMs in the order in which servers are filled."""
+    """VMs in the order in which servers are filled.
+
+    :ivar repeats: whether ``vms`` is an endless pattern whose every prefix has
+        the shares of the flavors; otherwise it has all VMs once
+    :ivar kinds: the different Vm; a rare one may be missing in the pattern
+    """
 
     vms: tuple
     total: int
     repeats: bool
     kinds: tuple
 
-    def grown(self, factor):
-        """Return the mix with all rates multiplied by a factor.
-
-        :param factor: number > 0
-        """
+    def grown(self, factor: float):
+        """Return the mix with all rates multiplied by a factor."""
         grown = {id(vm): vm.grown(factor) for vm in self.kinds}
         return dataclasses.replace(
             self, vms=tuple(grown[id(vm)] for vm in self.vms),
             kinds=tuple(grown.values()))
 
 
-def mix_of_flavors(vms, length):
+def mix_of_flavors(vms: list, length: int) -> Mix:
     """Return the Mix of VMs with different flavors.
 
     The Mix repeats a pattern in which each Vm has the share of its ``count``.
@@ -209,7 +211,7 @@ def _profiles(place, names, known_profiles, nic_kbps):
     return tuple(profiles.values())
 
 
-def load_flavors(path):
+def load_flavors(path: str) -> dict:
     """Return {name: Flavor} of a YAML file.
 
     :raises InvalidInput: as :func:`load_server_types`
@@ -227,7 +229,7 @@ def load_flavors(path):
     return flavors
 
 
-def traffic_of(place, traffic):
+def traffic_of(place: str, traffic: dict) -> traffic_model.TrafficModel:
     """Return the TrafficModel of stated numbers.
 
     :param traffic: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty

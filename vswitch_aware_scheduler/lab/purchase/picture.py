@@ -19,27 +19,21 @@ _COLOURS = {counts.AGNOSTIC: '#999999', counts.FIGURE_9: '#e69f00',
             counts.OVERLAY: '#0072b2'}
 
 
-def prepare(path):
+def prepare(path: str) -> None:
     """Check that a picture can be written.
 
     :raises InvalidInput: if matplotlib is not installed, if the format is
         unknown, or if the file cannot be written
     """
-    pictures.new()
+    pictures.prepare(path)
     ending = os.path.splitext(path)[1].removeprefix('.').lower()
     if ending not in FORMATS:
         raise exceptions.InvalidInput(
             f'plot: {path!r}; expected a file name that ends in '
             f'{", ".join("." + name for name in FORMATS)}')
-    directory = os.path.dirname(path) or '.'
-    if not os.path.isdir(directory) or not os.access(directory, os.W_OK) \
-            or os.path.isdir(path):
-        raise exceptions.InvalidInput(
-            f'plot: {path!r}; expected a file in a directory that can be '
-            f'written')
 
 
-def draw(path, answer):
+def draw(path: str, answer: dict) -> str:
     """Write the picture: VMs per server, cost of the fleet, sensitivity."""
     rows = answer['server_types']
     priced = all(row['price'] is not None for row in rows)

@@ -82,10 +82,18 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         self.assert_fails("decision: 'req-9'; expected .*decision list",
                           'decision', 'show', 'req-9')
 
-    def test_a_name_of_a_model_is_an_instance(self):
-        self.target.write([base.constant(1, name='web')])
-        decision, = self.ask('decision', 'show', 'web')['decisions']
-        self.assertEqual('req-1', decision['request_id'])
+    def test_a_name_is_that_of_an_instance(self):
+        # By telemetry, or by Nova.
+        self.target.write([base.constant(1, name='web')], placements=[
+            store.InstanceRecord(base.instance_uuid(2), None, name='db'),
+            *(store.InstanceRecord(base.instance_uuid(number), 'h', name='two')
+              for number in (3, 4))])
+        for name, request in (('web', 'req-1'), ('db', 'req-2')):
+            decision, = self.ask('decision', 'show', name)['decisions']
+            self.assertEqual(request, decision['request_id'])
+            self.assertRegex(self.text('list'), rf'\| {name} +\|')
+        self.assert_fails('name two: 2 instances have this name; expected one '
+                          'of their uuids', 'explain', '--server', 'two')
 
     def test_no_more_are_read_than_are_printed(self):
         read = []

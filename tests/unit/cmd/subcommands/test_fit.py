@@ -47,9 +47,16 @@ class FitTestCase(command_case.ManageTestCase):
         self.assertEqual(
             f'vswitch-manage: made a new store: {self.url}\n', errors)
         answer = json.loads(output)
-        self.assertEqual((2, 3), (answer['fitted'], answer['refused']))
+        self.assertEqual((5, 2, 3, 1), (
+            answer['instances'], answer['fitted'], answer['refused'],
+            answer['generation']))
         self.assertEqual({'no traffic': 1, 'no usable sample': 1,
                           'fewer than 24 samples': 1}, answer['reasons'])
+        self.assertEqual(
+            {('quiet', 'no traffic'), ('broken', 'no usable sample'),
+             ('young', 'fewer than 24 samples')},
+            {(item['name'], item['reason'])
+             for item in answer['refused_instances']})
         self.assertEqual(30, answer['refused_samples']['missing'])
         record = store.Store(self.url).model(
             telemetry_file.instance_uuid('10'))
@@ -83,28 +90,14 @@ class FitTestCase(command_case.ManageTestCase):
                 self.assert_fails('HTTP 403', 'fit', '--telemetry', name)
 
     def test_a_path_is_for_files_and_a_url_for_services(self):
-        self.assert_fails('no file|path', 'fit', '--telemetry', 'file')
+        self.assert_fails('path: not given; expected a file .* --path',
+                          'fit')
         self.assert_fails('expected no --path', 'fit',
                           '--telemetry', 'gnocchi', '--path', self.trace)
         self.assert_fails('endpoint_override .*vswitch_prometheus', 'fit',
                           '--telemetry', 'prometheus')
         self._configure('[vswitch_gnocchi]', 'connect_retries = many')
         self.assert_fails('retries', 'fit', '--telemetry', 'gnocchi')
-
-    def test_the_answer_for_a_machine_tells_every_refusal(self):
-        self.make_store()
-        answer = self.ask('fit', '--path', self.trace)
-        self.assertEqual((5, 2, 3, 1), (
-            answer['instances'], answer['fitted'], answer['refused'],
-            answer['generation']))
-        self.assertEqual({'no traffic': 1, 'no usable sample': 1,
-                          'fewer than 24 samples': 1}, answer['reasons'])
-        self.assertEqual(
-            {('quiet', 'no traffic'), ('broken', 'no usable sample'),
-             ('young', 'fewer than 24 samples')},
-            {(item['name'], item['reason'])
-             for item in answer['refused_instances']})
-        self.assertEqual(30, answer['refused_samples']['missing'])
 
     def test_only_the_wanted_time_is_used(self):
         begin = '2023-11-14T22:43:20'     # after six samples
@@ -146,10 +139,6 @@ class FitTestCase(command_case.ManageTestCase):
                           'no-such-driver', '--path', self.trace)
         self.assertFalse(os.path.exists(self.path))
 
-    def test_a_missing_trace_is_named(self):
-        self.make_store()
-        self.assert_fails('/nowhere.npz', 'fit', '--path', '/nowhere.npz')
-
     def test_an_old_or_foreign_database_is_not_made_into_a_store(self):
         self.execute('CREATE TABLE mine (id INTEGER)')
         self.assert_fails('db sync', 'fit', '--path', self.trace)
@@ -182,15 +171,6 @@ class FitTestCase(command_case.ManageTestCase):
         self.assertEqual(answer['generation'],
                          self.ask('db', 'version')['generation'])
 
-    def test_fewer_make_no_prior(self):
-        self.assertEqual(0, self.ask('fit', '--store', self._made(),
-                                     '--path', self.trace)['priors'])
-
-    def test_a_fit_again_replaces_what_was_counted(self):
-        for _ in range(2):
-            self.assertEqual(2, self.ask('fit', '--path', self.trace,
-                                         '--store', self._made())['fitted'])
-
     def test_a_model_stays_whose_instance_is_refused(self):
         target = self.make_store()
         uuid = telemetry_file.instance_uuid('quiet')
@@ -216,14 +196,6 @@ class FitTestCase(command_case.ManageTestCase):
                           '--period-seconds', '0')
         self.assert_fails('--period-seconds: 60', 'fit', '--telemetry',
                           'gnocchi', '--period-seconds', '60')
-
-    def test_what_telemetry_lacks_is_told_by_name(self):
-        self.assert_fails('path: not given; expected a file .* --path',
-                          'fit')
-        for driver in ('gnocchi', 'prometheus', 'ceilometer'):
-            self.assert_fails(rf'{driver}.*endpoint_override.*'
-                              rf'\[vswitch_{driver}\]',
-                              'fit', '--telemetry', driver)
 
     def test_a_terminal_gets_a_progress_bar_and_a_file_does_not(self):
         self.make_store()

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import csv
-import io
 import json
 from unittest import mock
 
@@ -222,21 +220,6 @@ class HostsTestCase(FleetTestCase):
                      'and 1 without waiting for the store; longest wait '
                      'lately: 12 ms'):
             self.assertIn(part, text)
-
-    def test_a_table_and_csv(self):
-        self.put({'h1': (1, 2)}, {1: ON_OFF, 2: ON_OFF})
-        self.modeled(h1=packed(
-            profile.SwitchProfile('p', saturation_kbps=250.0)))
-        header, row = commands.table(self.run_command('fleet')[1])
-        by_column = dict(zip(header, row))
-        self.assertEqual(
-            ('h1', '2', '8.0%', '0.01', '0'),
-            tuple(by_column[key] for key in ('HOST', 'VMS', 'USED', 'LIMIT',
-                                             'EPISODES/DAY')))
-        self.assertNotIn('ROOM', header)
-        [line] = csv.DictReader(io.StringIO(
-            self.run_command('fleet', '-f', 'csv')[1]))
-        self.assertAlmostEqual(.08, float(line['utilisation']))
 
     def test_too_many_hosts_have_no_episodes_and_that_is_said(self):
         self.put({'h1': (1,), 'h2': (2,)}, {1: ON_OFF, 2: ON_OFF})

@@ -11,7 +11,6 @@ from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
 from tests.unit.store import base
 from tests.unit.vswitch import agents
-from vswitch_aware_scheduler import store
 
 
 class HostTestCase(command_case.ManageTestCase):
@@ -139,17 +138,6 @@ class RecordTestCase(HostTestCase):
         for name in ('compute-1.example.org', 'a_b', 'fe80::1'):
             self.assertEqual(0, self.run_command('host', 'set', name,
                                                  'ovs-flat')[0])
-
-    def test_names_that_others_wrote_are_escaped(self):
-        self.make_store().write(host_profiles=[store.HostProfile(
-            'a\x1b[2J\nforged  ovs-gre', 'ovs-flat')])
-        for form in ('table', 'csv', 'yaml', 'json'):
-            output = self.run_command('host', 'list', '-f', form)[1]
-            self.assertTrue(output.replace('\n', '').isprintable(), form)
-            self.assertFalse([line for line in output.splitlines()
-                              if line.startswith('forged')], output)
-        _, row = commands.table(self.run_command('host', 'list')[1])
-        self.assertEqual(r'a\x1b[2J\nforged  ovs-gre', row[0])
 
     def test_what_is_set_is_listed_until_it_is_removed(self):
         status, output, _ = self.run_command(

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import os
-import pathlib
-
 import numpy as np
 
 from tests.unit.cmd import command_case
@@ -97,10 +94,6 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         self.assertEqual('10', self.ask(
             'model', 'show', base.instance_uuid(7).upper())['name'])
 
-    def test_show_refuses_a_name_that_several_have(self):
-        self.assert_fails('name twin: 2 instances', 'model', 'show',
-                          'twin')
-
     def test_show_of_an_unknown_instance_points_to_the_list(self):
         self.assert_fails('no traffic model of instance none; .*model list',
                           'model', 'show', 'none')
@@ -117,13 +110,3 @@ class ModelCommandTestCase(command_case.ManageTestCase):
         self.assertIn('\n5 models\n', output)
         self.assertLess(output.index(base.instance_uuid(8)),
                         output.index(base.instance_uuid(7)))
-
-    def test_list_of_an_empty_store_is_empty(self):
-        os.unlink(self.path)
-        self.make_store()
-        self.assertEqual({'models': []}, self.ask('model', 'list'))
-        self.assertIn('0 models', self.run_command('model', 'list')[1])
-
-    def test_a_damaged_store_is_one_line(self):
-        pathlib.Path(self.path).write_bytes(b'x' * 5000)
-        self.assert_fails('not a database', 'model', 'list')

@@ -104,11 +104,3 @@ class PriorCommandTestCase(command_case.ManageTestCase):
         fake_store.make_empty(url)
         self.assert_fails('models of 20 instances', 'prior', 'show',
                           '--store', url)
-
-    def test_models_are_listed_with_the_host_and_the_project(self):
-        [model] = self.ask('model', 'list')['models']
-        self.assertEqual(('h1', 'small', 'p'), tuple(
-            model[name] for name in ('host', 'flavor', 'project')))
-        header, row = commands.table(self.run_command('model', 'list')[1])
-        self.assertEqual(['HOST', 'PROJECT'], header[-2:])
-        self.assertEqual(['h1', 'p'], row[-2:])

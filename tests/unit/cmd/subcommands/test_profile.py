@@ -28,28 +28,14 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
         self._configure(f'switch_profiles_file = {self.file}')
         by_name = {item['name']: item
                    for item in self.ask('profile', 'list')['profiles']}
-        self.assertIsNone(by_name['rack']['calibration_command'])
+        self.assertEqual((self.file, None), (
+            by_name['rack']['origin'], by_name['rack']['calibration_command']))
         self.assertEqual((2016, 'low'), (by_name['ovs-geneve']['published'],
                                          by_name['ovs-geneve']['trust']))
         for shown in (by_name['ovs-geneve'],
                       self.ask('profile', 'show', 'ovs-geneve')):
             self.assertIn('vswitch-calibrate remote --sender ',
                           shown['calibration_command'])
-
-    def test_list_adds_the_profiles_of_the_configured_file(self):
-        self._configure(f'switch_profiles_file = {self.file}')
-        by_name = {item['name']: item
-                   for item in self.ask('profile', 'list')['profiles']}
-        self.assertEqual(self.file, by_name['rack']['origin'])
-
-    def test_show_prints_numbers_sources_and_limits(self):
-        name, built_in = next(iter(profile.catalogue().items()))
-        shown_profile = self.ask('profile', 'show', name)
-        self.assertEqual(built_in.saturation_kbps,
-                         shown_profile['saturation_kbps'])
-        self.assertEqual([limit.capacity for limit in built_in.limits()],
-                         [limit['capacity']
-                          for limit in shown_profile['limits']])
 
     def test_show_prints_every_built_in_profile(self):
         for name in profile.catalogue():

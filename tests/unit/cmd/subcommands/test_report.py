@@ -41,12 +41,6 @@ class ReportCommandTestCase(command_case.ManageTestCase):
         with open(self.path, encoding='utf-8') as file:
             self.assertIn('Virtual switches', file.read())
 
-    def test_json_has_the_summary(self):
-        answer = self.ask('report', '--html', self.path, '--details', '0')
-        self.assertEqual((3, 11, os.path.getsize(self.path)), (
-            answer['summary']['hosts'], answer['summary']['instances'],
-            answer['bytes']))
-
     def test_the_policy_in_the_store_comes_before_the_options(self):
         self.make_store().write_fleet({'host': {'h1': {
             'profile': {'name': 'other', 'saturation_kbps': 150.0},

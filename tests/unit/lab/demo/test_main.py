@@ -125,9 +125,7 @@ class MainTest(_InFolder):
     def test_a_limit_that_is_no_budget_leaves_rebalancing_out(self):
         def place_all(sites, vms, *_rest):
             self.assertEqual([clouds.DEFAULT, clouds.OURS], list(sites))
-            return {name: clouds.Placement(
-                {vm.uuid: site.hosts[0][0] for vm in vms}, {}, [], 0.5)
-                for name, site in sites.items()}
+            return _on_first_hosts(sites, vms)
 
         with mock.patch.object(clouds, 'place_all', place_all), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms):
@@ -135,13 +133,7 @@ class MainTest(_InFolder):
         self.assertNotIn('ebalancing', self.out.getvalue())
 
     def test_without_the_libraries_of_the_report_all_else_is_shown(self):
-        def place_all(sites, vms, *_rest):
-            return {name: clouds.Placement(
-                {vm.uuid: site.hosts[0][0] for vm in vms}, {}, [], 0.5,
-                budgets={'compute01': (0, 0)})
-                for name, site in sites.items()}
-
-        with mock.patch.object(clouds, 'place_all', place_all), \
+        with mock.patch.object(clouds, 'place_all', _on_first_hosts), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms), \
                 mock.patch.dict(sys.modules, {'jinja2': None}):
             self.assertEqual(0, self._run())
@@ -160,6 +152,12 @@ class NovaConfTest(unittest.TestCase):
         self.assertTrue(with_plugin.startswith(plain))
         self.assertNotIn('vswitch', plain)
         self.assertIn('overload_probability = 0.02', with_plugin)
+
+
+def _on_first_hosts(sites, vms, *_rest):
+    return {name: clouds.Placement(
+        {vm.uuid: site.hosts[0][0] for vm in vms}, {}, [], 0.5,
+        budgets={'compute01': (0, 0)}) for name, site in sites.items()}
 
 
 def _few_vms(path, rng, carrying):

@@ -1,0 +1,597 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import math
+from unittest import mock
+
+import numpy as np
+
+from tests.unit.admission import base
+from tests.unit.traffic import exact
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.traffic import exact_sum
+from vswitch_aware_scheduler.traffic import fourier_sum
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import profile
+
+F = base.F
+_profile = base.switch_profile
+_policy = base.policy
+_on_off = base.on_off
+_constant = base.constant
+_egress = base.egress
+_named = base.named
+_judged = base.judged
+_random_models = base.random_models
+_random_laws = base.random_laws
+
+
+class TestProbability(base.AdmissionTestCase):
+
+    def assertBound(self, exact_probability, bound, slack=.1):
+        """Want an upper bound that is near."""
+        self.assertGreaterEqual(bound, exact_probability * (1 - 1e-9))
+        self.assertLessEqual(bound, exact_probability * (1 + slack) + 1e-15)
+
+    def test_like_instances_are_binomial(self):
+        for count, capacity in ((3, 2500.0), (20, 6000.0), (50, 12_000.0)):
+            assessment = self.judge(
+                _policy(saturation_kbps=capacity),
+                [_on_off(1000)] * (count - 1), _on_off(1000))
+            tail = float(exact.binomial_tail(
+                count, F(1, 10), math.floor(capacity / 1000)))
+            self.assertBound(tail, assessment.overload_probability[0],
+                             1e-9)
+
+    def test_loss_of_like_instances_is_the_binomial_excess(self):
+        n, fit, p = 20, 4, F(1, 10)
+        assessment = self.judge(_policy(saturation_kbps=4000.0),
+                                [_on_off(1000)] * (n - 1), _on_off(1000))
+        excess = sum(math.comb(n, k) * p ** k * (1 - p) ** (n - k)
+                     * (k - fit) for k in range(fit + 1, n + 1))
+        self.assertAlmostEqual(float(excess / (n * p)),
+                               assessment.loss_fraction[0], delta=1e-12)
+
+    def test_a_limit_of_zero_books_the_peak_of_everyone(self):
+        for count, admitted in ((9, True), (10, False)):
+            self.assertAdmitted(admitted, _policy(limit=0.0),
+                                [_on_off(100)] * count, _on_off(100))
+
+    def test_a_limit_of_one_admits_whatever_is_not_too_large(self):
+        assessment = self.assertAdmitted(
+            True, _policy(limit=1.0), [_on_off(900, F(9, 10))] * 30,
+            _on_off(900))
+        self.assertEqual(1.0, round(assessment.overload_probability[0], 6))
+
+    def test_a_probability_equal_to_the_limit_is_admitted(self):
+        # Three at once: a tenth to the third.
+        for limit, admitted in ((.001, True), (.001 * (1 - 1e-6), False),
+                                (.1 ** 3, True), (.1 * .1 * .1, True)):
+            self.assertAdmitted(
+                admitted, _policy(limit=limit, saturation_kbps=2500.0),
+                [_on_off(1000)] * 2, _on_off(1000), msg=limit)
+
+    def test_an_instance_as_large_as_the_capacity_fits_an_empty_host(self):
+        for capacity in (.3, 1000.0, 1e9 / 3):
+            candidate = _on_off(capacity, F(1, 2))
+            self.assertAdmitted(True, _policy(saturation_kbps=capacity), (),
+                                candidate)
+            # And beside one that is silent most of the time.
+            assessment = self.assertAdmitted(
+                True, _policy(saturation_kbps=capacity, limit=.06),
+                [_on_off(capacity / 4)], candidate)
+            self.assertAlmostEqual(.05, assessment.overload_probability[0])
+
+    def test_constants_above_the_capacity_overload_for_ever(self):
+        assessment = self.judge(
+            _policy(), [model.TrafficModel.constant(600)] * 3,
+            model.TrafficModel.constant(200))
+        self.assertEqual(1.0, assessment.overload_probability[0])
+        self.assertAlmostEqual(.5, assessment.loss_fraction[0], 12)
+        self.assertAlmostEqual(2.0, assessment.utilisation[0], 12)
+
+    def test_a_limit_is_decided_as_if_the_capacity_were_near(self):
+        # To a hundredth of the capacity, for any limit, few and many.
+        rng = np.random.default_rng(101)
+        admitted = []
+        for number in range(120):
+            count = int(rng.integers(2, 13) if number % 2
+                        else rng.integers(13, 60))
+            sources = self._sources(rng, count, .7 if number % 2 else
+                                    min(.7, 8 / count))
+            exact_tails = [self._tail(sources, by) for by in (.99, 1.01)]
+            if exact_tails[0] < 1e-9:
+                continue
+            limit = float(10 ** rng.uniform(
+                max(math.log10(exact_tails[0]) - 1, -9), 0))
+            admitted.append(self.decide(
+                [_egress(shares, 1000.0 * values)
+                 for values, shares in sources], limit, exact_tails))
+        self.assertGreater(sum(admitted), 10)
+        self.assertLess(sum(admitted), len(admitted) - 10)
+
+    def test_few_have_a_probability_of_a_capacity_that_is_near(self):
+        # To a hundredth of the capacity, for any limit.
+        rng = np.random.default_rng(7)
+        compared = 0
+        for number in range(150):
+            sources = []
+            for _ in range(int(rng.integers(2, 11))):
+                rates = np.sort(rng.uniform(0, .7 * rng.random(), 3))
+                if rng.random() < .7:
+                    rates[0] = 0.0
+                sources.append((rates, rng.dirichlet([9, 1, .3])))
+            below, above = (self._tail(sources, by) for by in (.99, 1.01))
+            laws = [_egress(shares, 1000.0 * rates)
+                    for rates, shares in sources]
+            judged = _judged(_policy(), laws[1:], laws[0])
+            overload = judged.overload_probability[0]
+            self.assertLessEqual(overload, below * (1 + 1e-5) + 1e-12, number)
+            self.assertGreaterEqual(overload, above * (1 - 1e-5) - 1e-12,
+                                    number)
+            compared += above > 1e-9
+            # If a sum moves by d, its excess changes by at most d times the
+            # probability that the sum is above the nearer capacity.
+            excess, mean = self._excess(sources)
+            self.assertAlmostEqual(
+                excess, judged.loss_fraction[0] * mean,
+                delta=.01 * below + 1e-12, msg=number)
+        self.assertGreater(compared, 75)
+
+    def test_few_that_dominate_are_decided_as_if_the_capacity_were_near(self):
+        # One to three large ones beside many small ones.
+        rng = np.random.default_rng(103)
+        admitted = []
+        for _ in range(60):
+            laws = []
+            for size in ([.6] * int(rng.integers(1, 4))
+                         + [.05] * int(rng.integers(5, 50))):
+                rates = np.append(0, rng.uniform(0, size, 2)) * 1000.0
+                laws.append(rate_law.RateLaw.from_arrays(
+                    rng.dirichlet([9, 1, .1]), np.outer(rates, [.5, .5, 0])))
+            exact_tails = [self._lattice_tail(laws, by) for by in (.99, 1.01)]
+            limit = float(exact_tails[0] * 10 ** rng.uniform(-.3, .3))
+            if exact_tails[0] < 1e-9 or limit >= 1:
+                continue
+            admitted.append(self.decide(laws, limit, exact_tails))
+        self.assertGreater(sum(admitted), 5)
+        self.assertLess(sum(admitted), len(admitted) - 5)
+
+    def test_silent_instances_do_not_hide_the_steps_of_two_large_ones(self):
+        # Two large ones fill the capacity to within two per cent, now and then
+        # together with a third one.
+        rng = np.random.default_rng(106)
+        admitted = []
+        for _ in range(60):
+            sizes = np.array([.4, .6]) * rng.uniform(.98, 1.0) * 1000.0
+            shares = [*rng.uniform(.1, .9, 2), 10 ** rng.uniform(-6, -2)]
+            laws = [_egress([1 - share, share], [0.0, kbps]) for share, kbps
+                    in zip(shares, [*sizes, rng.uniform(50, 400)])]
+            laws += [_egress(rng.dirichlet([9, 1]),
+                             [0.0, rng.uniform(.001, .1)])
+                     for _ in range(rng.integers(22, 40))]
+            exact_tails = [self._lattice_tail(laws, by) for by in (.99, 1.01)]
+            for limit in (exact_tails[0] * 1.02, exact_tails[1] * .98,
+                          10 ** rng.uniform(-9, -1)):
+                if 1e-9 <= limit <= 1:
+                    admitted.append(self.decide(laws, limit, exact_tails))
+        self.assertGreater(sum(admitted), 20)
+        self.assertLess(sum(admitted), len(admitted) - 20)
+
+    def test_steps_make_no_waves_where_limits_are_low(self):
+        # A large one fills most of the capacity nearly all the time, and once
+        # in a thousand million times another one is on as well.
+        silent = [_egress([.9, .1], [0.0, 1e-6 * i]) for i in range(1, 31)]
+        for kbps in (700.0, 800.0, 900.0, 975.0, 981.0, 985.0, 988.0, 989.9):
+            for share in (.5, .9, .999):
+                laws = [_egress([1 - share, share], [0.0, kbps]),
+                        _egress([1 - 3e-9, 3e-9], [0.0, 325.0]), *silent]
+                self.assertAlmostEqual(1, _judged(
+                    _policy(), laws).overload_probability[0] / (3e-9 * share),
+                    delta=1e-3, msg=f'{kbps} {share}')
+
+    def test_a_tail_with_steps_comes_and_goes(self):
+        # The host described anew, and back.
+        silent = {str(i): _egress([.9, .1], [0.0, .01 + i / 999])
+                  for i in range(30)}
+        small = {f'small-{i}': _egress([.7, .3], [0.0, 20.0 + i / 7])
+                 for i in range(30)}
+        large = {str(kbps): _egress([.5, .5], [0.0, kbps])
+                 for kbps in (395.3, 601.7, 111.1)}
+        policy, table, residents = _policy(), admission.LoadTable(), {}
+        row = table.describe('host', policy, residents)
+        for came, went in ((silent, {}), (large, {}), (small, {}),
+                           ({}, large), (large, {}), ({}, small)):
+            table.change({'host': (came, list(went))})
+            residents = {uuid: law for uuid, law in {
+                **residents, **came}.items() if uuid not in went}
+            self.assertAlike(_judged(policy, residents, _constant(1.0)),
+                             table.assess([row], _constant(1.0)))
+
+    def decide(self, laws, limit, tails):
+        """Return whether a host admits the first law; check the decision.
+
+        :param tails: P(sum > capacity) of a capacity that is one per cent
+            smaller, and of one that is larger
+        """
+        fits = bool(_judged(_policy(limit=limit), laws[1:],
+                            laws[0]).admitted[0])
+        self.assertFalse(fits and tails[1] > limit)
+        self.assertFalse(not fits and tails[0] <= limit)
+        return fits
+
+    @staticmethod
+    def _lattice_tail(laws, share):
+        """Return P(sum > share * 1000 kbit/s), rates put on a lattice."""
+        total = exact_sum.LatticeSum(1000.0 * share, share / 20)
+        for law in laws:
+            total = total.plus(total.step * np.rint(law.values(
+                model.DIMENSIONS['bandwidth']) / total.step),
+                law.probabilities)
+        return total.overflow
+
+    def test_a_full_host_is_full_to_a_thousandth_of_its_limit(self):
+        # No instance is refused for the error of the tail, a silent one
+        # least of all; what exceeds the limit by more is refused.
+        rng = np.random.default_rng(105)
+        laws = [_egress(rng.dirichlet([9, 1, 1]),
+                        [0, *rng.uniform(5, 80, 2)]) for _ in range(60)]
+        tail = self._lattice_tail(laws, 1.0)
+        self.assertTrue(1e-6 < tail < .5)
+        for excess, admitted in ((-1e-3, True), (3e-4, True), (5e-3, False)):
+            table = admission.LoadTable()
+            row = table.describe('host', _policy(
+                limit=tail / (1 + excess)), _named(laws[1:]))
+            self.assertEqual(admitted, bool(
+                table.assess([row], laws[0]).admitted[0]), excess)
+            table.change({'host': ({'last': laws[0]}, ())})
+            full = table.assess([row], _constant())
+            self.assertEqual(admitted, bool(full.admitted[0]), excess)
+            # A host that is filled to its limit is not above it.
+            self.assertEqual(admitted, not full.above[0], excess)
+
+    @staticmethod
+    def _sources(rng, count, largest):
+        """Return [(rates, shares)], some of them with much always on."""
+        sources = []
+        for _ in range(count):
+            rates = np.sort(rng.uniform(0, largest * rng.random(), 2))
+            if rng.random() < .7:
+                rates[0] = 0.0
+            sources.append((rates, rng.dirichlet([9, 1])))
+        return sources
+
+    @staticmethod
+    def _tail(sources, capacity):
+        """Return P(sum > capacity), of few sums by going through them all."""
+        if len(sources) <= 12:
+            sums, shares = np.zeros(1), np.ones(1)
+            for values, masses in sources:
+                sums = np.add.outer(sums, values).ravel()
+                shares = np.multiply.outer(shares, masses).ravel()
+            return shares[sums > capacity].sum()
+        total = exact_sum.LatticeSum(capacity, capacity / 20_000)
+        for values, masses in sources:
+            total = total.plus(np.array([values[0], values[0] + np.rint(
+                (values[1] - values[0]) / total.step) * total.step]), masses)
+        return total.overflow
+
+    @staticmethod
+    def _excess(sources):
+        """Return E[(sum - 1)+] and E[sum] of few sums."""
+        sums, shares = np.zeros(1), np.ones(1)
+        for values, masses in sources:
+            sums = np.add.outer(sums, values).ravel()
+            shares = np.multiply.outer(shares, masses).ravel()
+        return shares @ np.maximum(sums - 1, 0), shares @ sums
+
+    def test_after_a_change_no_larger_instance_waits_for_its_table(self):
+        # What asks first after a change makes the table for both.
+        small, large = _constant(1.0), _constant(990.0)
+        laws = {str(i): _constant(float(i)) for i in range(3, 8)}
+        table = admission.LoadTable()
+        row = table.describe('host', _policy(), laws)
+        table.assess([row], large)
+        for change in (({}, ['3']), ({'8': laws['7']}, ())):
+            table.change({'host': change})
+            table.assess([row], small)
+            with mock.patch.object(
+                    fourier_sum.Grid, 'table', autospec=True,
+                    side_effect=fourier_sum.Grid.table) as table_made:
+                table.assess([row], large)
+            table_made.assert_not_called()
+
+    def test_equal_rates_that_hit_the_capacity_fit(self):
+        # As many at once as there is room for, and not one more.
+        for rate, capacity, fit in (
+                (100_000.0, 1e6, 10), (333_000.0, 1e6, 3), (8000.0, 1e6, 125),
+                (1e6 / 3, 1e6, 3), (.1, .3, 3), (2500.0, 1e6, 400)):
+            on_off, policy = _on_off(rate, F(1, 2)), _policy(
+                saturation_kbps=capacity, limit=0.0)
+            for count, admitted in ((fit - 1, True), (fit, False)):
+                self.assertAdmitted(admitted, policy, [on_off] * count, on_off)
+            for count in (fit + 1, fit + 5, 2 * fit):
+                assessment = self.judge(_policy(saturation_kbps=capacity),
+                                        [on_off] * (count - 1), on_off)
+                self.assertAlmostEqual(
+                    float(exact.binomial_tail(count, F(1, 2), fit)),
+                    assessment.overload_probability[0], delta=1e-12)
+
+    def test_thousands_and_a_few_large_ones_are_binomial(self):
+        # The small ones vary by little: the large ones overload.
+        small, large = _on_off(1.037, F(1, 2)), _on_off(510_000.0)
+        policy = _policy(saturation_kbps=1e6)
+        laws = {**{f'small-{i}': small.law for i in range(3000)},
+                **{f'large-{i}': large.law for i in range(4)}}
+        tail = float(exact.binomial_tail(5, F(1, 10), 1))
+        self.assertAlmostEqual(1, self.judge(
+            policy, laws, large).overload_probability[0] / tail, 2)
+
+
+class TestSeveralLimits(base.AdmissionTestCase):
+
+    STATED = {'saturation_kbps': 900.0, 'line_rate_kbps': 500.0,
+              'packet_rate_kpps': 45.0}
+
+    def _joint(self, models, capacities):
+        """Return P(any limit is exceeded), by enumeration."""
+        masses = np.ones(1)
+        sums = np.zeros((1, 3))
+        for source in models:
+            masses = np.multiply.outer(masses, source.stationary).ravel()
+            sums = (sums[:, None, :] + source.rates[None]).reshape(-1, 3)
+        above = np.zeros(len(sums), dtype=bool)
+        for weights, capacity in capacities:
+            above |= sums @ np.array(weights) > capacity
+        return masses[above].sum()
+
+    def test_the_sum_of_all_is_a_bound_of_the_joint_risk(self):
+        rng = np.random.default_rng(83)
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='many', **self.STATED))
+        stated = [(limit.weights, limit.capacity)
+                  for limit in policy.profile.limits()]
+        self.assertEqual(4, len(stated))
+        for _ in range(20):
+            models = _random_models(rng, 7, 130.0)
+            assessment = self.judge(policy, models[1:], models[0])
+            # The capacity may be off by a hundredth, and tables of sums that
+            # are not on the grid have six digits.
+            capacities = [(weights, 1.01 * capacity)
+                          for weights, capacity in stated]
+            joint = self._joint(models, capacities)
+            single = [self._joint(models, [limit]) for limit in capacities]
+            self.assertGreaterEqual(assessment.overload_probability[0],
+                                    min(joint, 1.0) * (1 - 1e-6))
+            self.assertGreaterEqual(
+                assessment.overload_probability[0],
+                min(sum(single), 1.0) * (1 - 1e-6))
+            self.assertLessEqual(assessment.overload_probability[0], 1.0)
+
+    def test_a_sum_above_one_is_one(self):
+        constant = model.TrafficModel.constant(900, 900)
+        assessment = self.judge(
+            _policy(saturation_kbps=1000.0, line_rate_kbps=950.0,
+                    ), [constant] * 2, constant)
+        self.assertEqual(1.0, assessment.overload_probability[0])
+        self.assertLessEqual(assessment.loss_fraction[0], 1.0)
+
+    def test_every_limit_has_its_own_direction(self):
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='line', line_rate_kbps=1500.0))
+        for rates, admitted in (((1000, 0), False), ((0, 1000), True)):
+            self.assertAdmitted(admitted, policy, [_on_off(1000, F(1, 2))],
+                                _on_off(rates[0], F(1, 2), rates[1]))
+
+    def test_unknown_packets_count_at_the_typical_size(self):
+        # 3 Mbit/s in packets of 500 bytes are 0.75 kpps.
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='packets', packet_rate_kpps=2.0,
+            typical_packet_bytes=500.0), overload_probability=0.0)
+        unknown, known = _on_off(3000), _on_off(3000, kpps=.5)
+        for residents, candidate, admitted in (
+                ([unknown], unknown, True), ([unknown] * 2, unknown, False),
+                ([known] * 3, known, True), ([known] * 4, known, False),
+                ([known] * 2, unknown, True), ([known] * 3, unknown, False)):
+            self.assertAdmitted(admitted, policy, residents, candidate)
+
+    def test_hosts_with_other_packet_sizes_count_apart(self):
+        laws = _named([_on_off(3000).law])
+        rows = [self.table.describe(f'host-{size}', admission.HostPolicy(
+            profile.SwitchProfile(name='p', packet_rate_kpps=1.0,
+                                  typical_packet_bytes=size),
+            overload_probability=0.0), laws) for size in (500.0, 1500.0)]
+        # 0.75 kpps each of two do not fit, 0.25 kpps do.
+        self.assertEqual([False, True], self.table.assess(
+            rows, _on_off(3000).law).admitted.tolist())
+
+
+class TestInstants(base.AdmissionTestCase):
+    """What instances do together at the instants."""
+
+    BUSY = np.arange(504) % 50 == 0          # 11 instants
+    RNG = 41
+
+    @staticmethod
+    def sampled(kbps, states):
+        """Return a law with so much egress in states.
+
+        :param kbps: (n,) rates of the states
+        :param states: (504,) state at each instant
+        """
+        states = np.asarray(states, dtype=int)
+        counts = np.bincount(states % 128, minlength=len(kbps)) + 1e-3
+        return _egress(counts / counts.sum(), kbps, states)
+
+    def fleet(self, rng, count, together, share=.08):
+        """Return laws that are busy at the same instants.
+
+        :param together: how likely an instance is busy just then
+        """
+        busy = rng.random(504) < share
+        return [self.sampled(
+            100 * rng.lognormal(0, .4) * np.array([.02, .05, .7, 1.2]),
+            2 * np.where(rng.random(504) < together, busy, rng.random(504)
+                         < share) + rng.integers(0, 2, 504))
+                for _ in range(count)]
+
+    def overload(self, laws, capacity, candidate=_constant()):
+        """Return P(overload) of a host."""
+        with np.errstate(all='raise', under='ignore'):
+            return float(_judged(_policy(saturation_kbps=capacity), laws,
+                                 candidate).overload_probability[0])
+
+    def assertLikePlain(self, laws, plain, capacity, more=()):
+        """Want both to have the same P, also if the first one is new."""
+        self.assertEqual(*(self.overload([*each, *more], capacity)
+                           for each in (laws, plain)))
+        new = [self.overload([*each[1:], *more], capacity, each[0])
+               for each in (laws, plain)]
+        self.assertAlmostEqual(1, new[0] / new[1], 12)
+
+    def test_instances_that_are_busy_together_overload_so_often(self):
+        # Above any capacity below the sum of all, as a newcomer as well.
+        law = self.sampled([0, 100], self.BUSY)
+        for capacity in (1950.0, 1500.0, 1000.0):
+            for laws, candidate in (([law] * 20, _constant()),
+                                    ([law] * 19, law)):
+                self.assertAlmostEqual(
+                    11 / 504, self.overload(laws, capacity, candidate),
+                    delta=1 / 504)
+        # Beside others that are independent of them: 2 % of .3.
+        laws = [law] * 19 + [_on_off(100, F(3, 10)).law]
+        self.assertAlmostEqual(
+            11 / 504 * .3, self.overload(laws, 1950.0), delta=1 / 504)
+        self.assertAlmostEqual(11 / 504 * .3, self.overload(
+            laws[:19], 1950.0, laws[19]), delta=1 / 504)
+
+    def test_exactly_independent_ones_are_those_without_instants(self):
+        # All eight combinations of three, 63 times each.
+        number = np.arange(504)
+        laws = [self.sampled([0, kbps], number >> bit & 1)
+                for bit, kbps in enumerate((100.0, 110.0, 125.0))]
+        plain = [law.independent() for law in laws]
+        rng = np.random.default_rng(self.RNG)
+        for more in ([], [_on_off(50, F(1, 3)).law], _random_laws(rng, 30)):
+            mean = sum(law.mean[:2].sum() for law in more)
+            for capacity in (mean + 180.0, mean + 240.0):
+                self.assertLikePlain(laws, plain, capacity, more)
+
+    def test_instances_at_other_instants_are_not_added_up(self):
+        # The same law, with the others, or at other instants.
+        alike, shifted = (self.sampled([2, 100], busy) for busy in (
+            self.BUSY, np.roll(self.BUSY, 7)))
+        # More than 20 are busy, less than 21.
+        with_them, without = (self.overload([alike] * 20, 2050.0, candidate)
+                              for candidate in (alike, shifted))
+        self.assertAlmostEqual(11 / 504, with_them, delta=1 / 504)
+        self.assertLess(without, 1 / 504)
+
+    def test_instants_without_a_sample_count_for_nobody(self):
+        drawn = self.BUSY + np.full(504, 128)
+        laws = [self.sampled([0, 100], drawn)] * 20
+        plain = [law.independent() for law in laws]
+        for capacity in (500.0, 1950.0):
+            self.assertLikePlain(laws, plain, capacity)
+        # Drawn for half of the instants, at the others busy together.
+        half = self.BUSY + 128 * (np.arange(504) < 252)
+        self.assertAlmostEqual(5 / 252, self.overload(
+            [self.sampled([0, 100], half)] * 20, 1950.0), delta=1 / 252)
+
+    def test_a_newcomer_is_judged_as_the_host_with_it(self):
+        rng = np.random.default_rng(self.RNG)
+        ratios = []
+        for together in (0.0, .3, .6, 1.0) * 6:
+            laws = self.fleet(rng, int(rng.integers(4, 30)), together)
+            peaks = sum(law.peak[0] for law in laws)
+            for share in (.2, .3, .5, .7):
+                after = self.overload(laws, share * peaks)
+                if after > 1 / 504:
+                    ratios.append(self.overload(
+                        laws[1:], share * peaks, laws[0]) / after)
+        self.assertGreater(len(ratios), 40)
+        self.assertAlmostEqual(1, np.median(ratios), 2)
+        self.assertTrue(.4 < min(ratios) and max(ratios) < 2.5, ratios)
+
+    def test_more_capacity_or_less_traffic_never_overloads_more(self):
+        rng = np.random.default_rng(self.RNG)
+        for together in (0.0, .5, 1.0):
+            laws = self.fleet(rng, 12, together)
+            peaks = sum(law.peak[0] for law in laws)
+            overload = [self.overload(laws, capacity)
+                        for capacity in np.linspace(.2, 1, 12) * peaks]
+            # The tables have 256 cells.
+            self.assertLess(np.diff(np.log(overload[:-1])).max(), .05)
+            self.assertEqual(0.0, overload[-1])
+            overload = [self.overload([rate_law.RateLaw.from_arrays(
+                law.probabilities, law.rates * factor, law.at_instants)
+                for law in laws], .4 * peaks)
+                for factor in (.8, .9, 1.0, 1.1, 1.2)]
+            self.assertGreater(np.diff(np.log(overload)).min(), -.05)
+
+    def test_exact_sums_that_hit_the_capacity_fit(self):
+        # Ten with a tenth each, all busy at once, and one that is not on.
+        law = self.sampled([0, 100], self.BUSY)
+        never = self.sampled([0, 100], 0 * self.BUSY)
+        overload = self.overload([law] * 10 + [never], 1000.0)
+        self.assertLess(overload, 1 / 504)
+        for count, admitted in ((9, True), (10, False)):
+            self.assertEqual([admitted], _judged(
+                _policy(limit=0.0), [law] * count, law).admitted.tolist())
+        self.assertAlmostEqual(
+            11 / 504, self.overload([law] * 11, 1000.0), delta=1 / 504)
+
+    def test_when_the_last_one_with_instants_goes_they_go(self):
+        rng = np.random.default_rng(45)
+        laws = _random_laws(rng, 40)
+        policy = _policy(saturation_kbps=2500.0)
+        row = self.table.describe('host', policy, _named(laws))
+        without = self.table.assess([row], laws[0])
+        more = dict(enumerate(self.fleet(rng, 3, 1.0)))
+        self.table.change({'host': (more, ())})
+        self.table.assess([row], laws[0])
+        self.table.change({'host': ({}, list(more))})
+        self.assertAlike(without, self.table.assess([row], laws[0]))
+
+    def test_the_loss_is_that_of_the_instants(self):
+        # 100 of 2000 above the capacity.
+        law = self.sampled([0, 100], self.BUSY)
+        for laws, candidate in (([law] * 20, _constant()), ([law] * 19, law)):
+            self.assertAlmostEqual(100 / 2000, _judged(
+                _policy(saturation_kbps=1900.0), laws,
+                candidate).loss_fraction[0], delta=.012)
+
+    def test_absurd_rates_and_capacities_give_no_nan(self):
+        rng = np.random.default_rng(48)
+        fleet = self.fleet(rng, 30, 1.0)
+        for rate in (0.0, 1e-300, 1e9, 1e150, 1e300, 8e307):
+            laws = [self.sampled([0, rate], rng.random(504) < .1)
+                    for _ in range(4)]
+            plain = [law.independent() for law in laws]
+            for residents in (plain, laws, laws[:1], laws + fleet):
+                for capacity in (0.0, 1e-6, 1000.0):
+                    for candidate in (laws[0], plain[0]):
+                        with np.errstate(all='raise', under='ignore'):
+                            assessment = _judged(_policy(
+                                limit=1.0, saturation_kbps=capacity),
+                                residents, candidate)
+                        for name in ('overload_probability', 'loss_fraction'):
+                            value = float(getattr(assessment, name)[0])
+                            self.assertTrue(0 <= value <= 1,
+                                            (name, rate, capacity, value))
+                        self.assertFalse(math.isnan(
+                            assessment.utilisation[0]))
+                        self.assertEqual(
+                            rate <= max(capacity, model.LEAST_CAPACITY),
+                            assessment.admitted[0])
+
+    def test_uplinks_count_their_instants(self):
+        law = self.sampled([0, 100], self.BUSY)
+        uplink = admission.Uplink('tor', _policy(saturation_kbps=1900.0))
+        policy = admission.HostPolicy(_profile(1e6), uplinks=(uplink,))
+        hosts = [self.table.describe(host, policy, {
+            f'{host}-{i}': law for i in range(10)}) for host in 'ab']
+        assessment = self.table.assess(hosts, _constant())
+        np.testing.assert_allclose(
+            assessment.overload_probability, 11 / 504, atol=1 / 504)
+        self.assertEqual([admission.UPLINK] * 2, assessment.reason.tolist())
