@@ -67,7 +67,7 @@ class _Churn(scheduler_base.SharingTestCase):
         self.driver = modeler_base.MemoryDriver()
         self.set_up = wiring.SetUp(
             self.store, self.driver,
-            learning.Settings('memory', forget_seconds=3600.0),
+            learning.LearningSettings('memory', forget_seconds=3600.0),
             SLOT_SECONDS, budgets=True, member_seconds=600.0)
         self.random, self.numbers = random.Random(7), iter(range(10**9))
         self.on = {}

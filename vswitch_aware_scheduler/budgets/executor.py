@@ -299,8 +299,8 @@ class Executor:
                                      self._settings.copy_disks)
         except http.Refusal as refusal:
             if _lacks_rights(refusal):
-                self._change(records.end_move, move, records.PLANNED,
-                             self._clock(), move.body)
+                records.end_move(self._store, move, records.PLANNED,
+                                 self._clock(), move.body)
                 raise
             self._fail(move, records.FAILED, records.INSTANCE
                        if refusal.status == 409 else records.DESTINATION,
