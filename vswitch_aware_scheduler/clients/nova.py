@@ -260,7 +260,7 @@ def _seconds(text: str | None) -> float | None:
 
 def _server(item):
     status, changed_at = item['status'], _seconds(item.get('updated'))
-    if status in (UNKNOWN, DELETED):
+    if status == UNKNOWN:
         return InventoryServer(item['id'], status, changed_at)
     host = _host(item)
     # For an interface without an address, Nova lists a network without
