@@ -25,10 +25,6 @@ _ARGUMENTS = {
     'keyfile': 'keyfile', 'timeout': 'timeout_seconds',
     'connect_retries': 'connect_retries', 'status_code_retries': 'retries'}
 
-#: {option: names that are accepted as well}
-_OLD_NAMES = {'endpoint-override': 'url', 'valid-interfaces': 'interface',
-              'status-code-retries': 'retries', 'timeout': 'timeout_seconds'}
-
 _LIMITS = ('max_answer_mib', 'requests_per_second')
 
 #: Names of all these options, without those of the credentials.
@@ -41,12 +37,9 @@ def options(service: str, example: str) -> list[cfg.Opt]:
     :param service: name of the service, for the help texts
     :param example: URL in the sample configuration
     """
-    old_names = {name: [cfg.DeprecatedOpt(old)]
-                 for name, old in _OLD_NAMES.items()}
-    theirs = [opt for opt in (
-        *loading.get_adapter_conf_options(False, old_names),
-        *loading.get_session_conf_options(old_names))
-        if opt.dest in _ARGUMENTS]
+    theirs = [opt for opt in (*loading.get_adapter_conf_options(False),
+                              *loading.get_session_conf_options())
+              if opt.dest in _ARGUMENTS]
     cfg.set_defaults(theirs, valid_interfaces=['public'], timeout=60.0,
                      connect_retries=3, status_code_retries=3)
     for opt in theirs:

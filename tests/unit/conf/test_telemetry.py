@@ -35,14 +35,14 @@ class DriverOptionsTest(unittest.TestCase):
         for name, factory in DRIVERS.items():
             with self.subTest(name):
                 arguments = self._read(
-                    name, f'[vswitch_{name}]\nurl = https://metrics:1\n')
+                    name, f'[vswitch_{name}]\nendpoint_override = https://metrics:1\n')
                 driver = factory(**arguments)
                 self.assertEqual(f'{name} https://metrics:1', driver.source)
 
     def test_defaults_of_the_options_are_those_of_the_drivers(self):
         for name, factory in DRIVERS.items():
             arguments = self._read(
-                name, f'[vswitch_{name}]\nurl = https://metrics:1\n')
+                name, f'[vswitch_{name}]\nendpoint_override = https://metrics:1\n')
             for field in dataclasses.fields(factory.SETTINGS):
                 # Without the option, the exporter is detected.
                 if field.name not in arguments or field.name in (
@@ -146,12 +146,3 @@ status_code_retries = 2
             'keyfile': '/key', 'timeout_seconds': 7.0, 'connect_retries': 1,
             'retries': 2, 'max_answer_mib': 32.0,
             'requests_per_second': 10.0, 'auth': None}, access)
-        self.assertEqual(self._read('gnocchi', '''
-[vswitch_gnocchi]
-url = http://a
-interface = internal
-timeout_seconds = 7
-retries = 2
-''')['access'], {**access, 'interface': ['internal'], 'region_name': None,
-                 'cafile': None, 'certfile': None, 'keyfile': None,
-                 'connect_retries': 3})
