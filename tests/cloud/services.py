@@ -50,8 +50,9 @@ DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
              'nova')
 STORE = 'vswitch'
 
-#: Runs a command, its arguments, where nothing can be written; needs root.
-READ_ONLY = ('unshare', '--mount', 'sh', '-c',
+#: Runs a command, its arguments, where nothing can be written but temporary
+#: files, without which a service of nova does not start; needs root.
+READ_ONLY = ('env', 'TMPDIR=/dev/shm', 'unshare', '--mount', 'sh', '-c',
              'mount -o remount,bind,ro / && exec "$@"', 'sh')
 
 #: Database and virtual host of the broker of the second cell.

@@ -341,6 +341,8 @@ def write(connection: sa.Connection, content: Write) -> sql.Generation:
                         generation)
     instances.keep_former(connection, content.remove_placements, generation)
     stays.follow(connection, (), content.remove_placements, now)
+    if content.remove_placements:
+        stays.forget(connection, now - stays.UNSETTLED_SECONDS)
     for kind, names, columns in (
             (_INSTANCE, content.remove, stored_models.KEYS),
             (_HOST, content.remove_hosts, [profiles.profile_table.c.host]),

@@ -14,10 +14,14 @@ from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['Stay', 'follow', 'forget', 'read']
+__all__ = ['Stay', 'UNSETTLED_SECONDS', 'follow', 'forget', 'read']
 
 #: Seconds for which a stay is kept after its end.
 _KEPT_SECONDS = 2 * 86400.0
+
+#: Seconds for which a stay is kept in addition while no error budget is
+#: settled, because budgets are not used or wait for samples.
+UNSETTLED_SECONDS = 7 * 86400.0
 
 # The host of an instance since a given time, until the next row of the same
 # instance.

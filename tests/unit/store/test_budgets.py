@@ -220,6 +220,15 @@ class StaysTestCase(base.StoreTestCase):
                           (1900.0, 'b', False), (2200.0, None, None)],
                          self.stays())
 
+    def test_without_budgets_stays_are_removed_after_nine_days(self):
+        self.put(1000.0, placed(1, 'a'), placed(2, 'a'))
+        self.put(2000.0, gone=[base.instance_uuid(1)])
+        for days, left in ((8, 2), (10, 0)):
+            self.put(1000.0 + 86400 * days, placed(days, 'a'))
+            self.put(2000.0 + 86400 * days, gone=[base.instance_uuid(days)])
+            self.assertEqual(left, len(self.stays()), days)
+        self.assertEqual(1, len(self.stays(2)))
+
     def test_stays_follow_each_other_when_clocks_are_wrong(self):
         self.put(1000.0, placed(1, 'a'))
         self.put(900.0, placed(1, 'b', changed_at=10.0))
