@@ -13,7 +13,7 @@ import numpy as np
 from vswitch_aware_scheduler.admission import assessment as assessments
 from vswitch_aware_scheduler.common import plain_text
 
-__all__ = ['CHECKS', 'Refusal', 'counts', 'line', 'nearest', 'observed']
+__all__ = ['CHECKS', 'HostRefusal', 'counts', 'line', 'nearest', 'observed']
 
 #: All checks that can refuse a host, in words.
 CHECKS = (*assessments.CHECKS[1:], assessments.FUNCTIONS)
@@ -30,7 +30,7 @@ _RANKS[assessments.NO_PROFILE] = _BY_NOTHING
 
 
 @dataclasses.dataclass(frozen=True)
-class Refusal:
+class HostRefusal:
     """Why one host is refused, or would be refused."""
 
     host: str
@@ -67,7 +67,7 @@ def observed(assessment: assessments.Assessment) -> int:
 
 
 def nearest(assessment: assessments.Assessment,
-            most: int = 1) -> list[Refusal]:
+            most: int = 1) -> list[HostRefusal]:
     """Return the Refusals of the hosts that are nearest to fitting.
 
     Hosts that are refused for their load come first, then those refused by a
@@ -88,7 +88,8 @@ def nearest(assessment: assessments.Assessment,
     return [_refusal(assessment, int(refused[i])) for i in order]
 
 
-def line(hosts: int, counted: dict[str, int], closest: Refusal | None) -> str:
+def line(hosts: int, counted: dict[str, int], closest: HostRefusal | None
+         ) -> str:
     """Return in one line which checks refuse how many hosts."""
     checks = ', '.join(f'{count} {check}' for check, count in counted.items())
     return (f'{hosts} {"host" if hosts == 1 else "hosts"}: '
@@ -96,10 +97,10 @@ def line(hosts: int, counted: dict[str, int], closest: Refusal | None) -> str:
             + (f'; closest {closest}' if closest is not None else ''))
 
 
-def _refusal(assessment: assessments.Assessment, i: int) -> Refusal:
+def _refusal(assessment: assessments.Assessment, i: int) -> HostRefusal:
     value, limit = assessment.decisive(i) or (None, None)
-    return Refusal(assessment.host(i), assessment.check(i), value, limit,
-                   bool(assessment.enforced[i]), assessment.explain(i))
+    return HostRefusal(assessment.host(i), assessment.check(i), value, limit,
+                       bool(assessment.enforced[i]), assessment.explain(i))
 
 
 def _multiple(numbers: tuple[float, float] | None) -> float:

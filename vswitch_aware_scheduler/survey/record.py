@@ -13,7 +13,7 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.telemetry import service
 
-__all__ = ['BOOT', 'Event', 'Instance', 'Record', 'read']
+__all__ = ['BOOT', 'Event', 'Record', 'RecordedInstance', 'read']
 
 BOOT = 'boot'
 
@@ -23,7 +23,7 @@ _MOVED = frozenset({'completed', 'confirmed', 'confirming', 'done',
 
 
 @dataclasses.dataclass(frozen=True)
-class Instance:
+class RecordedInstance:
     """An instance that was on a surveyed host.
 
     :ivar vcpus: of its present flavor, as ``memory_mib``
@@ -51,7 +51,7 @@ class Event(typing.NamedTuple):
     """
 
     time: float
-    instance: Instance
+    instance: RecordedInstance
     host: str | None
     source: str | None = None
     kind: str | None = None
@@ -62,7 +62,7 @@ class Event(typing.NamedTuple):
 class Record:
     """The record of some days.
 
-    :ivar instances: {uuid: Instance}
+    :ivar instances: {uuid: RecordedInstance}
     :ivar events: list of Event, in order of time; the first ones are those
         before the days
     :ivar unanswered: number of instances in a cell that does not answer
@@ -123,7 +123,7 @@ def read(access: http.Access, since: float, hosts: set,
 
 
 def _history(server, moves, since, hosts):
-    """Return (Instance, its Events); no event if it was on none of the hosts.
+    """Return (RecordedInstance, its Events), no event if on no host.
 
     :param moves: list of its NovaMigration, the oldest first
     """
@@ -131,7 +131,7 @@ def _history(server, moves, since, hosts):
         return host if host in hosts else None
 
     deleted = server.status == nova.DELETED
-    instance = Instance(
+    instance = RecordedInstance(
         server.uuid, server.name, server.project, server.flavor,
         server.vcpus, server.memory_mib,
         None if deleted else surveyed(server.host))

@@ -25,7 +25,7 @@ from vswitch_aware_scheduler.survey import record as records
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.traffic import series
 
-__all__ = ['AFTER_SECONDS', 'Decision', 'ELSEWHERE', 'MOST_DECISIONS',
+__all__ = ['AFTER_SECONDS', 'ELSEWHERE', 'JudgedDecision', 'MOST_DECISIONS',
            'PASSES', 'REFUSED', 'SAME', 'WARM_PASSES', 'overload_share',
            'play']
 
@@ -51,7 +51,7 @@ _KEPT_SECONDS = 2 * learning.LATE_SECONDS
 
 
 @dataclasses.dataclass(frozen=True)
-class Decision:
+class JudgedDecision:
     """A decision of Nova's scheduler, as the plugin would have judged it.
 
     :ivar decided_at: seconds UTC
@@ -66,7 +66,7 @@ class Decision:
     decided_at: float
     left_at: float
     kind: str
-    instance: records.Instance
+    instance: records.RecordedInstance
     host: str
     outcome: str
     reason: str | None
@@ -143,7 +143,7 @@ def play(store: model_store.Store, driver: base.Driver,
          record: records.Record, times: np.ndarray,
          settings: learning.LearningSettings, read_fleet: Callable,
          capacities: dict, progress: Callable | None = None
-         ) -> tuple[list[Decision], dict[str, packed.Sums]]:
+         ) -> tuple[list[JudgedDecision], dict[str, packed.Sums]]:
     """Play the record, pass by pass; return the decisions and measured sums.
 
     :param store: empty but for the facts and profiles of hosts
@@ -182,7 +182,7 @@ def play(store: model_store.Store, driver: base.Driver,
 class _Placer:
     """Follows where instances are, and judges why.
 
-    :ivar decisions: list of Decision
+    :ivar decisions: list of JudgedDecision
     """
 
     def __init__(self, store, record, times, capacities):
@@ -276,7 +276,7 @@ class _Placer:
             [demand.law_on(view.policies[host]) for host in hosts],
             event.instance.uuid, None, event.instance.project)
         passes = assessed.admitted
-        self.decisions.append(Decision(
+        self.decisions.append(JudgedDecision(
             event.time, self._until.get(self._judged, self._end), event.kind,
             event.instance, event.host,
             SAME if passes[0] else ELSEWHERE if passes.any() else REFUSED,

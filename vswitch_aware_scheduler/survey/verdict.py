@@ -28,7 +28,7 @@ _CORES, _MEMORY = 'cores_used', 'memory_used'
 
 
 def verdict(view: fleet_view.FleetView, record: records.Record,
-            decisions: list[replay.Decision], measured: dict,
+            decisions: list[replay.JudgedDecision], measured: dict,
             resources: dict, projects: dict, progress=None) -> dict:
     """Return the answer as plain data.
 

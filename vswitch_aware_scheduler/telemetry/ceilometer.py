@@ -37,7 +37,7 @@ _MAX_PERIODS = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(service.Settings):
+class CeilometerSettings(service.ServiceSettings):
     """Options of the driver.
 
     :ivar period_seconds: period of the statistics and of the samples; not
@@ -57,7 +57,7 @@ class CeilometerDriver(service.ServiceDriver):
 
     NAME = 'ceilometer'
     SERVICE_TYPE = 'metering'
-    SETTINGS = Settings
+    SETTINGS = CeilometerSettings
 
     def instances(self) -> list[base.Instance]:
         """Return the instances that have had samples since the oldest time.

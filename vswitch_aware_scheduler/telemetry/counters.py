@@ -50,9 +50,9 @@ from vswitch_aware_scheduler.telemetry import curves
 from vswitch_aware_scheduler.telemetry import update_interval
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['Aggregates', 'GRACE_PERIODS', 'KBPS_PER_BYTE', 'KPPS_PER_PACKET',
-           'Part', 'Readings', 'from_counters', 'from_increments',
-           'from_rates', 'instance_series', 'together']
+__all__ = ['AggregatedReadings', 'GRACE_PERIODS', 'KBPS_PER_BYTE',
+           'KPPS_PER_PACKET', 'Part', 'Readings', 'from_counters',
+           'from_increments', 'from_rates', 'instance_series', 'together']
 
 #: Number of periods without an answer before an interface counts as detached
 #: from its instance.
@@ -96,7 +96,7 @@ class Readings:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Aggregates(Readings):
+class AggregatedReadings(Readings):
     """A counter of which one value for each period is stored.
 
     The value is the volume at an unknown moment of the period. A time is the
@@ -176,7 +176,7 @@ def _runs(host, readings, newest, period_seconds, update):
         return []
     reset = (np.diff(counters, axis=0) < 0).any(axis=1)
     gap = curves.GAP_PERIODS * period_seconds
-    aggregated = isinstance(readings, Aggregates)
+    aggregated = isinstance(readings, AggregatedReadings)
     if aggregated and len(times) > 1:
         # One period may be empty because a poll was late, in addition to the
         # periods without a poll.
@@ -205,8 +205,8 @@ def _rates(times, counters, is_over, period_seconds, update, sides=None):
     :param counters: (n, c), not decreasing
     :param is_over: whether it is certain that no reading follows
     :param update: interval of updates in seconds; 0: continuous counters
-    :param sides: for :class:`Aggregates`, whether several periods are empty
-        before and after them, else None
+    :param sides: for :class:`AggregatedReadings`, whether several periods are
+        empty before and after them, else None
     :returns: first period, (m, 3) rates of it and of the following periods
     """
     between = float(np.median(np.diff(times[:, 0]))) if len(times) > 1 \

@@ -69,7 +69,7 @@ _AFTER = curves.AGGREGATES_AROUND + 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(service.Settings):
+class GnocchiSettings(service.ServiceSettings):
     """Options of the driver.
 
     :ivar period_seconds: granularity of the points, and sampling period
@@ -114,7 +114,7 @@ class GnocchiDriver(service.ServiceDriver):
 
     NAME = 'gnocchi'
     SERVICE_TYPE = 'metric'
-    SETTINGS = Settings
+    SETTINGS = GnocchiSettings
 
     def __init__(self, *arguments: typing.Any, **settings: typing.Any):
         super().__init__(*arguments, **settings)
@@ -514,7 +514,8 @@ class GnocchiDriver(service.ServiceDriver):
                     np.int64), readings.counters, link.interval_seconds)
         else:
             part = counters.from_counters(
-                [counters.Aggregates(readings.times, readings.counters)],
+                [counters.AggregatedReadings(readings.times,
+                                             readings.counters)],
                 self._period_seconds, update, until)
         if part.began is None and link.started_at is not None:
             # A counter that was read once has no increment.

@@ -60,7 +60,7 @@ _LONGEST_PATTERN = 60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(service.Settings):
+class PrometheusSettings(service.ServiceSettings):
     """Options of the driver.
 
     :ivar period_seconds: sampling period of the samples; not shorter than the
@@ -107,7 +107,7 @@ class PrometheusDriver(service.ServiceDriver):
 
     NAME = 'prometheus'
     SERVICE_TYPE = 'metric-storage'
-    SETTINGS = Settings
+    SETTINGS = PrometheusSettings
 
     def __init__(self, *arguments: typing.Any, **settings: typing.Any):
         super().__init__(*arguments, **settings)

@@ -22,7 +22,7 @@ from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import logs
 from vswitch_aware_scheduler.telemetry import base
 
-__all__ = ['Division', 'ServiceDriver', 'Settings', 'batches',
+__all__ = ['Division', 'ServiceDriver', 'ServiceSettings', 'batches',
            'import_client', 'iso_time', 'numbers', 'require_list',
            'require_text', 'seconds']
 
@@ -30,7 +30,7 @@ LOG = logs.get_logger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class ServiceSettings:
     """The options of a driver, as its group of options describes them.
 
     :ivar period_seconds: sampling period of the samples
@@ -81,7 +81,7 @@ class ServiceDriver(base.Driver):
     _period_seconds: float
 
     #: Class of the options.
-    SETTINGS: type[typing.Any] = Settings
+    SETTINGS: type[typing.Any] = ServiceSettings
 
     def __init__(self, access: http.Access | Mapping[str, typing.Any],
                  clock: Callable[[], float] = time.time,

@@ -141,8 +141,8 @@ class TestRefusals(ExplanationTestCase):
                 [row], _constant(600)).explain(0))
 
     def test_the_line_is_the_counts_and_the_closest(self):
-        closest = explanation.Refusal('compute7', 'overload probability',
-                                      .01312, .01, True, 'text')
+        closest = explanation.HostRefusal(
+            'compute7', 'overload probability', .01312, .01, True, 'text')
         self.assertEqual(
             '12 hosts: 7 overload probability, 3 peak, 2 tunnels; closest '
             'compute7 (0.0131 > 0.01)', explanation.line(12, {
@@ -152,7 +152,7 @@ class TestRefusals(ExplanationTestCase):
             1, {}, dataclasses.replace(closest, host='h', value=.01001)))
         self.assertEqual('1 host: 1 no profile; closest h (no profile)',
                          explanation.line(1, {'no profile': 1},
-                                          explanation.Refusal(
+                                          explanation.HostRefusal(
                              'h', 'no profile', None, None, True, '')))
 
     def test_numbers_without_a_limit_above_zero_rank_last(self):

@@ -18,6 +18,8 @@ DRIVERS = {'gnocchi': gnocchi.GnocchiDriver,
            'prometheus': prometheus.PrometheusDriver,
            'ceilometer': ceilometer.CeilometerDriver}
 
+URL = '[vswitch_{}]\nendpoint_override = https://metrics:1\n'
+
 
 class DriverOptionsTest(unittest.TestCase):
 
@@ -34,15 +36,13 @@ class DriverOptionsTest(unittest.TestCase):
     def test_every_driver_is_made_of_its_defaults_and_a_url(self):
         for name, factory in DRIVERS.items():
             with self.subTest(name):
-                arguments = self._read(
-                    name, f'[vswitch_{name}]\nendpoint_override = https://metrics:1\n')
+                arguments = self._read(name, URL.format(name))
                 driver = factory(**arguments)
                 self.assertEqual(f'{name} https://metrics:1', driver.source)
 
     def test_defaults_of_the_options_are_those_of_the_drivers(self):
         for name, factory in DRIVERS.items():
-            arguments = self._read(
-                name, f'[vswitch_{name}]\nendpoint_override = https://metrics:1\n')
+            arguments = self._read(name, URL.format(name))
             for field in dataclasses.fields(factory.SETTINGS):
                 # Without the option, the exporter is detected.
                 if field.name not in arguments or field.name in (

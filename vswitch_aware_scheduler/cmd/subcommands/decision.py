@@ -24,7 +24,7 @@ def row(decision) -> dict:
     return {**vars(decision), 'closest': nearest and nearest['host'],
             'summary': explanation.line(
                 decision.hosts, decision.refused,
-                nearest and explanation.Refusal(**nearest))}
+                nearest and explanation.HostRefusal(**nearest))}
 
 
 def find(store, text: str) -> list:

@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.lab.capacity import published
 from vswitch_aware_scheduler.lab.cmd import arguments as arguments_of
 from vswitch_aware_scheduler.lab import stated
 
-__all__ = ['Fit', 'Reproduce']
+__all__ = ['FitCapacity', 'Reproduce']
 
 
 def _fit_answer(arguments):
@@ -110,7 +110,7 @@ def _reproduce_tables(answer):
             for key, value in table['median_errors'].items()])
 
 
-class Fit(base.Command):
+class FitCapacity(base.Command):
     """Estimate the cost of a packet from measured rates."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -7,10 +7,10 @@ from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.lab import gateway as switch_gateway
 
-__all__ = ['Plan']
+__all__ = ['PlanGateways']
 
 
-class Plan(base.Command):
+class PlanGateways(base.Command):
     """Plan the VNIs, the VLANs and the mappings of VXLAN gateways."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
