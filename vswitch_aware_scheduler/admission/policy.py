@@ -46,7 +46,6 @@ class HostPolicy:
     policy share everything that is derived from it.
 
     :ivar overload_probability: limit of PROBABILITY, 0..1
-    :ivar tunnel_key: name of the key that limits the tunnels, for messages
     :ivar judged: False if the host passes with any load, for example bare
         metal; then ``profile`` is None and ``pass_unknown`` is True
     :ivar enforced: False if a refusal is only recorded

@@ -132,7 +132,6 @@ class Slots:
 class Sums:
     """The sums of a host or an uplink, slot by slot.
 
-    :ivar name: name of the host or the uplink
     :ivar limits: tuple of (weights, packet bytes, capacity) of l limits
     :ivar sums: (l, t), NaN if unknown
     :ivar alone: (l, t) bool, whether one instance alone exceeded the capacity

@@ -172,7 +172,6 @@ def _require(is_valid, name, value, expected):
 class TemporaryFailure(Exception):
     """A failure that is possibly gone when the request is repeated.
 
-    :param description: description of the failure
     :param pause_seconds: pause that the service requests, or None
     """
 
@@ -200,8 +199,6 @@ class TooLarge(RequestFailed):
 class Refusal(RequestFailed):
     """The service rejects a request; a retry would not help.
 
-    :param status: HTTP status
-    :param body: text of the answer
     :param may_be_size: whether a smaller request may succeed
     :param values: those of RequestFailed
     """
@@ -245,7 +242,6 @@ class Client:
     Retries are here, and not in the adapter, because an answer of HTTP 200 may
     be invalid as well, and a retry gets a deadline of its own.
 
-    :param access: :class:`Access`
     :param source: name of driver and service, for messages
     :param service_type: type of the service in the catalog of keystone
     :param clock: callable, returns monotonic seconds
@@ -345,8 +341,6 @@ class Client:
              **arguments: typing.Any) -> tuple[typing.Any, Mapping[str, str]]:
         """Return the parsed answer to a request, and its headers.
 
-        :param request_name: name of the request, for messages
-        :param path: path of the URL
         :param expected: description of the expected answer, for messages
         :param check: None, or callable(answer), returns the result; it raises
             LookupError, TypeError or ValueError if the answer is invalid
@@ -411,7 +405,6 @@ class Client:
                 once: Callable[[], typing.Any]) -> typing.Any:
         """Call a function until it succeeds, for a limited number of attempts.
 
-        :param request_name: name of the request, for messages
         :param expected: description of the expected answer, for messages
         :param once: callable(), makes one request; it raises
             TemporaryFailure if the request may be repeated

@@ -53,15 +53,11 @@ def pages(client: SdkClient, kind: str, path: str,
           ) -> Iterator[dict[str, typing.Any]]:
     """Yield {id of an item: result of ``read``} for each page of a list.
 
-    :param kind: key of the items in an answer
-    :param path: path of the URL
     :param read: callable(item), returns the value for the item; it raises
         LookupError, TypeError or ValueError if the item is invalid
     :param query: {name: value}, parameters of each request
     :param repeats: whether items may occur again; a page without new items is
         then the last one, even if the service names a next page
-    :param key: key of an item whose value is the marker of the next page
-    :param arguments: keyword arguments of :meth:`.Client.json`
     :raises TelemetryError: if the list cannot be read completely
     """
     query, ids_seen = dict(query or {}), set()

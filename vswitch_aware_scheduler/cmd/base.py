@@ -86,10 +86,7 @@ class _Base:
         return ''
 
     def get_parser(self, prog_name):
-        """Return the parser of the command.
-
-        :param prog_name: name of the program and of the command
-        """
+        """Return the parser of the command."""
         parser = super().get_parser(prog_name)
         self.add_arguments(parser)
         return parser
@@ -195,7 +192,6 @@ class Show(_Base, show.ShowOne):
         """Print the fields.
 
         :param arguments: argparse Namespace
-        :param names: names of the fields
         :param values: values of the fields
         """
         if not self._prints_answer(arguments):
@@ -223,10 +219,7 @@ class List(_Base, lister.Lister):
     filters = ()
 
     def get_parser(self, prog_name):
-        """Return the parser of the command.
-
-        :param prog_name: name of the program and of the command
-        """
+        """Return the parser of the command."""
         parser = super().get_parser(prog_name)
         parser.set_defaults(
             print_empty=True, sort_direction='asc',

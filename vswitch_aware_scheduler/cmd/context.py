@@ -30,7 +30,6 @@ PROG = 'vswitch-manage'
 def seconds(text):
     """Return seconds UTC of a number or of an ISO 8601 date.
 
-    :param text: text of the argument
     :raises argparse.ArgumentTypeError: if the text is neither
     """
     try:
@@ -115,10 +114,7 @@ def configuration(arguments):
 
 
 def say(text):
-    """Print a line to standard error.
-
-    :param text: text of the line
-    """
+    """Print a line to standard error."""
     terminal.say(PROG, text)
 
 

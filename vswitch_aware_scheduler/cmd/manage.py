@@ -35,10 +35,7 @@ class _Commands(commandmanager.CommandManager):
     """Finds the sub-commands without importing them."""
 
     def load_commands(self, namespace):
-        """Add the entry points of a group.
-
-        :param namespace: name of the group
-        """
+        """Add the entry points of a group."""
         self.group_list.append(namespace)
         self.commands.update(
             (entry.name.replace('_', ' '), entry)
@@ -61,7 +58,6 @@ class App(app.App):
     def build_option_parser(self, description, version):
         """Return the parser of the options that every sub-command has.
 
-        :param description: text of the help
         :param version: not used
         """
         # An abbreviation could be an option of the sub-command.

@@ -33,7 +33,6 @@ class NovaOptions:
     :ivar are_set: whether a file sets ``enabled_filters`` or
         ``weight_classes``; otherwise the defaults of Nova apply
     :ivar max_placement_results: maximum number of hosts of a request
-    :ivar files: list of the paths of the files
     """
 
     plugins: frozenset

@@ -81,7 +81,6 @@ def _is_number(cell, unit=''):
 def print_table(header, rows):
     """Print a table. Cells that end in a digit are aligned to the right.
 
-    :param header: list of the titles of the columns
     :param rows: list of rows, each a list of cells
     """
     rows = [[plain_text.printable(cell) for cell in row] for row in rows]
@@ -128,11 +127,7 @@ def print_json(data):
 
 
 def say(prog, text):
-    """Print one line to standard error, after the name of the command.
-
-    :param prog: name of the command
-    :param text: text of the line
-    """
+    """Print one line to standard error, after the name of the command."""
     print(f'{prog}: {plain_text.one_line(text)}', file=sys.stderr, flush=True)
 
 
@@ -146,10 +141,7 @@ def cell(value, form='.4g'):
 
 
 def version(prog):
-    """Return the text of ``--version``: the command and its version.
-
-    :param prog: name of the command
-    """
+    """Return the text of ``--version``: the command and its version."""
     try:
         package = importlib.metadata.distribution(_PACKAGE)
         return f'{prog} {package.version}'
@@ -170,10 +162,7 @@ def counted(counts):
 
 @contextlib.contextmanager
 def progress(label):
-    """Yield a callback (done, total) that shows a bar on a terminal.
-
-    :param label: title of the bar
-    """
+    """Yield a callback (done, total) that shows a bar on a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -237,7 +226,6 @@ def run(prog, command, debug=lambda: False, failure=1, interrupted=''):
     If a reader such as ``head`` closes the output, this is not an error: the
     command continues without output and returns its own status.
 
-    :param prog: name of the command
     :param command: callable(), returns the exit status
     :param debug: callable(), returns whether to show tracebacks
     :param failure: exit status after an error

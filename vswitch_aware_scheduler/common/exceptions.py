@@ -99,7 +99,6 @@ class ClockError(VSwitchError):
 class SurveyError(VSwitchError):
     """A cloud cannot be surveyed.
 
-    :param message: text of the error
     :param status: exit status of the command
     """
 

@@ -118,7 +118,6 @@ def read(path: str, place: str, expected: str,
          error: type = exceptions.InvalidInput) -> str:
     """Return the text of a file.
 
-    :param place: description of the file
     :param expected: description of a valid file
     """
     try:

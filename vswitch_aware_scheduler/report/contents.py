@@ -98,8 +98,6 @@ class Contents:
         """Return all data of a report.
 
         :param now: current time, seconds UTC
-        :param limits: :class:`Limits`
-        :param decisions: list of the Decisions of schedulers
         :param host: None, or the only host of the report
         """
         store = self._store

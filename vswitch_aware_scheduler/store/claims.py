@@ -85,7 +85,6 @@ class StoredClaim:
     :ivar rule: rule that gave the law, as in :class:`.Demand`
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
         instance guarantee, or None if unknown
-    :ivar claimed_by: name of the worker for operators
     :ivar age_seconds: age when the claim is written, or when it was read
     :ivar waited_seconds: how long the request had waited when the claim was
         written

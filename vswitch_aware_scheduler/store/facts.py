@@ -76,7 +76,6 @@ worker_table = tables.table(
 class Modeler:
     """The heartbeat of one modeler process.
 
-    :ivar host: name of its machine
     :ivar waiting_for: what the modeler waits for, in words, or None
     :ivar name: unique name of the process
     :ivar started_at: seconds UTC by the modeler's clock, as all times here
@@ -122,7 +121,6 @@ class FleetFacts:
 class Worker:
     """The state of one worker process of a scheduler.
 
-    :ivar host: name of its machine
     :ivar name: unique name of the process
     :ivar started_at: seconds UTC by the worker's clock, as all times here
     :ivar seen_at: time of the report

@@ -79,7 +79,6 @@ class StoredModel:
     :ivar window_end: end of the last sample, seconds UTC
     :ivar samples: number of samples, not a whole number after ageing
     :ivar source: where the samples come from, for example 'file'
-    :ivar name: name of the instance for operators
     :ivar updated_at: seconds UTC; set by the store, as ``format_version``
     :raises InvalidModel: if a value is invalid
     """

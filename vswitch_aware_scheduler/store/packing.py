@@ -80,10 +80,7 @@ def storable(text: str) -> str:
 
 def storable_texts(row: dict[str, typing.Any], *long_texts: str
                    ) -> dict[str, typing.Any]:
-    """Return columns with storable texts of at most 255 characters.
-
-    :param long_texts: names of the columns of any length
-    """
+    """Return columns with storable texts of at most 255 characters."""
     return {name: value if not isinstance(value, str)
             else storable(value) if name in long_texts
             else storable(value)[:255] for name, value in row.items()}

@@ -83,7 +83,6 @@ def read(access: http.Access, since: float, hosts: set,
     are read, page by page. Only what concerns the hosts is kept.
 
     :param access: Access of Nova
-    :param hosts: names of the hosts
     :param progress: callable(number of instances read)
     :raises TelemetryError: if Nova does not answer
     :raises Refusal: if this user may not read the instances of all projects

@@ -211,7 +211,6 @@ def pseudonyms(view: fleet_view.FleetView, record: records.Record,
                secret: bytes, others: dict) -> dict:
     """Return {name: pseudonym} of all names in an answer.
 
-    :param secret: key of the pseudonyms
     :param others: {kind: iterable of further names}
     """
     kinds = collections.defaultdict(set, {

@@ -147,8 +147,6 @@ class CeilometerDriver(service.ServiceDriver):
 class _Interface:
     """A network interface of an instance in Ceilometer.
 
-    :ivar resource: id of the resource
-    :ivar domain: name of the domain in libvirt
     :ivar meters: {meter: time of its first sample}
     """
 
@@ -173,7 +171,6 @@ class _CeilometerClient(http.Client):
     def resources(self, meter, since):
         """Return [(id, time of its first sample)] since a given time.
 
-        :param meter: name of the meter
         :param since: time in seconds UTC
         """
         def read(item):
@@ -192,8 +189,6 @@ class _CeilometerClient(http.Client):
 
         A rate that is no number is NaN.
 
-        :param meter: name of the meter
-        :param resource: id of the resource
         :param period_seconds: length of a period
         :param first: first period
         :param last: end of the periods, exclusive

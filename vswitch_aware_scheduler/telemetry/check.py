@@ -56,7 +56,6 @@ class Example:
 class Findings:
     """The result of :func:`examine`.
 
-    :ivar source: name of the driver and URL
     :ivar facts: as :meth:`.base.Driver.facts` returns them
     :ivar instances: number of instances that the source has
     :ivar in_nova: number of them that Nova has, None without an inventory

@@ -168,9 +168,6 @@ def aggregated_curve(times: np.ndarray, counters: np.ndarray, is_over: bool,
     moment of their periods, and the curve is the straightest that agrees with
     this.
 
-    :param times: as for :func:`updated_curve`
-    :param counters: as for :func:`updated_curve`
-    :param is_over: as for :func:`updated_curve`
     :param period_seconds: length of a period
     :param update: interval of the polls in seconds if their place was seen to
         change, else 0

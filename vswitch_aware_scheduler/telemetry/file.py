@@ -227,7 +227,6 @@ class _Samples:
 class _NpzTrace:
     """A trace as arrays: vm (n,), t0, dt, rx_KBps (n, T), tx_KBps (n, T).
 
-    :param path: path of the file
     :param period_seconds: required sampling period, or None
     """
 
@@ -399,10 +398,7 @@ class _GwaTrace:
 
 
 class _PlainCsv:
-    """CSV with one row for each sample, of all instances in any order.
-
-    :param path: path of the file
-    """
+    """CSV with one row for each sample, of all instances in any order."""
 
     def __init__(self, path):
         self._path = path
@@ -532,10 +528,7 @@ class _Buffer:
 
 
 class _BadCells:
-    """Counts the cells of a file that should be a rate but are not.
-
-    :param path: path of the file
-    """
+    """Counts the cells of a file that should be a rate but are not."""
 
     _EMPTY = frozenset(['', '-', 'na', 'n/a', 'nan', 'none', 'null'])
 
@@ -657,11 +650,7 @@ def _too_large(path, most):
 
 
 class _Expanded(io.RawIOBase):
-    """The expanded content of a gzip file, up to the limit.
-
-    :param path: path of the file
-    :param stream: the open file
-    """
+    """The expanded content of a gzip file, up to the limit."""
 
     def __init__(self, path, stream):
         super().__init__()

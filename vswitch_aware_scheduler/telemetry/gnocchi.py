@@ -239,7 +239,6 @@ class GnocchiDriver(service.ServiceDriver):
                         by_creator):
         """Determine which aggregation of each interface can be read.
 
-        :param instance_links: list as returned by :meth:`_resources`
         :param by_interface: whether to request the metrics of each interface,
             because these interfaces are few
         :param by_creator: whether metrics of other creators are omitted
@@ -304,7 +303,6 @@ class GnocchiDriver(service.ServiceDriver):
         distance. The counter shows the rate. Both together show the distance.
         If measures are further apart than periods, the counter is read.
 
-        :param instance_links: list as returned by :meth:`_resources`
         :param last: end of the requested periods, exclusive
         """
         by_policy = {}
@@ -498,7 +496,6 @@ class GnocchiDriver(service.ServiceDriver):
     def _part(self, link, answer, update, until):
         """Return the :class:`.Part` of an interface.
 
-        :param update: as returned by :meth:`_update`
         :param until: end of the requested time, seconds UTC
         """
         columns = [(periods * self._period_seconds, values)
@@ -555,15 +552,10 @@ def _are_few(instance_uuids):
 class _Interface:
     """A network interface of an instance in Gnocchi.
 
-    :ivar id: id of the resource
-    :ivar domain: name of the domain in libvirt
     :ivar started_at: time of the creation, seconds UTC, or None
     :ivar ended_at: time of the deletion, or None while it is there
     :ivar metrics: {name of a metric: its id}
-    :ivar names: names of the metrics that are read
-    :ivar policy: name of the archive policy
     :ivar counter: an aggregation of the counter, or None
-    :ivar points: how many points of a metric there can be
     """
 
     id: str
@@ -664,8 +656,6 @@ class _GnocchiClient(http.Client):
     def page(self, description, path, search, read, parameters):
         """Return the results of ``read`` for the items of one page.
 
-        :param description: description of the request, for messages
-        :param path: path of the URL
         :param search: search expression of a POST, or None for a GET
         :param read: callable(item), converts one item of the answer
         :param parameters: {name: value} of the query of the URL
@@ -682,8 +672,6 @@ class _GnocchiClient(http.Client):
     def pages(self, description, path, search, read, parameters=None):
         """Yield the items of all pages of a list.
 
-        :param description: description of the request, for messages
-        :param path: path of the URL
         :param search: search expression of a POST, or None for a GET
         :param read: callable(item), converts one item of the answer
         :param parameters: {name: value} of the query of the URL, or None
@@ -716,11 +704,7 @@ class _GnocchiClient(http.Client):
                            'fewer')
 
     def metrics(self, description, path):
-        """Return the metrics of a resource; none if it no longer exists.
-
-        :param description: description of the request, for messages
-        :param path: path of the URL
-        """
+        """Return the metrics of a resource; none if it no longer exists."""
         try:
             answer, _ = self.json(
                 description, 'GET', path, 'a list of metrics',
@@ -736,21 +720,15 @@ class _GnocchiClient(http.Client):
                  first, last, divisible):
         """Return {interface id: {metric name: (periods, values)}}.
 
-        :param resource_type: type of the resources
-        :param ids: ids of the interfaces
-        :param names: names of the metrics
         :param aggregation: one of :data:`AGGREGATIONS`
         :param granularity: length of a period in seconds
         :param first: first period, None: the first that exists
         :param last: end of the periods, exclusive
-        :param divisible: whether the caller can request less
         """
         def read(group):
             """Return {interface: {metric: points}} of one group of the answer.
 
             Interfaces that were not requested or lack data are omitted.
-
-            :param group: dictionary, one item of the answer
             """
             by_link = {}
             for link, metrics in group['measures']['measures'].items():

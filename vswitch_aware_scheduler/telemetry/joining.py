@@ -367,8 +367,6 @@ def is_outage(still: Standstill, series: Mapping[str, list[Column]],
     instances may be silent together; they were not if each of their counters
     rises at the end by as much as it would have risen in that time.
 
-    :param still: as :func:`standstills` returns it
-    :param series: as for :func:`standstills`
     :param polls: columns whose values are the times of the source's polls
     """
     latest = still.begin + still.usual / 2

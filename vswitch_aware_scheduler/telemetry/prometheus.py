@@ -336,8 +336,6 @@ class PrometheusDriver(service.ServiceDriver):
         """Remove readings of sources that repeated their last poll.
 
         All instances of a host have one source, and possibly all hosts.
-
-        :param counters: as returned by :meth:`_Reading.counters`
         """
         sources = {None: {}}
         for uuid, links in counters.items():
@@ -384,7 +382,6 @@ class PrometheusDriver(service.ServiceDriver):
         names this host, readings of hosts that Nova does not know also remain:
         they may be of this host, under another name.
 
-        :param links: as for :func:`_parts`
         :param home: host of the instance in Nova
         """
         named = {key: self._host_of(key[-1])
@@ -474,8 +471,6 @@ def _parts(links, count, period_seconds, update, until):
 class _Reading:
     """The state of one reading of a server.
 
-    :param client: prometheus_api.PrometheusClient
-    :param names: Names
     :param period_seconds: length of a period
     :param samples_per_request: approximate number of samples in one request
     :param since: start of the time, seconds UTC
@@ -546,7 +541,6 @@ class _Reading:
 
         :param query: selector of the series
         :param label: label by whose values the list can be divided
-        :param names: names of the labels to return
         """
         def ask(ends, _low, _high, divisible):
             selector = query if ends == ['.*'] \
@@ -611,7 +605,6 @@ class _Reading:
     def shards(self, instance_values, first, last):
         """Divide the list of instances into parts for one query each.
 
-        :param instance_values: list as returned by :meth:`instances`
         :param first: first period
         :param last: end of the periods, exclusive
         """

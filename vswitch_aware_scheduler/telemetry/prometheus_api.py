@@ -38,8 +38,6 @@ class PrometheusClient(http.Client):
         """Send a request, and return ``read(item)`` of each item of a list.
 
         :param keys: keys that lead to the list in the ``data`` of the answer
-        :param divisible: whether the caller can request less
-        :param method: HTTP method
         :param marks: members of an answer that is not complete
         """
         def checked(answer):
@@ -73,8 +71,6 @@ class PrometheusClient(http.Client):
 
         :param start: seconds UTC
         :param end: seconds UTC
-        :param names: names of the labels to return
-        :param divisible: whether the caller can request less
         """
         def read(labels):
             return {name: _text(labels[name]) for name in names
@@ -135,7 +131,6 @@ class PrometheusClient(http.Client):
 
         :param start: seconds UTC
         :param end: seconds UTC
-        :param divisible: whether the caller can request less
         """
         def read(series):
             labels = {str(name): _text(value)

@@ -323,7 +323,6 @@ def import_client(name: str, extra: str, source: str) -> typing.Any:
     It is imported at the first use, because the library is an extra.
 
     :param extra: extra of this package that installs the library
-    :param source: name of the driver and URL, for messages
     :raises TelemetryError: if the module cannot be imported
     """
     library = name.partition('.')[0]
