@@ -120,10 +120,7 @@ class _Base:
         return context.open_store(self.conf)
 
     def run(self, arguments):
-        """Run the command and return its exit status.
-
-        :param arguments: argparse Namespace
-        """
+        """Run the command and return its exit status."""
         super().run(arguments)
         return self.status
 
@@ -140,10 +137,7 @@ class Command(_Base, command.Command):
     """A command that prints text of its own for people."""
 
     def take_action(self, arguments):
-        """Print the answer.
-
-        :param arguments: argparse Namespace
-        """
+        """Print the answer."""
         answer = self.answer(arguments)
         if self._prints_answer(arguments):
             self._print_answer(arguments, with_texts(answer))
@@ -169,10 +163,7 @@ class Show(_Base, show.ShowOne):
         return fields
 
     def take_action(self, arguments):
-        """Return (names, values).
-
-        :param arguments: argparse Namespace
-        """
+        """Return (names, values)."""
         answer = with_texts(self.answer(arguments))
         if not self._prints_answer(arguments):
             answer = with_texts(self.shown(answer))
@@ -191,7 +182,6 @@ class Show(_Base, show.ShowOne):
     def produce_output(self, arguments, names, values):
         """Print the fields.
 
-        :param arguments: argparse Namespace
         :param values: values of the fields
         """
         if not self._prints_answer(arguments):
@@ -246,10 +236,7 @@ class List(_Base, lister.Lister):
         return _normal(key) in map(_normal, arguments.sort_columns)
 
     def take_action(self, arguments):
-        """Return (titles, rows of cells).
-
-        :param arguments: argparse Namespace
-        """
+        """Return (titles, rows of cells)."""
         answer = with_texts(self.answer(arguments))
         rows, total = self.select(arguments, answer[self.rows_key])
         self.complete(arguments, rows, answer)
@@ -277,7 +264,6 @@ class List(_Base, lister.Lister):
     def produce_output(self, arguments, titles, cells):
         """Print the rows.
 
-        :param arguments: argparse Namespace
         :param titles: titles of the columns
         :param cells: rows of cells
         """

@@ -71,7 +71,6 @@ class _Subject:
 def run(arguments, conf, store, progress=None):
     """Return the answer as a dictionary; ``hosts`` is a list of rows.
 
-    :param arguments: argparse Namespace
     :param conf: ConfigOpts with the options of this package
     :param store: Store
     :param progress: None, or callable(done, total)

@@ -54,10 +54,7 @@ class Report(base.Command):
                                  f'{STALE_HOURS:g})')
 
     def take_action(self, arguments):
-        """Write the page; print the summary unless the page is printed.
-
-        :param arguments: argparse Namespace
-        """
+        """Write the page; print the summary unless the page is printed."""
         if arguments.html == '-':
             self.answer(arguments)
         else:

@@ -89,10 +89,7 @@ class Survey(base.Command):
                             help='print and write pseudonyms instead of names')
 
     def run(self, arguments):
-        """Run the command and return its exit status.
-
-        :param arguments: argparse Namespace
-        """
+        """Run the command and return its exit status."""
         try:
             return super().run(arguments)
         except exceptions.SurveyError as error:
