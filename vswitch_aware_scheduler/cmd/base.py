@@ -61,7 +61,7 @@ class Column:
     form: typing.Callable | None = None
     absent: str = '-'
 
-    def value(self, row: dict):
+    def value(self, row: dict) -> typing.Any:
         """Return the value of a row, or None."""
         for key in self.key.split('.'):
             row = row.get(key) if isinstance(row, dict) else None
@@ -85,7 +85,7 @@ class _Base:
         """Return no text below the help."""
         return ''
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
         parser = super().get_parser(prog_name)
         self.add_arguments(parser)
@@ -119,7 +119,7 @@ class _Base:
         """The :class:`~vswitch_aware_scheduler.store.Store`."""
         return context.open_store(self.conf)
 
-    def run(self, arguments):
+    def run(self, arguments: argparse.Namespace) -> int:
         """Run the command and return its exit status."""
         super().run(arguments)
         return self.status
@@ -136,7 +136,7 @@ class _Base:
 class Command(_Base, command.Command):
     """A command that prints text of its own for people."""
 
-    def take_action(self, arguments):
+    def take_action(self, arguments: argparse.Namespace) -> typing.Any:
         """Print the answer."""
         answer = self.answer(arguments)
         if self._prints_answer(arguments):
@@ -162,7 +162,7 @@ class Show(_Base, show.ShowOne):
         """Return the fields as a table has them."""
         return fields
 
-    def take_action(self, arguments):
+    def take_action(self, arguments: argparse.Namespace) -> typing.Any:
         """Return (names, values)."""
         answer = with_texts(self.answer(arguments))
         if not self._prints_answer(arguments):
@@ -208,7 +208,7 @@ class List(_Base, lister.Lister):
     columns = []
     filters = ()
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
         parser = super().get_parser(prog_name)
         parser.set_defaults(
@@ -225,17 +225,18 @@ class List(_Base, lister.Lister):
         """Return whether a row has the value of a filter."""
         return row.get(name) == value
 
-    def complete(self, arguments, rows: list, answer: dict) -> None:
+    def complete(self, arguments: argparse.Namespace, rows: list,
+                 answer: dict) -> None:
         """Add to the selected rows what takes long to compute."""
 
     def describe(self, answer: dict, rows: list) -> None:
         """Print for people what follows the table."""
 
-    def sorts_by(self, arguments, key: str) -> bool:
+    def sorts_by(self, arguments: argparse.Namespace, key: str) -> bool:
         """Return whether the list is sorted by a key of its rows."""
         return _normal(key) in map(_normal, arguments.sort_columns)
 
-    def take_action(self, arguments):
+    def take_action(self, arguments: argparse.Namespace) -> typing.Any:
         """Return (titles, rows of cells)."""
         answer = with_texts(self.answer(arguments))
         rows, total = self.select(arguments, answer[self.rows_key])
@@ -284,7 +285,7 @@ class List(_Base, lister.Lister):
                        if total == 1 else self.below))
             self.describe(self._answer, rows)
 
-    def select(self, arguments, rows: list) -> tuple:
+    def select(self, arguments: argparse.Namespace, rows: list) -> tuple:
         """Return the rows to print, and their number without a limit."""
         rows = [with_texts(row) for row in rows]
         for name in self.filters:
@@ -430,7 +431,7 @@ def _text(value, brackets=''):
 
 # For programs
 
-def as_text(output_format: str, data, indent: int | None = 2) -> str:
+def as_text(output_format: str, data: object, indent: int | None = 2) -> str:
     """Return an answer as JSON or YAML. NaN and infinity raise an error."""
     text = terminal.json_text(data, indent)
     if output_format == 'json':
@@ -450,7 +451,7 @@ def _plain(value):
         if isinstance(value, dict | list) else value
 
 
-def with_texts(row):
+def with_texts(row: object) -> typing.Any:
     """Return a dictionary with an ISO 8601 text for each time.
 
     :param row: dictionary; other values are returned as they are
@@ -506,7 +507,7 @@ def _reduced(row, columns):
     return reduced
 
 
-def natural(value) -> tuple:
+def natural(value: object) -> tuple:
     """Return a sort key: numbers by value, and host2 before host10."""
     if isinstance(value, bool | int | float):
         return (0, value)

@@ -10,6 +10,8 @@ import datetime
 import math
 import os
 
+from oslo_config import cfg
+
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler import conf as options
@@ -27,7 +29,7 @@ PROG = 'vswitch-manage'
 
 # The command line
 
-def seconds(text):
+def seconds(text: str) -> float:
     """Return seconds UTC of a number or of an ISO 8601 date.
 
     :raises argparse.ArgumentTypeError: if the text is neither
@@ -49,7 +51,8 @@ def seconds(text):
     return moment.timestamp()
 
 
-def add_times(parser, things, all_things):
+def add_times(parser: argparse.ArgumentParser, things: str,
+              all_things: str) -> None:
     """Add the options of the first and the last time of an answer.
 
     :param parser: argparse parser
@@ -64,7 +67,7 @@ def add_times(parser, things, all_things):
                              f'{all_things})')
 
 
-def add_file_arguments(parser):
+def add_file_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the telemetry driver "file".
 
     :param parser: argparse parser
@@ -80,7 +83,7 @@ def add_file_arguments(parser):
 
 # Configuration, store and telemetry
 
-def configuration(arguments):
+def configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     """Return the ConfigOpts of a command line.
 
     :param arguments: Namespace with ``config_file`` (list of paths) and
@@ -113,12 +116,12 @@ def configuration(arguments):
     return options.read([] if path is None else [path])
 
 
-def say(text):
+def say(text: str) -> None:
     """Print a line to standard error."""
     terminal.say(PROG, text)
 
 
-def open_store(conf):
+def open_store(conf: cfg.ConfigOpts.GroupAttr) -> store.Store:
     """Return the :class:`.Store` of the configuration.
 
     :param conf: options of the group [vswitch_scheduler]
@@ -126,7 +129,7 @@ def open_store(conf):
     return store.Store(conf.store_url, conf.store_timeout_seconds)
 
 
-def open_or_make_store(conf):
+def open_or_make_store(conf: cfg.ConfigOpts.GroupAttr) -> store.Store:
     """Return the :class:`.Store`. Create a missing SQLite file.
 
     :param conf: options of the group [vswitch_scheduler]

@@ -85,7 +85,7 @@ class App(app.App):
             help='log everything and show the traceback of an error')
         return parser
 
-    def run(self, argv):
+    def run(self, argv: list[str]) -> int:
         """Run the command line and return its exit status.
 
         :param argv: list of arguments
@@ -103,7 +103,7 @@ class App(app.App):
             logging.getLogger().addHandler(logging.NullHandler())
         return self.run_subcommand(words)
 
-    def run_subcommand(self, argv):
+    def run_subcommand(self, argv: list[str]) -> int:
         """Run a sub-command, or print its help.
 
         :param argv: list of arguments, the words of the sub-command first
@@ -176,7 +176,7 @@ def _summary(entry):
     return line[1] if line else ''
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run the command.
 
     :param argv: arguments without the name of the program; None: those of

@@ -154,7 +154,7 @@ def _serve(conf, argv):
     return 0
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run the command.
 
     :param argv: arguments without the program's name; None uses those of the

@@ -11,7 +11,7 @@ __all__ = ['NAMES', 'by_name', 'packets_known']
 NAMES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 
-def by_name(values, with_packets=True):
+def by_name(values: list[float], with_packets: bool = True) -> dict:
     """Return {name: rate} for JSON.
 
     :param values: the three rates

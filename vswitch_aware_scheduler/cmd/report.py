@@ -83,7 +83,7 @@ def _serve(conf, started):
         serving.serve_forever()
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run ``vswitch-report``.
 
     :param argv: arguments without the program's name; None uses those of the

@@ -668,7 +668,7 @@ def _configuration(argv):
     return conf
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run the command.
 
     :param argv: arguments without the program's name; None uses those of the

@@ -31,24 +31,24 @@ _PACKAGE = 'vswitch_aware_scheduler'
 
 # Output
 
-def print_line(text=''):
+def print_line(text: str = '') -> None:
     """Print one line. Line ends in the text are escaped."""
     _write(plain_text.printable(text) + '\n')
 
 
-def print_below(text):
+def print_below(text: str) -> None:
     """Print an empty line and a line."""
     print_line()
     print_line(text)
 
 
-def print_text(text):
+def print_text(text: str) -> None:
     """Print several lines."""
     for line in text.splitlines():
         print_line(line)
 
 
-def print_fields(pairs):
+def print_fields(pairs: list) -> None:
     """Print names and values, with the values in one column.
 
     :param pairs: list of (name, value)
@@ -78,7 +78,7 @@ def _is_number(cell, unit=''):
     return re.fullmatch(rf'-|<?[-+.e\d]*\d{unit}|>=\d+', cell)
 
 
-def print_table(header, rows):
+def print_table(header: list[str], rows: list) -> None:
     """Print a table. Cells that end in a digit are aligned to the right.
 
     :param rows: list of rows, each a list of cells
@@ -93,7 +93,7 @@ def print_table(header, rows):
             for cell, width, to_right in zip(row, widths, right)).rstrip())
 
 
-def print_tables(tables):
+def print_tables(tables: list) -> None:
     """Print several tables, each with a title.
 
     :param tables: iterable of (title, header, rows)
@@ -105,7 +105,7 @@ def print_tables(tables):
         print_table(header, rows)
 
 
-def print_remarks(title, sentences):
+def print_remarks(title: str, sentences: list[str]) -> None:
     """Print a title and a list of sentences; nothing without sentences."""
     if sentences:
         print_below(f'{title}:')
@@ -113,7 +113,7 @@ def print_remarks(title, sentences):
             print_line(f'- {text}')
 
 
-def json_text(data, indent=2):
+def json_text(data: object, indent: int | None = 2) -> str:
     """Return an answer as JSON. NaN and infinity raise an error."""
     # All characters beyond ASCII and all control characters except DEL are
     # escaped.
@@ -121,17 +121,17 @@ def json_text(data, indent=2):
         '\x7f', r'\u007f')
 
 
-def print_json(data):
+def print_json(data: object) -> None:
     """Print an answer as JSON."""
     print_text(json_text(data))
 
 
-def say(prog, text):
+def say(prog: str, text: str) -> None:
     """Print one line to standard error, after the name of the command."""
     print(f'{prog}: {plain_text.one_line(text)}', file=sys.stderr, flush=True)
 
 
-def cell(value, form='.4g'):
+def cell(value: object, form: str = '.4g') -> str:
     """Return a number as text, or a hyphen for None.
 
     :param value: number or None
@@ -140,7 +140,7 @@ def cell(value, form='.4g'):
     return '-' if value is None else format(value, form)
 
 
-def version(prog):
+def version(prog: str) -> str:
     """Return the text of ``--version``: the command and its version."""
     try:
         package = importlib.metadata.distribution(_PACKAGE)
@@ -211,7 +211,7 @@ class PrintCompletion(argparse.Action):
 
 # The process
 
-def log_all():
+def log_all() -> None:
     """Log everything to standard error, including libraries, escaped."""
     # Slow to import, and few commands log anything.
     from vswitch_aware_scheduler.common import logs

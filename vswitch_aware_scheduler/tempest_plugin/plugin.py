@@ -15,7 +15,7 @@ __all__ = ['VSwitchTempestPlugin']
 class VSwitchTempestPlugin(plugins.TempestPlugin):
     """The entry point of ``tempest.test_plugins``."""
 
-    def load_tests(self):
+    def load_tests(self) -> tuple[str, str]:
         """Return (folder of the tests, folder of their package)."""
         folder = os.path.dirname(os.path.abspath(__file__))
         return (os.path.join(folder, 'tests'),

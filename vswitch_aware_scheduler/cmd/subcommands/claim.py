@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage claim: prints the recent placements of schedulers."""
 
+import argparse
+
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import rates
 from vswitch_aware_scheduler import store
@@ -28,11 +30,11 @@ class List(base.List):
         _column('CONFLICTS', 'conflicts'), _column('MISSED', 'missed'),
         _column('LEFT', 'seconds_left', '{:.0f}'.format)]
 
-    def belongs(self, row, name, value):
+    def belongs(self, row: dict, name: str, value: str) -> bool:
         """Return whether a claim is on a host, or came from it."""
         return value in (row['host'], row['source'])
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the claims that schedulers read."""
         return {'claims': [{
             'instance': claim.instance_uuid, 'state': claim.state,

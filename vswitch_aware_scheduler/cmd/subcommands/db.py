@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage db: manages the schema of the store."""
 
+import argparse
+
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import terminal
@@ -19,13 +21,13 @@ _COPY_SECONDS = 60.0
 class Copy(base.Show):
     """Copy the store to an empty database, for example on MariaDB."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('url', metavar='URL',
                             help='SQLAlchemy URL of the other database, in '
                                  'which the tables are created')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Copy all tables; return the number of rows of each."""
         source, target = (store.Store(url, _COPY_SECONDS)
                           for url in (self.conf.store_url, arguments.url))
@@ -40,12 +42,12 @@ class Copy(base.Show):
 class Sync(base.Show):
     """Create the store, or update its schema to the newest version."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('--version', metavar='REVISION',
                             help='update to this version only')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Update the schema; return its versions before and after."""
         url = self.conf.store_url
         if arguments.version == '':
@@ -67,7 +69,7 @@ class Sync(base.Show):
 class Version(base.Show):
     """Print the version of the schema."""
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the version and, of the newest schema, the generation."""
         version = migration.version(self.conf.store_url,
                                     self.conf.store_timeout_seconds)

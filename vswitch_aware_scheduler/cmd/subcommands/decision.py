@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage decision: prints how schedulers judged the last requests."""
 
+import argparse
 import contextlib
 import math
 import time
@@ -64,7 +65,7 @@ class List(base.List):
         _column('REFUSED', 'refused', lambda refused: ', '.join(
             f'{count} {check}' for check, count in refused.items()) or '-')]
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the decisions, the newest first."""
         query = {'host': arguments.host, 'project': arguments.project}
         # If the list is in order of time, only the printed rows are read.
@@ -82,18 +83,18 @@ class Show(base.Show):
     formats have the newest one.
     """
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument(
             'what', metavar='SERVER|REQUEST',
             help='uuid or name of an instance, or id of a request of Nova')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the decisions on an instance or a request."""
         return {'decisions': [
             row(decision) for decision in find(self.store, arguments.what)]}
 
-    def shown(self, answer):
+    def shown(self, answer: dict) -> dict:
         """Return the newest decision."""
         return answer['decisions'][0]
 
@@ -101,11 +102,11 @@ class Show(base.Show):
 class Summary(base.Command):
     """Print what enforcement would have changed, and whether rightly."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         context.add_times(parser, 'decisions', 'all, until now')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the result of :func:`.outcomes.summary`."""
         end = math.inf if arguments.end is None else arguments.end
         return outcomes.summary(self.store, (
@@ -113,7 +114,7 @@ class Summary(base.Command):
                 since=arguments.start) if decision.decided_at < end),
             time.time())
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the summary in sentences, and the remarks."""
         for sentence in outcomes.sentences(answer):
             terminal.print_line(sentence)

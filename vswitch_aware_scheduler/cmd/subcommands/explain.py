@@ -5,6 +5,7 @@ Reads only the store: the inventory and the policies that the modeler wrote.
 Computes tables and explanations with the code of the scheduler.
 """
 
+import argparse
 import bisect
 import collections
 import dataclasses
@@ -450,21 +451,22 @@ class Explain(base.List):
         _column('REFUSED BY', 'check', absent='no check'),
         _column('VALUE', 'value'), _column('OF', 'limit')]
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         _add_arguments(parser)
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the result of :func:`run`."""
         with terminal.progress('judging') as progress:
             return run(arguments, self.all_options, self.store, progress)
 
-    def complete(self, arguments, rows, answer):
+    def complete(self, arguments: argparse.Namespace, rows: list,
+                 answer: dict) -> None:
         """Add units to the numbers of a table."""
         if arguments.formatter == 'table':
             rows[:] = [_with_units(row, ('value', 'limit')) for row in rows]
 
-    def describe(self, answer, rows):
+    def describe(self, answer: dict, rows: list) -> None:
         """Print the instance, and how the only or nearest host is judged."""
         terminal.print_line()
         terminal.print_fields(list(zip(*base.fields_of({

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage fit: fit traffic models to telemetry."""
 
+import argparse
 import collections
 import time
 
@@ -20,14 +21,14 @@ __all__ = ['Fit']
 class Fit(base.Show):
     """Fit traffic models to telemetry and write them to the store."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('--telemetry', metavar='DRIVER', default='file',
                             help='name of a telemetry driver (default: file)')
         context.add_file_arguments(parser)
         context.add_times(parser, 'samples', 'all samples')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Fit models to all series of a telemetry driver, and write them."""
         conf = self.conf
         began = time.monotonic()
@@ -94,7 +95,7 @@ class Fit(base.Show):
                           for prior in target.priors().values()),
             'seconds': round(time.monotonic() - began, 3)}
 
-    def for_people(self, answer):
+    def for_people(self, answer: dict) -> dict:
         """Return the answer without the list of refused instances."""
         return {name: value for name, value in answer.items()
                 if name not in ('refused_instances', 'seconds')}

@@ -6,6 +6,7 @@ of each host, and the scheduler's LoadTable computes the sums. No request
 is sent to a service.
 """
 
+import argparse
 from collections.abc import Callable
 import dataclasses
 import time
@@ -370,11 +371,11 @@ _INSTANCES = [
 class List(base.List):
     """Print the load and the overload probability of each host."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         _add_arguments(parser)
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the hosts, uplinks or projects."""
         self._fleet, head = open_view(self.store, self.conf)
         if arguments.projects:
@@ -409,7 +410,8 @@ class List(base.List):
         sort(its_rows, arguments.sort)
         return its_rows
 
-    def complete(self, arguments, its_rows, answer):
+    def complete(self, arguments: argparse.Namespace, its_rows: list,
+                 answer: dict) -> None:
         """Add room, episodes and the instances of a host."""
         if self.rows_key != 'hosts':
             return
@@ -432,7 +434,7 @@ class List(base.List):
                 self._fleet, its_rows, head['remarks'], arguments.flavor,
                 arguments.project, progress)
 
-    def describe(self, answer, its_rows):
+    def describe(self, answer: dict, its_rows: list) -> None:
         """Print claims, the instances of a host, and the remarks."""
         if answer.get('claims', {}).get('claims_made'):
             terminal.print_line()
@@ -450,11 +452,11 @@ class List(base.List):
 class Show(base.Show):
     """Print what a host carries, and its instances."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('host', metavar='HOST')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the row of a host in "fleet", and its instances."""
         fleet, head = open_view(self.store, self.conf)
         its_rows = host_rows(fleet, arguments.host)

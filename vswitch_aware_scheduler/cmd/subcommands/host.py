@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage host: manages the switch profiles of hosts."""
 
+import argparse
 import dataclasses
 import re
 
@@ -45,7 +46,7 @@ class Discover(base.List):
                 f'{before["profile"] or "-"} ({before["source"]})')),
         _column('REASON', 'reason')]
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument(
             '--map', metavar='SWITCH[:ENCAPSULATION]=PROFILE', action='append',
@@ -57,7 +58,7 @@ class Discover(base.List):
                             help='also replace profiles from other sources, '
                                  'for example those that an operator set')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the proposals, and what is or would be done with each."""
         conf = self.conf
         profiles = switch_profile.profiles(conf.switch_profiles_file)
@@ -85,7 +86,7 @@ class Discover(base.List):
              'before': step.before and dataclasses.asdict(step.before)}
             for proposal, step in zip(proposals, steps)]}
 
-    def describe(self, answer, rows):
+    def describe(self, answer: dict, rows: list) -> None:
         """Print remarks on the proposals."""
         terminal.print_remarks('Remarks', [
             f'{host["host"]}: {remark}' for host in answer['hosts']
@@ -108,7 +109,7 @@ class List(base.List):
         _column('OVERRIDES', 'overrides', _numbers),
         _column('SOURCE', 'source'), _column('UPDATED', 'updated_at_iso')]
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the profiles of hosts."""
         return {'hosts': list(map(dataclasses.asdict,
                                   self.store.host_profiles()))}
@@ -142,7 +143,7 @@ def _profile_of(arguments, conf):
 class Set(base.Show):
     """Set the profile of a host."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('host', metavar='HOST')
         parser.add_argument('profile', metavar='PROFILE', nargs='?',
@@ -153,7 +154,7 @@ class Set(base.Show):
                             help='value of the profile that differs on this '
                                  'host; may be given several times')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Write the profile; return it and the generation."""
         record = _profile_of(arguments, self.conf)
         target = context.open_or_make_store(self.conf)
@@ -169,11 +170,11 @@ class Set(base.Show):
 class Remove(base.Show):
     """Remove the profile of a host; the default profile then applies."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('host', metavar='HOST')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Remove the profile; return what applied and what applies now."""
         before = {profile.host: profile for profile
                   in self.store.host_profiles()}.get(arguments.host)

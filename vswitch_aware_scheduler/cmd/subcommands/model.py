@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage model: prints stored traffic models."""
 
+import argparse
+
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import rates
@@ -14,13 +16,13 @@ _column = base.Column
 class Show(base.Show):
     """Print the model of one instance."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('instance', metavar='SERVER',
                             help='uuid of an instance, or its name in the '
                                  'list')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the model and where it comes from."""
         record = instances.find_model(self.store, arguments.instance)
         model, counts = record.model, record.counts
@@ -48,7 +50,7 @@ class Show(base.Show):
             'updated_at': record.updated_at,
             'format_version': record.format_version}
 
-    def for_people(self, answer):
+    def for_people(self, answer: dict) -> dict:
         """Return the fields with the states of the model as one list."""
         answer = {**answer, 'states': [
             {**rates.by_name(state, answer['packets_known']),
@@ -81,7 +83,7 @@ class List(base.List):
         _column('PEAK INGRESS', 'peak.ingress_kbps'),
         _column('FROM', 'window_start_iso'), _column('TO', 'window_end_iso')]
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the models, with the place of each instance."""
         names = instances.names(self.store)
         models = sorted(self.store.models(), key=lambda item: (

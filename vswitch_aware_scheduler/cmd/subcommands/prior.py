@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage prior: prints the priors of instances without a model."""
 
+import argparse
 import math
 
 from vswitch_aware_scheduler.cmd import base
@@ -36,7 +37,7 @@ class List(base.List):
         _column('MEAN INGRESS', 'mean.ingress_kbps'),
         _column('P99', 'p99_kbps'), _column('UPDATED', 'updated_at_iso')]
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the priors, sorted by flavor and project."""
         priors = [prior for prior in self.store.priors().values()
                   if prior.instance_uuid is None]
@@ -85,7 +86,7 @@ def _limit(weights, packet_bytes, capacity):
 class Show(base.Show):
     """Print the prior that counts for an instance without a model."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('instance', metavar='SERVER', nargs='?',
                             help='uuid or name of an instance')
@@ -95,7 +96,7 @@ class Show(base.Show):
         parser.add_argument('--project', metavar='ID',
                             help='id of a project, with or without --flavor')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the prior, and what exceeds the capacity of hosts."""
         target = self.store
         uuid = None if arguments.instance is None else instances.find_uuid(
@@ -122,7 +123,7 @@ class Show(base.Show):
             'states': [{**rates.by_name(of_state, law.packets_known),
                         'probability': share} for of_state, share in states]}
 
-    def for_people(self, answer):
+    def for_people(self, answer: dict) -> dict:
         """Return the fields with the kinds of hosts as a list."""
         return {**answer, 'above_capacity': [
             f'hosts {kind}: {100 * share:.3g} % of the time'

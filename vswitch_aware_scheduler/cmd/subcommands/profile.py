@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage profile: prints and checks switch profiles."""
 
+import argparse
 import dataclasses
 
 from vswitch_aware_scheduler.cmd import base
@@ -31,7 +32,7 @@ class List(base.List):
         _column('PUBLISHED', 'published'), _column('TRUST', 'trust'),
         _column('ORIGIN', 'origin')]
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the profiles."""
         built_in = switch_profile.catalogue()
         file = self.conf.switch_profiles_file
@@ -61,11 +62,11 @@ def _command(profile):
 class Show(base.Show):
     """Print one switch profile."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('name', metavar='NAME')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the profile and its limits on the sum of all instances."""
         item = switch_profile.named(arguments.name, switch_profile.profiles(
             self.conf.switch_profiles_file))
@@ -80,11 +81,11 @@ class Show(base.Show):
 class Validate(base.Show):
     """Check a file of switch profiles."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('file', metavar='FILE').complete = terminal.FILE
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the names of the profiles."""
         return {'file': arguments.file,
                 'profiles': list(switch_profile.load_profiles(arguments.file))}
@@ -93,7 +94,7 @@ class Validate(base.Show):
 class Export(base.Command):
     """Print a profile as options of Nova or Neutron."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         source = parser.add_mutually_exclusive_group(required=True)
         source.add_argument('name', metavar='NAME', nargs='?',
@@ -115,7 +116,7 @@ class Export(base.Command):
                             help='count packets in each direction, as for a '
                                  'switch that is offloaded to hardware')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return the text, and the inventory that it has."""
         conf = self.conf
         profiles = switch_profile.profiles(conf.switch_profiles_file)
@@ -139,6 +140,6 @@ class Export(base.Command):
                     profile, arguments.format, arguments.device,
                     arguments.hypervisor, arguments.directions)}
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the text."""
         terminal.print_text(answer['text'])

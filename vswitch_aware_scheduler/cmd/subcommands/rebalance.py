@@ -5,6 +5,7 @@ Without ``--execute`` the command only prints a plan. With ``--execute`` it
 executes the plan through Nova; an interrupted plan is completed first.
 """
 
+import argparse
 import dataclasses
 import time
 
@@ -141,13 +142,13 @@ class Run:
                 'done': sum(move.state == records.DONE for move in moves),
                 'moves': _history_rows(moves)}
 
-    def history(self):
+    def history(self) -> dict:
         """Return the migrations that were started, as rows of JSON."""
         effects.update(self._store, time.time())
         return _history_rows(move for move in self._store.moves()
                              if move.begun_at is not None)
 
-    def plans(self):
+    def plans(self) -> list:
         """Return the plans as rows of JSON, the newest first."""
         return [dataclasses.asdict(plan) for plan in self._store.plans()]
 
@@ -180,7 +181,7 @@ class Rebalance(base.List):
 
     rows_key = 'moves'
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument(
             '--execute', action='store_true',
@@ -197,7 +198,7 @@ class Rebalance(base.List):
             '--history', action='store_true',
             help='print the migrations that were started, and their effect')
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Return a plan, the result of its execution, or the history."""
         conf = self.all_options
         rebalancer = wiring.make_rebalancer(conf)

@@ -4,11 +4,13 @@
 ``vswitch-report`` serves the same page: cmd/report.py.
 """
 
+import argparse
 from collections.abc import Callable
 import dataclasses
 import os
 import tempfile
 import time
+import typing
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd.subcommands import fleet
@@ -36,7 +38,7 @@ _HOST_DIAGRAMS = 100
 class Report(base.Command):
     """Write an HTML page with the load and the risk of each host."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('--html', metavar='FILE', required=True,
                             help='write the page to this file, which only '
@@ -53,14 +55,14 @@ class Report(base.Command):
                                  'which a model is shown as stale (default: '
                                  f'{STALE_HOURS:g})')
 
-    def take_action(self, arguments):
+    def take_action(self, arguments: argparse.Namespace) -> typing.Any:
         """Write the page; print the summary unless the page is printed."""
         if arguments.html == '-':
             self.answer(arguments)
         else:
             super().take_action(arguments)
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Write the page. Return the summary as plain data."""
         if not 0 <= arguments.details <= 1000:
             raise exceptions.InvalidInput(
@@ -83,7 +85,7 @@ class Report(base.Command):
         return {'file': arguments.html, 'bytes': len(text.encode()),
                 'summary': report['summary']}
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print what was written."""
         summary = answer['summary']
         terminal.print_line(

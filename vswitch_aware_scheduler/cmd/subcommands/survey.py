@@ -61,7 +61,7 @@ _DECISION_COLUMNS = (
 class Survey(base.Command):
     """Show what the plugin would do for a cloud, by its last days."""
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument('--os-cloud', metavar='NAME',
                             help='cloud of clouds.yaml (default: OS_CLOUD, '
@@ -88,7 +88,7 @@ class Survey(base.Command):
         parser.add_argument('--anonymous', action='store_true',
                             help='print and write pseudonyms instead of names')
 
-    def run(self, arguments):
+    def run(self, arguments: argparse.Namespace) -> int:
         """Run the command and return its exit status."""
         try:
             return super().run(arguments)
@@ -96,7 +96,7 @@ class Survey(base.Command):
             terminal.say(self.app.NAME, str(error))
             return error.status
 
-    def answer(self, arguments):
+    def answer(self, arguments: argparse.Namespace) -> dict:
         """Survey the cloud. Return the result as plain data."""
         if arguments.hosts < 0:
             raise exceptions.InvalidInput(
@@ -137,7 +137,7 @@ class Survey(base.Command):
                     verdict.anonymous(text, names) if names else text))
         return answer
 
-    def describe(self, answer):
+    def describe(self, answer: dict) -> None:
         """Print the answer for people."""
         summary, decided = answer['summary'], answer['decisions']
         terminal.print_line(
