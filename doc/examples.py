@@ -50,6 +50,9 @@ COMMANDS = {'vswitch-manage': manage.main, 'vswitch-modeler': modeler.main,
 #: Where the store is in the manual.
 SHOWN_DIRECTORY = '/var/lib/vswitch_aware_scheduler'
 
+#: Number of the characters that tempfile adds to a prefix.
+_RANDOM = 8
+
 #: 2026-02-03T04:05:06Z: no example looks at a clock. Nor at the secret of its
 #: store, which differs from run to run.
 NOW = 1770091506.0
@@ -64,6 +67,18 @@ _RATES_CSV = """packet_bytes,rate_kbps
 1024,2290000
 1500,3150000
 """
+
+
+def directory():
+    """Make a temporary directory with a path as long as the shown one.
+
+    Otherwise the widths of tables would depend on it.
+    """
+    for parent in (tempfile.gettempdir(), '/tmp'):
+        room = len(SHOWN_DIRECTORY) - len(f'{parent}/') - _RANDOM
+        if room >= 0:
+            break
+    return tempfile.TemporaryDirectory(prefix='x' * room, dir=parent)
 
 
 class Place:
@@ -234,8 +249,8 @@ def _refreshed_block(block, place):
 def pages():
     """Yield (path, text as it is, text as it should be) of each page."""
     for names in PAGES:
-        with tempfile.TemporaryDirectory() as directory:
-            place = Place(directory)
+        with directory() as made:
+            place = Place(made)
             for path in (SOURCE / name for name in names):
                 text = path.read_text(encoding='utf-8')
                 yield path, text, refreshed(text, place)

@@ -10,6 +10,7 @@ import unittest
 
 from grafana_foundation_sdk.cog import encoder
 from grafana_foundation_sdk.models import dashboard
+import prometheus_client
 import yaml
 
 from vswitch_aware_scheduler.modeler import metrics as modeler_metrics
@@ -81,11 +82,13 @@ class PromtoolTestCase(unittest.TestCase):
 
     def check_names(self, text):
         """Check that each metric named in a text is exported."""
+        of_scheduler = prometheus_client.CollectorRegistry()
+        metrics._counters(of_scheduler)
+        of_scheduler.register(metrics._Gauges(lambda: {
+            **dict.fromkeys(metrics._GAUGES), 'risks': {},
+            'counts': dict.fromkeys(metrics._CLAIMS, 0)}))
         names = {family.name for registry in (
-            metrics._Counts(lambda: {
-                **dict.fromkeys(metrics._GAUGES), 'risks': {},
-                'counts': dict.fromkeys(metrics._CLAIMS, 0)}).registry,
-            modeler_metrics.ModelerMetrics()._registry)
+            of_scheduler, modeler_metrics.ModelerMetrics()._registry)
             for family in registry.collect()}
         named = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)
         self.assertTrue(named)
