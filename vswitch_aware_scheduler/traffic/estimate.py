@@ -143,7 +143,7 @@ class TransitionCounts:
     at_instants: np.ndarray = dataclasses.field(default_factory=_no_bins)
     gap_moves: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((0, 4)))
-    recent_peaks: np.ndarray = None
+    recent_peaks: typing.Any = None
     recent_weight: float = 1.0
 
     def __post_init__(self) -> None:
