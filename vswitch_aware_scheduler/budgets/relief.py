@@ -76,7 +76,7 @@ class Loads:
         self.hosts = np.array(hosts, dtype=np.int64)
         self.most = np.asarray(capacities, dtype=float) * (1 + rules.TOLERANCE)
         limits, count = self.most.shape
-        self.unread = np.zeros(count, dtype=np.int64) + unread
+        self.unread = np.zeros(count, dtype=np.int64) + np.asarray(unread)
         if sums is None:
             self.sums = np.zeros((limits, count, rates.shape[2]))
             self.above = np.zeros(self.sums.shape, dtype=np.int16)
@@ -150,8 +150,8 @@ class Loads:
 
         All other instances on the host suffer in these slots.
         """
-        return ((self.sums[:, hosts] > self.most[:, hosts, None])
-                & (self.above[:, hosts] > 0)).any(axis=0)
+        return np.any((self.sums[:, hosts] > self.most[:, hosts, None])
+                      & (self.above[:, hosts] > 0), axis=0)
 
     def suffered(self, hosts: Iterable[int]) -> np.ndarray:
         """Return (k,) overloaded slots of the instances on the given hosts.
@@ -282,7 +282,7 @@ class Constraints:
             self.members = np.array(self.members)
 
     def allowed(self, instances: np.ndarray,
-                hosts: Sequence[int]) -> np.ndarray:
+                hosts: typing.Any) -> np.ndarray:
         """Return (m, k) bool: whether an instance may join a host."""
         hosts = np.asarray(hosts, dtype=np.int64)
         allowed = (self.needs[instances][:, None]

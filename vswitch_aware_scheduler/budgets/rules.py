@@ -90,9 +90,10 @@ class Terms:
         :param overload_seconds: part of this time with avoidable overload
         """
         earned = np.minimum(
-            balance + self.rate * np.asarray(measured_seconds, dtype=float),
+            np.asarray(balance, dtype=float)
+            + self.rate * np.asarray(measured_seconds, dtype=float),
             self.most)
-        return earned - overload_seconds
+        return earned - np.asarray(overload_seconds, dtype=float)
 
 
 def burn_rate(overload_seconds: npt.ArrayLike, measured_seconds: npt.ArrayLike,

@@ -367,27 +367,27 @@ def from_increments(periods: np.ndarray, increments: np.ndarray,
     steps = np.diff(periods)
     follows = np.zeros(periods.size, dtype=bool)
     follows[1:] = steps == 1
-    reset = (per_second < 0).any(axis=1)
+    reset = np.any(per_second < 0, axis=1)
     # For the increment before an empty period and the one after the next.
     largest = per_second.copy()
     largest[1:] = per_second[:-1]
     at = np.flatnonzero(follows[2:]) + 1
     largest[at] = np.maximum(largest[at], per_second[at + 1])
     moved = np.zeros(periods.size, dtype=bool)
-    moved[1:] = (steps == 2) & (
-        per_second <= (1 + curves.JITTER) * largest).all(axis=1)[1:]
+    moved[1:] = (steps == 2) & np.all(
+        per_second[1:] <= (1 + curves.JITTER) * largest[1:], axis=1)
     # The time of the very first increment is unknown.
     moved[1:2] = False
     keep = (follows | moved) & ~reset
     lost = {}
-    for at in np.flatnonzero(~keep[1:]).tolist():
-        first, closing = int(periods[at]), int(periods[at + 1])
-        reason = _RESET if follows[at + 1] or moved[at + 1] else _GAP
+    for gap in np.flatnonzero(~keep[1:]).tolist():
+        first, closing = int(periods[gap]), int(periods[gap + 1])
+        reason = _RESET if follows[gap + 1] or moved[gap + 1] else _GAP
         lost.update(dict.fromkeys(
             range(max(first, closing - _LONGEST_GAP), closing), reason))
     twice = np.flatnonzero(moved & keep & np.append(False, keep[:-1]))
-    for at in np.flatnonzero(moved & keep & ~np.append(False, keep[:-1])):
-        lost[int(periods[at]) - 2] = _GAP
+    for period in periods[moved & keep & ~np.append(False, keep[:-1])]:
+        lost[int(period) - 2] = _GAP
     labels = np.concatenate([periods[keep] - 1, periods[twice] - 2])
     order = np.argsort(labels)
     return Part(labels[order], np.concatenate(

@@ -427,9 +427,9 @@ class _PlainCsv:
         # the samples of the file and one series.
         for uuid_ in list(buffers):
             buffer = buffers.pop(uuid_)
-            samples = _Samples(uuid_, *map(np.frombuffer, buffer.columns))
-            samples.cut_off = buffer.cut_off
-            yield samples
+            times, egress, ingress, *kpps = map(np.frombuffer, buffer.columns)
+            yield _Samples(uuid_, times, egress, ingress,
+                           kpps[0] if kpps else None, cut_off=buffer.cut_off)
         progress(total, total)
 
     def _read(self, uuids, report):
@@ -594,7 +594,7 @@ def _careful_table(path, lines, names, at):
             bad.log()
             LOG.warning('Telemetry file %s: line %d, the last one, is cut '
                         'off and was left out', path, number)
-            return np.array(rows, dtype=float).reshape(-1, len(at)), True
+            return np.array(rows, np.float64).reshape(-1, len(at)), True
         if len(cells) != len(names):
             raise _error(path, f'line {number}',
                          f'{len(cells)} cells in {_shown(line)}',

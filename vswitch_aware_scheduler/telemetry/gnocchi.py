@@ -779,8 +779,8 @@ def _points(points, granularity):
               and point[1] == granularity]
     if not points:
         return np.empty(0, np.int64), np.empty(0)
-    stamps, _, values = zip(*points)
-    times, values = _times(stamps), service.numbers(values)
+    stamps, _, texts = zip(*points)
+    times, values = _times(stamps), service.numbers(texts)
     low, high = http.TIME_RANGE
     usable = (times >= low) & (times < high) & np.isfinite(values)
     periods = np.floor(times[usable] / granularity + 1e-9).astype(np.int64)

@@ -16,7 +16,6 @@ import itertools
 import typing
 
 import numpy as np
-from numpy import typing as npt
 
 __all__ = ['Joined', 'PERIODS_BEFORE', 'Standstill', 'continued',
            'is_outage', 'join', 'standstills', 'usable']
@@ -69,7 +68,7 @@ class Joined:
     undecided: bool = False
 
 
-def usable(times: npt.ArrayLike, values: npt.ArrayLike) -> Column:
+def usable(times: typing.Any, values: typing.Any) -> Column:
     """Return the readings that are numbers, sorted by time.
 
     Of several values at one time, and of readings that follow each other
@@ -228,8 +227,8 @@ class _Counter:
                 values[np.clip(at + shift, 0, times.size - 1)]
                 for shift in (-2, -1, 0, 1)])
             value = level[inside]
-            agree += np.count_nonzero((around.min(axis=0) <= value)
-                                      & (value <= around.max(axis=0)))
+            agree += int(((around.min(axis=0) <= value)
+                          & (value <= around.max(axis=0))).sum())
             count += value.size
         return agree / count if count else None
 
@@ -327,9 +326,9 @@ def standstills(series: Mapping[str, list[Column]]) -> list[Standstill]:
     """
     changes = []
     for columns in series.values():
-        moments = [_changes(*column)[0][1:] for column in columns
-                   if column[0].size]
-        moments = np.unique(np.concatenate(moments or [np.empty(0)]))
+        moments = np.unique(np.concatenate([np.empty(0), *(
+            _changes(*column)[0][1:] for column in columns
+            if column[0].size)]))
         if moments.size > _CHANGES:
             changes.append(moments)
     if not changes:
@@ -347,9 +346,9 @@ def standstills(series: Mapping[str, list[Column]]) -> list[Standstill]:
             ends < np.inf, _STILL, _MAYBE_STILL) * usual).tolist():
         # Only instances that changed shortly before are expected to change.
         begin = float(moments[at])
-        steady = sum(np.count_nonzero(
-            (each <= begin) & (each > begin - 2 * _CHANGES * usual))
-            >= _CHANGES for each in changes)
+        steady = sum(int(((each <= begin) & (
+            each > begin - 2 * _CHANGES * usual)).sum()) >= _CHANGES
+            for each in changes)
         if steady:
             found.append(Standstill(begin, float(ends[at]), usual, steady))
     return found
