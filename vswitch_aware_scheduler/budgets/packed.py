@@ -165,6 +165,18 @@ class Sums:
         return (rules.exceeds(self.sums, self._capacities)
                 & self.alone).any(axis=0)
 
+    def measured(self, begin: float, end: float) -> tuple[int, int]:
+        """Return the number of measured slots, and of those above a capacity.
+
+        Overload that one instance makes alone counts as well: the others on
+        the host suffer from it.
+
+        :param begin: seconds UTC, as ``end``, which is exclusive
+        """
+        known = self.slots.between(begin, end) & self.known
+        return int(known.sum()), int(
+            (known & (self.overloaded | self.harmed)).sum())
+
     @property
     def _capacities(self):
         return [capacity for *_, capacity in self.limits]

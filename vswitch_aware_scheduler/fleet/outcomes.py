@@ -159,12 +159,8 @@ def summary(store: model_store.Store,
         store, model_store.HOST, now, counted.keys()) if counted else {}
 
     def slots_of(host, decision):
-        if host not in histories:
-            return 0, 0
-        sums = histories[host]
-        since = sums.known & sums.slots.between(decision.decided_at, math.inf)
-        return int(since.sum()), int(
-            (since & (sums.overloaded | sums.harmed)).sum())
+        return histories[host].measured(decision.decided_at, math.inf) \
+            if host in histories else (0, 0)
 
     return {
         'since_at': min((decision.decided_at for decision in decisions),

@@ -16,11 +16,12 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.budgets import packed
+from vswitch_aware_scheduler.budgets import rules
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['CONFIDENCE', 'MIN_HOSTS', 'MIN_SLOTS', 'MeasuredGroup',
-           'Realised', 'confidence_of_more', 'group_of', 'overload',
+           'Realised', 'confidence_of_more', 'exceeds', 'group_of', 'overload',
            'slots_wanted', 'wilson']
 
 CONFIDENCE = 0.95
@@ -66,7 +67,7 @@ class Realised:
     @property
     def is_overloaded(self) -> bool:
         """Whether the host was overloaded longer than its limit permits."""
-        return self.share > self.limit * (1 + fourier_sum.TOLERANCE)
+        return exceeds(self.share, self.limit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +91,11 @@ class MeasuredGroup:
     realised: float | None
     realised_low: float | None
     realised_high: float | None
+
+
+def exceeds(share: float, limit: float) -> bool:
+    """Return whether a share of time in overload exceeds a limit."""
+    return share > limit * (1 + fourier_sum.TOLERANCE)
 
 
 def slots_wanted(limit: float) -> int:
@@ -167,9 +173,8 @@ def overload(policy: admission.HostPolicy, series: dict,
                 rates, weights, policy.profile.typical_packet_bytes,
                 bool(rates[:, 2].any()))
     is_counted = counts >= _MEASURED * len(instances)
-    above = np.zeros(slots.count, dtype=bool)
-    for total, (_, capacity, _) in zip(totals, policy.limits):
-        above |= total > capacity * (1 + fourier_sum.TOLERANCE)
+    above = rules.exceeds(totals, [
+        capacity for _, capacity, _ in policy.limits]).any(axis=0)
     return int(is_counted.sum()), int((above & is_counted).sum())
 
 

@@ -2,6 +2,7 @@
 """How many more instances fit on each host."""
 
 from collections.abc import Callable
+import dataclasses
 
 from vswitch_aware_scheduler.admission import demand as demand_rules
 from vswitch_aware_scheduler.admission import sizing
@@ -16,10 +17,12 @@ def room(view: fleet_view.FleetView, hosts: list[str],
     """Return how many more instances fit on hosts, at most sizing.MOST.
 
     None stands for a host that is not judged. Each host is computed as if it
-    received all instances that join its uplinks.
+    received all instances that join its uplinks. New instances are not busy at
+    the same times, even if a learned law of one instance is their demand.
 
     :param hosts: hosts whose :meth:`.FleetView.loads` were computed
     """
+    demand = dataclasses.replace(demand, law=demand.law.independent())
     policies = [view.policies[host] for host in hosts]
     rooms = _rooms(view.host_table, hosts, [
         demand.law_on(policy) for policy in policies], progress)

@@ -27,8 +27,8 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.common import exceptions
+from vswitch_aware_scheduler.common import plain_text
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 from vswitch_aware_scheduler.vswitch import guarantee
 
@@ -269,7 +269,7 @@ class NovaSource:
         :raises TelemetryError: if the answer cannot be read completely
         """
         query = {} if since is None else {
-            'changes-since': service.iso_time(since) + 'Z'}
+            'changes-since': plain_text.iso_time(since)}
         placements, deleted, unanswered = {}, set(), set()
         addresses = {}
         until = None

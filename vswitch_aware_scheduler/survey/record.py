@@ -11,7 +11,7 @@ import typing
 
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import nova
-from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.common import plain_text
 
 __all__ = ['BOOT', 'Event', 'Record', 'RecordedInstance', 'read']
 
@@ -103,7 +103,7 @@ def read(access: http.Access, since: float, hosts: set,
     instances, events, seen, unanswered = {}, [], 0, 0
     with nova.NovaClient(access, **sleep) as client:
         for query in ({}, {'deleted': 'True', 'changes-since':
-                           service.iso_time(since) + 'Z'}):
+                           plain_text.iso_time(since)}):
             for page in client.servers(query):
                 for server in page:
                     if server.status == nova.UNKNOWN:

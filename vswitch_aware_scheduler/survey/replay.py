@@ -308,17 +308,14 @@ def overload_share(sums: packed.Sums | None, limit: float, begin: float,
                    end: float) -> float | None:
     """Return the share of the measured time of a host in overload.
 
-    Overload that one instance makes alone counts as well: others suffer from
-    it. The result is None if the host was not measured for long enough.
+    The result is None if the host was not measured for long enough.
 
     :param limit: largest share that is permitted
     :param begin: seconds UTC, as ``end``
     """
     if sums is None:
         return None
-    known = sums.slots.between(begin, end) & sums.known
-    outcome = realised.Realised(0.0, limit, int(known.sum()), int(
-        (known & (sums.overloaded | sums.harmed)).sum()))
+    outcome = realised.Realised(0.0, limit, *sums.measured(begin, end))
     return outcome.share if outcome.is_measured else None
 
 

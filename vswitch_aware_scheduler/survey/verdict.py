@@ -12,6 +12,7 @@ import re
 
 import numpy as np
 
+from vswitch_aware_scheduler.fleet import realised
 from vswitch_aware_scheduler.fleet import room as rooms
 from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.fleet import view as fleet_view
@@ -73,7 +74,7 @@ def _host(view, name, load, share, of_placement):
                   for share_used in shares]
     limit = view.policies[name].overload_probability
     return {**row, 'measured_overload': share,
-            'overloaded': share is not None and share > limit,
+            'overloaded': share is not None and realised.exceeds(share, limit),
             'above': row['overload_probability'] is not None and load.above,
             _CORES: shares[0], _MEMORY: shares[1]}
 
@@ -138,7 +139,8 @@ def _decisions(decisions):
         decision.outcome for decision in decisions)
     after = {refused: collections.Counter(
         'unknown' if decision.overload_afterwards is None else
-        'overloaded' if decision.overload_afterwards > decision.limit
+        'overloaded' if realised.exceeds(decision.overload_afterwards,
+                                         decision.limit)
         else 'fine'
         for decision in decisions
         if (decision.outcome != replay.SAME) == refused)

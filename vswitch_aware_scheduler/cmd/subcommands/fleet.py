@@ -8,7 +8,6 @@ is sent to a service.
 
 import argparse
 from collections.abc import Callable
-import dataclasses
 import time
 
 from vswitch_aware_scheduler.admission import sizing
@@ -231,10 +230,8 @@ def add_room(fleet: view.FleetView, its_rows: list[dict], remarks: list[str],
         for kind, value, _ in instances.unseen_groups(
             fleet.store, None if flavors.get(flavor) else flavor, project)]
     demand = fleet.demand(None, flavor, project)
-    # Several new instances are not busy at the same times.
-    rooms = room.room(
-        fleet, [row['host'] for row in its_rows],
-        dataclasses.replace(demand, law=demand.law.independent()), progress)
+    rooms = room.room(fleet, [row['host'] for row in its_rows], demand,
+                      progress)
     for row, number in zip(its_rows, rooms):
         row['room'] = number
     return demand.rule

@@ -3,12 +3,17 @@
 import json
 from unittest import mock
 
+import numpy
+
 from tests.fakes import store as fake_store
 from tests.unit.cmd import commands
 from tests.unit.cmd import fleet_case
+from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd.subcommands import fleet
+from vswitch_aware_scheduler.fleet import room
+from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.vswitch import profile
@@ -281,6 +286,26 @@ class RoomTestCase(FleetTestCase):
         self.assertEqual('flavor', answer['demand_by'])
         # Looking for room leaves everything as it was.
         self.assertAlmostEqual(.3, answer['hosts'][0]['utilisation'])
+
+    def test_new_instances_are_not_busy_at_the_same_times(self):
+        # On in the same 25 of 504 instants. Of independent ones, two of three
+        # are on in .0072 of the time, two of four in .0141.
+        together = traffic_model.TrafficModel(
+            [[0.0, 0, 0], [600.0, 0, 0]], [[0, 1], [1, 0]], [479.0, 25.0],
+            (numpy.arange(504) < 25).astype(int))
+        self.put({'gone': (9,)}, {9: together})
+        facts = self.store.fleet('flavor').facts
+        facts['steady'] = {'vswitch:model': base.instance_uuid(9)}
+        self.store.write_fleet({'flavor': facts, 'host': {
+            'h3': packed(profile.SwitchProfile('p', saturation_kbps=1000.0))
+        }, 'uplink': {}}, self.now)
+        [row] = self.hosts('--flavor', 'steady', '--host', 'h3')
+        self.assertEqual(3, row['room'])
+        # Whoever asks, "survey" among them.
+        view = fleet_view.FleetView(self.store)
+        view.loads(['h3'])
+        self.assertEqual([3], room.room(
+            view, ['h3'], view.demand(None, 'steady', None)))
 
     def test_an_uplink_that_is_shared_counts(self):
         shared = policy_in_force.pack(admission.HostPolicy(
