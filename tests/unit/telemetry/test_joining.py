@@ -209,14 +209,17 @@ class OutageTest(SeriesTestCase):
             series += series_of(POLLED[:end], values, number)
         return series
 
-    def test_a_source_that_stands_still_is_no_silence(self):
-        for series in self.make(self.series(5)).series():
+    def assert_outage(self, driver):
+        for series in driver.series():
             self.assertGreater(series.refused.gap, 60)
             self.assertGreater(len(series), POLLS - 90)
             self.assertGreater(series.rates[:, 0].min(), 0)
             number = UUIDS.index(series.instance_uuid) + 1
             self.assertLess(series.rates[:, 0].max(),
                             1.01 * number * RATES.max() / 125)
+
+    def test_a_source_that_stands_still_is_no_silence(self):
+        self.assert_outage(self.make(self.series(5)))
 
     def test_nothing_is_delivered_while_it_stands_still(self):
         for series in self.make(self.series(5, POLLS)).series():
@@ -277,13 +280,7 @@ class OutageTest(SeriesTestCase):
 
     @ddt.data(1, 2)
     def test_a_small_host_that_stands_still_is_no_silence(self, count):
-        for series in self.make(self.small(count)).series():
-            self.assertGreater(series.refused.gap, 60)
-            self.assertGreater(len(series), POLLS - 90)
-            self.assertGreater(series.rates[:, 0].min(), 0)
-            number = UUIDS.index(series.instance_uuid) + 1
-            self.assertLess(series.rates[:, 0].max(),
-                            1.01 * number * RATES.max() / 125)
+        self.assert_outage(self.make(self.small(count)))
         # Another volume than that of the time before is a burst.
         for series in self.make(self.small(count, jumps=False)).series():
             self.assertEqual(rate_series.Refused(), series.refused)
