@@ -988,7 +988,7 @@ def survey(stage):
     stage.client.set_aggregate('all', stage.hosts, overload_probability=.01)
     try:
         with telemetry.SOURCES['prometheus']() as prometheus:
-            url = prometheus.options['url']
+            url = prometheus.options['endpoint_override']
             status, text = _survey(stage, url)
             require((status, text.count('\n')) == (6, 1),
                     f'without telemetry: {status}, {text}')
