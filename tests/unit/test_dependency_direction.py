@@ -24,8 +24,7 @@ _CLIENTS = _VSWITCH | {'clients'}
 _STORE = _VSWITCH | {'store'}
 _ADMISSION = _STORE | {'admission'}
 _SERVICES = _ADMISSION | _CLIENTS | {
-    'budgets', 'cmd', 'conf', 'fleet', 'modeler', 'report', 'survey',
-    'telemetry'}
+    'budgets', 'cmd', 'conf', 'fleet', 'modeler', 'report', 'telemetry'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -43,8 +42,6 @@ MAY_IMPORT = {
     'budgets': _ADMISSION | _CLIENTS,
     'fleet': _ADMISSION | {'budgets'},
     'report': _ADMISSION | {'fleet'},
-    'survey': _ADMISSION | _CLIENTS | {
-        'budgets', 'fleet', 'modeler', 'telemetry'},
     'cmd': _SERVICES,
     'lab': _SERVICES | {'scheduler'},
     # A single line that keeps a documented command.

@@ -14,6 +14,8 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.cmd import base
 from vswitch_aware_scheduler.cmd.subcommands import report
+from vswitch_aware_scheduler.cmd.survey import cloud as clouds
+from vswitch_aware_scheduler.cmd.survey import verdict
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.common import plain_text
@@ -23,8 +25,6 @@ from vswitch_aware_scheduler.report import contents
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
-from vswitch_aware_scheduler.survey import cloud as clouds
-from vswitch_aware_scheduler.survey import verdict
 
 __all__ = ['Survey']
 

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from tests.fakes import store as fake_store
-from tests.unit.survey import base
+from tests.unit.cmd.survey import base
 from vswitch_aware_scheduler import store
 
 AFTERWARDS = 'hosts_not_admitted_afterwards', 'hosts_admitted_afterwards'

@@ -12,12 +12,12 @@ import re
 
 import numpy as np
 
+from vswitch_aware_scheduler.cmd.survey import record as records
+from vswitch_aware_scheduler.cmd.survey import replay
 from vswitch_aware_scheduler.fleet import realised
 from vswitch_aware_scheduler.fleet import room as rooms
 from vswitch_aware_scheduler.fleet import rows
 from vswitch_aware_scheduler.fleet import view as fleet_view
-from vswitch_aware_scheduler.survey import record as records
-from vswitch_aware_scheduler.survey import replay
 
 __all__ = ['anonymous', 'pseudonyms', 'sentences', 'verdict']
 

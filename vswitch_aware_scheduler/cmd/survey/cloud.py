@@ -21,15 +21,15 @@ from vswitch_aware_scheduler.clients import neutron
 from vswitch_aware_scheduler.clients import nova
 from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler.clients import placement
+from vswitch_aware_scheduler.cmd.survey import record as records
+from vswitch_aware_scheduler.cmd.survey import replay
+from vswitch_aware_scheduler.cmd.survey import verdict
 from vswitch_aware_scheduler.common import exceptions
 from vswitch_aware_scheduler.fleet import view as fleet_view
 from vswitch_aware_scheduler.modeler import cloud_facts
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.survey import record as records
-from vswitch_aware_scheduler.survey import replay
-from vswitch_aware_scheduler.survey import verdict
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import check

@@ -4,9 +4,9 @@ import json
 import pathlib
 
 from tests.contract import telemetry_stand_ins as stand_ins
-from tests.unit.survey import base
+from tests.unit.cmd.survey import base
 from tests.unit.vswitch import agents
-from vswitch_aware_scheduler.survey import cloud
+from vswitch_aware_scheduler.cmd.survey import cloud
 
 
 class CloudTestCase(base.SurveyTestCase):

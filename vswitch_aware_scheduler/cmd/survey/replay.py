@@ -16,12 +16,12 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.budgets import accounts
 from vswitch_aware_scheduler.budgets import packed
+from vswitch_aware_scheduler.cmd.survey import record as records
 from vswitch_aware_scheduler.fleet import facts
 from vswitch_aware_scheduler.fleet import realised
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.survey import record as records
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.traffic import series
 
