@@ -165,17 +165,21 @@ class Sums:
         return (rules.exceeds(self.sums, self._capacities)
                 & self.alone).any(axis=0)
 
-    def measured(self, begin: float, end: float) -> tuple[int, int]:
-        """Return the number of measured slots, and of those above a capacity.
+    def measured(self, begin: float, end: float) -> tuple[int, int, int]:
+        """Return the number of measured slots, overloaded and unknown ones.
 
         Overload that one instance makes alone counts as well: the others on
-        the host suffer from it.
+        the host suffer from it. Slots after the last measured one do not
+        count.
 
         :param begin: seconds UTC, as ``end``, which is exclusive
         """
-        known = self.slots.between(begin, end) & self.known
-        return int(known.sum()), int(
-            (known & (self.overloaded | self.harmed)).sum())
+        between = self.slots.between(begin, end)
+        known = between & self.known
+        between[np.flatnonzero(known).max(initial=-1) + 1:] = False
+        return (int(known.sum()),
+                int((known & (self.overloaded | self.harmed)).sum()),
+                int((between & ~known).sum()))
 
     @property
     def _capacities(self):

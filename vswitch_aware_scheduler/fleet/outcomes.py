@@ -66,8 +66,8 @@ def compared(counted: dict, left_out: dict, slots_of: Callable) -> dict:
     """Return how long the hosts were overloaded since, as JSON has it.
 
     :param counted: and ``left_out``: as :func:`by_host` returns them
-    :param slots_of: callable(host, Decision), returns the number of measured
-        time slots since, and of those with overload
+    :param slots_of: callable(host, Decision), returns the numbers of slots
+        since then, as :class:`.Realised` has them
     """
     groups, hosts = {REFUSED: [], ADMITTED: []}, []
     for host, (group, decision) in sorted(counted.items()):

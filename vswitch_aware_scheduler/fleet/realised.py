@@ -47,22 +47,27 @@ class Realised:
     :ivar limit: limit of the overload probability, 0..1
     :ivar overloaded: number of these slots in which a limit of the switch was
         exceeded
+    :ivar unknown: number of further slots, in which too few instances were
+        measured and these exceeded no limit
     """
 
     predicted: float
     limit: float
     slots: int
     overloaded: int
+    unknown: int = 0
 
     @property
     def share(self) -> float:
-        """Share of the measured time with overload."""
-        return self.overloaded / self.slots
+        """Share of the time with overload that is certain."""
+        return self.overloaded / (self.slots + self.unknown)
 
     @property
     def is_measured(self) -> bool:
-        """Whether the traffic was measured for long enough."""
-        return self.slots >= slots_wanted(self.limit)
+        """Whether enough was measured to tell if the host was overloaded."""
+        return self.slots >= slots_wanted(self.limit) and (
+            self.is_overloaded
+            or not exceeds(self.overloaded / self.slots, self.limit))
 
     @property
     def is_overloaded(self) -> bool:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import math
 import unittest
 
 import numpy as np
@@ -32,6 +33,15 @@ class PackedTestCase(unittest.TestCase):
         unpacked, _ = packed.unpack(packed.pack(
             [1.0, np.nan, 1e9], [False] * 3, 1.0), 3, 1.0)
         self.assertEqual([False, True, False], np.isnan(unpacked).tolist())
+
+    def test_slots_are_measured_or_overloaded_or_unknown(self):
+        sums = packed.Sums('h1', 300.0, 10, ((0, 0, 10.0),), np.array([
+            [20, 1, np.nan, 20, 20, np.nan, 2, np.nan]]), np.array([
+                [False, False, False, True, False, False, False, False]]))
+        self.assertEqual((5, 3, 2), sums.measured(0, math.inf))
+        self.assertEqual((2, 1, 1), sums.measured(11 * 300, 14 * 300))
+        self.assertEqual((0, 0, 0), sums.measured(17 * 300, math.inf))
+        self.assertEqual((0, 0, 0), sums.measured(0, 1))
 
     def test_seven_days_of_one_limit_take_4284_bytes(self):
         self.assertEqual(4284, packed.bytes_needed(2016))

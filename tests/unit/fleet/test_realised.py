@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import itertools
 import math
 import statistics
@@ -119,6 +120,17 @@ class GroupTestCase(unittest.TestCase):
             self.assertEqual(slots, realised.slots_wanted(limit))
             self.assertTrue(host_of(0, slots, limit=limit).is_measured)
             self.assertFalse(host_of(0, slots - 1, limit=limit).is_measured)
+
+    def test_unknown_time_makes_no_host_overloaded_and_none_fine(self):
+        # (overloaded slots of 200, further unknown slots): what is certain.
+        for overloaded, unknown, expected in (
+                (2, 0, False), (2, 800, False), (12, 800, True),
+                (8, 800, None), (8, 0, True)):
+            host = dataclasses.replace(host_of(overloaded, 200),
+                                       unknown=unknown)
+            self.assertEqual(overloaded / (200 + unknown), host.share)
+            self.assertEqual(
+                expected, host.is_overloaded if host.is_measured else None)
 
     def test_a_group_is_the_shares_of_its_hosts(self):
         group = realised.group_of(
