@@ -108,7 +108,7 @@ def main():
     parser.add_argument('--at-once', type=int, metavar='ROUNDS',
                         help='boot more servers at once than fit instead')
     parser.add_argument('--store', default='mariadb',
-                        choices=('mariadb', 'postgresql', 'sqlite'),
+                        choices=('mariadb', 'galera', 'postgresql', 'sqlite'),
                         help='of these rounds')
     parser.add_argument('--patience', type=float, default=2.0,
                         metavar='SECONDS',
@@ -118,8 +118,9 @@ def main():
                         help='in these rounds, Placement refuses each N-th '
                              'claim of a worker')
     parser.add_argument('--faults', action='store_true',
-                        help='in these rounds, the store (MariaDB) is killed, '
-                             'locked or read-only for some seconds')
+                        help='in these rounds, the store is killed, locked or '
+                             'read-only for some seconds (MariaDB), or one of '
+                             'its nodes is killed (Galera)')
     options = parser.parse_args()
     # A signal ends the services, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -127,7 +128,8 @@ def main():
         return 0 if at_once.run(
             {'computes': options.computes, 'store': options.store},
             options.at_once, options.patience, options.refuse_every,
-            options.faults, options.json, stage_of) else 1
+            at_once.FAULTS[options.store] if options.faults else (),
+            options.json, stage_of) else 1
     if options.operations is not None:
         with tempfile.TemporaryDirectory() as folder:
             return 0 if operations.run(

@@ -66,7 +66,17 @@ def store_read_only(cloud):
         cloud.store.execute('SET GLOBAL read_only = 0')
 
 
-FAULTS = (store_killed, store_locked, store_read_only)
+@contextlib.contextmanager
+def store_failed_over(cloud):
+    """Kill the first node of Galera; the proxy connects to the other one."""
+    cloud.nodes[0].process.kill()
+    cloud.nodes[0].process.wait()
+    cloud.proxy.fail_over()
+    yield
+
+
+FAULTS = {'mariadb': (store_killed, store_locked, store_read_only),
+          'galera': (store_failed_over,)}
 
 
 def play(stage, number, fault=None):
@@ -74,7 +84,7 @@ def play(stage, number, fault=None):
 
     :param stage: :class:`~.scenarios.Stage`
     :param number: of the round
-    :param fault: one of :data:`FAULTS`, or None
+    :param fault: one of those of the store, or None
     :returns: dict of what came of it, as of :func:`~.scenarios.outcome_of`
     """
     openstack = stage.cloud.openstack
@@ -197,7 +207,7 @@ def run(cloud_options, rounds, patience, refuse_every, faults, as_json,
 
     :param patience: the option claim_patience_seconds
     :param refuse_every: Placement refuses each claim of this number, or None
-    :param faults: whether each round has a fault of the store
+    :param faults: the faults of the rounds, by turns, or ()
     :param stage_of: callable(cloud), returns its Stage
     """
     environment = {'REFUSE_EVERY': str(refuse_every)} if refuse_every else {}
@@ -210,7 +220,7 @@ def run(cloud_options, rounds, patience, refuse_every, faults, as_json,
         stage = stage_of(cloud)
         fit = scenarios.room(scenarios.RATES_KBPS['small'], len(stage.hosts))
         for number in range(1, rounds + 1):
-            fault = FAULTS[(number - 1) % len(FAULTS)] if faults else None
+            fault = faults[(number - 1) % len(faults)] if faults else None
             lines.append(play(stage, number, fault))
             lines[-1]['good'] = is_good(
                 lines[-1], fit, not faults and not refuse_every)

@@ -31,7 +31,9 @@ from tests.cloud import client as api
 from tests.cloud import telemetry
 from tests.cloud import watcher
 from tests.fakes import store_accounts
+from tests.integration import modeler_processes
 from tests.integration import servers
+from tests.integration import store_suite
 from vswitch_aware_scheduler.store import migration
 
 PASSWORD = 'open-sesame'
@@ -792,11 +794,13 @@ class Cloud(fixtures.Fixture):
 
     :param computes: number of hosts
     :param driver: of telemetry, a key of :data:`~.telemetry.SOURCES`
-    :param store: 'mariadb', 'postgresql' or 'sqlite'
+    :param store: 'mariadb', 'galera', 'postgresql' or 'sqlite'
     :param more: arguments of :class:`OpenStack`
     :ivar database: :class:`Database` of all services but ours
     :ivar cell2: Database of the second cell
     :ivar store: Database of our store in MariaDB
+    :ivar nodes: the two nodes of Galera with our store; ``proxy`` connects to
+        them in turn
     :ivar openstack: :class:`OpenStack`, whose schedulers use the store as the
         user that the manual creates
     :ivar store_url: of the store, as the user of the modeler
@@ -828,6 +832,15 @@ class Cloud(fixtures.Fixture):
     def _start_mariadb(self):
         self.store = self.useFixture(Database([STORE]))
         return self.store.url_of(STORE)
+
+    def _start_galera(self):
+        self.nodes = [self.useFixture(servers.GaleraNode())]
+        self.nodes.append(self.useFixture(servers.GaleraNode(self.nodes[0])))
+        self.proxy = modeler_processes.Proxy(
+            *(node.port for node in self.nodes), in_turn=True)
+        self.addCleanup(self.proxy.close)
+        return sa.make_url(store_suite.new_database(self.nodes[0])).set(
+            port=self.proxy.port).render_as_string(hide_password=False)
 
     def _start_postgresql(self):
         return self.useFixture(servers.PostgreSQL()).url

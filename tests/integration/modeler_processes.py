@@ -3,6 +3,7 @@
 
 import contextlib
 import faulthandler
+import itertools
 import logging
 import multiprocessing
 import os
@@ -100,14 +101,16 @@ class Proxy:
 
     :param port: of the server
     :param second_port: of the server after :meth:`fail_over`
+    :param in_turn: whether until then each second connection is to it, too
     :ivar port: to connect to
     """
 
     GOOD, STANDS_STILL, TALKS_NONSENSE, ENDS = range(4)
 
-    def __init__(self, port, second_port=None):
+    def __init__(self, port, second_port=None, in_turn=False):
         self._target = _fork.Value('i', port, lock=False)
         self._second_port = second_port
+        self._others = itertools.cycle([False, in_turn])
         self._mode = _fork.Value('i', self.GOOD, lock=False)
         self._after = _fork.Value('q', 0, lock=False)
         #: Bytes that came from the server while all was good.
@@ -142,15 +145,16 @@ class Proxy:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         while True:
             client, _ = self._listener.accept()
-            threading.Thread(target=self._serve, args=(client,),
+            port = self._second_port if next(self._others) \
+                else self._target.value
+            threading.Thread(target=self._serve, args=(client, port),
                              daemon=True).start()
 
-    def _serve(self, client):
+    def _serve(self, client, port):
         with client, contextlib.suppress(OSError):
             if self._bad() == self.ENDS:
                 return
-            with socket.create_connection(
-                    ('127.0.0.1', self._target.value), 10) as server:
+            with socket.create_connection(('127.0.0.1', port), 10) as server:
                 threading.Thread(target=self._forward, args=(client, server),
                                  daemon=True).start()
                 self._answer(server, client)
