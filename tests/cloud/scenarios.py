@@ -778,7 +778,9 @@ def evacuation(stage):
                 if item.host == host]
     compute.update_service_forced_down(service, host, 'nova-compute', True)
     server = stage.act(server, 'evacuate_server')
-    require(server.compute_host != host, f'still on {host}')
+    # It is active before it has its host.
+    api.await_fact(lambda: stage.client.get(server).compute_host != host,
+                   f'a host other than {host}')
     openstack.start_service(f'compute-{host}')
     end_forced_down(compute, service, host, api.TIMEOUT_SECONDS)
 

@@ -27,8 +27,7 @@ _CLI = [
     cfg.StrOpt('store',
                help='SQLAlchemy URL of the store, instead of store_url.'),
     cfg.StrOpt('address', default='127.0.0.1',
-               help='IP address to listen on. The default is only reachable '
-               'from this machine.'),
+               help='Loopback IP address to listen on.'),
     cfg.PortOpt('port', default=8790,
                 help='TCP port to listen on; 0 selects a free port.'),
     cfg.IntOpt('details', default=report.DETAILS, min=0, max=1000,
