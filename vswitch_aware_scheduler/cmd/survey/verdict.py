@@ -189,10 +189,10 @@ def sentences(answer: dict) -> list[str]:
         f'placed {decided[replay.ELSEWHERE]} elsewhere and refused '
         f'{decided[replay.REFUSED]}. Of the hosts that Nova chose for these, '
         f'{after["overloaded"]} were overloaded afterwards, {after["fine"]} '
-        f'were not (wrong refusals), {after["unknown"]} were not measured. '
+        f'were not (wrong refusals), {after["unknown"]} are unknown. '
         f'Of the hosts of the other decisions, {others["overloaded"]} were '
         f'overloaded afterwards, {others["fine"]} were not, '
-        f'{others["unknown"]} were not measured.')
+        f'{others["unknown"]} are unknown.')
     if foreign:
         lines.append(
             'The capacity of '
