@@ -2,6 +2,7 @@
 """Nova's own functional fixtures, with this project's plugin enabled."""
 
 import atexit
+from concurrent import futures
 import contextlib
 import functools
 import gc
@@ -137,6 +138,11 @@ class LogRecords(fake_logs.LogRecords):
         return [text for text in self.messages(logging.WARNING)
                 if not text.startswith(_NOT_OF_REQUESTS)]
 
+    def lines(self, *parts):
+        """Return the messages that contain all of these texts."""
+        return [text for text in self.messages()
+                if all(part in text for part in parts)]
+
 
 @functools.cache
 def _freeze():
@@ -197,15 +203,13 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             group='filter_scheduler')
         # The store is looked at when a test says so.
         # Tests compute which probability is exactly within the limit.
-        self.flags(store_url=self.store_url, snapshot_refresh_seconds=3600,
-                   prediction_margin=1.0, group='vswitch_scheduler',
-                   **UNHURRIED)
-        self.flags(service_down_time=3600)
-        # A stopped service never answers. A caller waits for this time, and
-        # the end of the test waits for the caller.
-        self.flags(long_rpc_timeout=int(TIMEOUT_SECONDS))
-        self.flags(group='vswitch_scheduler', **self.OPTIONS)
-        self.flags(allow_resize_to_same_host=True)
+        self.flags(group='vswitch_scheduler', **{
+            'store_url': self.store_url, 'snapshot_refresh_seconds': 3600,
+            'prediction_margin': 1.0, **UNHURRIED, **self.OPTIONS})
+        # A stopped service never answers. A caller waits for the last of
+        # these times, and the end of the test waits for the caller.
+        self.flags(allow_resize_to_same_host=True, service_down_time=3600,
+                   long_rpc_timeout=int(TIMEOUT_SECONDS))
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         nova_hooks.reset()
         super().setUp()
@@ -215,7 +219,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.clock = fake_clock.RunningClock()
         self.addCleanup(self._check_for_bugs)
         self._find_plugin()
-        self.aggregates = {}
+        self.aggregates, self._flavors = {}, {}
         for host in self.HOSTS:
             self._start_compute(host, self.CELLS.get(host))
         if self.TRACK_INSTANCE_CHANGES:
@@ -241,6 +245,10 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     # Waiting, instead of nova's own waits of five seconds.
 
+    def hours_pass(self, hours=5):
+        """Put the clock of the scheduler forward."""
+        self.clock.ahead += 3600 * hours
+
     def wait_for(self, function, what):
         """Return what a function returns once that is true.
 
@@ -255,6 +263,26 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 self.fail(f'waited {TIMEOUT_SECONDS:g} s for '
                           f'{what() if callable(what) else what}')
             time.sleep(0.03)
+
+    @contextlib.contextmanager
+    def held(self, owner, name):
+        """Hold all calls of a method until the second event is set.
+
+        Yields two events: a call is held; calls go on, as they do at the end.
+        """
+        called, go_on = threading.Event(), threading.Event()
+        method = getattr(owner, name)
+
+        def wait(*args, **kwargs):
+            called.set()
+            go_on.wait(TIMEOUT_SECONDS)
+            return method(*args, **kwargs)
+
+        with mock.patch.object(owner, name, wait):
+            try:
+                yield called, go_on
+            finally:
+                go_on.set()
 
     @functools.cached_property
     def _cell_engines(self):
@@ -411,6 +439,18 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                            on_seconds=round(1000 * share_on),
                            off_seconds=round(1000 * (1 - share_on)))
 
+    def of(self, kbps):
+        """Return the id of the flavor that always demands so much egress."""
+        if kbps not in self._flavors:
+            self._flavors[kbps] = self.flavor(f'f{kbps}', egress_kbps=kbps)
+        return self._flavors[kbps]
+
+    def room(self, host, kbps):
+        """Assert that a host has room for this demand and no more."""
+        if kbps:
+            self.delete(self.boot(self.of(kbps), host, host=host))
+        self.boot_refused(self.of(kbps + 1), host=host)
+
     # What is known.
 
     def make_store(self):
@@ -531,12 +571,15 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             'status': 'ACTIVE', 'OS-EXT-STS:task_state': None})
         self.assertEqual(before, self.host_of(server))
 
-    _NO_BODY = {'evacuate': {}}
+    #: Of actions whose body is not null.
+    _BODIES = {'evacuate': {},
+               'os-migrateLive': {'host': None, 'block_migration': 'auto'}}
 
     def action(self, server, name, **body):
         """Call an action of a server."""
+        defaults = self._BODIES.get(name)
         return self.admin_api.post_server_action(
-            server['id'], {name: body or self._NO_BODY.get(name)})
+            server['id'], {name: {**(defaults or {}), **body} or defaults})
 
     def resize(self, server, flavor_id):
         """Resize a server, wait until it is to be confirmed; return it."""
@@ -568,8 +611,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     def live_migrate(self, server, host=None):
         """Live migrate a server and return it."""
         before = self.host_of(server)
-        self.action(server, 'os-migrateLive', host=host,
-                    block_migration='auto')
+        self.action(server, 'os-migrateLive', host=host)
         self.wait_for(lambda: self.host_of(server) != before,
                       f'server {server["id"]} to have left {before}')
         # An earlier migration of the server has ended, too.
@@ -581,6 +623,22 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         server = self._wait_for_state_change(server, 'ACTIVE')
         self.read_record()
         return server
+
+    def set_service(self, host, **changes):
+        """Change the compute service of a host, as the API names it."""
+        service, = self.admin_api.get_services(
+            host=host, binary='nova-compute')
+        self.admin_api.put_service(service['id'], changes)
+
+    def evacuate(self, server):
+        """Evacuate a server from its host, which is up again afterwards."""
+        host = self.host_of(server)
+        self.computes[host].stop()
+        self.set_service(host, forced_down=True)
+        self._evacuate_server(server, expected_state='SHUTOFF')
+        self.computes[host].start()
+        self.set_service(host, forced_down=False)
+        self.read_record()
 
     def delete(self, *servers):
         """Delete servers and wait until their hosts have said so."""
@@ -724,22 +782,6 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     def in_parallel(self, functions):
         """Call functions in threads of their own; return their results."""
-        results = [None] * len(functions)
-
-        def call(i):
-            try:
-                results[i] = functions[i]()
-            except Exception as error:
-                results[i] = error
-
-        threads = [threading.Thread(target=call, args=(i,))
-                   for i in range(len(functions))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(TIMEOUT_SECONDS)
-            self.assertFalse(thread.is_alive())
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return results
+        with futures.ThreadPoolExecutor(len(functions)) as pool:
+            return list(pool.map(lambda function: function(), functions,
+                                 timeout=TIMEOUT_SECONDS))
