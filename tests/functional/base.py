@@ -29,12 +29,14 @@ from nova.scheduler import host_manager
 from nova.scheduler import rpcapi as scheduler_rpcapi
 from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
+from oslo_config import cfg
 import sqlalchemy
 
 from tests.fakes import clock as fake_clock
 from tests.fakes import logs as fake_logs
 from tests.fakes import store as fake_store
 from tests.functional import databases
+from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.lab.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import nova_record
@@ -110,6 +112,16 @@ def most_instances(share_on, fit, limit):
     return count
 
 
+def make_conf(**options):
+    """Return the defaults, with other values for some options of ours."""
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([], default_config_files=[])
+    for name, value in options.items():
+        conf.set_override(name, value, opts.GROUP)
+    return conf
+
+
 def known_aggregates():
     """Return a fixture: the scheduler has an aggregate when the API answers.
 
@@ -150,98 +162,27 @@ def _freeze():
     gc.freeze()
 
 
-class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
-    """A cloud of fake computes that only their virtual switch can fill.
+class Requests:
+    """What a test case of a cloud asks of Nova, and what it waits for.
 
-    The plugin is enabled as the manual says: by options of nova.conf.
+    Mixin of a test case of Nova with ``admin_api`` and ``scheduler_service``.
     """
 
-    compute_driver = 'fake.FakeDriver'
-    HOSTS = ('host1', 'host2', 'host3')
     #: {host: cell}, those that are not in the first cell.
     CELLS = {}
     TRACK_INSTANCE_CHANGES = True
-    #: Of [vswitch_scheduler].
-    OPTIONS = {}
-    AVAILABLE_FILTERS = [
-        'nova.scheduler.filters.all_filters',
-        'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter']
-    FILTERS = NOVA_FILTERS + ['VSwitchFilter']
-    WEIGHERS = ['nova.scheduler.weights.all_weighers', OUR_WEIGHER]
-    #: Whether there is a store when the services start.
-    WITH_STORE = True
 
-    def setUp(self):
-        # Threads of an earlier test end when their pools are freed.
-        gc.collect()
-        _freeze()
-        # One that is left over would read the databases of this test.
-        self.wait_for(lambda: not self._threads(),
-                      lambda: f'threads of an earlier test: {self._threads()}')
-        self.store_path = os.path.join(
-            self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
-        self.store_url = f'sqlite:///{self.store_path}'
-        if self.WITH_STORE:
-            self.make_store()
-        self.useFixture(cell_lock.fixture())
-        self.useFixture(databases.PooledSqlite())
-        self.useFixture(databases.CompiledOnce())
-        self.useFixture(known_aggregates())
-        self.log = LogRecords()
-        logger = logging.getLogger('vswitch_aware_scheduler')
-        logger.addHandler(self.log)
-        self.addCleanup(logger.removeHandler, self.log)
-        self.bugs_expected = False
-        self.flags(api_paste_config=api_paste(), group='wsgi')
-        # That Nova answers as its own schemas say is for Nova's tests.
-        self.flags(response_validation='ignore', group='api')
-        self.flags(
-            available_filters=self.AVAILABLE_FILTERS,
-            enabled_filters=self.FILTERS,
-            weight_classes=self.WEIGHERS,
-            track_instance_changes=self.TRACK_INSTANCE_CHANGES,
-            group='filter_scheduler')
-        # The store is looked at when a test says so.
-        # Tests compute which probability is exactly within the limit.
-        self.flags(group='vswitch_scheduler', **{
-            'store_url': self.store_url, 'snapshot_refresh_seconds': 3600,
-            'prediction_margin': 1.0, **UNHURRIED, **self.OPTIONS})
-        # A stopped service never answers. A caller waits for the last of
-        # these times, and the end of the test waits for the caller.
-        self.flags(allow_resize_to_same_host=True, service_down_time=3600,
-                   long_rpc_timeout=int(TIMEOUT_SECONDS))
-        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
-        nova_hooks.reset()
-        super().setUp()
-        # Idle threads of Nova's pools look for their end less often.
-        self.useFixture(fixtures.MonkeyPatch(
-            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.05))
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self.clock = fake_clock.RunningClock()
-        self.addCleanup(self._check_for_bugs)
-        self._find_plugin()
         self.aggregates, self._flavors = {}, {}
-        for host in self.HOSTS:
-            self._start_compute(host, self.CELLS.get(host))
-        if self.TRACK_INSTANCE_CHANGES:
-            # Until a host has reported once, nova asks the database.
-            self.sync_reports({})
-        self.log.clear()
 
-    def _threads(self):
-        return [thread.name for thread in threading.enumerate()
-                if thread.name.startswith('vswitch')]
-
-    def _find_plugin(self):
+    def find_plugin(self):
+        """Set what the plugin of a scheduler that begins has."""
         self.plugin = nova_hooks.current()
         self.plugin._clock = self.clock
         self.plugin._monotonic = self.clock.monotonic
         self.addCleanup(self.plugin.stop)
-
-    def _check_for_bugs(self):
-        if not self.bugs_expected:
-            self.assertEqual([], [
-                text for text in self.log.warnings
-                if any(bug in text for bug in _BUGS)])
 
     # Waiting, instead of nova's own waits of five seconds.
 
@@ -452,12 +393,6 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.boot_refused(self.of(kbps + 1), host=host)
 
     # What is known.
-
-    def make_store(self):
-        """Make a new, empty store where the options say it is."""
-        fake_store.make_empty(self.store_url)
-        self.store = store.Store(self.store_url)
-        self.store.write()
 
     def learn(self, *instance_uuids, **rates):
         """Store a model for instances and let the scheduler see it.
@@ -771,7 +706,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         nova_hooks.reset()
         self.scheduler_service.manager.host_manager = \
             host_manager.HostManager()
-        self._find_plugin()
+        self.find_plugin()
         self.plugin._ensure_ready()
         # What others have placed lately; the record ends what is old.
         self.plugin.claims.step()
@@ -785,3 +720,92 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         with futures.ThreadPoolExecutor(len(functions)) as pool:
             return list(pool.map(lambda function: function(), functions,
                                  timeout=TIMEOUT_SECONDS))
+
+
+class VSwitchTestCase(Requests, integrated_helpers.ProviderUsageBaseTestCase):
+    """A cloud of fake computes that only their virtual switch can fill.
+
+    The plugin is enabled as the manual says: by options of nova.conf.
+    """
+
+    compute_driver = 'fake.FakeDriver'
+    HOSTS = ('host1', 'host2', 'host3')
+    #: Of [vswitch_scheduler].
+    OPTIONS = {}
+    AVAILABLE_FILTERS = [
+        'nova.scheduler.filters.all_filters',
+        'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter']
+    FILTERS = NOVA_FILTERS + ['VSwitchFilter']
+    WEIGHERS = ['nova.scheduler.weights.all_weighers', OUR_WEIGHER]
+    #: Whether there is a store when the services start.
+    WITH_STORE = True
+
+    def setUp(self):
+        # Threads of an earlier test end when their pools are freed.
+        gc.collect()
+        _freeze()
+        # One that is left over would read the databases of this test.
+        self.wait_for(lambda: not self._threads(),
+                      lambda: f'threads of an earlier test: {self._threads()}')
+        self.store_path = os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
+        self.store_url = f'sqlite:///{self.store_path}'
+        if self.WITH_STORE:
+            self.make_store()
+        self.useFixture(cell_lock.fixture())
+        self.useFixture(databases.PooledSqlite())
+        self.useFixture(databases.CompiledOnce())
+        self.useFixture(known_aggregates())
+        self.log = LogRecords()
+        logger = logging.getLogger('vswitch_aware_scheduler')
+        logger.addHandler(self.log)
+        self.addCleanup(logger.removeHandler, self.log)
+        self.bugs_expected = False
+        self.flags(api_paste_config=api_paste(), group='wsgi')
+        # That Nova answers as its own schemas say is for Nova's tests.
+        self.flags(response_validation='ignore', group='api')
+        self.flags(
+            available_filters=self.AVAILABLE_FILTERS,
+            enabled_filters=self.FILTERS,
+            weight_classes=self.WEIGHERS,
+            track_instance_changes=self.TRACK_INSTANCE_CHANGES,
+            group='filter_scheduler')
+        # The store is looked at when a test says so.
+        # Tests compute which probability is exactly within the limit.
+        self.flags(group='vswitch_scheduler', **{
+            'store_url': self.store_url, 'snapshot_refresh_seconds': 3600,
+            'prediction_margin': 1.0, **UNHURRIED, **self.OPTIONS})
+        # A stopped service never answers. A caller waits for the last of
+        # these times, and the end of the test waits for the caller.
+        self.flags(allow_resize_to_same_host=True, service_down_time=3600,
+                   long_rpc_timeout=int(TIMEOUT_SECONDS))
+        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        nova_hooks.reset()
+        super().setUp()
+        # Idle threads of Nova's pools look for their end less often.
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.05))
+        self.addCleanup(self._check_for_bugs)
+        self.find_plugin()
+        for host in self.HOSTS:
+            self._start_compute(host, self.CELLS.get(host))
+        if self.TRACK_INSTANCE_CHANGES:
+            # Until a host has reported once, nova asks the database.
+            self.sync_reports({})
+        self.log.clear()
+
+    def _threads(self):
+        return [thread.name for thread in threading.enumerate()
+                if thread.name.startswith('vswitch')]
+
+    def _check_for_bugs(self):
+        if not self.bugs_expected:
+            self.assertEqual([], [
+                text for text in self.log.warnings
+                if any(bug in text for bug in _BUGS)])
+
+    def make_store(self):
+        """Make a new, empty store where the options say it is."""
+        fake_store.make_empty(self.store_url)
+        self.store = store.Store(self.store_url)
+        self.store.write()
